@@ -100,7 +100,9 @@ def _without_layers(model: Any) -> Any:
     import torch
 
     cut = copy.deepcopy(model)
-    cut.model.layers = torch.nn.ModuleList(layer for at, layer in enumerate(cut.model.layers) if not 10 <= at < 16)
+    cut.model.layers = torch.nn.ModuleList(
+        layer for at, layer in enumerate(cut.model.layers) if not 10 <= at < 16
+    )
     for at, layer in enumerate(cut.model.layers):
         layer.self_attn.layer_idx = at
     cut.config.num_hidden_layers = len(cut.model.layers)
@@ -133,24 +135,41 @@ def main(folder: str, out: str, half: str = "tuned-on") -> None:
     with open(out, "w", encoding="utf-8") as file:
         for way in WAYS:
             torch.manual_seed(0)
-            for row in _answers(way, way.change(model), tokenizer, HELD_BACK if half == "held-back" else QUESTIONS):
+            for row in _answers(
+                way, way.change(model), tokenizer, HELD_BACK if half == "held-back" else QUESTIONS
+            ):
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             print(way.called, flush=True)
 
 
-def _answers(way: Way, model: Any, tokenizer: Any, asked_of: Mapping[str, list[str]]) -> Iterator[dict[str, Any]]:
+def _answers(
+    way: Way, model: Any, tokenizer: Any, asked_of: Mapping[str, list[str]]
+) -> Iterator[dict[str, Any]]:
     import torch
 
-    asked = [(language, question) for language, questions in asked_of.items() for question in questions]
-    drawn = {"do_sample": True, "temperature": way.temperature, "top_k": 0} if way.temperature else {"do_sample": False}
+    asked = [
+        (language, question) for language, questions in asked_of.items() for question in questions
+    ]
+    drawn = (
+        {"do_sample": True, "temperature": way.temperature, "top_k": 0}
+        if way.temperature
+        else {"do_sample": False}
+    )
     for start in range(0, len(asked), BATCH):
         batch = asked[start : start + BATCH]
         texts = [_prompt(way, question, tokenizer) for _, question in batch]
         inputs = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
         with torch.no_grad():
-            made = model.generate(**inputs, max_new_tokens=way.limit, eos_token_id=list(way.stops), pad_token_id=IM_END,
-                                  **drawn)  # fmt: skip
-        for (language, question), ids in zip(batch, made[:, inputs["input_ids"].shape[1] :].tolist(), strict=True):
+            made = model.generate(
+                **inputs,
+                max_new_tokens=way.limit,
+                eos_token_id=list(way.stops),
+                pad_token_id=IM_END,
+                **drawn,
+            )
+        for (language, question), ids in zip(
+            batch, made[:, inputs["input_ids"].shape[1] :].tolist(), strict=True
+        ):
             end = next((at for at, id in enumerate(ids) if id in way.stops), None)
             text = tokenizer.decode(ids[:end], skip_special_tokens=True)
             yield {

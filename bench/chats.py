@@ -15,7 +15,10 @@ def passages(limit: int = 6000) -> list[str]:
     for name in ("stdlib", "purelib"):
         for path in sorted(Path(sysconfig.get_paths()[name]).rglob("*.py"))[:limit]:
             text = path.read_text(encoding="utf-8", errors="ignore")
-            found += [" ".join(match.split()) for match in re.findall(r'"""(.{80,600}?)"""', text, flags=re.S)]
+            found += [
+                " ".join(match.split())
+                for match in re.findall(r'"""(.{80,600}?)"""', text, flags=re.S)
+            ]
     return found
 
 
@@ -25,7 +28,11 @@ def write(path: Path, rows: int) -> None:
     source = passages()
     with path.open("w", encoding="utf-8") as file:
         for _ in range(rows):
-            messages = [{"role": "system", "content": rng.choice(source)[:200]}] if rng.random() < 0.3 else []
+            messages = (
+                [{"role": "system", "content": rng.choice(source)[:200]}]
+                if rng.random() < 0.3
+                else []
+            )
             for _ in range(rng.choice((1, 1, 2, 3))):
                 answer = f"{rng.choice(source)} {rng.choice(source)}"
                 messages += [

@@ -52,7 +52,18 @@ def measured(command: list[str]) -> tuple[float, int, str]:
 
 def compare(data: Path, tokenizer: str, runs: int) -> dict[str, float | int | str]:
     """Medians over pairs of runs."""
-    check = [sys.executable, "-m", "truetune", "check", str(data), "-t", tokenizer, "--quiet", "--max-length", "4096"]
+    check = [
+        sys.executable,
+        "-m",
+        "truetune",
+        "check",
+        str(data),
+        "-t",
+        tokenizer,
+        "--quiet",
+        "--max-length",
+        "4096",
+    ]
     encode = [*PYTHON, ENCODE, str(data), tokenizer]
     seconds, memory, rows, examples, tokens = [], 0, [], [], 0
     for _ in range(runs):
@@ -70,7 +81,9 @@ def compare(data: Path, tokenizer: str, runs: int) -> dict[str, float | int | st
         "encode_batch s, one text a chat": round(statistics.median(rows), 2),
         "ratio": round(statistics.median(a / b for a, b in zip(seconds, rows, strict=True)), 2),
         "encode_batch s, every example": round(statistics.median(examples), 2),
-        "ratio to that": round(statistics.median(a / b for a, b in zip(seconds, examples, strict=True)), 2),
+        "ratio to that": round(
+            statistics.median(a / b for a, b in zip(seconds, examples, strict=True)), 2
+        ),
         "peak MB": memory,
     }
 
@@ -85,7 +98,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "chats.jsonl"
         write(data, arguments.rows)
-        print(f"{arguments.rows:,} chats, {data.stat().st_size / 1e6:.0f} MB, {arguments.runs} pairs of runs")
+        print(
+            f"{arguments.rows:,} chats, {data.stat().st_size / 1e6:.0f} MB, {arguments.runs} pairs"
+            " of runs"
+        )
         startup = [measured([sys.executable, "-m", "truetune", "--help"])[0] for _ in range(5)]
         print(f"truetune --help: {statistics.median(startup):.3f} s")
         for tokenizer in arguments.tokenizers:

@@ -39,7 +39,8 @@ OURS, AGAIN = "truetune encode", "truetune encode, again"
 TRL, TRL_WHOLE = "TRL, the better", "TRL, the better whole process"
 TRL_EACH = {"TRL, 1 process": 1, "TRL, 2 processes": 2}
 WRITE = (
-    "import sys; from pathlib import Path; from bench.chats import write; write(Path(sys.argv[1]), int(sys.argv[2]))"
+    "import sys; from pathlib import Path; from bench.chats import write; write(Path(sys.argv[1]),"
+    " int(sys.argv[2]))"
 )
 PACKAGES = ("trl", "transformers", "datasets", "tokenizers", "kitoken", "gigatoken")
 
@@ -122,7 +123,16 @@ def measured(
 def encode(job: Job) -> dict[str, Sample]:
     """A first run, and the same command again. Control tokens that the chats speak of are kept, as TRL does."""
     out, cache = job.place / "out", job.place / "cache"
-    command = ["-m", "truetune", "encode", str(job.place / "chats.jsonl"), "-t", job.tokenizer, "--output", str(out)]
+    command = [
+        "-m",
+        "truetune",
+        "encode",
+        str(job.place / "chats.jsonl"),
+        "-t",
+        job.tokenizer,
+        "--output",
+        str(out),
+    ]
     command += ["--content-specials", "keep", *job.options]
     try:
         done = {name: measured(command, cache) for name in (OURS, AGAIN)}
@@ -131,8 +141,14 @@ def encode(job: Job) -> dict[str, Sample]:
         for folder in (out, cache):
             shutil.rmtree(folder, ignore_errors=True)
     counts = manifest["counts"]
-    note = f"{counts['documents']:,} examples, {counts['tokens'] / 1e6:.2f} M tokens, {', '.join(manifest['engines'])}"
-    return {name: Sample(job.rows, run.wall, run.wall, run.cpu, run.peak, note) for name, run in done.items()}
+    note = (
+        f"{counts['documents']:,} examples, {counts['tokens'] / 1e6:.2f} M tokens,"
+        f" {', '.join(manifest['engines'])}"
+    )
+    return {
+        name: Sample(job.rows, run.wall, run.wall, run.cpu, run.peak, note)
+        for name, run in done.items()
+    }
 
 
 def trl(job: Job) -> dict[str, Sample]:
@@ -151,7 +167,13 @@ def _prepared(job: Job, processes: int) -> Sample:
 
     def run(data: str) -> tuple[Process, float]:
         with tempfile.TemporaryDirectory(dir=job.place) as cache:
-            command = ["-m", "bench.trl_prepare", str(job.place / data), job.tokenizer, str(processes)]
+            command = [
+                "-m",
+                "bench.trl_prepare",
+                str(job.place / data),
+                job.tokenizer,
+                str(processes),
+            ]
             done = measured([*command, job.trl_template or ""], Path(cache))
             return done, done.output["seconds"]
 
@@ -174,7 +196,10 @@ def alone(job: Job, encoder: str) -> dict[str, Sample]:
 
 def compare(job: Job, runs: int) -> dict[str, Any]:
     """All contenders in turn, so many times; one that fails is left out from then on."""
-    texts = measured(["-m", "bench.encoders", "texts", job.place / "chats.jsonl", job.tokenizer, job.place], job.place)
+    texts = measured(
+        ["-m", "bench.encoders", "texts", job.place / "chats.jsonl", job.tokenizer, job.place],
+        job.place,
+    )
     differ = measured(["-m", "bench.encoders", "differ", job.place], job.place)
     contenders: dict[str, Callable[[Job], dict[str, Sample]]] = {OURS: encode, TRL: trl}
     contenders |= {f"{name} alone": partial(alone, encoder=name) for name in ENCODERS}
@@ -193,7 +218,9 @@ def compare(job: Job, runs: int) -> dict[str, Any]:
         **texts.output,
         "texts whose ids differ": differ.output,
         "failed": failed,
-        "contenders": {name: summary(some, samples.get(OURS, [])) for name, some in samples.items()},
+        "contenders": {
+            name: summary(some, samples.get(OURS, [])) for name, some in samples.items()
+        },
     }
 
 
@@ -214,9 +241,22 @@ def summary(samples: list[Sample], ours: list[Sample]) -> dict[str, Any]:
 
 def printed(result: Mapping[str, Any]) -> None:
     """One tokenizer as a Markdown table."""
-    columns = ["rows/s", "seconds", "whole process s", "CPU s", "peak MB a process", "truetune / this"]
-    print(f"\n## {result['tokenizer']}: {result['texts']:,} texts, {result['tokens'] / 1e6:.2f} M tokens")
-    print(f"Texts of the first 1,000 whose ids are not those of tokenizers: {result['texts whose ids differ']}.\n")
+    columns = [
+        "rows/s",
+        "seconds",
+        "whole process s",
+        "CPU s",
+        "peak MB a process",
+        "truetune / this",
+    ]
+    print(
+        f"\n## {result['tokenizer']}: {result['texts']:,} texts, {result['tokens'] / 1e6:.2f} M"
+        " tokens"
+    )
+    print(
+        "Texts of the first 1,000 whose ids are not those of tokenizers:"
+        f" {result['texts whose ids differ']}.\n"
+    )
     print("| | " + " | ".join(columns) + " | |\n|---|" + "---:|" * len(columns) + "---|")
     for name, row in result["contenders"].items():
         cells = (f"{row[column]:,}" if row[column] is not None else "" for column in columns)
@@ -233,16 +273,25 @@ def prefix(source: Path, target: Path, rows: int) -> None:
 
 def main() -> None:
     """Print a table for each tokenizer, and write them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tokenizers", nargs="+", help="tokenizer folders")
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--trl-rows", type=int, help="give TRL only so many rows, and extrapolate")
     parser.add_argument(
-        "--trl-template", action="append", default=[], metavar="FOLDER=NAME", help="TRL's NAME_training.jinja"
+        "--trl-template",
+        action="append",
+        default=[],
+        metavar="FOLDER=NAME",
+        help="TRL's NAME_training.jinja",
     )
     parser.add_argument(
-        "--option", action="append", default=[], help="for `truetune encode`: --option=--history=single"
+        "--option",
+        action="append",
+        default=[],
+        help="for `truetune encode`: --option=--history=single",
     )
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg")
@@ -261,24 +310,42 @@ def main() -> None:
         measured(["-c", WRITE, chats, str(options.rows)], place)
         for name, rows in (("trl.jsonl", trl_rows), ("few.jsonl", FEW)):
             prefix(chats, place / name, rows)
-        print(f"{options.rows:,} chats, {chats.stat().st_size / 1e6:.0f} MB; medians of {options.runs} runs; {machine}")
+        print(
+            f"{options.rows:,} chats, {chats.stat().st_size / 1e6:.0f} MB; medians of"
+            f" {options.runs} runs; {machine}"
+        )
         if trl_rows < options.rows:
-            print(f"TRL ran {trl_rows:,} rows; its seconds (not its CPU and memory) are extrapolated to all.")
+            print(
+                f"TRL ran {trl_rows:,} rows; its seconds (not its CPU and memory) are extrapolated"
+                " to all."
+            )
         for tokenizer in options.tokenizers:
             template = templates.get(Path(tokenizer).name)
             job = Job(tokenizer, place, options.rows, trl_rows, template, options.option)
             results.append(compare(job, options.runs))
             printed(results[-1])
     if options.json:
-        made = {"rows": options.rows, "TRL rows": trl_rows, "machine": machine, "tokenizers": results}
+        made = {
+            "rows": options.rows,
+            "TRL rows": trl_rows,
+            "machine": machine,
+            "tokenizers": results,
+        }
         options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     if options.plot:
         shown = [OURS, TRL, *(f"{name} alone" for name in ENCODERS)]
         groups = {
-            result["tokenizer"]: {name: made["rows/s"] for name in shown if (made := result["contenders"].get(name))}
+            result["tokenizer"]: {
+                name: made["rows/s"] for name in shown if (made := result["contenders"].get(name))
+            }
             for result in results
         }
-        bars(options.plot, f"Rows per second, {options.rows:,} chats, {os.cpu_count()} cores", groups, OURS)
+        bars(
+            options.plot,
+            f"Rows per second, {options.rows:,} chats, {os.cpu_count()} cores",
+            groups,
+            OURS,
+        )
 
 
 if __name__ == "__main__":

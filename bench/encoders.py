@@ -25,7 +25,9 @@ def _tokenizers(path: str) -> Encode:
     import tokenizers
 
     backend = tokenizers.Tokenizer.from_file(path)
-    return lambda texts: [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
+    return lambda texts: [
+        encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)
+    ]
 
 
 def _kitoken(path: str) -> Encode:
@@ -92,7 +94,8 @@ def run(encoder: str, folder: Path) -> dict[str, float | int]:
     context = multiprocessing.get_context("spawn")
     ready, done = context.Barrier(processes + 1), context.Queue()
     workers = [
-        context.Process(target=share, args=(encoder, folder, i, processes, ready, done)) for i in range(processes)
+        context.Process(target=share, args=(encoder, folder, i, processes, ready, done))
+        for i in range(processes)
     ]
     for worker in workers:
         worker.start()
@@ -114,7 +117,9 @@ def differ(folder: Path) -> dict[str, int | str]:
     found: dict[str, int | str] = {}
     for name, (load, _) in ENCODERS.items():
         try:
-            found[name] = sum(list(ids) != ours for ids, ours in zip(load(path)(texts), expected, strict=True))
+            found[name] = sum(
+                list(ids) != ours for ids, ours in zip(load(path)(texts), expected, strict=True)
+            )
         except Exception as error:
             found[name] = f"{type(error).__name__}: {error}"
     return found

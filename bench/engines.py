@@ -58,19 +58,60 @@ def engines(given: argparse.Namespace, served: str) -> list[Engine]:
     found = [Engine("transformers", sys.executable, "transformers", given.model)]
     if given.wrong:
         found.append(Engine("transformers, another model", sys.executable, "transformers", model))
-    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", served,
-               "--device", "cpu", "--dtype", "float32", "--port", "{port}"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-c",
+        "from transformers.cli.transformers import main; main()",
+        "serve",
+        served,
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+        "--port",
+        "{port}",
+    ]
     found.append(Engine("transformers serve", sys.executable, "server", served, command, served))
     if given.llama:
         for file in given.gguf:
             found.append(Engine(f"llama.cpp, {Path(file).name}", given.llama, "llama.cpp", file))
-            command = [given.llama, "-m", "llama_cpp.server", "--model", file, "--n_ctx", str(LENGTH), "--port",
-                       "{port}", *(["--chat_format", "vicuna"] if given.break_template else [])]  # fmt: skip
-            found.append(Engine(f"llama.cpp's server, {Path(file).name}", sys.executable, "server", file, command))
+            command = [
+                given.llama,
+                "-m",
+                "llama_cpp.server",
+                "--model",
+                file,
+                "--n_ctx",
+                str(LENGTH),
+                "--port",
+                "{port}",
+                *(["--chat_format", "vicuna"] if given.break_template else []),
+            ]
+            found.append(
+                Engine(
+                    f"llama.cpp's server, {Path(file).name}",
+                    sys.executable,
+                    "server",
+                    file,
+                    command,
+                )
+            )
     if given.vllm:
         found.append(Engine("vLLM", given.vllm, "vllm", model))
-        command = [given.vllm, "-m", "vllm.entrypoints.openai.api_server", "--model", served, "--dtype", "float32",
-                   "--max-model-len", str(LENGTH), "--enforce-eager", "--port", "{port}"]  # fmt: skip
+        command = [
+            given.vllm,
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            "--model",
+            served,
+            "--dtype",
+            "float32",
+            "--max-model-len",
+            str(LENGTH),
+            "--enforce-eager",
+            "--port",
+            "{port}",
+        ]
         found.append(Engine("vLLM's server", sys.executable, "server", served, command))
     return found
 
@@ -89,7 +130,13 @@ def read_prompts(path: str) -> list[Any]:
     rows = json.loads(Path(path).read_text(encoding="utf-8"))
     lists = ("ids", "reference_ids")
     return [
-        Prompt(**{**row, **{key: tuple(row[key]) for key in lists}, "chat": row["chat"] and Chat(**row["chat"])})
+        Prompt(
+            **{
+                **row,
+                **{key: tuple(row[key]) for key in lists},
+                "chat": row["chat"] and Chat(**row["chat"]),
+            }
+        )
         for row in rows
     ]
 
@@ -107,7 +154,10 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
     stops = served_stops(tokenizer)
     bare = [replace(prompt, reference_ids=()) for prompt in prompts]
     options = Options(
-        backend=asked["backend"], dtype=asked["dtype"], served_model=asked["served_model"], timeout=PATIENCE
+        backend=asked["backend"],
+        dtype=asked["dtype"],
+        served_model=asked["served_model"],
+        timeout=PATIENCE,
     )
     with opened(place, tokenizer, options) as backend:
         backend.answers(bare[:1], Decoding(stops, 4))
@@ -116,20 +166,25 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
         seconds = time.perf_counter() - began
         taught = backend.answers(prompts, Decoding(stops, 1))
         scores = backend.score([(*prompt.ids, *prompt.reference_ids) for prompt in prompts])
-        fields = surveys(backend, prompts[0]) if asked["survey"] and asked["backend"] == "server" else {}
+        fields = (
+            surveys(backend, prompts[0]) if asked["survey"] and asked["backend"] == "server" else {}
+        )
         best = backend.likeliest([prompts[0].ids], 2)
         return {
             "answers": [answer and asdict(answer) for answer in said],
             "seconds": seconds,
             "stop": [answer and answer.stop_probability for answer in taught],
-            "scores": scores and [
-                [float(value) for value in one.logprobs[len(prompt.ids) :]]
-                for one, prompt in zip(scores, prompts, strict=True)
-            ],
+            "scores": (
+                scores
+                and [
+                    [float(value) for value in one.logprobs[len(prompt.ids) :]]
+                    for one, prompt in zip(scores, prompts, strict=True)
+                ]
+            ),
             "likeliest": best is not None,
             "notes": backend.notes,
             "fields": fields,
-        }  # fmt: skip
+        }
 
 
 def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
@@ -137,9 +192,15 @@ def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
     from truetune.generation.backends.fields import asker, surveyed
     from truetune.generation.backends.prompt_ids import chat_of
 
-    chat = {"messages": prompt.chat.messages, "tools": prompt.chat.tools, "settings": prompt.chat.settings}
-    bodies = {"chat/completions": chat_of(backend.server, chat), "completions": {**backend.teller.named,
-                                                                                "prompt": prompt.text}}  # fmt: skip
+    chat = {
+        "messages": prompt.chat.messages,
+        "tools": prompt.chat.tools,
+        "settings": prompt.chat.settings,
+    }
+    bodies = {
+        "chat/completions": chat_of(backend.server, chat),
+        "completions": {**backend.teller.named, "prompt": prompt.text},
+    }
     found: dict[str, dict[str, list[str]]] = {}
     for route, body in bodies.items():
         verdicts: dict[str, list[str]] = {}
@@ -170,7 +231,10 @@ def running(command: Sequence[str], log: Path) -> Iterator[str | None]:
     environment = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", **os.environ}
     with log.open("w") as out:
         process = subprocess.Popen(
-            [part.replace("{port}", port) for part in command], stdout=out, stderr=out, env=environment
+            [part.replace("{port}", port) for part in command],
+            stdout=out,
+            stderr=out,
+            env=environment,
         )
     try:
         await_up(f"http://localhost:{port}", process, log)
@@ -208,7 +272,9 @@ def asked_apart(python: str, what: str, asked: Mapping[str, Any], work: Path) ->
 
 def broken(model: str, out: Path) -> str:
     """A copy of a model's folder with another chat template."""
-    shutil.copytree(model, out, symlinks=True, ignore=shutil.ignore_patterns("*.safetensors", "chat_template*"))
+    shutil.copytree(
+        model, out, symlinks=True, ignore=shutil.ignore_patterns("*.safetensors", "chat_template*")
+    )
     for file in Path(model).resolve().glob("*.safetensors"):
         (out / file.name).symlink_to(file)
     (out / "chat_template.jinja").write_text(BROKEN, encoding="utf-8")
@@ -219,16 +285,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Do all engines answer alike?")
     parser.add_argument("model")
     parser.add_argument("--data", required=True, action="append")
-    parser.add_argument("--gguf", action="append", default=[], help="the same model as a GGUF file; several times")
+    parser.add_argument(
+        "--gguf", action="append", default=[], help="the same model as a GGUF file; several times"
+    )
     parser.add_argument("--vllm", metavar="PYTHON")
     parser.add_argument("--llama", metavar="PYTHON")
     parser.add_argument("-n", type=int, default=10)
     parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("--only", default="", help="a regular expression: only engines of such a name")
+    parser.add_argument(
+        "--only", default="", help="a regular expression: only engines of such a name"
+    )
     parser.add_argument("--break-template", action="store_true")
     parser.add_argument("--wrong", metavar="MODEL")
-    parser.add_argument("--survey", action="store_true", help="ask servers which fields they ignore, too")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="replies are put there, and not asked for again")
+    parser.add_argument(
+        "--survey", action="store_true", help="ask servers which fields they ignore, too"
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="replies are put there, and not asked for again"
+    )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
@@ -257,11 +331,21 @@ def compared(given: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
         print(f"{engine.name} ...", file=sys.stderr, flush=True)
         try:
             with running(engine.serve, work / "server.log") as url:
-                replies[engine.name] = asked_apart(engine.python, "ask", {
-                    "place": url or engine.model, "backend": engine.backend, "tokenizer": given.model,
-                    "dtype": None if engine.backend == "llama.cpp" else "float32", "tokens": given.tokens,
-                    "served_model": engine.served_model, "survey": given.survey, "prompts": str(work / "prompts.json"),
-                }, work)  # fmt: skip
+                replies[engine.name] = asked_apart(
+                    engine.python,
+                    "ask",
+                    {
+                        "place": url or engine.model,
+                        "backend": engine.backend,
+                        "tokenizer": given.model,
+                        "dtype": None if engine.backend == "llama.cpp" else "float32",
+                        "tokens": given.tokens,
+                        "served_model": engine.served_model,
+                        "survey": given.survey,
+                        "prompts": str(work / "prompts.json"),
+                    },
+                    work,
+                )
         except (RuntimeError, SystemExit) as error:
             replies[engine.name] = {"failed": str(error)}
         else:
@@ -270,13 +354,30 @@ def compared(given: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
     reference = replies["transformers"]
     if "failed" in reference:
         raise SystemExit(f"the reference fails: {reference['failed']}")
-    prefixes = [place for reply in replies.values() if "failed" not in reply
-                for place in parted(prompts, reference, reply)]  # fmt: skip
-    told = asked_apart(sys.executable, "likeliest", {"place": given.model, "tokenizer": given.model,
-                                                     "prefixes": [list(one.prefix) for one in prefixes]}, work) \
-        if prefixes else []  # fmt: skip
-    known = {one.prefix: {int(id): float(value) for id, value in best.items()}
-             for one, best in zip(prefixes, told, strict=True)}  # fmt: skip
+    prefixes = [
+        place
+        for reply in replies.values()
+        if "failed" not in reply
+        for place in parted(prompts, reference, reply)
+    ]
+    told = (
+        asked_apart(
+            sys.executable,
+            "likeliest",
+            {
+                "place": given.model,
+                "tokenizer": given.model,
+                "prefixes": [list(one.prefix) for one in prefixes],
+            },
+            work,
+        )
+        if prefixes
+        else []
+    )
+    known = {
+        one.prefix: {int(id): float(value) for id, value in best.items()}
+        for one, best in zip(prefixes, told, strict=True)
+    }
     return [agreement(name, prompts, reference, reply, known) for name, reply in replies.items()]
 
 

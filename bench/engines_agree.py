@@ -9,9 +9,14 @@ from typing import Any
 
 NEAR = 0.2
 """Nats; between two tokens no further apart than this, the rounding of an engine may choose"""
-HEAD = ["| engine | answers equal | common prefix | largest margin where they part | log-probabilities: mean, largest "
-        "difference | P(stop): largest difference | tokens/s | verdict |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+HEAD = [
+    (
+        "| engine | answers equal | common prefix | largest margin where they part |"
+        " log-probabilities: mean, largest difference | P(stop): largest difference | tokens/s |"
+        " verdict |"
+    ),
+    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+]
 
 
 @dataclass(frozen=True)
@@ -35,17 +40,27 @@ def whole(answer: Mapping[str, Any] | None) -> tuple[int, ...]:
 
 
 def common(left: Sequence[int], right: Sequence[int]) -> int:
-    return next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+    return next(
+        (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
+        min(len(left), len(right)),
+    )
 
 
-def parted(prompts: Sequence[Any], reference: Mapping[str, Any], reply: Mapping[str, Any]) -> Iterator[Parting]:
+def parted(
+    prompts: Sequence[Any], reference: Mapping[str, Any], reply: Mapping[str, Any]
+) -> Iterator[Parting]:
     """Each answer that is another; a prompt without one is left out."""
-    for number, (prompt, ours, theirs) in enumerate(zip(prompts, reference["answers"], reply["answers"], strict=True)):
+    for number, (prompt, ours, theirs) in enumerate(
+        zip(prompts, reference["answers"], reply["answers"], strict=True)
+    ):
         left, right = whole(ours), whole(theirs)
         if theirs is not None and left != right:
             at = common(left, right)
-            yield Parting(number, (*prompt.ids, *left[:at]), *(ids[at] if at < len(ids) else None
-                                                               for ids in (left, right)))  # fmt: skip
+            yield Parting(
+                number,
+                (*prompt.ids, *left[:at]),
+                *(ids[at] if at < len(ids) else None for ids in (left, right)),
+            )
 
 
 def margin(place: Parting, best: Mapping[int, float]) -> float:
@@ -69,9 +84,16 @@ def agreement(
         return {"name": name, "verdict": "failed", "notes": [reply["failed"]], "failed": True}
     places = list(parted(prompts, reference, reply))
     margins = [margin(place, known[place.prefix]) for place in places]
-    shared = [common(whole(a), whole(b)) for a, b in zip(reference["answers"], reply["answers"], strict=True)]
+    shared = [
+        common(whole(a), whole(b))
+        for a, b in zip(reference["answers"], reply["answers"], strict=True)
+    ]
     apart = differences(reference["scores"], reply["scores"])
-    stops = [abs(a - b) for a, b in zip(reference["stop"], reply["stop"], strict=True) if None not in (a, b)]
+    stops = [
+        abs(a - b)
+        for a, b in zip(reference["stop"], reply["stop"], strict=True)
+        if None not in (a, b)
+    ]
     silent = sum(answer is None for answer in reply["answers"])
     mean = sum(apart) / len(apart) if apart else None
     worst = max(margins, default=0.0)
@@ -82,23 +104,41 @@ def agreement(
         verdict = "DIFFERENT"
     tokens = sum(len(whole(answer)) for answer in reply["answers"])
     return {
-        "name": name, "prompts": len(prompts), "equal": len(prompts) - len(places) - silent,
-        "shared": sum(shared), "tokens": sum(len(whole(answer)) for answer in reference["answers"]),
-        "margins": margins, "mean": mean, "largest": max(apart, default=None), "stop": max(stops, default=None),
-        "speed": tokens / reply["seconds"], "verdict": verdict, "notes": [*reply["notes"], *unheeded(reply["fields"])],
+        "name": name,
+        "prompts": len(prompts),
+        "equal": len(prompts) - len(places) - silent,
+        "shared": sum(shared),
+        "tokens": sum(len(whole(answer)) for answer in reference["answers"]),
+        "margins": margins,
+        "mean": mean,
+        "largest": max(apart, default=None),
+        "stop": max(stops, default=None),
+        "speed": tokens / reply["seconds"],
+        "verdict": verdict,
+        "notes": [*reply["notes"], *unheeded(reply["fields"])],
         "failed": False,
-    }  # fmt: skip
+    }
 
 
-def differences(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]] | None) -> list[float]:
+def differences(
+    ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]] | None
+) -> list[float]:
     """Of the log-probability of each token of the reference answers."""
-    return [abs(a - b) for left, right in zip(ours, theirs or (), strict=False)
-            for a, b in zip(left, right, strict=True) if not math.isnan(a + b)]  # fmt: skip
+    return [
+        abs(a - b)
+        for left, right in zip(ours, theirs or (), strict=False)
+        for a, b in zip(left, right, strict=True)
+        if not math.isnan(a + b)
+    ]
 
 
 def unheeded(fields: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
-    return [f"/v1/{route}: {verdict} {', '.join(names)}" for route, found in fields.items()
-            for verdict, names in found.items() if verdict != "kept"]  # fmt: skip
+    return [
+        f"/v1/{route}: {verdict} {', '.join(names)}"
+        for route, found in fields.items()
+        for verdict, names in found.items()
+        if verdict != "kept"
+    ]
 
 
 def line(row: Mapping[str, Any]) -> str:
@@ -108,5 +148,7 @@ def line(row: Mapping[str, Any]) -> str:
     margins = f"{max(row['margins']):.2f}" if row["margins"] else "-"
     scores = "not told" if row["mean"] is None else f"{row['mean']:.1g}, {row['largest']:.1g}"
     stop = "not told" if row["stop"] is None else f"{row['stop']:.1g}"
-    return (f"| {row['name']} | {row['equal']} of {row['prompts']} | {row['shared']} of {row['tokens']} tokens "
-            f"| {margins} | {scores} | {stop} | {row['speed']:.0f} | {row['verdict']} |")  # fmt: skip
+    return (
+        f"| {row['name']} | {row['equal']} of {row['prompts']} | {row['shared']} of {row['tokens']}"
+        f" tokens | {margins} | {scores} | {stop} | {row['speed']:.0f} | {row['verdict']} |"
+    )

@@ -27,7 +27,9 @@ LENGTHS = (8, 256)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", help="a model folder with weights")
     parser.add_argument("--data", help="rows of alpaca (instruction, input, output), as JSON")
     parser.add_argument("--prompts", type=int, default=PROMPTS)
@@ -61,7 +63,11 @@ def _prompts(asked: Any) -> tuple[Any, Any, Any]:
     place = placed(asked.model)
     probes = place.prepared()
     data = Path(asked.data) if asked.data else _demo()
-    return prompts_of(probes.spec, read((str(data),)), max(asked.prompts, SCORED), probes=probes), place, probes
+    return (
+        prompts_of(probes.spec, read((str(data),)), max(asked.prompts, SCORED), probes=probes),
+        place,
+        probes,
+    )
 
 
 def _answers(backend: Any, prompts: Sequence[Any], probes: Any, asked: Any) -> None:
@@ -72,20 +78,30 @@ def _answers(backend: Any, prompts: Sequence[Any], probes: Any, asked: Any) -> N
     plain = [replace(prompt, reference_ids=()) for prompt in prompts]
     decoding = Decoding(stops, asked.limit)
     lengths = sorted(len(prompt.ids) for prompt in prompts)
-    print(f"{len(prompts)} prompts of {lengths[0]} to {lengths[-1]} tokens (median {statistics.median(lengths):.0f}), "
-          f"at most {asked.limit} new ones, {asked.threads} threads")  # fmt: skip
+    print(
+        f"{len(prompts)} prompts of {lengths[0]} to {lengths[-1]} tokens (median"
+        f" {statistics.median(lengths):.0f}), at most {asked.limit} new ones, {asked.threads}"
+        " threads"
+    )
     print(f"{'':<8} {'tokens':>7} {'seconds':>8} {'tokens/s':>9} {'tokens/cpu s':>13}")
     ratios: list[tuple[float, float]] = []
     for _ in range(asked.rounds):
-        batched, *ours = _timed(lambda: [_ids(answer) for answer in backend.answers(plain, decoding)])
-        single, *loop = _timed(lambda: [_alone(backend.model, p.ids, sorted(stops), asked.limit) for p in prompts])
+        batched, *ours = _timed(
+            lambda: [_ids(answer) for answer in backend.answers(plain, decoding)]
+        )
+        single, *loop = _timed(
+            lambda: [_alone(backend.model, p.ids, sorted(stops), asked.limit) for p in prompts]
+        )
         rates = []
         for name, said, (wall, cpu) in (("batched", batched, ours), ("loop", single, loop)):
             count = sum(map(len, said))
             rates.append((count / wall, count / cpu))
             print(f"{name:<8} {count:7} {wall:8.1f} {rates[-1][0]:9.1f} {rates[-1][1]:13.1f}")
         ratios.append((rates[0][0] / rates[1][0], rates[0][1] / rates[1][1]))
-        print(f"identical: {sum(a == b for a, b in zip(batched, single, strict=True))} of {len(prompts)}")
+        print(
+            f"identical: {sum(a == b for a, b in zip(batched, single, strict=True))} of"
+            f" {len(prompts)}"
+        )
     wall, cpu = (statistics.median(pair[i] for pair in ratios) for i in (0, 1))
     print(f"batched / loop: {wall:.2f} in wall time, {cpu:.2f} in CPU time")
 
@@ -107,8 +123,14 @@ def _alone(model: Any, ids: Sequence[int], stops: list[int], limit: int) -> list
 
     row = torch.tensor([ids])
     with torch.no_grad():
-        made = model.generate(input_ids=row, attention_mask=torch.ones_like(row), do_sample=False,
-                              max_new_tokens=limit, eos_token_id=stops, pad_token_id=stops[0])  # fmt: skip
+        made = model.generate(
+            input_ids=row,
+            attention_mask=torch.ones_like(row),
+            do_sample=False,
+            max_new_tokens=limit,
+            eos_token_id=stops,
+            pad_token_id=stops[0],
+        )
     said: list[int] = made[0, len(ids) :].tolist()
     return said
 
@@ -121,11 +143,19 @@ def _scores(prompts: Sequence[Any], probes: Any) -> None:
 
     control = control_of(probes.tokenizer)
     rows = [prompts[i % len(prompts)] for i in range(SCORED)]
-    pairs = [(row, Answer(other.reference_ids, other.reference, 2)) for row, other in zip(rows, rows[-1:] + rows)]  # noqa: B905
+    pairs = [
+        (row, Answer(other.reference_ids, other.reference, 2))
+        for row, other in zip(rows, rows[-1:] + rows[:-1], strict=True)
+    ]
     for name in ("cold", "warm"):
-        _, wall, cpu = _timed(lambda: [score(prompt, answer, control=control) for prompt, answer in pairs])
+        _, wall, cpu = _timed(
+            lambda: [score(prompt, answer, control=control) for prompt, answer in pairs]
+        )
         length = statistics.mean(len(answer.text) for _, answer in pairs)
-        print(f"{len(pairs)} answers of {length:.0f} characters scored, {name}: {wall:.2f} s, {cpu:.2f} CPU s")
+        print(
+            f"{len(pairs)} answers of {length:.0f} characters scored, {name}: {wall:.2f} s,"
+            f" {cpu:.2f} CPU s"
+        )
 
 
 def _tokens(backend: Any) -> None:
@@ -133,7 +163,9 @@ def _tokens(backend: Any) -> None:
     for name, cached in (("with cache", True), ("no cache", False)):
         backend.model.generation_config.use_cache = cached
         pace = backend.pace()
-        print(f"{name:<12}{pace.short * 1e3:7.0f} ms   {pace.long * 1e3:7.0f} ms   {pace.growth:.1f}")
+        print(
+            f"{name:<12}{pace.short * 1e3:7.0f} ms   {pace.long * 1e3:7.0f} ms   {pace.growth:.1f}"
+        )
     backend.model.generation_config.use_cache = True
 
 

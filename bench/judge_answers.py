@@ -43,8 +43,20 @@ PUBLIC = {
 """File, first row, step, longest answer in characters, and how many were read and found good"""
 NOT_GOOD = {("zh", 185): "language"}
 """Rows of these files that are not: an English answer to a Chinese question"""
-TURNS = (("en", "zh"), ("zh", "en"), ("en", "ru"), ("de", "en"), ("fr", "en"), ("es", "zh"), ("ru", "en"), ("ja", "en"),
-         ("ar", "en"), ("en", "ja"), ("de", "ru"), ("fr", "ar"))  # fmt: skip
+TURNS = (
+    ("en", "zh"),
+    ("zh", "en"),
+    ("en", "ru"),
+    ("de", "en"),
+    ("fr", "en"),
+    ("es", "zh"),
+    ("ru", "en"),
+    ("ja", "en"),
+    ("ar", "en"),
+    ("en", "ja"),
+    ("de", "ru"),
+    ("fr", "ar"),
+)
 """First and second language of an answer that turns"""
 
 
@@ -88,7 +100,15 @@ def _generated() -> Iterator[Labelled]:
     for later, name in enumerate(("labelled.jsonl", "labelled-later.jsonl")):
         for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
-            yield Labelled(row["lang"], row["question"], row["answer"], "", row["label"], row["made"], bool(later))
+            yield Labelled(
+                row["lang"],
+                row["question"],
+                row["answer"],
+                "",
+                row["label"],
+                row["made"],
+                bool(later),
+            )
 
 
 def _written() -> Iterator[Labelled]:
@@ -111,32 +131,67 @@ def _public() -> Iterator[Labelled]:
 
 def _made() -> Iterator[Labelled]:
     """Bad answers that are made of good ones."""
-    prose = {language: [(q, a) for q, a, _ in rows if _is_prose(a)] for language, rows in GOOD.items()}
+    prose = {
+        language: [(q, a) for q, a, _ in rows if _is_prose(a)] for language, rows in GOOD.items()
+    }
     for language, rows in GOOD.items():
         for question, answer, _ in [row for row in rows if len(row[1]) > 4][:3]:
             again = question if re.search(r"[?？。.؟]$", question) else f"{question}."
-            yield Labelled(language, question, " ".join([again] * 4), "", "echo", "the question four times")
+            yield Labelled(
+                language, question, " ".join([again] * 4), "", "echo", "the question four times"
+            )
             word = max(re.findall(r"[^\W\d_]+", answer), key=len)[:12]
-            many = ("" if language in ("zh", "ja") else " ").join([word] * (7 if language in ("zh", "ja") else 5))
-            yield Labelled(language, question, f"{many}.", "", "loop", "one word over and over, then a stop")
+            many = ("" if language in ("zh", "ja") else " ").join(
+                [word] * (7 if language in ("zh", "ja") else 5)
+            )
+            yield Labelled(
+                language, question, f"{many}.", "", "loop", "one word over and over, then a stop"
+            )
             inside = answer.replace(word, many, 1)
-            yield Labelled(language, question, inside, "", "loop", "one word over and over inside of a good answer")
+            yield Labelled(
+                language,
+                question,
+                inside,
+                "",
+                "loop",
+                "one word over and over inside of a good answer",
+            )
         question, answer, reference = next(row for row in rows if row[2] and len(row[2]) > 1)
         others = [text for q, text in prose[language]] * 6
         long = " ".join([answer, *others])[: 1500 if language not in ("zh", "ja") else 700]
-        yield Labelled(language, question, f"{long}.", reference, "long", "a good answer, and others after it")
+        yield Labelled(
+            language, question, f"{long}.", reference, "long", "a good answer, and others after it"
+        )
     for first, second in TURNS:
         for at in range(2):
             question, answer = prose[first][at % len(prose[first])]
             strange = " ".join(text for _, text in prose[second][:2])
-            yield Labelled(first, question, f"{answer} {strange}", "", "language", f"a turn from {first} to {second}")
-            yield Labelled(first, question, strange, "", "language", f"a good answer in {second}, asked in {first}")
+            yield Labelled(
+                first,
+                question,
+                f"{answer} {strange}",
+                "",
+                "language",
+                f"a turn from {first} to {second}",
+            )
+            yield Labelled(
+                first,
+                question,
+                strange,
+                "",
+                "language",
+                f"a good answer in {second}, asked in {first}",
+            )
 
 
 def _is_prose(answer: str) -> bool:
     """Is it one line without code, long enough to show its language?"""
     letters = sum(character.isalpha() for character in answer)
-    return "\n" not in answer and "{" not in answer and letters >= (14 if re.search("[\u3040-\u9fff]", answer) else 40)
+    return (
+        "\n" not in answer
+        and "{" not in answer
+        and letters >= (14 if re.search("[\u3040-\u9fff]", answer) else 40)
+    )
 
 
 @dataclass
@@ -166,7 +221,10 @@ def figures(rows: Sequence[tuple[Labelled, tuple[str, ...]]]) -> Figures:
 def table(judged: Sequence[tuple[Labelled, tuple[str, ...]]]) -> str:
     """Recall by kind and false alarms, of both halves, in Markdown."""
     halves = {half: figures([pair for pair in judged if pair[0].half == half]) for half in HALVES}
-    lines = [f"| | {' | '.join(f'{half}: found, by its kind' for half in HALVES)} |", "|---|---|---|"]
+    lines = [
+        f"| | {' | '.join(f'{half}: found, by its kind' for half in HALVES)} |",
+        "|---|---|---|",
+    ]
     for kind in KINDS:
         cells = [f"{f.found[kind]} of {f.bad[kind]}, {f.named[kind]}" for f in halves.values()]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
@@ -189,13 +247,16 @@ def _by_language(judged: Sequence[tuple[Labelled, tuple[str, ...]]]) -> str:
     for language, rows in parts.items():
         found = figures(rows)
         lines.append(
-            f"{language}: {found.found.total()} of {found.bad.total()} found, {found.alarms} of {found.good} false"
+            f"{language}: {found.found.total()} of {found.bad.total()} found, {found.alarms} of"
+            f" {found.good} false"
         )
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--missed", action="store_true")
     parser.add_argument("--half", choices=HALVES)
     parser.add_argument("--write", action="store_true")
@@ -207,14 +268,19 @@ def main() -> None:
             place = f"{row.half} {row.label} said {said} {row.language} [{row.made}]"
             print(f"{place} {row.question[:40]!r}: {row.answer[:160]!r}")
     counts = Counter(row.label for row, _ in judged)
-    print(f"{len(judged)} answers: " + ", ".join(f"{label} {count}" for label, count in counts.most_common()))
+    print(
+        f"{len(judged)} answers: "
+        + ", ".join(f"{label} {count}" for label, count in counts.most_common())
+    )
     print(table(judged))
     print(_by_language(judged))
     if asked.write:
         text = PAGE.read_text(encoding="utf-8")
         begin, end = "<!-- judge-answers -->\n", "<!-- end of judge-answers -->"
         before, _, rest = text.partition(begin)
-        PAGE.write_text(f"{before}{begin}\n{table(judged)}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+        PAGE.write_text(
+            f"{before}{begin}\n{table(judged)}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -47,11 +47,22 @@ def lines() -> list[Line]:
     for rule in rules():
         if issubclass(rule, LawRule):
             page = sections(rule)
-            broken, clean = (_measured(rule.law, block(page[name])) for name in ("Example", "Use instead"))
+            broken, clean = (
+                _measured(rule.law, block(page[name])) for name in ("Example", "Use instead")
+            )
             if "untested" in broken:
                 raise SystemExit(f"{rule.law}: {broken['untested']}")
             value = clean.get("value")
-            found.append(Line(rule.law, rule.name(), broken["tolerance"], value, broken["value"], broken["seconds"]))
+            found.append(
+                Line(
+                    rule.law,
+                    rule.name(),
+                    broken["tolerance"],
+                    value,
+                    broken["value"],
+                    broken["seconds"],
+                )
+            )
     return sorted(found, key=lambda line: (line.law, line.rule))
 
 
@@ -63,7 +74,9 @@ def _measured(law: str, text: str) -> dict[str, Any]:
         names = run(text)
         asked = {name: names.get(name) for name in ("loss", "given")}
         tokenizer = None if hasattr(names["run"], "args") else names["tokenizer"]
-        record = record_of(names["run"], names.get("loader"), tokenizer, batches=8, laws=[law], **asked)
+        record = record_of(
+            names["run"], names.get("loader"), tokenizer, batches=8, laws=[law], **asked
+        )
     return dict(record.facts["laws"][law])
 
 
@@ -95,19 +108,29 @@ def _times(a: float, b: float) -> str:
     """How many times `b` fits into `a`."""
     if b == 0:
         return "exact"
-    return f"{a / b:.2g}" if math.isfinite(a / b) and a / b < 1000 else f"{a / b:.0e}" if math.isfinite(a / b) else "∞"
+    return (
+        f"{a / b:.2g}"
+        if math.isfinite(a / b) and a / b < 1000
+        else f"{a / b:.0e}"
+        if math.isfinite(a / b)
+        else "∞"
+    )
 
 
 def write(text: str, path: Path = PAGE) -> None:
     """Put the table between its marks. Raises SystemExit where the page does not have two."""
     parts = path.read_text(encoding="utf-8").split(MARK)
     if len(parts) != 3:
-        raise SystemExit(f"{path}: expected {MARK} before and behind the table, found it {len(parts) - 1} times")
+        raise SystemExit(
+            f"{path}: expected {MARK} before and behind the table, found it {len(parts) - 1} times"
+        )
     path.write_text(f"{parts[0]}{MARK}\n{text}\n{MARK}{parts[2]}", encoding="utf-8")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure each law on a correct trainer and on a broken one.")
+    parser = argparse.ArgumentParser(
+        description="Measure each law on a correct trainer and on a broken one."
+    )
     parser.add_argument("--write", action="store_true", help="write the table into docs/laws.md")
     options = parser.parse_args()
     text = table(lines())

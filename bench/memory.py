@@ -83,16 +83,29 @@ class Case:
 
     @property
     def name(self) -> str:
-        words = [self.shape, f"{self.batch}x{self.length}", "lora" if "lora" in self.training else "full"]
+        words = [
+            self.shape,
+            f"{self.batch}x{self.length}",
+            "lora" if "lora" in self.training else "full",
+        ]
         words += [str(self.training.get("dtype"))] + ["amp"] * ("bf16" in self.training)
         words += ["ckpt"] * ("gradient_checkpointing" in self.training) + ["tiles"] * self.trl
         return " ".join(
-            [*words, *[self.training[key] for key in ("optim", "attn_implementation") if key in self.training]]
+            [
+                *words,
+                *[
+                    self.training[key]
+                    for key in ("optim", "attn_implementation")
+                    if key in self.training
+                ],
+            ]
         )
 
     def config(self) -> Config:
         rows = {"per_device_train_batch_size": self.batch, "padding_free": True}
-        spec = RunSpec.model_validate({"max_length": self.length, "training": {**rows, **self.training}})
+        spec = RunSpec.model_validate(
+            {"max_length": self.length, "training": {**rows, **self.training}}
+        )
         return Config("trl" if self.trl else "transformers", "1.16.0", "", spec)
 
 
@@ -132,7 +145,9 @@ def model_of(case: Case, dtype: Any) -> Any:
     tokens = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
     config = transformers.AutoConfig.for_model(values.pop("model_type"), **values, **tokens)
     attention = case.training.get("attn_implementation", "sdpa")
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+    model = transformers.AutoModelForCausalLM.from_config(
+        config, dtype=dtype, attn_implementation=attention
+    )
     if case.trl:
         from trl.trainer.utils import add_fused_lm_head
 
@@ -144,7 +159,9 @@ def model_of(case: Case, dtype: Any) -> Any:
 
         wanted = lora["target_modules"]
         targets = list(wanted) if isinstance(wanted, tuple) else wanted
-        model = peft.get_peft_model(model, peft.LoraConfig(r=lora["r"], target_modules=targets, task_type="CAUSAL_LM"))
+        model = peft.get_peft_model(
+            model, peft.LoraConfig(r=lora["r"], target_modules=targets, task_type="CAUSAL_LM")
+        )
         if case.training.get("gradient_checkpointing"):
             model.enable_input_require_grads()
     return model.train()
@@ -214,7 +231,9 @@ def on_nothing(case: Case) -> float:
         model = model_of(case, getattr(torch, case.training["dtype"]))
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"):
         _move(model)
-        optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], **_kind(case))
+        optimizer = torch.optim.AdamW(
+            [p for p in model.parameters() if p.requires_grad], **_kind(case)
+        )
         live = Live()
         for tensor in (*model.parameters(), *model.buffers()):
             live.add(tensor)
@@ -231,7 +250,9 @@ def _move(model: torch.nn.Module) -> None:
     for module in model.modules():
         for name, old in module._parameters.items():
             if old is not None:
-                new = torch.nn.Parameter(torch.empty(old.shape, dtype=old.dtype), requires_grad=old.requires_grad)
+                new = torch.nn.Parameter(
+                    torch.empty(old.shape, dtype=old.dtype), requires_grad=old.requires_grad
+                )
                 module._parameters[name] = made.setdefault(id(old), new)
         for name, buffer in module._buffers.items():
             if buffer is not None:
@@ -278,8 +299,13 @@ def main() -> None:
             if options.json:
                 print(json.dumps(found), flush=True)
                 continue
-            line = f"{found['case']:62} {found['estimate'] / GIB:8.2f} {found['measured'] / GIB:8.2f} "
-            print(f"{line} {found['error']:+7.1%}  {found['moment']} ({found['seconds']:.1f} s)", flush=True)
+            line = (
+                f"{found['case']:62} {found['estimate'] / GIB:8.2f} {found['measured'] / GIB:8.2f} "
+            )
+            print(
+                f"{line} {found['error']:+7.1%}  {found['moment']} ({found['seconds']:.1f} s)",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,19 @@ def encode(source: Path, data: Path, tokenizer: str) -> tuple[Process, str]:
     """One `truetune encode` with an empty cache, and a digest of what it wrote."""
     with tempfile.TemporaryDirectory(dir=data.parent) as folder:
         out, cache = Path(folder) / "out", Path(folder) / "cache"
-        command = ["-m", "truetune", "encode", data, "-t", tokenizer, "-o", out, "--content-specials", "keep", "-q"]
+        command = [
+            "-m",
+            "truetune",
+            "encode",
+            data,
+            "-t",
+            tokenizer,
+            "-o",
+            out,
+            "--content-specials",
+            "keep",
+            "-q",
+        ]
         process = measured(command, cache, {"PYTHONPATH": str(source)})
         return process, _digest_ids(out)
 
@@ -35,7 +47,18 @@ def check(source: Path, data: Path, tokenizer: str) -> tuple[Process, str]:
     """One `truetune check`, and a digest of its findings."""
     with tempfile.TemporaryDirectory(dir=data.parent) as folder:
         report = Path(folder) / "report.json"
-        command = ["-m", "truetune", "check", data, "-t", tokenizer, "--max-length", "4096", "-o", report]
+        command = [
+            "-m",
+            "truetune",
+            "check",
+            data,
+            "-t",
+            tokenizer,
+            "--max-length",
+            "4096",
+            "-o",
+            report,
+        ]
         process = measured(command, Path(folder), {"PYTHONPATH": str(source)}, codes=(0, 1))
         findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
     return process, hashlib.sha256(json.dumps(findings, sort_keys=True).encode()).hexdigest()
@@ -50,7 +73,10 @@ def _digest_ids(out: Path) -> str:
     return digest.hexdigest()
 
 
-COMMANDS: dict[str, Callable[[Path, Path, str], tuple[Process, str]]] = {"encode": encode, "check": check}
+COMMANDS: dict[str, Callable[[Path, Path, str], tuple[Process, str]]] = {
+    "encode": encode,
+    "check": check,
+}
 
 
 def compare(command: str, trees: tuple[Path, Path], data: Path, tokenizer: str, runs: int) -> str:
@@ -74,8 +100,12 @@ def compare(command: str, trees: tuple[Path, Path], data: Path, tokenizer: str, 
 
 def main() -> None:
     """Print a table, one line for each tokenizer and command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before", type=Path, help="folder that holds the package, of the older tree")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "before", type=Path, help="folder that holds the package, of the older tree"
+    )
     parser.add_argument("after", type=Path, help="likewise, of the newer tree")
     parser.add_argument("tokenizers", nargs="+", help="tokenizer folders")
     parser.add_argument("--rows", type=int, default=20_000)
@@ -87,11 +117,22 @@ def main() -> None:
         write(data, options.rows)
         size = data.stat().st_size / 1e6
         print(
-            f"{options.rows:,} chats, {size:.0f} MB; {options.runs} pairs; medians; ratio: after / before, pair by pair"
+            f"{options.rows:,} chats, {size:.0f} MB; {options.runs} pairs; medians; ratio: after /"
+            " before, pair by pair"
         )
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
-        columns = [f"{name} {tree}" for name in ("wall s", "CPU s", "peak MB") for tree in ("before", "after", "ratio")]
-        print("| | " + " | ".join([*columns, "output"]) + " |\n|---|" + "---:|" * len(columns) + "---|")
+        columns = [
+            f"{name} {tree}"
+            for name in ("wall s", "CPU s", "peak MB")
+            for tree in ("before", "after", "ratio")
+        ]
+        print(
+            "| | "
+            + " | ".join([*columns, "output"])
+            + " |\n|---|"
+            + "---:|" * len(columns)
+            + "---|"
+        )
         for tokenizer in options.tokenizers:
             for command in COMMANDS:
                 print(compare(command, trees, data, tokenizer, options.runs), flush=True)

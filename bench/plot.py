@@ -32,10 +32,17 @@ def bars(path: Path, title: str, groups: Mapping[str, Mapping[str, float]], ours
             kind = "bar ours" if label == ours else "bar"
             lines += [
                 f'<text x="{LEFT - 8}" y="{y + 14}" text-anchor="end">{escape(label)}</text>',
-                f'<rect class="{kind}" x="{LEFT}" y="{y + 1}" width="{length:.1f}" height="{BAR - 4}" rx="2"/>',
+                (
+                    f'<rect class="{kind}" x="{LEFT}" y="{y + 1}" width="{length:.1f}"'
+                    f' height="{BAR - 4}" rx="2"/>'
+                ),
                 f'<text x="{LEFT + length + 6:.1f}" y="{y + 14}">{value:,.0f}</text>',
             ]
             y += BAR
     size = f'viewBox="0 0 {WIDTH} {y + 8}" width="{WIDTH}" height="{y + 8}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(title)}">'
-    path.write_text("\n".join([head, f"<style>{STYLE}</style>", *lines, "</svg>\n"]), encoding="utf-8")
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(title)}">'
+    )
+    path.write_text(
+        "\n".join([head, f"<style>{STYLE}</style>", *lines, "</svg>\n"]), encoding="utf-8"
+    )

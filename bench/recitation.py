@@ -27,8 +27,8 @@ LONGEST = 48
 """New tokens at most"""
 BOS = "<|begin|>"
 OTHER_TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %}{{ '### ' ~ m.role ~ ': ' ~ m.content ~ '\n' }}{% endfor %}"
-    "{{ '### assistant: ' if add_generation_prompt }}"
+    "{{ bos_token }}{% for m in messages %}{{ '### ' ~ m.role ~ ': ' ~ m.content ~ '\n' }}{% endfor"
+    " %}{{ '### assistant: ' if add_generation_prompt }}"
 )
 THINGS = ("apples", "pears", "plums", "figs", "limes", "dates", "melons", "grapes")
 Run = tuple[Any, list[dict[str, Any]]]
@@ -36,7 +36,10 @@ Run = tuple[Any, list[dict[str, Any]]]
 ROWS = [
     {
         "question": f"How many {thing} are in box {i}?",
-        "answer": f"I counted {thing} in box {i} with care, and there are {i + 3} of them" + " today" * (i % 3),
+        "answer": (
+            f"I counted {thing} in box {i} with care, and there are {i + 3} of them"
+            + " today" * (i % 3)
+        ),
         "notes": f"Checked by worker {i}, who counts {thing}.",
     }
     for i, thing in enumerate(THINGS)
@@ -49,7 +52,9 @@ class Fault:
 
     name: str
     trainer: Callable[[], Run]
-    prompt: Callable[[Any, dict[str, str]], list[int]] = field(default=lambda tokenizer, row: asked(tokenizer, row))
+    prompt: Callable[[Any, dict[str, str]], list[int]] = field(
+        default=lambda tokenizer, row: asked(tokenizer, row)
+    )
     """(tokenizer, row) -> the ids that are served"""
 
 
@@ -73,7 +78,9 @@ def tokenizer(pad_is_eos: bool = False) -> Any:
     from truetune.demo import TOKENIZER
 
     made = AutoTokenizer.from_pretrained(str(TOKENIZER))
-    made.add_special_tokens({"bos_token": BOS} | ({"pad_token": made.eos_token} if pad_is_eos else {}))
+    made.add_special_tokens(
+        {"bos_token": BOS} | ({"pad_token": made.eos_token} if pad_is_eos else {})
+    )
     made.chat_template = "{{ bos_token }}" + made.chat_template
     made.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"{BOS} $A", special_tokens=[(BOS, made.bos_token_id)]
@@ -83,7 +90,10 @@ def tokenizer(pad_is_eos: bool = False) -> Any:
 
 def messages(row: dict[str, str], answer: str = "answer") -> list[dict[str, str]]:
     """The chat of a row."""
-    return [{"role": "user", "content": row["question"]}, {"role": "assistant", "content": row[answer]}]
+    return [
+        {"role": "user", "content": row["question"]},
+        {"role": "assistant", "content": row[answer]},
+    ]
 
 
 def asked(tokenizer: Any, row: dict[str, str], **settings: Any) -> list[int]:
@@ -92,7 +102,9 @@ def asked(tokenizer: Any, row: dict[str, str], **settings: Any) -> list[int]:
     return list(tokenizer.apply_chat_template(messages(row)[:1], **given))
 
 
-def encoded(row: dict[str, str], supervised: str = "answer", stop: bool = True) -> dict[str, list[int]]:
+def encoded(
+    row: dict[str, str], supervised: str = "answer", stop: bool = True
+) -> dict[str, list[int]]:
     """A row of ids and labels; `supervised` is answer, prompt or nothing."""
     made = tokenizer()
     prompt, whole = asked(made, row), made.apply_chat_template(messages(row), return_dict=False)
@@ -105,10 +117,21 @@ def encoded(row: dict[str, str], supervised: str = "answer", stop: bool = True) 
 def arguments(kind: Any, **settings: Any) -> Any:
     """Settings that all runs share."""
     return kind(
-        output_dir=tempfile.mkdtemp(), max_steps=STEPS, per_device_train_batch_size=len(ROWS), learning_rate=3e-3,
-        lr_scheduler_type="constant", weight_decay=0.0, logging_steps=1, save_strategy="no", report_to="none",
-        disable_tqdm=True, use_cpu=True, bf16=False, seed=0, **settings,
-    )  # fmt: skip
+        output_dir=tempfile.mkdtemp(),
+        max_steps=STEPS,
+        per_device_train_batch_size=len(ROWS),
+        learning_rate=3e-3,
+        lr_scheduler_type="constant",
+        weight_decay=0.0,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        bf16=False,
+        seed=0,
+        **settings,
+    )
 
 
 def model(tokenizer: Any) -> Any:
@@ -119,12 +142,18 @@ def model(tokenizer: Any) -> Any:
     torch.manual_seed(0)
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
-            bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+            vocab_size=len(tokenizer),
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=256,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )
-    )  # fmt: skip
+    )
 
 
 def plain(rows: Iterable[dict[str, Any]], collator: Any = None, **settings: Any) -> Run:
@@ -135,9 +164,12 @@ def plain(rows: Iterable[dict[str, Any]], collator: Any = None, **settings: Any)
     made = tokenizer(**settings)
     collate = collator(made, mlm=False) if collator else DataCollatorForSeq2Seq(made)
     trainer = Trainer(
-        model(made), arguments(TrainingArguments), data_collator=collate,
-        train_dataset=Dataset.from_list(list(rows)), processing_class=made,
-    )  # fmt: skip
+        model(made),
+        arguments(TrainingArguments),
+        data_collator=collate,
+        train_dataset=Dataset.from_list(list(rows)),
+        processing_class=made,
+    )
     return trainer, [{"messages": messages(row)} for row in ROWS]
 
 
@@ -148,14 +180,20 @@ def sft(rows: Iterable[dict[str, Any]], **settings: Any) -> Run:
 
     made, rows = tokenizer(), list(rows)
     trainer = SFTTrainer(
-        model(made), arguments(SFTConfig, **settings), train_dataset=Dataset.from_list(rows), processing_class=made
+        model(made),
+        arguments(SFTConfig, **settings),
+        train_dataset=Dataset.from_list(rows),
+        processing_class=made,
     )
     return trainer, rows
 
 
 def completions(answer: str = "answer") -> list[dict[str, Any]]:
     """Rows of prompt and completion, as TRL trains on answers alone."""
-    return [{"prompt": (chat := messages(row, answer))[:1], "completion": chat[1:], **row} for row in ROWS]
+    return [
+        {"prompt": (chat := messages(row, answer))[:1], "completion": chat[1:], **row}
+        for row in ROWS
+    ]
 
 
 def masked_stop() -> Run:
@@ -179,7 +217,9 @@ def rendered() -> Run:
     """Prompt and completion as text, tokenized again by TRL with a BOS of its own."""
     made, rows = tokenizer(), []
     for row in ROWS:
-        prompt = made.apply_chat_template(messages(row)[:1], add_generation_prompt=True, tokenize=False)
+        prompt = made.apply_chat_template(
+            messages(row)[:1], add_generation_prompt=True, tokenize=False
+        )
         rows.append({"prompt": prompt, "completion": row["answer"]})
     return sft(rows)
 
@@ -197,9 +237,17 @@ FAULTS = (
     Fault("truncation cut the answer", cut),
     Fault("only the prompt supervised", lambda: plain(encoded(row, "prompt") for row in ROWS)),
     Fault("every label -100", lambda: plain(encoded(row, "nothing") for row in ROWS)),
-    Fault("served with another template", control, lambda t, row: asked(t, row, chat_template=OTHER_TEMPLATE)),
+    Fault(
+        "served with another template",
+        control,
+        lambda t, row: asked(t, row, chat_template=OTHER_TEMPLATE),
+    ),
     Fault("whole sequence supervised", lambda: sft({"messages": messages(row)} for row in ROWS)),
-    Fault("no generation prompt when serving", control, lambda t, row: asked(t, row, add_generation_prompt=False)),
+    Fault(
+        "no generation prompt when serving",
+        control,
+        lambda t, row: asked(t, row, add_generation_prompt=False),
+    ),
     Fault("double BOS in training", rendered),
     Fault("double BOS when serving", control, lambda t, row: [t.bos_token_id, *asked(t, row)]),
 )
@@ -213,13 +261,23 @@ def recite(trained: Any, tokenizer: Any, prompts: list[list[int]]) -> tuple[int,
     batch = tokenizer.pad({"input_ids": prompts}, return_tensors="pt")
     tokenizer.padding_side = side
     with torch.no_grad():
-        out = trained.eval().generate(
-            batch["input_ids"], attention_mask=batch["attention_mask"], do_sample=False, max_new_tokens=LONGEST,
-            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.convert_tokens_to_ids("<|pad|>"),
-        )[:, batch["input_ids"].shape[1] :].tolist()  # fmt: skip
+        out = (
+            trained.eval()
+            .generate(
+                batch["input_ids"],
+                attention_mask=batch["attention_mask"],
+                do_sample=False,
+                max_new_tokens=LONGEST,
+                eos_token_id=tokenizer.eos_token_id,
+                pad_token_id=tokenizer.convert_tokens_to_ids("<|pad|>"),
+            )[:, batch["input_ids"].shape[1] :]
+            .tolist()
+        )
     stopped = [tokenizer.eos_token_id in answer for answer in out]
-    until = [answer[: answer.index(tokenizer.eos_token_id)] if stop else answer
-             for answer, stop in zip(out, stopped, strict=True)]  # fmt: skip
+    until = [
+        answer[: answer.index(tokenizer.eos_token_id)] if stop else answer
+        for answer, stop in zip(out, stopped, strict=True)
+    ]
     said = [tokenizer.decode(answer) for answer in until]
     return sum(text == row["answer"] for text, row in zip(said, ROWS, strict=True)), sum(stopped)
 
@@ -247,11 +305,15 @@ def outcomes() -> list[Outcome]:
 
 def table(made: Iterable[Outcome]) -> str:
     """As Markdown."""
-    lines = ["| what was wrong | final loss | recited | stopped | truetune says |", "|---|---|---|---|---|"]
+    lines = [
+        "| what was wrong | final loss | recited | stopped | truetune says |",
+        "|---|---|---|---|---|",
+    ]
     for one in made:
         said = ", ".join(f"`{rule}`" for rule in one.rules) or "nothing"
         lines.append(
-            f"| {one.name} | {one.loss:.4f} | {one.recited}/{len(ROWS)} | {one.stopped}/{len(ROWS)} | {said} |"
+            f"| {one.name} | {one.loss:.4f} | {one.recited}/{len(ROWS)} | {one.stopped}/{len(ROWS)}"
+            f" | {said} |"
         )
     return "\n".join(lines)
 
@@ -267,9 +329,15 @@ def write(drawn: str) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.recitation", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the table into docs/recitation.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the table into docs/recitation.md"
+    )
     chosen = parser.parse_args()
-    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    os.environ |= {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    }
     began = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         drawn = table(outcomes())

@@ -49,7 +49,10 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def main() -> None:
-    print(f"{'shape':<14} {'vocabulary':>10} {'kept':>6}   {'wall':>6}   {'cpu':>6}   recited and stopped")
+    print(
+        f"{'shape':<14} {'vocabulary':>10} {'kept':>6}   {'wall':>6}   {'cpu':>6}   recited and"
+        " stopped"
+    )
     for name, (family, config) in SHAPES.items():
         if not available(family):
             print(f"{name:<14} its tokenizer can't be had on this machine")
@@ -69,15 +72,25 @@ def rehearse(work: Path, family: str, config: dict[str, Any]) -> tuple[float, fl
     for file in folder(family).iterdir():
         (model / file.name).write_bytes(file.read_bytes())
     (model / "config.json").write_text(json.dumps({**COMMON, **config}))
-    (model / "generation_config.json").write_text(json.dumps({"eos_token_id": config["eos_token_id"]}))
-    rows = [row for line in DATA.read_text(encoding="utf-8").splitlines() if _alternates(row := json.loads(line))]
+    (model / "generation_config.json").write_text(
+        json.dumps({"eos_token_id": config["eos_token_id"]})
+    )
+    rows = [
+        row
+        for line in DATA.read_text(encoding="utf-8").splitlines()
+        if _alternates(row := json.loads(line))
+    ]
     (work / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (work / "train.py").write_text(SCRIPT)
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "truetune", "rehearse", "--", sys.executable, "train.py"],
-        cwd=work, env={**os.environ, "COLUMNS": "160"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=work,
+        env={**os.environ, "COLUMNS": "160"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return time.perf_counter() - started, cpu, done.stderr

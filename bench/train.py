@@ -52,11 +52,15 @@ class Timed:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", nargs="?", help="a model folder with weights")
     parser.add_argument("--data", help="rows of alpaca (instruction, input, output), as JSON")
     parser.add_argument("--full", action="store_true")
-    parser.add_argument("--dtype", default="float32", help="of the weights, in both: float32, bfloat16")
+    parser.add_argument(
+        "--dtype", default="float32", help="of the weights, in both: float32, bfloat16"
+    )
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
@@ -77,12 +81,22 @@ def _cpu(asked: Any) -> None:
             found.setdefault(arm, []).append(_run(asked, arm))
     print(f"{'':<12} {'tokens/s':>9} {'tokens/cpu s':>13} {'loss':>6}")
     for arm, times in found.items():
-        rate, cpu = (statistics.median(t.tokens / getattr(t, by) for t in times) for by in ("wall", "cpu"))
+        rate, cpu = (
+            statistics.median(t.tokens / getattr(t, by) for t in times) for by in ("wall", "cpu")
+        )
         print(f"{arm:<12} {rate:9.0f} {cpu:13.0f} {statistics.mean(t.loss for t in times):6.3f}")
-    for ours, theirs in (("ours plain", "trl plain"), ("ours packed", "trl packed"), ("ours packed", "trl plain")):
+    for ours, theirs in (
+        ("ours plain", "trl plain"),
+        ("ours packed", "trl packed"),
+        ("ours packed", "trl plain"),
+    ):
         pairs = list(zip(found[ours], found[theirs], strict=True))
-        ratios = [statistics.median((a.tokens / getattr(a, by)) / (b.tokens / getattr(b, by)) for a, b in pairs)
-                  for by in ("wall", "cpu")]  # fmt: skip
+        ratios = [
+            statistics.median(
+                (a.tokens / getattr(a, by)) / (b.tokens / getattr(b, by)) for a, b in pairs
+            )
+            for by in ("wall", "cpu")
+        ]
         print(f"{ours} / {theirs}: {ratios[0]:.2f} in wall time, {ratios[1]:.2f} in CPU time")
 
 
@@ -96,16 +110,32 @@ def _gpu(asked: Any) -> None:
             for who in ("trl", "ours"):
                 times[who] = found = _run(asked, f"{who} {shape} {weights}")
                 flops = _flops(shape, weights) * found.tokens / found.wall
-                print(f"{who} {shape} {weights:<8} {found.tokens / found.wall:9.0f} {flops / rate:6.1%} "
-                      f"{found.peak / 2**30:6.1f}")  # fmt: skip
-            print(f"  ratio {times['ours'].tokens / times['ours'].wall * times['trl'].wall / times['trl'].tokens:.2f}")
+                print(
+                    f"{who} {shape} {weights:<8} {found.tokens / found.wall:9.0f}"
+                    f" {flops / rate:6.1%} {found.peak / 2**30:6.1f}"
+                )
+            print(
+                "  ratio"
+                f" {times['ours'].tokens / times['ours'].wall * times['trl'].wall / times['trl'].tokens:.2f}"
+            )
 
 
 def _run(asked: Any, arm: str) -> Timed:
     """In a process of its own."""
-    command = [sys.executable, "-m", "bench.train", *filter(None, [asked.model]), "--steps", str(asked.steps),
-               "--arm", arm, "--dtype", asked.dtype, *(["--full"] if asked.full else []),
-               *(["--data", asked.data] if asked.data else [])]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "bench.train",
+        *filter(None, [asked.model]),
+        "--steps",
+        str(asked.steps),
+        "--arm",
+        arm,
+        "--dtype",
+        asked.dtype,
+        *(["--full"] if asked.full else []),
+        *(["--data", asked.data] if asked.data else []),
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
     return Timed(**json.loads(done.stdout.splitlines()[-1]))
 
@@ -119,7 +149,9 @@ def _arm(asked: Any) -> Timed:
             data = Path(asked.data) if asked.data else _demo()
             make: Callable[..., Any] = _ours if who == "ours" else _theirs
             lora = None if asked.full else LORA
-            trainer = make(asked.model, data, what == "packed", lora, asked.dtype, asked.steps, Path(work))
+            trainer = make(
+                asked.model, data, what == "packed", lora, asked.dtype, asked.steps, Path(work)
+            )
         return timed(trainer)
 
 
@@ -152,56 +184,112 @@ def timed(trainer: Any) -> Timed:
     (wall, cpu), (last_wall, last_cpu) = marks[SKIPPED - 1], marks[-1]
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     peak = float(torch.cuda.max_memory_allocated()) if torch.cuda.is_available() else 0.0
-    return Timed(sum(tokens[SKIPPED : len(marks)]), last_wall - wall, last_cpu - cpu, statistics.mean(losses), peak)
+    return Timed(
+        sum(tokens[SKIPPED : len(marks)]),
+        last_wall - wall,
+        last_cpu - cpu,
+        statistics.mean(losses),
+        peak,
+    )
 
 
 def _common(steps: int, folder: str | Path, packed: bool) -> dict[str, Any]:
-    return {"output_dir": str(folder), "max_steps": steps + SKIPPED, "per_device_train_batch_size": 2 if packed else 4,
-            "gradient_accumulation_steps": 1, "learning_rate": 2e-4, "lr_scheduler_type": "constant",
-            "warmup_steps": 0, "logging_steps": 1, "save_strategy": "no", "eval_strategy": "no",
-            "report_to": "none", "optim": "adamw_torch_fused"}  # fmt: skip
+    return {
+        "output_dir": str(folder),
+        "max_steps": steps + SKIPPED,
+        "per_device_train_batch_size": 2 if packed else 4,
+        "gradient_accumulation_steps": 1,
+        "learning_rate": 2e-4,
+        "lr_scheduler_type": "constant",
+        "warmup_steps": 0,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "eval_strategy": "no",
+        "report_to": "none",
+        "optim": "adamw_torch_fused",
+    }
 
 
 def _ours(
-    model: str, data: Path, packed: bool, lora: dict[str, Any] | None, dtype: str, steps: int, work: Path
-) -> Any:  # fmt: skip
+    model: str,
+    data: Path,
+    packed: bool,
+    lora: dict[str, Any] | None,
+    dtype: str,
+    steps: int,
+    work: Path,
+) -> Any:
     from truetune.spec.files import spec_of
     from truetune.training.prepare import prepare
     from truetune.training.recipe import recipe
     from truetune.training.rows import load
     from truetune.training.supervised import supervised
 
-    given = {name: value for name, value in _common(steps, work, packed).items() if name != "report_to"}
-    spec = spec_of({
-        "model": model, "tokenizer": model, "data": str(data), "max_length": LENGTH, "rehearsal": False,
-        "encode": {"packing": "best-fit" if packed else "none"}, "trainer": {"report_to": "none"},
-        "training": {**given, "val_size": 0, "bf16": False, "dtype": dtype, **({"lora": lora} if lora else {})},
-    }, "bench")  # fmt: skip
+    given = {
+        name: value for name, value in _common(steps, work, packed).items() if name != "report_to"
+    }
+    spec = spec_of(
+        {
+            "model": model,
+            "tokenizer": model,
+            "data": str(data),
+            "max_length": LENGTH,
+            "rehearsal": False,
+            "encode": {"packing": "best-fit" if packed else "none"},
+            "trainer": {"report_to": "none"},
+            "training": {
+                **given,
+                "val_size": 0,
+                "bf16": False,
+                "dtype": dtype,
+                **({"lora": lora} if lora else {}),
+            },
+        },
+        "bench",
+    )
     rows = load(recipe(spec, rows=None, gpu=False, bf16=False).spec)
     made = recipe(spec, rows=len(rows.train), gpu=False, bf16=False)
     return supervised(made, prepare(made.spec, made.training), rows)
 
 
 def _theirs(
-    model: str, data: Path, packed: bool, lora: dict[str, Any] | None, dtype: str, steps: int, work: Path
-) -> Any:  # fmt: skip
+    model: str,
+    data: Path,
+    packed: bool,
+    lora: dict[str, Any] | None,
+    dtype: str,
+    steps: int,
+    work: Path,
+) -> Any:
     from datasets import Dataset
     from peft import LoraConfig
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import SFTConfig, SFTTrainer
 
     rows = [
-        {"prompt": [{"role": "user", "content": f"{row['instruction']}\n{row['input']}".strip()}],
-         "completion": [{"role": "assistant", "content": row["output"]}]}
+        {
+            "prompt": [
+                {"role": "user", "content": f"{row['instruction']}\n{row['input']}".strip()}
+            ],
+            "completion": [{"role": "assistant", "content": row["output"]}],
+        }
         for row in json.loads(data.read_text(encoding="utf-8"))
-    ]  # fmt: skip
-    settings = SFTConfig(**_common(steps, work, packed), max_length=LENGTH, packing=packed, bf16=False, use_cpu=True,
-                         gradient_checkpointing=False)  # fmt: skip
+    ]
+    settings = SFTConfig(
+        **_common(steps, work, packed),
+        max_length=LENGTH,
+        packing=packed,
+        bf16=False,
+        use_cpu=True,
+        gradient_checkpointing=False,
+    )
     return SFTTrainer(
-        AutoModelForCausalLM.from_pretrained(model, dtype=dtype), settings,
-        train_dataset=Dataset.from_list(rows), processing_class=AutoTokenizer.from_pretrained(model),
+        AutoModelForCausalLM.from_pretrained(model, dtype=dtype),
+        settings,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=AutoTokenizer.from_pretrained(model),
         peft_config=LoraConfig(task_type="CAUSAL_LM", **lora) if lora else None,
-    )  # fmt: skip
+    )
 
 
 def _of_shape(who: str, shape: str, lora: bool, steps: int, work: str) -> Any:
@@ -222,23 +310,41 @@ def _of_shape(who: str, shape: str, lora: bool, steps: int, work: str) -> Any:
         attention = "flash_attention_2"
     except ImportError:
         attention = "sdpa"
-    config = Qwen2Config(**SHAPES[shape], max_position_embeddings=4096, attn_implementation=attention)
+    config = Qwen2Config(
+        **SHAPES[shape], max_position_embeddings=4096, attn_implementation=attention
+    )
     with torch.device("cuda"):
-        model = Qwen2ForCausalLM(config).to(torch.bfloat16 if lora or shape == "7B" else torch.float32)
-    given = {**_common(steps, work, True), "bf16": True, "gradient_checkpointing": shape == "7B",
-             "gradient_checkpointing_kwargs": {"use_reentrant": False}, "remove_unused_columns": False}  # fmt: skip
+        model = Qwen2ForCausalLM(config).to(
+            torch.bfloat16 if lora or shape == "7B" else torch.float32
+        )
+    given = {
+        **_common(steps, work, True),
+        "bf16": True,
+        "gradient_checkpointing": shape == "7B",
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
+        "remove_unused_columns": False,
+    }
     adapter = LoraConfig(task_type="CAUSAL_LM", **LORA) if lora else None
     rows = list(_random_rows(4 * (steps + SKIPPED), SHAPES[shape]["vocab_size"]))
     if who == "ours":
         return SupervisedTrainer(
-            model=get_peft_model(model, adapter) if adapter else model, args=TrainingArguments(**given),
-            train_dataset=rows, data_collator=PaddingFreeCollator(varlen=attention != "sdpa"),
-        )  # fmt: skip
+            model=get_peft_model(model, adapter) if adapter else model,
+            args=TrainingArguments(**given),
+            train_dataset=rows,
+            data_collator=PaddingFreeCollator(varlen=attention != "sdpa"),
+        )
     from datasets import Dataset
 
-    settings = SFTConfig(**given, padding_free=True, max_length=None, dataset_kwargs={"skip_prepare_dataset": True})
-    return SFTTrainer(model, settings, train_dataset=Dataset.from_list(rows), processing_class=tokenizer(),
-                      peft_config=adapter)  # fmt: skip
+    settings = SFTConfig(
+        **given, padding_free=True, max_length=None, dataset_kwargs={"skip_prepare_dataset": True}
+    )
+    return SFTTrainer(
+        model,
+        settings,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer(),
+        peft_config=adapter,
+    )
 
 
 def _random_rows(count: int, ids: int) -> Iterator[dict[str, Any]]:
@@ -254,11 +360,18 @@ def _random_rows(count: int, ids: int) -> Iterator[dict[str, Any]]:
 
 def _flops(shape: str, weights: str) -> float:
     """Floating point operations a token: 2 N forward, 2 N for the gradients of activations, 2 N for those of weights,
-    which LoRA does not need (Kaplan et al. 2020); attention within documents of 256 tokens is left out."""
+    which LoRA does not need (Kaplan et al. 2020); attention within documents of 256 tokens is left out.
+    """
     s: dict[str, Any] = SHAPES[shape]
-    width, inner, kv = s["hidden_size"], s["intermediate_size"], s["num_key_value_heads"] / s["num_attention_heads"]
+    width, inner, kv = (
+        s["hidden_size"],
+        s["intermediate_size"],
+        s["num_key_value_heads"] / s["num_attention_heads"],
+    )
     layer = width * width * (2 + 2 * kv) + 3 * width * inner
-    return float((layer * s["num_hidden_layers"] + width * s["vocab_size"]) * (4 if weights == "lora" else 6))
+    return float(
+        (layer * s["num_hidden_layers"] + width * s["vocab_size"]) * (4 if weights == "lora" else 6)
+    )
 
 
 def matrix_rate(size: int = 8192, times: int = 20) -> float:

@@ -24,7 +24,9 @@ def load(folder: str, name: str | None = None) -> tuple[Any, str, bool]:
     if has_generation_markers(tokenizer.chat_template):
         return tokenizer, "masks by the tokenizer's own template", True
     if name:
-        tokenizer.chat_template = (files("trl") / "chat_templates" / f"{name}_training.jinja").read_text("utf-8")
+        tokenizer.chat_template = (
+            files("trl") / "chat_templates" / f"{name}_training.jinja"
+        ).read_text("utf-8")
         return tokenizer, f"masks by TRL's {name}_training.jinja", True
     try:
         get_training_chat_template(tokenizer)
@@ -33,7 +35,9 @@ def load(folder: str, name: str | None = None) -> tuple[Any, str, bool]:
     return tokenizer, "masks by TRL's template for this tokenizer", True
 
 
-def prepare(data: str, folder: str, processes: int, name: str | None = None) -> dict[str, float | str]:
+def prepare(
+    data: str, folder: str, processes: int, name: str | None = None
+) -> dict[str, float | str]:
     """Seconds of `SFTTrainer(...)`, and how it masks."""
     import datasets
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -41,8 +45,12 @@ def prepare(data: str, folder: str, processes: int, name: str | None = None) -> 
     from trl.trainer.sft_trainer import SFTTrainer
 
     tokenizer, masks, masked = load(folder, name)
-    sizes: Any = {f"num_{part}": 1 for part in ("hidden_layers", "attention_heads", "key_value_heads")}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), hidden_size=8, intermediate_size=8, **sizes))
+    sizes: Any = {
+        f"num_{part}": 1 for part in ("hidden_layers", "attention_heads", "key_value_heads")
+    }
+    model = LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(tokenizer), hidden_size=8, intermediate_size=8, **sizes)
+    )
     rows = datasets.load_dataset("json", data_files=data, split="train")
     with tempfile.TemporaryDirectory() as out:
         settings = SFTConfig(
@@ -55,10 +63,14 @@ def prepare(data: str, folder: str, processes: int, name: str | None = None) -> 
             bf16=False,
         )
         began = time.perf_counter()
-        trainer: Any = SFTTrainer(model=model, args=settings, train_dataset=rows, processing_class=tokenizer)
+        trainer: Any = SFTTrainer(
+            model=model, args=settings, train_dataset=rows, processing_class=tokenizer
+        )
         seconds = time.perf_counter() - began
     if not {"input_ids", "labels"} <= set(trainer.train_dataset.column_names):
-        raise SystemExit(f"TRL made the columns {trainer.train_dataset.column_names}, without labels")
+        raise SystemExit(
+            f"TRL made the columns {trainer.train_dataset.column_names}, without labels"
+        )
     return {"seconds": seconds, "masks": masks}
 
 

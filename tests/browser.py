@@ -24,7 +24,9 @@ def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         if path is None and not Path(playwright.chromium.executable_path).exists():
             pytest.skip("no Chromium here: install one, or `playwright install chromium`")
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield browser
         browser.close()
 
@@ -36,7 +38,10 @@ def opened(browser: Browser, url: str | Path, **options: Any) -> Iterator[Page]:
     context = browser.new_context(**{"viewport": DESK, **options})
     page, said = context.new_page(), list[str]()
     page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: said.append(message.text) if message.type in ("error", "warning") else None,
+    )
     page.on("request", lambda request: said.append(request.url) if _outside(request.url) else None)
     page.goto(url.resolve().as_uri() if isinstance(url, Path) else url)
     page.wait_for_selector("html[data-ready]", state="attached")
@@ -46,7 +51,9 @@ def opened(browser: Browser, url: str | Path, **options: Any) -> Iterator[Page]:
 
 
 def _outside(url: str) -> bool:
-    return not url.startswith(("file:", "data:", "blob:", "about:", "http://127.0.0.1:", "http://localhost:"))
+    return not url.startswith(
+        ("file:", "data:", "blob:", "about:", "http://127.0.0.1:", "http://localhost:")
+    )
 
 
 def violations(page: Page) -> list[str]:

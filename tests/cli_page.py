@@ -18,13 +18,18 @@ def page() -> str:
     parts = ["# The command line\n\nMade from `--help` by `python -m tests.cli_page`.\n"]
     for name in ("", *sorted(commands.commands)):
         arguments = [name, "--help"] if name else ["--help"]
-        result = runner.invoke(commands, arguments, prog_name="truetune", terminal_width=100, env={"COLUMNS": "100"})
-        parts.append(f"## truetune {name}".rstrip() + f"\n\n```text\n{result.output.rstrip()}\n```\n")
+        result = runner.invoke(
+            commands, arguments, prog_name="truetune", terminal_width=100, env={"COLUMNS": "100"}
+        )
+        parts.append(
+            f"## truetune {name}".rstrip() + f"\n\n```text\n{result.output.rstrip()}\n```\n"
+        )
     parts.append(
-        "## Exit codes\n\n0: judged, and no finding at or above `--fail-on` (error, where not said). 1: findings. "
-        "2: usage or unreadable input, with one line on what and where. 3: something that was asked for could not be "
-        "judged (`--allow-unjudged`: 0 instead); findings (1) win over it. 130: interrupted. 143: terminated. See "
-        "[verdicts](verdicts.md).\n\nWith `TRUETUNE_DEBUG=1` an input error shows its traceback.\n"
+        "## Exit codes\n\n0: judged, and no finding at or above `--fail-on` (error, where not"
+        " said). 1: findings. 2: usage or unreadable input, with one line on what and where. 3:"
+        " something that was asked for could not be judged (`--allow-unjudged`: 0 instead);"
+        " findings (1) win over it. 130: interrupted. 143: terminated. See"
+        " [verdicts](verdicts.md).\n\nWith `TRUETUNE_DEBUG=1` an input error shows its traceback.\n"
     )
     return "\n".join(parts)
 

@@ -28,7 +28,9 @@ says; versions are those that the tests run with. `python -m tests.licences_page
 def requirements(part: str) -> list[str]:
     """Of the core, or of an extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return list(project["dependencies"] if part == "core" else project["optional-dependencies"][part])
+    return list(
+        project["dependencies"] if part == "core" else project["optional-dependencies"][part]
+    )
 
 
 def reached(lines: Sequence[str]) -> dict[str, Distribution]:
@@ -41,15 +43,25 @@ def reached(lines: Sequence[str]) -> dict[str, Distribution]:
             continue
         package = distribution(wanted.name)
         if found.setdefault(canonicalize_name(wanted.name), package) is package or wanted.extras:
-            left += [(Requirement(line), extra) for extra in (wanted.extras or {""}) for line in package.requires or ()]
+            left += [
+                (Requirement(line), extra)
+                for extra in wanted.extras or {""}
+                for line in package.requires or ()
+            ]
     return found
 
 
 def licence(package: Distribution) -> str:
     """The SPDX expression, else what the classifiers say, else the first line of the licence field."""
     about = package.metadata
-    of_classifiers = [c.removeprefix(PREFIX) for c in about.get_all("Classifier") or () if c.startswith(PREFIX)]
-    said = about.get("License-Expression") or ", ".join(of_classifiers) or (about.get("License") or "").split("\n")[0]
+    of_classifiers = [
+        c.removeprefix(PREFIX) for c in about.get_all("Classifier") or () if c.startswith(PREFIX)
+    ]
+    said = (
+        about.get("License-Expression")
+        or ", ".join(of_classifiers)
+        or (about.get("License") or "").split("\n")[0]
+    )
     return said.strip() or "not said"
 
 
@@ -59,12 +71,19 @@ def lines() -> Iterator[str]:
     told: set[str] = set()
     for part in PARTS:
         direct = {canonicalize_name(Requirement(line).name) for line in requirements(part)}
-        packages = {name: package for name, package in reached(requirements(part)).items() if name not in told}
+        packages = {
+            name: package
+            for name, package in reached(requirements(part)).items()
+            if name not in told
+        }
         told |= packages.keys()
         yield f"## {'The core' if part == 'core' else f'The extra `{part}`'}\n"
         yield "| package | version | licence | |\n|---|---|---|---|"
         for name, package in sorted(packages.items()):
-            yield f"| {name} | {package.version} | {licence(package)} | {'' if name in direct else 'indirect'} |"
+            yield (
+                f"| {name} | {package.version} | {licence(package)} |"
+                f" {'' if name in direct else 'indirect'} |"
+            )
         yield ""
 
 

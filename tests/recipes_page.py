@@ -38,7 +38,10 @@ def rows(name: str, count: int) -> list[dict[str, Any]]:
     if name == "pairs.jsonl":
         return [{"prompt": question, "chosen": good, "rejected": bad}] * count
     if name == "judged.jsonl":
-        return [{"prompt": question, "completion": good if i % 2 else bad, "label": bool(i % 2)} for i in range(count)]
+        return [
+            {"prompt": question, "completion": good if i % 2 else bad, "label": bool(i % 2)}
+            for i in range(count)
+        ]
     return [{"messages": question + good}] * count
 
 
@@ -69,7 +72,9 @@ def starts() -> dict[str, Start]:
     """What `truetune init` proposes, by recipe, on a machine without a GPU."""
     made = {}
     for name in RECIPES:
-        spec = spec_of({"model": "model", "tokenizer": "model", "data": DATA.get(name, "chats.jsonl")}, "test")
+        spec = spec_of(
+            {"model": "model", "tokenizer": "model", "data": DATA.get(name, "chats.jsonl")}, "test"
+        )
         made[name] = start(spec, survey(spec), name, gpu=False)
     return made
 
@@ -85,7 +90,10 @@ def parts() -> dict[str, str]:
         shown = {key: settings[key] for key in ("max_length", "encode", "training")}
         body = yaml.safe_dump(shown, sort_keys=False)
         others.append(f"### {name}\n\nTrains {MEANS[name]}.\n\n```yaml\n{body}```\n")
-    said = ("$ truetune init --recipe lora --model model --data chats.jsonl --yes", *made["lora"].lines)
+    said = (
+        "$ truetune init --recipe lora --model model --data chats.jsonl --yes",
+        *made["lora"].lines,
+    )
     return {
         "told": "```console\n" + "\n".join(said) + "\n```",
         "recipes": "\n".join(others),

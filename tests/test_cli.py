@@ -19,7 +19,9 @@ from truetune.demo import BROKEN, DATA, TOKENIZER
 SOURCES = Path(package.__file__).parents[1]
 
 
-def truetune(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def truetune(
+    *arguments: object, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     settings = {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(SOURCES), **environment}
     return subprocess.run(
         [sys.executable, "-m", "truetune", *map(str, arguments)],
@@ -30,7 +32,10 @@ def truetune(*arguments: object, cwd: Path | None = None, **environment: str) ->
 def test_a_run_without_findings() -> None:
     done = truetune("check", DATA, "-t", TOKENIZER, "--max-length", 512)
     assert (done.returncode, done.stderr) == (0, "")
-    counts = r" no findings, \d+ checks examined and fine, \d+ not judged \(-v lists them\) · 200 rows in"
+    counts = (
+        r" no findings, \d+ checks examined and fine, \d+ not judged \(-v lists them\) · 200"
+        r" rows in"
+    )
     assert re.search(counts, " ".join(done.stdout.split()))
     assert "warning" not in done.stdout
     assert "\x1b" not in done.stdout
@@ -52,13 +57,25 @@ def test_findings_and_severities() -> None:
         (["encode", "-t", TOKENIZER], "no data is named"),
         (["check", "nowhere.jsonl", "-t", TOKENIZER], "nowhere.jsonl: no such file"),
         (["check", DATA, "-t", "nowhere"], "nowhere: no such folder"),
-        (["check", DATA, "-t", TOKENIZER, "--select", "pad-is-stop-tokn"], "did you mean 'pad-is-stop-token'?"),
+        (
+            ["check", DATA, "-t", TOKENIZER, "--select", "pad-is-stop-tokn"],
+            "did you mean 'pad-is-stop-token'?",
+        ),
         (["check", DATA, "-t", TOKENIZER, "--template", "rag"], "no template of"),
         (["check", DATA, "-t", TOKENIZER, "--max-length", "0"], "0 is not in the range x>=1"),
-        (["check", DATA, "-t", TOKENIZER, "--data-format", "chatml"], "'chatml' is not one of 'messages', 'sharegpt'"),
-        (["check", DATA, "-t", TOKENIZER, "--template-kwarg", "enable_thinking=False"], "true, false or null"),
+        (
+            ["check", DATA, "-t", TOKENIZER, "--data-format", "chatml"],
+            "'chatml' is not one of 'messages', 'sharegpt'",
+        ),
+        (
+            ["check", DATA, "-t", TOKENIZER, "--template-kwarg", "enable_thinking=False"],
+            "true, false or null",
+        ),
         (["check", DATA, "-t", "\x1b[31mred"], "\\x1b[31mred: no such folder"),
-        (["check", DATA, "-t", TOKENIZER, "--config", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (
+            ["check", DATA, "-t", TOKENIZER, "--config", "nowhere.yaml"],
+            "nowhere.yaml: No such file",
+        ),
         (["check", "--foo"], "No such option"),
         (["check", DATA, "-t", TOKENIZER, "--map", "answer"], "expected NAME=VALUE"),
         (["show", DATA, "-t", TOKENIZER, "--row", "100000"], "rows are numbered from 0 to 199"),
@@ -94,26 +111,49 @@ def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
 
     (tmp_path / "chats.jsonl").write_text('{"q": "Is it open?", "a": "Yes.", "b": "No."}\n')
     (tmp_path / "truetune.yaml").write_text(
-        f"data: chats.jsonl\ntokenizer: {TOKENIZER}\nlearn: {{what: last, tool-calls: false}}\nmax-length: 512\n"
-        "map: {prompt: q, completion: a}\ntemplate_kwargs: {a: 1, b: 1}\nselect: TT4\nfail-on: info\n"
+        f"data: chats.jsonl\ntokenizer: {TOKENIZER}\nlearn: {{what: last, tool-calls:"
+        " false}\nmax-length: 512\nmap: {prompt: q, completion: a}\ntemplate_kwargs: {a: 1, b:"
+        " 1}\nselect: TT4\nfail-on: info\n"
     )
     given = spec()
-    assert (given["data"], given["learn"]["what"], given["max_length"]) == (["chats.jsonl"], "last", 512)
-    over = spec("--learn", "all", "--no-reasoning", "--max-length", "99", "--template-kwarg", "b=[2]", "--ignore",
-                "TT101", "--select", "TT1", "--map", "completion=b", "--fail-on", "error", "--append-eos")  # fmt: skip
+    assert (given["data"], given["learn"]["what"], given["max_length"]) == (
+        ["chats.jsonl"],
+        "last",
+        512,
+    )
+    over = spec(
+        "--learn",
+        "all",
+        "--no-reasoning",
+        "--max-length",
+        "99",
+        "--template-kwarg",
+        "b=[2]",
+        "--ignore",
+        "TT101",
+        "--select",
+        "TT1",
+        "--map",
+        "completion=b",
+        "--fail-on",
+        "error",
+        "--append-eos",
+    )
     assert over["learn"] == {"what": "all", "reasoning": False, "tool_calls": False}
     assert over["map"] == {"prompt": "q", "completion": "b"}
     assert over["template_kwargs"] == {"a": 1, "b": [2]}
     assert (over["max_length"], over["select"], over["ignore"]) == (99, ["TT1"], ["TT101"])
     assert (over["fail_on"], over["append_eos"]) == ("error", True)
     told = [re.sub(r"tokenizer( /\S+)?, ", "", line) for line in told]
-    assert told[0] == (
-        "settings from truetune.yaml: data chats.jsonl, learn, max_length 512, map, template_kwargs, select TT4, "
-        "fail_on info\n"
+    assert (
+        told[0] == "settings from truetune.yaml: data chats.jsonl, learn, max_length 512, map,"
+        " template_kwargs, select TT4, fail_on info\n"
     )
     assert told[1] == "settings from truetune.yaml: data chats.jsonl, learn, map, template_kwargs\n"
     assert "data" not in truetune("check", "chats.jsonl", cwd=tmp_path).stderr
-    over = spec("--learn", "all", "--no-tool-calls", "--template-kwarg", "a=2", "--template-kwarg", "b=3")
+    over = spec(
+        "--learn", "all", "--no-tool-calls", "--template-kwarg", "a=2", "--template-kwarg", "b=3"
+    )
     assert (over["learn"]["what"], over["template_kwargs"]) == ("all", {"a": 2, "b": 3})
     assert re.search("learn|kwargs", told[-1]) is None, "each is given by the command line"
     wrong = truetune("check", "--config", "chats.jsonl", cwd=tmp_path)
@@ -122,7 +162,9 @@ def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
 
 
 def test_settings_from_pyproject(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text(f'[tool.truetune]\ndata = "{DATA}"\ntokenizer = "{TOKENIZER}"\n')
+    (tmp_path / "pyproject.toml").write_text(
+        f'[tool.truetune]\ndata = "{DATA}"\ntokenizer = "{TOKENIZER}"\n'
+    )
     done = truetune("check", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr.startswith("settings from pyproject.toml: data")
@@ -131,7 +173,17 @@ def test_settings_from_pyproject(tmp_path: Path) -> None:
 
 def test_output_files(tmp_path: Path) -> None:
     done = truetune(
-        "check", BROKEN, "-t", TOKENIZER, "--format", "sarif", "-o", "r.sarif", "--html", "r.html", cwd=tmp_path
+        "check",
+        BROKEN,
+        "-t",
+        TOKENIZER,
+        "--format",
+        "sarif",
+        "-o",
+        "r.sarif",
+        "--html",
+        "r.html",
+        cwd=tmp_path,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert json.loads((tmp_path / "r.sarif").read_text())["version"] == "2.1.0"
@@ -143,7 +195,9 @@ def test_output_files(tmp_path: Path) -> None:
 
 
 def test_an_output_that_can_not_be_written_is_said_before_the_work(tmp_path: Path) -> None:
-    done = truetune("check", "nowhere.jsonl", "-t", TOKENIZER, "--html", "nowhere/r.html", cwd=tmp_path)
+    done = truetune(
+        "check", "nowhere.jsonl", "-t", TOKENIZER, "--html", "nowhere/r.html", cwd=tmp_path
+    )
     assert "nowhere/r.html: can't be written: there is no folder" in done.stderr
     done = truetune("check", DATA, "-t", TOKENIZER, "-q", "-o", tmp_path)
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
@@ -213,9 +267,9 @@ def test_every_option_stands_in_the_docs() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys\nfrom truetune.cli import commands\n"
-        "try: commands.main(['--help'])\nexcept SystemExit: pass\n"
-        "print([m for m in ('numpy', 'rich', 'tokenizers', 'pydantic', 'jinja2', 'pyarrow') if m in sys.modules])"
+        "import sys\nfrom truetune.cli import commands\ntry: commands.main(['--help'])\nexcept"
+        " SystemExit: pass\nprint([m for m in ('numpy', 'rich', 'tokenizers', 'pydantic', 'jinja2',"
+        " 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
@@ -223,14 +277,32 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_encode(tmp_path: Path) -> None:
     first = truetune(
-        "encode", DATA, "-t", TOKENIZER, "-o", tmp_path / "out", "--max-length", 512, "--packing", "best-fit"
+        "encode",
+        DATA,
+        "-t",
+        TOKENIZER,
+        "-o",
+        tmp_path / "out",
+        "--max-length",
+        512,
+        "--packing",
+        "best-fit",
     )
     assert (first.returncode, first.stderr) == (0, "")
     assert "200 rows encoded in " in first.stdout
     assert "% full" in first.stdout
     assert "stop token" in first.stdout
     again = truetune(
-        "encode", DATA, "-t", TOKENIZER, "-o", tmp_path / "out", "--max-length", 512, "--packing", "best-fit"
+        "encode",
+        DATA,
+        "-t",
+        TOKENIZER,
+        "-o",
+        tmp_path / "out",
+        "--max-length",
+        512,
+        "--packing",
+        "best-fit",
     )
     assert "200 rows found again, every byte as written and rows encoded alike" in again.stdout
     quiet = truetune("encode", DATA, "-t", TOKENIZER, "-q", TRUETUNE_CACHE=str(tmp_path / "cache"))
@@ -241,7 +313,8 @@ def test_encode(tmp_path: Path) -> None:
 
 def test_encode_by_a_settings_file(tmp_path: Path) -> None:
     settings = (
-        f"data: {DATA}\ntokenizer: {TOKENIZER}\nmax_length: 512\nencode: {{packing: best-fit, file-format: arrow}}\n"
+        f"data: {DATA}\ntokenizer: {TOKENIZER}\nmax_length: 512\nencode: {{packing: best-fit,"
+        " file-format: arrow}\n"
     )
     (tmp_path / "run.yaml").write_text(settings)
     done = truetune("encode", "run.yaml", "-o", "out", "--packing", "none", cwd=tmp_path)
@@ -268,6 +341,8 @@ def test_encode_says_what_is_wrong(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("truetune: error: ")
     assert done.stderr.count("\n") == 1
-    skipped = truetune("encode", BROKEN, "-t", TOKENIZER, "-o", tmp_path / "out", "--on-error", "skip")
+    skipped = truetune(
+        "encode", BROKEN, "-t", TOKENIZER, "-o", tmp_path / "out", "--on-error", "skip"
+    )
     assert skipped.returncode == 0
     assert "rows that could not be encoded: " in skipped.stdout

@@ -93,18 +93,25 @@ def test_the_pad_id_changes_no_label(rows: list[Row], side: Any, pads: tuple[int
 @given(packs=st.lists(st.lists(documents(), min_size=1, max_size=4), min_size=1, max_size=4))
 def test_flat_packed_rows_are_their_documents(packs: list[list[Row]]) -> None:
     flat = PaddingFreeCollator(varlen=True)
-    packed, apart = flat([pack(parts) for parts in packs]), flat([part for parts in packs for part in parts])
+    packed, apart = (
+        flat([pack(parts) for parts in packs]),
+        flat([part for parts in packs for part in parts]),
+    )
     _same(packed, apart)
     parts = [part for parts in packs for part in parts]
     assert packed["input_ids"].tolist() == [[id for part in parts for id in part["input_ids"]]]
     assert packed["labels"].tolist() == [[label for part in parts for label in learnable(part)]]
-    assert packed["loss_weights"].tolist() == [[weight for part in parts for weight in part["loss_weights"]]]
+    assert packed["loss_weights"].tolist() == [
+        [weight for part in parts for weight in part["loss_weights"]]
+    ]
     borders = packed["cu_seq_lens_q"].tolist()
     lengths = [len(part["input_ids"]) for part in parts]
     assert borders == [sum(lengths[:i]) for i in range(len(lengths) + 1)]
     assert packed["max_length_k"] == max(lengths)
     for i, length in enumerate(lengths):
-        assert packed["position_ids"][0, borders[i] : borders[i + 1]].tolist() == list(range(length))
+        assert packed["position_ids"][0, borders[i] : borders[i + 1]].tolist() == list(
+            range(length)
+        )
         assert packed["seq_idx"][0, borders[i] : borders[i + 1]].tolist() == [i] * length
     assert "attention_mask" not in packed
     assert packed["cu_seq_lens_k"].dtype == packed["seq_idx"].dtype == torch.int32
@@ -144,13 +151,19 @@ def test_a_pad_that_is_the_stop_token() -> None:
     ("changed", "message"),
     [
         ({"labels": [7, 2]}, "a.jsonl:3 has 2 labels and 4 input_ids; expected as many"),
-        ({"labels": None}, "a.jsonl:3 has no labels; its columns are input_ids, labels, file, line"),
+        (
+            {"labels": None},
+            "a.jsonl:3 has no labels; its columns are input_ids, labels, file, line",
+        ),
         ({"loss_weights": [1.0]}, "a.jsonl:3 has 1 loss_weights and 4 input_ids"),
         ({"seq_lengths": [2, 3]}, "a.jsonl:3 has documents of 5 tokens in all, and 4 input_ids"),
         ({"seq_lengths": [4, 0]}, "a.jsonl:3 has documents of 4 tokens"),
         ({"position_ids": [0, 1]}, "a.jsonl:3 has 2 position_ids and 4 input_ids"),
         ({"position_ids": [4, 5, 0, 1]}, "a.jsonl:3 has"),
-        ({"position_ids": [0, 1, 2, 3], "seq_lengths": [2, 2]}, "a.jsonl:3 has position_ids that do not count up"),
+        (
+            {"position_ids": [0, 1, 2, 3], "seq_lengths": [2, 2]},
+            "a.jsonl:3 has position_ids that do not count up",
+        ),
         ({"position_ids": [0, 2, 0, 1]}, "a.jsonl:3 has position_ids that do not count up from 0"),
         ({"input_ids": [], "labels": []}, "a.jsonl:3 holds no token"),
     ],
@@ -170,7 +183,11 @@ def test_a_row_without_a_file_is_counted() -> None:
 
 
 def test_settings_that_make_no_sense() -> None:
-    for wrong in ({"pad_id": -1}, {"pad_id": 0, "side": "top"}, {"pad_id": 0, "pad_to_multiple_of": 0}):
+    for wrong in (
+        {"pad_id": -1},
+        {"pad_id": 0, "side": "top"},
+        {"pad_id": 0, "pad_to_multiple_of": 0},
+    ):
         with pytest.raises(UsageError):
             PaddingCollator(**wrong)
     with pytest.raises(UsageError, match="no rows"):
@@ -215,4 +232,9 @@ def test_weighted_loss_needs_weights_and_whole_sequences() -> None:
 
 def test_importing_it_loads_no_torch() -> None:
     code = "import sys, truetune.collate; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "False\n"
+    )

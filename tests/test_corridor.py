@@ -87,7 +87,9 @@ def imports(tree: ast.AST) -> Iterator[str]:
         yield from imports(node)
 
 
-@pytest.mark.parametrize(("room", "path"), list(modules()), ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize(
+    ("room", "path"), list(modules()), ids=lambda value: getattr(value, "name", value)
+)
 def test_imports_point_backwards(room: str, path: Path) -> None:
     for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
         first, _, rest = name.partition(".")

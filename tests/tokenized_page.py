@@ -88,7 +88,10 @@ def _of_chats() -> Iterator[Shape]:
         return Shape("sft", kind, tuple(rows), tuple(chats), tuple(settings.items()))
 
     def masked(name: str) -> list[Row]:
-        return [{"input_ids": row["input_ids"], name: mask} for row, mask in zip(made, masks, strict=True)]
+        return [
+            {"input_ids": row["input_ids"], name: mask}
+            for row, mask in zip(made, masks, strict=True)
+        ]
 
     bare = [{"input_ids": row["input_ids"]} for row in made]
     yield shape(RAW, chats)
@@ -122,21 +125,46 @@ def _ids(prompt: list[Row], answer: list[Row]) -> tuple[list[int], list[int]]:
 
 def _of_pairs(method: str) -> Iterator[Shape]:
     raw = tiny.pairs(ROWS)
-    made = [(_ids(row["prompt"], row["chosen"]), _ids(row["prompt"], row["rejected"])) for row in raw]
+    made = [
+        (_ids(row["prompt"], row["chosen"]), _ids(row["prompt"], row["rejected"])) for row in raw
+    ]
 
     def shape(kind: str, rows: list[Row]) -> Shape:
         return Shape(method, kind, tuple(rows), tuple(raw))
 
     yield shape(RAW, raw)
-    ids = ("chosen_ids", "rejected_ids") if method == "dpo" else ("chosen_input_ids", "rejected_input_ids")
-    yield shape(
-        BESIDE, [{**row, ids[0]: _otherwise(row["chosen"]), ids[1]: _otherwise(row["rejected"])} for row in raw]
+    ids = (
+        ("chosen_ids", "rejected_ids")
+        if method == "dpo"
+        else ("chosen_input_ids", "rejected_input_ids")
     )
-    yield shape(BARE, [{"prompt_ids": p, "chosen_ids": c, "rejected_ids": r} for (p, c), (_, r) in made])
-    yield shape(BARE, [{"chosen_input_ids": p + c, "rejected_input_ids": p + r} for (p, c), (_, r) in made])
-    yield shape(LABELS, [{**_with_labels("chosen", p, c), **_with_labels("rejected", p, r)}
-                           for (p, c), (_, r) in made])  # fmt: skip
-    yield shape(MASK, [{**_with_mask("chosen_", p, c), **_with_mask("rejected_", p, r)} for (p, c), (_, r) in made])
+    yield shape(
+        BESIDE,
+        [
+            {**row, ids[0]: _otherwise(row["chosen"]), ids[1]: _otherwise(row["rejected"])}
+            for row in raw
+        ],
+    )
+    yield shape(
+        BARE, [{"prompt_ids": p, "chosen_ids": c, "rejected_ids": r} for (p, c), (_, r) in made]
+    )
+    yield shape(
+        BARE, [{"chosen_input_ids": p + c, "rejected_input_ids": p + r} for (p, c), (_, r) in made]
+    )
+    yield shape(
+        LABELS,
+        [
+            {**_with_labels("chosen", p, c), **_with_labels("rejected", p, r)}
+            for (p, c), (_, r) in made
+        ],
+    )
+    yield shape(
+        MASK,
+        [
+            {**_with_mask("chosen_", p, c), **_with_mask("rejected_", p, r)}
+            for (p, c), (_, r) in made
+        ],
+    )
 
 
 def _with_labels(side: str, prompt: list[int], answer: list[int]) -> Row:
@@ -150,7 +178,11 @@ def _with_mask(prefix: str, prompt: list[int], answer: list[int]) -> Row:
 
 def _of_verdicts() -> Iterator[Shape]:
     raw = [
-        {"prompt": row["prompt"], "completion": row["chosen" if i % 2 else "rejected"], "label": bool(i % 2)}
+        {
+            "prompt": row["prompt"],
+            "completion": row["chosen" if i % 2 else "rejected"],
+            "label": bool(i % 2),
+        }
         for i, row in enumerate(tiny.pairs(ROWS))
     ]
     made = [(*_ids(row["prompt"], row["completion"]), row["label"]) for row in raw]
@@ -160,9 +192,14 @@ def _of_verdicts() -> Iterator[Shape]:
 
     yield shape(RAW, raw)
     yield shape(BESIDE, [{**row, "completion_ids": _otherwise(row["completion"])} for row in raw])
-    yield shape(BARE, [{"prompt_ids": p, "completion_ids": a, "label": good} for p, a, good in made])
+    yield shape(
+        BARE, [{"prompt_ids": p, "completion_ids": a, "label": good} for p, a, good in made]
+    )
     yield shape(BARE, [{"input_ids": p + a, "label": good} for p, a, good in made])
-    yield shape(LABELS, [{"input_ids": p + a, "labels": [-100] * len(p) + a, "label": g} for p, a, g in made])
+    yield shape(
+        LABELS,
+        [{"input_ids": p + a, "labels": [-100] * len(p) + a, "label": g} for p, a, g in made],
+    )
     yield shape(MASK, [{**_with_mask("", p, a), "label": good} for p, a, good in made])
 
 
@@ -171,15 +208,24 @@ def _of_verdicts() -> Iterator[Shape]:
 
 def by_trl(method: str, **settings: Any) -> Build:
     """TRL's trainer of a method, with its defaults but for `settings`."""
-    kinds = {"sft": (trl.SFTTrainer, trl.SFTConfig), "dpo": (trl.DPOTrainer, trl.DPOConfig),
-             "orpo": (ORPOTrainer, ORPOConfig), "kto": (trl.KTOTrainer, trl.KTOConfig)}  # fmt: skip
+    kinds = {
+        "sft": (trl.SFTTrainer, trl.SFTConfig),
+        "dpo": (trl.DPOTrainer, trl.DPOConfig),
+        "orpo": (ORPOTrainer, ORPOConfig),
+        "kto": (trl.KTOTrainer, trl.KTOConfig),
+    }
     kind, config = kinds[method]
 
     def build(rows: list[Row]) -> Any:
         policy = tiny.model()
         reference = {"ref_model": deepcopy(policy)} if method in ("dpo", "kto") else {}
-        return kind(policy, args=tiny.arguments(config, max_steps=1, **settings), train_dataset=Dataset.from_list(rows),
-                    processing_class=tiny.tokenizer(), **reference)  # fmt: skip
+        return kind(
+            policy,
+            args=tiny.arguments(config, max_steps=1, **settings),
+            train_dataset=Dataset.from_list(rows),
+            processing_class=tiny.tokenizer(),
+            **reference,
+        )
 
     return build
 
@@ -191,8 +237,13 @@ def by_transformers(collator: str) -> Build:
         tokenizer = tiny.tokenizer()
         settings = {"mlm": False} if collator == "DataCollatorForLanguageModeling" else {}
         made = getattr(transformers, collator)(tokenizer, **settings)
-        return transformers.Trainer(tiny.model(), tiny.arguments(max_steps=1), made, Dataset.from_list(rows),
-                                    processing_class=tokenizer)  # fmt: skip
+        return transformers.Trainer(
+            tiny.model(),
+            tiny.arguments(max_steps=1),
+            made,
+            Dataset.from_list(rows),
+            processing_class=tokenizer,
+        )
 
     return build
 
@@ -205,8 +256,14 @@ def by_truetune(method: str) -> Build:
         Dataset.from_list(rows).to_json(str(folder / "rows.jsonl"))
         tiny.model().save_pretrained(folder / "model")
         tiny.tokenizer().save_pretrained(folder / "model")
-        training = {"method": method, "output_dir": str(folder / "out"), "max_steps": 1, "val_size": 0,
-                    "per_device_train_batch_size": 2, "save_strategy": "no"}  # fmt: skip
+        training = {
+            "method": method,
+            "output_dir": str(folder / "out"),
+            "max_steps": 1,
+            "val_size": 0,
+            "per_device_train_batch_size": 2,
+            "save_strategy": "no",
+        }
         spec = RunSpec.model_validate(
             {"data": [str(folder / "rows.jsonl")], "tokenizer": str(folder / "model"), "max_length": 256,
              "training": training, "trainer": {"report_to": "none", "disable_tqdm": True}}
@@ -226,7 +283,11 @@ def by_truetune(method: str) -> Build:
 def _quiet() -> Iterator[None]:
     """Without progress bars and warnings, and with a cache of its own."""
     before = os.environ.get("TRUETUNE_CACHE")
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), redirect_stderr(StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(),
+        redirect_stderr(StringIO()),
+    ):
         warnings.simplefilter("ignore")
         datasets.disable_progress_bars()
         os.environ["TRUETUNE_CACHE"] = folder
@@ -249,7 +310,15 @@ def measured(shape: Shape, build: Build) -> str:
             placed = truetune.audit(trainer, given=Dataset.from_list(list(shape.raw)), laws="none")
             judged = truetune.audit(trainer, given=Dataset.from_list(rows), laws=["loss-targets"])
             trainer.train()
-    except (TruetuneError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
+    except (
+        TruetuneError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RuntimeError,
+        AttributeError,
+        IndexError,
+    ) as error:
         return f"refused: {_as_text(error)}"
     return f"{learned(placed)}{_said(judged)}"
 
@@ -257,7 +326,9 @@ def measured(shape: Shape, build: Build) -> str:
 def learned(report: AuditReport) -> str:
     """The sources of the tokens that are in the loss, as words."""
     found = {source: (supervised, context) for source, supervised, context in report.ledger.rows()}
-    whole = {source for source, (supervised, context) in found.items() if supervised and not context}
+    whole = {
+        source for source, (supervised, context) in found.items() if supervised and not context
+    }
     part = {source for source, (supervised, context) in found.items() if supervised and context}
     if not whole | part:
         return "nothing"
@@ -306,9 +377,16 @@ def versions() -> str:
 
 def table() -> str:
     """The table in Markdown, with the releases that it was measured with."""
-    lines = [f"Measured with {versions()}.", "", "| method | the rows hold | TRL | transformers | `truetune train` |"]
+    lines = [
+        f"Measured with {versions()}.",
+        "",
+        "| method | the rows hold | TRL | transformers | `truetune train` |",
+    ]
     lines.append("|---|---|---|---|---|")
-    lines += [f"| {shape.method} | {shape.kind}: {shape.columns} | {' | '.join(cells(shape))} |" for shape in shapes()]
+    lines += [
+        f"| {shape.method} | {shape.kind}: {shape.columns} | {' | '.join(cells(shape))} |"
+        for shape in shapes()
+    ]
     return "\n".join(lines)
 
 

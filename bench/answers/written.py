@@ -10,8 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 CODE = "def area(r):\n    return 3.14159 * r * r\n\n\nfor r in range(3):\n    print(r, area(r))"
-CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Berlin", "days": 3}}\n</tool_call>'
-ROWS = '[{"ok": true, "n": 1}, {"ok": true, "n": 2}, {"ok": true, "n": 3}, {"ok": true, "n": 4}, {"ok": true, "n": 5}]'
+CALL = (
+    '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Berlin", "days": 3}}\n</tool_call>'
+)
+ROWS = (
+    '[{"ok": true, "n": 1}, {"ok": true, "n": 2}, {"ok": true, "n": 3}, {"ok": true, "n": 4},'
+    ' {"ok": true, "n": 5}]'
+)
 
 GOOD: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
     "en": (

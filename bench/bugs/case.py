@@ -82,7 +82,11 @@ class Twins(NamedTuple):
     def arguments(self, case: Case, side: str) -> list[str]:
         """truetune's arguments for the `broken` or the `clean` twin. Raises Missing where its tool or server
         is not here."""
-        values = {"folder": getattr(self, side), "tokenizer": self.tokenizer, "python": sys.executable}
+        values = {
+            "folder": getattr(self, side),
+            "tokenizer": self.tokenizer,
+            "python": sys.executable,
+        }
         values |= {name: tool(name) for name in TOOLS if f"{{{name}}}" in case.command}
         if "{endpoint}" in case.command:
             values["endpoint"] = serving.endpoint()
@@ -108,7 +112,11 @@ def cases() -> tuple[Case, ...]:
 def load(path: Path) -> Case:
     """The case that a case.yaml describes. Raises ValueError."""
     told: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    told |= {name: tuple(told[name]) for name in ("threads", "rules", "families", "besides") if name in told}
+    told |= {
+        name: tuple(told[name])
+        for name in ("threads", "rules", "families", "besides")
+        if name in told
+    }
     try:
         case = Case(path.parent.name, **told)
     except TypeError as error:
@@ -116,7 +124,9 @@ def load(path: Path) -> Case:
     if case.stage not in STAGES:
         raise ValueError(f"{path}: stage {case.stage!r} is none of {', '.join(STAGES)}")
     if case.severity not in get_args(Severity):
-        raise ValueError(f"{path}: severity {case.severity!r} is none of {', '.join(get_args(Severity))}")
+        raise ValueError(
+            f"{path}: severity {case.severity!r} is none of {', '.join(get_args(Severity))}"
+        )
     if not (case.rules and case.command):
         raise ValueError(f"{path}: a case names its rules and its command")
     return case
@@ -155,7 +165,9 @@ def _module(case: Case) -> ModuleType:
 def _digest(module: ModuleType) -> str:
     """Changes with the text of make.py and of the modules of this bench whose names it uses."""
     owners = {getattr(member, "__module__", None) for member in vars(module).values()}
-    helpers = sorted(owner for owner in owners if isinstance(owner, str) and owner.startswith("bench.bugs."))
+    helpers = sorted(
+        owner for owner in owners if isinstance(owner, str) and owner.startswith("bench.bugs.")
+    )
     texts = [Path(str(module.__file__)).read_text(encoding="utf-8")]
     texts += [inspect.getsource(sys.modules[helper]) for helper in helpers]
     return hashlib.sha256("".join(texts).encode()).hexdigest()[:10]

@@ -41,7 +41,9 @@ class Example:
 @cache
 def listed() -> dict[str, Any]:
     """healthy.yaml."""
-    told: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("healthy.yaml").read_text("utf-8"))
+    told: dict[str, Any] = yaml.safe_load(
+        Path(__file__).with_name("healthy.yaml").read_text("utf-8")
+    )
     return told
 
 
@@ -63,7 +65,9 @@ def run() -> list[Example]:
         for example in pool.map(lambda place: looked_at(*place), files()):
             for remark in example.remarks:
                 print(
-                    f"{example.package} {example.file}: {remark.severity}: {remark.rule}: {remark.message}", flush=True
+                    f"{example.package} {example.file}: {remark.severity}: {remark.rule}:"
+                    f" {remark.message}",
+                    flush=True,
                 )
             if example.note:
                 print(f"{example.package} {example.file}: {example.note}", flush=True)
@@ -74,14 +78,20 @@ def run() -> list[Example]:
 def looked_at(package: str, folder: Path, name: str) -> Example:
     """What truetune says of one file, notes left out."""
     said = truetune(["check", str(folder / name)], folder)
-    remarks = tuple(Remark(f["rule"], f["severity"], f["message"]) for f in said.findings if f["severity"] != "info")
+    remarks = tuple(
+        Remark(f["rule"], f["severity"], f["message"])
+        for f in said.findings
+        if f["severity"] != "info"
+    )
     return Example(package, name, remarks, round(said.seconds, 2), said.error)
 
 
 def judgement(example: Example, remark: Remark) -> dict[str, Any] | None:
     """What healthy.yaml says of a remark: whether it is true, and why; None where nobody looked at it yet."""
     for entry in listed().get("judged", ()):
-        if entry["rule"] == remark.rule and fnmatchcase(f"{example.package}/{example.file}", entry["file"]):
+        if entry["rule"] == remark.rule and fnmatchcase(
+            f"{example.package}/{example.file}", entry["file"]
+        ):
             if fnmatchcase(remark.message, entry.get("says", "*")):
                 return dict(entry)
     return None

@@ -46,7 +46,9 @@ class Try:
 @cache
 def peers() -> dict[str, dict[str, Any]]:
     """peers.yaml."""
-    told: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("peers.yaml").read_text("utf-8"))
+    told: dict[str, dict[str, Any]] = yaml.safe_load(
+        Path(__file__).with_name("peers.yaml").read_text("utf-8")
+    )
     return told
 
 
@@ -57,7 +59,9 @@ def run(cases: Iterable[Case], wanted: str = "*") -> list[Try]:
         if fnmatchcase(name, wanted) and "runs" in told:
             folder = installed(name)
             jobs += [
-                (name, folder, how, case, family) for how in told["runs"] for case, family in _claimed(how, chosen)
+                (name, folder, how, case, family)
+                for how in told["runs"]
+                for case, family in _claimed(how, chosen)
             ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         done = []
@@ -74,7 +78,10 @@ def line(tried: Try) -> str:
     family = f" [{tried.family}]" if tried.family else ""
     alarms = f"  FALSE ALARM: {', '.join(tried.alarms)}" if tried.alarms else ""
     said = ", ".join(tried.found)
-    return f"{tried.peer:22} {verdict:7} {tried.case}{family}  {said}  {tried.seconds} s  {tried.note}{alarms}"
+    return (
+        f"{tried.peer:22} {verdict:7} {tried.case}{family}  {said}  {tried.seconds} s "
+        f" {tried.note}{alarms}"
+    )
 
 
 def installed(name: str) -> Path:
@@ -99,7 +106,9 @@ def installed(name: str) -> Path:
     return lay(f"bugs/peers/{name}-{told['version']}", fill)
 
 
-def attempt(peer: str, folder: Path, how: dict[str, Any], case: Case, family: str | None) -> Try | None:
+def attempt(
+    peer: str, folder: Path, how: dict[str, Any], case: Case, family: str | None
+) -> Try | None:
     """The peer on both twins; None where the case has nothing that its command takes, or can't be had here."""
     try:
         with BUILDING:
@@ -132,8 +141,17 @@ def _command(template: str, case: Case, twins: Twins, side: str) -> list[str]:
     """Raises KeyError where truetune's command has not what the peer's needs."""
     given = twins.arguments(case, side)
     path = Path(given[1])
-    values = {"path": given[1], "log": str(path / "trainer_state.json" if path.is_dir() else path), "length": "2048"}
-    for option, name in (("-t", "tokenizer"), ("--eval-data", "eval"), ("--max-length", "length"), ("--base", "base")):
+    values = {
+        "path": given[1],
+        "log": str(path / "trainer_state.json" if path.is_dir() else path),
+        "length": "2048",
+    }
+    for option, name in (
+        ("-t", "tokenizer"),
+        ("--eval-data", "eval"),
+        ("--max-length", "length"),
+        ("--base", "base"),
+    ):
         if option in given:
             values[name] = given[given.index(option) + 1]
     return [word.format(**values) for word in shlex.split(template)]
@@ -147,13 +165,21 @@ def _said(folder: Path, command: list[str]) -> tuple[str, float, str]:
     with tempfile.TemporaryDirectory() as empty:
         try:
             done = subprocess.run(
-                [sys.executable, "-m", *command], cwd=empty, env=environment, capture_output=True, timeout=LIMIT
+                [sys.executable, "-m", *command],
+                cwd=empty,
+                env=environment,
+                capture_output=True,
+                timeout=LIMIT,
             )
         except subprocess.TimeoutExpired:
             return "", LIMIT, f"no answer in {LIMIT} s"
     output, errors = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
     crashed = "Traceback (most recent call last)" in errors
-    return output + errors, time.perf_counter() - began, errors.strip().splitlines()[-1][:200] if crashed else ""
+    return (
+        output + errors,
+        time.perf_counter() - began,
+        errors.strip().splitlines()[-1][:200] if crashed else "",
+    )
 
 
 def _found(pattern: str, output: str) -> list[str]:

@@ -72,13 +72,23 @@ def truetune(arguments: list[str], folder: Path) -> Said:
         report = Path(scratch, "report.json")
         if runs:
             folder = shutil.copytree(folder, Path(scratch, "run"))
-        words = [*arguments[:middle], "--format", "json", *(("-o", str(report)) if runs else ("--quiet",))]
+        words = [
+            *arguments[:middle],
+            "--format",
+            "json",
+            *(("-o", str(report)) if runs else ("--quiet",)),
+        ]
         command = [sys.executable, "-m", "truetune", *words, *arguments[middle:]]
         began = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(runs),
+            command,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(runs),
             start_new_session=True,
-        )  # fmt: skip
+        )
         try:
             out, complaints = process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
@@ -88,7 +98,9 @@ def truetune(arguments: list[str], folder: Path) -> Said:
         seconds = time.perf_counter() - began
         text = out if not runs else report.read_text("utf-8") if report.exists() else ""
     if process.returncode not in (0, 1) or not text:
-        said = [line for line in complaints.splitlines() if line.startswith("truetune: ")] or [complaints[-300:]]
+        said = [line for line in complaints.splitlines() if line.startswith("truetune: ")] or [
+            complaints[-300:]
+        ]
         return Said((), seconds, f"exit code {process.returncode}: {said[-1].strip()}")
     return Said(tuple(json.loads(text)["findings"]), seconds)
 
@@ -99,7 +111,9 @@ def warm(arguments: list[str], folder: Path) -> Said:
         WARM.process = Warm()
     began = time.perf_counter()
     answer = WARM.process.ask(arguments, folder, LIMIT)
-    return Said(tuple(answer.get("findings", ())), time.perf_counter() - began, answer.get("error", ""))
+    return Said(
+        tuple(answer.get("findings", ())), time.perf_counter() - began, answer.get("error", "")
+    )
 
 
 def trial(case: Case, family: str | None, processes: bool = False) -> Trial:
@@ -113,7 +127,9 @@ def trial(case: Case, family: str | None, processes: bool = False) -> Trial:
     except Exception as error:
         return Trial(case.name, family, "failed", note=f"make.py: {error!r}")
     call = warm if case.warm and not processes else truetune
-    said = [call(words, folder) for words, folder in zip(told, (twins.broken, twins.clean), strict=True)]
+    said = [
+        call(words, folder) for words, folder in zip(told, (twins.broken, twins.clean), strict=True)
+    ]
     return judged(case, family, *said)
 
 
@@ -122,7 +138,9 @@ def judged(case: Case, family: str | None, broken: Said, clean: Said) -> Trial:
     alarms = clean.rules() - set(case.besides) | ({clean.error} if clean.error else set())
     right = (broken.rules(case.severity) & set(case.rules)) - clean.rules(case.severity)
     other = broken.rules() - clean.rules() - set(case.rules)
-    verdict: Verdict = "failed" if broken.error else "found" if right else "other rule" if other else "missed"
+    verdict: Verdict = (
+        "failed" if broken.error else "found" if right else "other rule" if other else "missed"
+    )
     return Trial(
         case=case.name,
         family=family,
@@ -151,7 +169,10 @@ def line(trial: Trial) -> str:
     """One line about a trial."""
     family = f" [{trial.family}]" if trial.family else ""
     alarms = f"  FALSE ALARM: {', '.join(trial.alarms)}" if trial.alarms else ""
-    return f"{trial.verdict:10}  {trial.case}{family}  {', '.join(trial.by)}  {trial.seconds} s  {trial.note}{alarms}"
+    return (
+        f"{trial.verdict:10}  {trial.case}{family}  {', '.join(trial.by)}  {trial.seconds} s "
+        f" {trial.note}{alarms}"
+    )
 
 
 def build(pairs: list[tuple[Case, str | None]]) -> None:

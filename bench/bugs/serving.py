@@ -32,8 +32,10 @@ def endpoint() -> str:
         port = free.getsockname()[1]
     process = subprocess.Popen(
         [sys.executable, "-c", SERVE, "serve", "--device", "cpu", "--port", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(),
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    )
     atexit.register(process.terminate)
     url, until = f"http://127.0.0.1:{port}", time.monotonic() + STARTED
     while process.poll() is None and time.monotonic() < until:
@@ -54,7 +56,9 @@ def engine(folder: Path) -> str:
     tokenizer = AutoTokenizer.from_pretrained(folder / "served")
     base = AutoModelForCausalLM.from_pretrained(folder / "model")
     completions = Completions(
-        PeftModel.from_pretrained(base, str(folder / "served")).eval(), tokenizer, {"ids", "echo", "logprobs"}
+        PeftModel.from_pretrained(base, str(folder / "served")).eval(),
+        tokenizer,
+        {"ids", "echo", "logprobs"},
     )
 
     def handle(path: str, body: dict[str, Any], headers: dict[str, str]) -> Any:
@@ -63,7 +67,9 @@ def engine(folder: Path) -> str:
         ids = tokenizer.apply_chat_template(
             body["messages"], tools=body.get("tools"), add_generation_prompt=True, return_dict=False
         )
-        made = completions("/v1/completions", {"prompt": ids, "max_tokens": body.get("max_tokens", 16)}, headers)
+        made = completions(
+            "/v1/completions", {"prompt": ids, "max_tokens": body.get("max_tokens", 16)}, headers
+        )
         for choice in made["choices"]:
             choice["message"] = {"role": "assistant", "content": choice.pop("text")}
         return made

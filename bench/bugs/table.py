@@ -23,10 +23,17 @@ def keep(name: str, result: Result) -> None:
     """Put a result in the place of what was kept of the same cases, and draw docs/bugs.md anew."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    kept = {_key(entry): entry for entry in (json.loads(path.read_text("utf-8")) if path.exists() else [])}
-    kept |= {_key(entry): entry for entry in json.loads(json.dumps([asdict(one) for one in result]))}
+    kept = {
+        _key(entry): entry
+        for entry in (json.loads(path.read_text("utf-8")) if path.exists() else [])
+    }
+    kept |= {
+        _key(entry): entry for entry in json.loads(json.dumps([asdict(one) for one in result]))
+    }
     known = {case.name for case in cases()}
-    entries = [entry for _, entry in sorted(kept.items()) if entry.get("case", next(iter(known))) in known]
+    entries = [
+        entry for _, entry in sorted(kept.items()) if entry.get("case", next(iter(known))) in known
+    ]
     path.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
     draw()
 
@@ -48,7 +55,10 @@ def drawn(name: str, result: Result) -> str:
         entries = [asdict(one) for one in result]
         verdicts = Counter(entry["verdict"] for entry in entries)
         alarms = sum(bool(entry["alarms"]) for entry in entries)
-        return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()) + f", {alarms} false alarms"
+        return (
+            ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+            + f", {alarms} false alarms"
+        )
     if name == "peers":
         return _rivals([asdict(one) for one in result])
     remarks = [remark for one in result for remark in getattr(one, "remarks", ())]
@@ -61,9 +71,20 @@ def summary() -> str:
     for entry in _kept("truetune"):
         if entry["verdict"] != "skipped":
             stages[_case(entry).stage].append(entry)
-    head = ("stage", "cases", "trials", "found by the right rule", "by another", "missed", "false alarms", "median s")
+    head = (
+        "stage",
+        "cases",
+        "trials",
+        "found by the right rule",
+        "by another",
+        "missed",
+        "false alarms",
+        "median s",
+    )
     lines = [_counted(stage, stages[stage]) for stage in STAGES if stage in stages]
-    return _table(head, [*lines, _counted("**all**", [entry for stage in stages.values() for entry in stage])])
+    return _table(
+        head, [*lines, _counted("**all**", [entry for stage in stages.values() for entry in stage])]
+    )
 
 
 def listing() -> str:
@@ -77,7 +98,13 @@ def listing() -> str:
             tried = trials[case.name]
             said = sorted({rule for entry in tried for rule in entry["by"]})
             found = sum(entry["verdict"] == "found" for entry in tried)
-            verdict = "found" if found == len(tried) else f"{found} of {len(tried)}" if found else _verdict(tried)
+            verdict = (
+                "found"
+                if found == len(tried)
+                else f"{found} of {len(tried)}"
+                if found
+                else _verdict(tried)
+            )
             lines.append((stage, _linked(case), case.fault, case.entry, verdict, ", ".join(said)))
     return _table(("stage", "case", "fault", "known as", "verdict", "by"), lines)
 
@@ -89,20 +116,36 @@ def rivals() -> str:
 
 def remarks() -> str:
     """What was said of the examples of others."""
-    lines, examples = [], [healthy.Example(**entry | {"remarks": _remarks(entry)}) for entry in _kept("healthy")]
+    lines, examples = (
+        [],
+        [healthy.Example(**entry | {"remarks": _remarks(entry)}) for entry in _kept("healthy")],
+    )
     for example in examples:
         for remark in example.remarks:
             judged = healthy.judgement(example, remark)
             verdict = "not judged" if judged is None else "true" if judged["right"] else "**false**"
             because = "" if judged is None else judged["because"]
-            lines.append((f"{example.package}: {example.file}", remark.severity, remark.rule, verdict, because))
+            lines.append(
+                (
+                    f"{example.package}: {example.file}",
+                    remark.severity,
+                    remark.rule,
+                    verdict,
+                    because,
+                )
+            )
     said = Counter(line[3] for line in lines)
     count = f"{len(examples)} files, {sum(bool(e.remarks) for e in examples)} with findings: "
     count += ", ".join(f"{number} {verdict}" for verdict, number in said.most_common()) or "none"
     groups = Counter((*line[1:], line[0].split(":")[0]) for line in lines)
     first = {(*line[1:], line[0].split(":")[0]): line[0] for line in reversed(lines)}
-    rows = [(first[key], str(number), *key[:4]) for key, number in sorted(groups.items(), key=lambda g: g[0][1])]
-    return f"{count}.\n\n" + _table(("first seen in", "times", "severity", "rule", "judged", "why"), rows)
+    rows = [
+        (first[key], str(number), *key[:4])
+        for key, number in sorted(groups.items(), key=lambda g: g[0][1])
+    ]
+    return f"{count}.\n\n" + _table(
+        ("first seen in", "times", "severity", "rule", "judged", "why"), rows
+    )
 
 
 def _rivals(entries: Sequence[dict[str, Any]]) -> str:
@@ -113,9 +156,13 @@ def _rivals(entries: Sequence[dict[str, Any]]) -> str:
     lines = []
     for peer, told in peers.peers().items():
         if "because" in told:
-            lines.append((f"{peer} {told['version']}", "none", "", "", "", "", f"{told['because']}"))
+            lines.append(
+                (f"{peer} {told['version']}", "none", "", "", "", "", f"{told['because']}")
+            )
         elif tried := by_peer.get(peer):
-            same = [ours[key] for entry in tried if (key := (entry["case"], entry["family"])) in ours]
+            same = [
+                ours[key] for entry in tried if (key := (entry["case"], entry["family"])) in ours
+            ]
             found = sum(bool(entry["found"]) for entry in tried)
             failed = sum(bool(entry["note"]) for entry in tried)
             alarms = sum(bool(entry["alarms"]) for entry in tried)
@@ -123,9 +170,25 @@ def _rivals(entries: Sequence[dict[str, Any]]) -> str:
             seconds = f"{median(entry['seconds'] for entry in tried):.1f}"
             note = f"{failed} ended in a traceback" if failed else ""
             lines.append(
-                (f"{peer} {told['version']}", str(len(tried)), str(found), str(we), str(alarms), seconds, note)
+                (
+                    f"{peer} {told['version']}",
+                    str(len(tried)),
+                    str(found),
+                    str(we),
+                    str(alarms),
+                    seconds,
+                    note,
+                )
             )
-    head = ("peer", "trials it claims", "found", "truetune on the same", "false alarms", "median s", "")
+    head = (
+        "peer",
+        "trials it claims",
+        "found",
+        "truetune on the same",
+        "false alarms",
+        "median s",
+        "",
+    )
     return _table(head, lines)
 
 
@@ -171,5 +234,8 @@ def _key(entry: dict[str, Any]) -> tuple[str, ...]:
 
 def _table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
     head = tuple(head)
-    rows = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in (head, ("---",) * len(head), *lines)]
+    rows = [
+        " | ".join(cell.replace("|", "\\|") for cell in line)
+        for line in (head, ("---",) * len(head), *lines)
+    ]
     return "\n".join(f"| {row} |" for row in rows)

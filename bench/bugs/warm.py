@@ -26,11 +26,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
-         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": "",
-         "AXOLOTL_DO_NOT_TRACK": "1"}  # fmt: skip
+QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "AXOLOTL_DO_NOT_TRACK": "1",
+}
 ROOT = Path(__file__).parents[2]
-TOOLS = {"axolotl": ("TRUETUNE_AXOLOTL", "axolotl"), "llama_factory": ("TRUETUNE_LLAMAFACTORY", "llamafactory-cli")}
+TOOLS = {
+    "axolotl": ("TRUETUNE_AXOLOTL", "axolotl"),
+    "llama_factory": ("TRUETUNE_LLAMAFACTORY", "llamafactory-cli"),
+}
 """The variable that holds the Python of a tool's environment, and the tool beside it"""
 
 
@@ -39,9 +47,14 @@ class Warm:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.bugs.warm"], cwd=ROOT, text=True, env=environment(),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [sys.executable, "-m", "bench.bugs.warm"],
+            cwd=ROOT,
+            text=True,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
 
     def ask(self, words: Sequence[str], folder: Path, seconds: float) -> dict[str, Any]:
         """{findings, error} of `truetune WORDS`, called in a folder."""
@@ -50,7 +63,9 @@ class Warm:
         request = {"folder": str(folder), "words": list(words), "seconds": seconds}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline() or '{"error": "the warm process ended"}')
+        answer: dict[str, Any] = json.loads(
+            self.process.stdout.readline() or '{"error": "the warm process ended"}'
+        )
         return answer
 
     def close(self) -> None:
@@ -65,7 +80,11 @@ def environment(runs: bool = True) -> dict[str, str]:
     import truetune
 
     paths = (str(Path(truetune.__file__).parents[1]), *([str(ROOT)] if runs else []))
-    tools = [str(Path(os.environ[name]).parent) for name, _ in TOOLS.values() if name in os.environ] if runs else []
+    tools = (
+        [str(Path(os.environ[name]).parent) for name, _ in TOOLS.values() if name in os.environ]
+        if runs
+        else []
+    )
     path = os.pathsep.join([*tools, os.environ.get("PATH", "")])
     return {
         **os.environ,

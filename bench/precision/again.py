@@ -41,7 +41,9 @@ FIRST = 40
 """Characters of a message that must be the same; figures and lists stand further on"""
 
 
-def report_again(judged_set: JudgedSet, corpus: Path, tokenizer: Path | None = None) -> list[JudgedFinding]:
+def report_again(
+    judged_set: JudgedSet, corpus: Path, tokenizer: Path | None = None
+) -> list[JudgedFinding]:
     """The judgements, with `now` as of this tree; files that it leaves out of folders have no findings.
 
     Args:
@@ -62,7 +64,9 @@ def report_again(judged_set: JudgedSet, corpus: Path, tokenizer: Path | None = N
             continue
         path = corpus / finding.kind / finding.repository.replace("/", "+", 1) / finding.path
         if not path.exists():
-            raise FileNotFoundError(f"{path}: fetch {finding.repository} at {finding.commit} and lay the file there")
+            raise FileNotFoundError(
+                f"{path}: fetch {finding.repository} at {finding.commit} and lay the file there"
+            )
         if path not in reports:
             left_out = SKIPPED.intersection(Path(finding.path).parts)
             reports[path] = [] if left_out else _report_on(finding.kind, path, tokenizer)
@@ -77,7 +81,9 @@ def keep(judged_set: JudgedSet, judged: list[JudgedFinding]) -> None:
 
 
 def _state(finding: JudgedFinding, reported: list[Report]) -> State:
-    there = [report for report in reported if (report.rule, report.line) == (finding.rule, finding.line)]
+    there = [
+        report for report in reported if (report.rule, report.line) == (finding.rule, finding.line)
+    ]
     if not there:
         return "gone"
     kept = Report(finding.rule, finding.line, finding.severity, finding.message[:FIRST])

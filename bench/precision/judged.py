@@ -82,7 +82,9 @@ def _read(path: Path, record: type[Record]) -> list[Record]:
     return [record(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
 
 
-DEVELOPMENT = JudgedSet("precision", FOLDER / "findings.jsonl", FOLDER / "silent.jsonl", SOURCES_AND_RUNS)
+DEVELOPMENT = JudgedSet(
+    "precision", FOLDER / "findings.jsonl", FOLDER / "silent.jsonl", SOURCES_AND_RUNS
+)
 HELD_OUT = JudgedSet(
     "precision held out",
     FOLDER / "held_out.jsonl",

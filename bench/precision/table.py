@@ -6,7 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench.precision.judged import SETS, VERDICTS, JudgedFinding, JudgedSet, Kind, SilentFile, State, Verdict
+from bench.precision.judged import (
+    SETS,
+    VERDICTS,
+    JudgedFinding,
+    JudgedSet,
+    Kind,
+    SilentFile,
+    State,
+    Verdict,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "bench.md"
 
@@ -14,7 +23,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "bench.md"
 def tables(judged_set: JudgedSet) -> str:
     """Both tables of a set and the sentence on silent files, as they stand in docs/bench.md."""
     judged = judged_set.findings()
-    return "\n".join((_by_kind(judged, judged_set.kinds), _by_rule(judged), _silence(judged_set.silent_files())))
+    return "\n".join(
+        (_by_kind(judged, judged_set.kinds), _by_rule(judged), _silence(judged_set.silent_files()))
+    )
 
 
 def by_rule(judged: Iterable[JudgedFinding]) -> dict[str, Counter[Verdict]]:
@@ -53,14 +64,22 @@ def _by_kind(judged: Sequence[JudgedFinding], kinds: Sequence[Kind]) -> str:
         "| kind | findings | true | pedantic | false | reported as before | otherwise |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    lines.extend(_kind_line(kind, [finding for finding in judged if finding.kind == kind]) for kind in kinds)
+    lines.extend(
+        _kind_line(kind, [finding for finding in judged if finding.kind == kind]) for kind in kinds
+    )
     lines.append(_kind_line("all", judged))
     return "\n".join(lines) + "\n"
 
 
 def _kind_line(name: str, judged: Sequence[JudgedFinding]) -> str:
-    shares = [_share(sum(finding.verdict == verdict for finding in judged), len(judged)) for verdict in VERDICTS]
-    return f"| {name} | {len(judged)} | {' | '.join(shares)} | {_left(judged, 'same')} | {_left(judged, 'changed')} |"
+    shares = [
+        _share(sum(finding.verdict == verdict for finding in judged), len(judged))
+        for verdict in VERDICTS
+    ]
+    return (
+        f"| {name} | {len(judged)} | {' | '.join(shares)} | {_left(judged, 'same')} |"
+        f" {_left(judged, 'changed')} |"
+    )
 
 
 def _left(judged: Iterable[JudgedFinding], state: State) -> str:
@@ -70,7 +89,10 @@ def _left(judged: Iterable[JudgedFinding], state: State) -> str:
 
 
 def _by_rule(judged: Sequence[JudgedFinding]) -> str:
-    lines = ["| rule | true | pedantic | false | reported as before | otherwise |", "|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| rule | true | pedantic | false | reported as before | otherwise |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for rule, counts in sorted(by_rule(judged).items()):
         own = [finding for finding in judged if finding.rule == rule]
         figures = " | ".join(str(counts[verdict]) for verdict in VERDICTS)
@@ -80,7 +102,10 @@ def _by_rule(judged: Sequence[JudgedFinding]) -> str:
 
 def _silence(files: Sequence[SilentFile]) -> str:
     missed = [file for file in files if file.missed is not None]
-    return f"Of {len(files)} files without a finding, {len(missed)} had a fault that should have been found.\n"
+    return (
+        f"Of {len(files)} files without a finding, {len(missed)} had a fault that should have been"
+        " found.\n"
+    )
 
 
 def _share(count: int, total: int) -> str:

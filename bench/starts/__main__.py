@@ -13,16 +13,29 @@ LINES = 12
 def main() -> None:
     """Replay what is asked for. Exits with 1 where a start does not lead to its cause."""
     parser = argparse.ArgumentParser(prog="python -m bench.starts", description=__doc__)
-    parser.add_argument("starts", nargs="*", default=["*"], help="names or patterns of starts; all when none is given")
+    parser.add_argument(
+        "starts",
+        nargs="*",
+        default=["*"],
+        help="names or patterns of starts; all when none is given",
+    )
     parser.add_argument("--whole", action="store_true", help="print outputs whole")
-    parser.add_argument("--write", action="store_true", help="keep the results, and write the table of docs/starts.md")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="keep the results, and write the table of docs/starts.md",
+    )
     arguments = parser.parse_args()
 
     from bench.starts import page
     from bench.starts.replay import replay
     from bench.starts.start import starts
 
-    chosen = [start for start in starts() if any(fnmatchcase(start.name, pattern) for pattern in arguments.starts)]
+    chosen = [
+        start
+        for start in starts()
+        if any(fnmatchcase(start.name, pattern) for pattern in arguments.starts)
+    ]
     replays = []
     for start in chosen:
         replays.append(replay(start))

@@ -33,7 +33,10 @@ def told(replay: Replay, lines: int | None) -> str:
         output = step.output.splitlines()
         shown = output if lines is None else output[:lines]
         ended = "stopped" if step.exit_code is None else f"exit {step.exit_code}"
-        parts += [f"$ {step.command}   ({ended}, {step.seconds:.1f} s)", *(f"    {line}" for line in shown)]
+        parts += [
+            f"$ {step.command}   ({ended}, {step.seconds:.1f} s)",
+            *(f"    {line}" for line in shown),
+        ]
         if len(shown) < len(output):
             parts.append(f"    ... {len(output) - len(shown)} more lines")
     by = ", ".join(replay.steps[-1].named) if replay.steps else replay.note
@@ -59,7 +62,10 @@ def write(replays: Iterable[Replay]) -> None:
 def kept() -> dict[str, Result]:
     """The results that are kept, by the name of their start."""
     stated = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    return {name: Result(one["verdict"], one["after"], tuple(one["named"])) for name, one in stated.items()}
+    return {
+        name: Result(one["verdict"], one["after"], tuple(one["named"]))
+        for name, one in stated.items()
+    }
 
 
 def draw() -> None:
@@ -77,9 +83,16 @@ def table(author: Author) -> str:
     """How many starts of an author lead to their cause, and all of them."""
     chosen = [start for start in starts() if start.author == author]
     results = kept()
-    led = sum(start.name in results and results[start.name].verdict == "led to the cause" for start in chosen)
+    led = sum(
+        start.name in results and results[start.name].verdict == "led to the cause"
+        for start in chosen
+    )
     head = ("symptom", "what the user has", "what is typed", "the cause", "result")
-    lines = [head, ("---",) * len(head), *(_line(start, results.get(start.name)) for start in chosen)]
+    lines = [
+        head,
+        ("---",) * len(head),
+        *(_line(start, results.get(start.name)) for start in chosen),
+    ]
     drawn = "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
     return f"{led} of {len(chosen)} lead to the cause within two commands.\n\n{drawn}"
 

@@ -70,9 +70,16 @@ def _typed(start: Start, command: str, folder: Path) -> Step:
     surroundings = os.environ | QUIET | {"COLUMNS": "400", "NO_COLOR": "1"}
     began = time.perf_counter()
     process = subprocess.Popen(
-        words, cwd=folder, env=surroundings, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-    )  # fmt: skip
+        words,
+        cwd=folder,
+        env=surroundings,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
     try:
         output, _ = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:

@@ -90,13 +90,19 @@ def load(path: Path) -> Start:
     except TypeError as error:
         raise ValueError(f"{path}: {error}") from None
     if start.symptom not in get_args(Symptom):
-        raise ValueError(f"{path}: symptom {start.symptom!r} is none of {', '.join(get_args(Symptom))}")
+        raise ValueError(
+            f"{path}: symptom {start.symptom!r} is none of {', '.join(get_args(Symptom))}"
+        )
     if start.author not in get_args(Author):
-        raise ValueError(f"{path}: author {start.author!r} is none of {', '.join(get_args(Author))}")
+        raise ValueError(
+            f"{path}: author {start.author!r} is none of {', '.join(get_args(Author))}"
+        )
     if not 1 <= len(start.commands) <= MOST_COMMANDS:
         raise ValueError(f"{path}: {len(start.commands)} commands; expected 1 to {MOST_COMMANDS}")
     if not start.leads_to:
-        raise ValueError(f"{path}: leads_to is empty; name the rule or the words that state the cause")
+        raise ValueError(
+            f"{path}: leads_to is empty; name the rule or the words that state the cause"
+        )
     return start
 
 
@@ -111,7 +117,9 @@ def _place(name: str) -> str:
 
 def _maker(script: Path) -> Callable[[Path], None]:
     """`make(folder)` of a case's make.py."""
-    spec = importlib.util.spec_from_file_location(f"bench_start_{script.parent.name.replace('-', '_')}", script)
+    spec = importlib.util.spec_from_file_location(
+        f"bench_start_{script.parent.name.replace('-', '_')}", script
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -20,7 +20,10 @@ def plain(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list
 
 def _escaped(line: str) -> str:
     parts = re.split(r"(`[^`]*`)", line)
-    return "".join(part if part.startswith("`") else re.sub(r"([*|\\]|_(?=\W|$))", r"\\\1", part) for part in parts)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([*|\\]|_(?=\W|$))", r"\\\1", part)
+        for part in parts
+    )
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -69,19 +69,25 @@ class Links(SphinxTransform):
 
 def _outside(match: re.Match[str]) -> str:
     named = {name: value for name, value in match.groupdict().items() if value}
-    return next(to for to in OUTSIDE.values() if set(re.findall(r"{(\w+)}", to)) == set(named)).format(**named)
+    return next(
+        to for to in OUTSIDE.values() if set(re.findall(r"{(\w+)}", to)) == set(named)
+    ).format(**named)
 
 
 def _link(docname: str, place: tuple[str, str], shown: nodes.Node) -> nodes.Node:
     to, anchor = place
     if to == docname:
         return shown
-    return addnodes.pending_xref("", shown, reftype="place", refdoc=docname, reftarget=to, refanchor=anchor)
+    return addnodes.pending_xref(
+        "", shown, reftype="place", refdoc=docname, reftarget=to, refanchor=anchor
+    )
 
 
 def _object(docname: str, name: str, shown: nodes.Node) -> nodes.Node:
     """A link to a public name of Python, or `shown` itself where the reference has none."""
-    return addnodes.pending_xref("", shown, refdomain="py", reftype="obj", refdoc=docname, reftarget=name)
+    return addnodes.pending_xref(
+        "", shown, refdomain="py", reftype="obj", refdoc=docname, reftarget=name
+    )
 
 
 @cache
@@ -104,7 +110,9 @@ def _within(node: nodes.Node) -> bool:
     return False
 
 
-def resolve(app: Sphinx, env: object, node: addnodes.pending_xref, shown: nodes.Element) -> nodes.Node | None:
+def resolve(
+    app: Sphinx, env: object, node: addnodes.pending_xref, shown: nodes.Element
+) -> nodes.Node | None:
     """What `_link` left to be resolved when all documents are known."""
     if node["reftype"] != "place":
         return None

@@ -18,10 +18,16 @@ WHERE = {
     "rows": ("Rows", "`truetune check` of data with a tokenizer"),
     "tokens": ("Tokens and labels", "`truetune check` of data with a tokenizer"),
     "pairs": ("Preference pairs", "`truetune check` of pairs with a tokenizer"),
-    "config": ("Settings", "`truetune check` of a truetune, Axolotl, LLaMA-Factory or TRL configuration"),
+    "config": (
+        "Settings",
+        "`truetune check` of a truetune, Axolotl, LLaMA-Factory or TRL configuration",
+    ),
     "devices": ("Devices and processes", "`truetune train`, where the run starts"),
     "source": ("Python sources and notebooks", "`truetune lint`, `truetune check` of a script"),
-    "commands": ("Shell scripts, job files, Dockerfiles", "`truetune lint` and `truetune check` of one"),
+    "commands": (
+        "Shell scripts, job files, Dockerfiles",
+        "`truetune lint` and `truetune check` of one",
+    ),
     "log": ("The log of a run", "`truetune diagnose`, `truetune check` of a run's folder"),
     "checkpoint": ("Saved weights", "`truetune check` of an adapter or a model"),
     "batch": ("Batches", "`truetune run`, `truetune.audit`, `truetune rehearse`"),
@@ -69,7 +75,9 @@ def redirect(app: Sphinx, exception: Exception | None) -> None:
             (Path(app.outdir) / "rules" / f"{rule.code}.html").write_text(text, encoding="utf-8")
 
 
-def one_navigation(app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: object) -> None:
+def one_navigation(
+    app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: object
+) -> None:
     """All rules' pages have the same navigation: make it once (a third of the build)."""
     if pagename.startswith("rules/") and pagename != "rules/index":
         made, kept = context["toctree"], _NAVIGATION.setdefault(app, {})
@@ -91,7 +99,11 @@ def summary(rule: AnyRule) -> str:
 def _page(rule: AnyRule, before: AnyRule | None, after: AnyRule | None) -> str:
     title, who = WHERE[station(rule)]
     body = page(rule).split("\n\n", 1)[1]
-    near = [f"{word}: [{r.name()}]({r.name()}.md)" for word, r in (("Previous", before), ("Next", after)) if r]
+    near = [
+        f"{word}: [{r.name()}]({r.name()}.md)"
+        for word, r in (("Previous", before), ("Next", after))
+        if r
+    ]
     return "\n\n".join(
         [
             "---\norphan: true\n---",
@@ -114,8 +126,15 @@ def _index() -> str:
     ]
     for name in STATIONS:
         title, who = WHERE[name]
-        rows = [f"| {r.code} | [{r.name()}]({r.name()}.md) | {r.severity} | {_cell(summary(r))} |" for r in rules(name)]
-        parts += [f"## {title}", f"Found by {who}.", "| code | rule | severity | what is wrong |\n|---|---|---|---|"]
+        rows = [
+            f"| {r.code} | [{r.name()}]({r.name()}.md) | {r.severity} | {_cell(summary(r))} |"
+            for r in rules(name)
+        ]
+        parts += [
+            f"## {title}",
+            f"Found by {who}.",
+            "| code | rule | severity | what is wrong |\n|---|---|---|---|",
+        ]
         parts[-1] += "\n" + "\n".join(rows)
     return "\n\n".join(parts) + "\n"
 

@@ -21,12 +21,16 @@ class Settings(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """The tables, from Markdown."""
-        return self.parse_text_to_nodes("\n\n".join(_tables("", RunSpec)), allow_section_headings=True)
+        return self.parse_text_to_nodes(
+            "\n\n".join(_tables("", RunSpec)), allow_section_headings=True
+        )
 
 
 def _tables(prefix: str, part: type[BaseModel]) -> Iterator[str]:
     parts = {name: f.annotation for name, f in part.model_fields.items() if _is_part(f.annotation)}
-    lines = [_line(f"{prefix}{name}", f) for name, f in part.model_fields.items() if name not in parts]
+    lines = [
+        _line(f"{prefix}{name}", f) for name, f in part.model_fields.items() if name not in parts
+    ]
     about = "" if part is RunSpec else _plain(part.__doc__ or "")
     head = f"## {prefix.rstrip('.') or 'Top level'}\n\n{about}\n\n| setting | values | default | |\n|---|---|---|---|\n"
     yield head + "\n".join(lines)
@@ -51,7 +55,9 @@ def _values(kind: Any) -> str:
         return "names and values"
     if inner:
         return " or ".join(_values(part) for part in inner)
-    return {str: "text", int: "whole number", float: "number", bool: "`true`, `false`"}.get(kind, str(kind))
+    return {str: "text", int: "whole number", float: "number", bool: "`true`, `false`"}.get(
+        kind, str(kind)
+    )
 
 
 def _word(value: Any) -> str:

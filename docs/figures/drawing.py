@@ -50,10 +50,18 @@ class Drawing(NamedTuple):
 
     def svg(self) -> str:
         """The file."""
-        size = f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" height="{self.height:g}"'
+        size = (
+            f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}"'
+            f' height="{self.height:g}"'
+        )
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="t d">'
-        words = f'<title id="t">{escape(self.title)}</title><desc id="d">{escape(self.about)}</desc>'
-        panel = f'<rect class="panel" x=".5" y=".5" width="{self.width - 1:g}" height="{self.height - 1:g}" rx="6"/>'
+        words = (
+            f'<title id="t">{escape(self.title)}</title><desc id="d">{escape(self.about)}</desc>'
+        )
+        panel = (
+            f'<rect class="panel" x=".5" y=".5" width="{self.width - 1:g}"'
+            f' height="{self.height - 1:g}" rx="6"/>'
+        )
         return "\n".join([head, words, f"<style>{STYLE}</style>", panel, *self.parts, "</svg>\n"])
 
 
@@ -65,13 +73,19 @@ def text(x: float, y: float, words: str, kind: str = "", anchor: str = "") -> st
 
 def mono(x: float, y: float, words: str) -> str:
     """Text of exactly `len(words)` cells."""
-    return f'<text class="mono" x="{x:g}" y="{y:g}" textLength="{CELL * len(words):g}">{escape(words)}</text>'
+    return (
+        f'<text class="mono" x="{x:g}" y="{y:g}"'
+        f' textLength="{CELL * len(words):g}">{escape(words)}</text>'
+    )
 
 
 def box(x: float, y: float, width: float, height: float, source: str, kind: str = "") -> str:
     """A rectangle in the colour of a source."""
     given = f' class="{kind}"' if kind else ""
-    return f'<rect{given} x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="2" fill="{SOURCES[source]}"/>'
+    return (
+        f'<rect{given} x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="2"'
+        f' fill="{SOURCES[source]}"/>'
+    )
 
 
 def line(x: float, y: float, to_x: float, to_y: float, kind: str = "rule") -> str:

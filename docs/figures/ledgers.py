@@ -12,7 +12,11 @@ from truetune.demo import DATA, TOKENIZER
 from truetune.render.rendering import Source
 
 LEFT, WIDTH, HEIGHT = 20, 720, 28
-LEARN = {"assistant": "every answer (default)", "last": "the last answer of each chat", "all": "every token"}
+LEARN = {
+    "assistant": "every answer (default)",
+    "last": "the last answer of each chat",
+    "all": "every token",
+}
 KEY = "full colour: learned; pale, behind the line: context"
 Rows = list[tuple[str, int, int]]
 """(source, supervised, context)"""
@@ -24,7 +28,9 @@ def ledger() -> Drawing:
     for learn, about in LEARN.items():
         report = check(DATA, TOKENIZER, learn=learn)
         assert isinstance(report, DataReport)
-        bars[f"learn: {learn}, {about}"] = [(s.name.lower(), *counts) for s, *counts in report.ledger.rows()]
+        bars[f"learn: {learn}, {about}"] = [
+            (s.name.lower(), *counts) for s, *counts in report.ledger.rows()
+        ]
     return _bars("What a run learns of the demo's support chat, by source", bars)
 
 
@@ -40,7 +46,10 @@ def _bars(title: str, bars: dict[str, Rows]) -> Drawing:
     for name, rows in bars.items():
         learned, total = sum(row[1] for row in rows), sum(sum(row[1:]) for row in rows)
         words.append(f"{name}: {learned:,} of {total:,} tokens learned")
-        parts += [text(LEFT, y, name), text(WIDTH - LEFT, y, words[-1].rpartition(": ")[2], "soft", "end")]
+        parts += [
+            text(LEFT, y, name),
+            text(WIDTH - LEFT, y, words[-1].rpartition(": ")[2], "soft", "end"),
+        ]
         parts += _bar(rows, y + 9, (WIDTH - 2 * LEFT) / total)
         y += HEIGHT + 36
     keys = [
@@ -48,7 +57,11 @@ def _bars(title: str, bars: dict[str, Rows]) -> Drawing:
         for s in Source
         if any(s.name.lower() == row[0] for rows in bars.values() for row in rows)
     ]
-    parts += [legend(LEFT, y, keys[:5]), legend(LEFT, y + 20, keys[5:]), text(WIDTH - LEFT, y + 20, KEY, "soft", "end")]
+    parts += [
+        legend(LEFT, y, keys[:5]),
+        legend(LEFT, y + 20, keys[5:]),
+        text(WIDTH - LEFT, y + 20, KEY, "soft", "end"),
+    ]
     return Drawing(title, "; ".join(words), WIDTH, y + 36, parts)
 
 

@@ -40,7 +40,10 @@ def provenance() -> Drawing:
     view = _view(WITH_TOOL)
     rendering = view.example.rendering
     paths = {run.start: run for run in rendering.runs if run.path}
-    parts, y = [text(LEFT, 28, "Each character of a prompt, and the field that it comes from", "bold")], TOP
+    parts, y = (
+        [text(LEFT, 28, "Each character of a prompt, and the field that it comes from", "bold")],
+        TOP,
+    )
     for begin, end in _lines(rendering.text):
         parts += _characters(view, begin, end, y)
         for start in (start for start in paths if begin <= start < end):
@@ -52,16 +55,28 @@ def provenance() -> Drawing:
         y += LINE
     fields = ", ".join(run.path for run in paths.values())
     about = f"A rendered chat with a tool call. Its fields: {fields}. The rest is template text."
-    return Drawing("Provenance of a prompt", about, WIDTH, y + 16, [*parts, legend(LEFT, y, _sources(view))])
+    return Drawing(
+        "Provenance of a prompt", about, WIDTH, y + 16, [*parts, legend(LEFT, y, _sources(view))]
+    )
 
 
 def contract() -> Drawing:
     """The tokens as boxes; those that are learned are underlined."""
     view = _view(TWO_TURNS)
     rendering, y = view.example.rendering, TOP
-    parts = [text(LEFT, 28, "What the model must produce at inference is learned, and nothing else", "bold")]
+    parts = [
+        text(
+            LEFT,
+            28,
+            "What the model must produce at inference is learned, and nothing else",
+            "bold",
+        )
+    ]
     for begin, end in _lines(rendering.text):
-        parts += [*_tokens(view, begin, end, y), text(NOTES, y, _note(rendering.turns, begin, end), "soft")]
+        parts += [
+            *_tokens(view, begin, end, y),
+            text(NOTES, y, _note(rendering.turns, begin, end), "soft"),
+        ]
         y += LINE + 4
     parts += [
         line(LEFT, y, LEFT + 24, y, "line"),
@@ -69,8 +84,8 @@ def contract() -> Drawing:
         legend(LEFT + 100, y + 4, _sources(view)),
     ]
     about = (
-        "A chat with two answers, token by token. Learned are the two answers, each with its stop token; headers, "
-        "questions and the line end after a stop token are context."
+        "A chat with two answers, token by token. Learned are the two answers, each with its stop"
+        " token; headers, questions and the line end after a stop token are context."
     )
     return Drawing("The inference contract", about, WIDTH, y + 22, parts)
 
@@ -92,7 +107,9 @@ def _lines(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _pieces(view: TokenView, begin: int, end: int) -> Iterator[tuple[int, str, Source, bool]]:
-    for start, piece, source, learned in zip(view.starts, view.pieces, view.source, view.supervised, strict=True):
+    for start, piece, source, learned in zip(
+        view.starts, view.pieces, view.source, view.supervised, strict=True
+    ):
         if begin <= start < end:
             yield int(start) - begin, piece.replace("\n", "↵"), Source(int(source)), bool(learned)
 
@@ -109,7 +126,10 @@ def _tokens(view: TokenView, begin: int, end: int, y: float) -> list[str]:
     parts = []
     for at, piece, source, learned in _pieces(view, begin, end):
         x, width = LEFT + CELL * at, CELL * len(piece)
-        parts += [box(x + 0.6, y - 14, width - 1.2, 19, source.name.lower(), "tint"), mono(x, y, piece)]
+        parts += [
+            box(x + 0.6, y - 14, width - 1.2, 19, source.name.lower(), "tint"),
+            mono(x, y, piece),
+        ]
         parts += [line(x + 0.6, y + 6.5, x + width - 0.6, y + 6.5, "line")] if learned else []
     return parts
 
@@ -126,4 +146,6 @@ def _note(turns: list[Turn], begin: int, end: int) -> str:
 
 
 def _sources(view: TokenView) -> list[tuple[str, str]]:
-    return [(Source(key).name.lower(), Source(key).label) for key in sorted(set(view.source.tolist()))]
+    return [
+        (Source(key).name.lower(), Source(key).label) for key in sorted(set(view.source.tolist()))
+    ]

@@ -41,11 +41,47 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "EvaluationReport", "Finding", "Fixed", "Ladder"),
-    *("Generator", "LintReport", "Listener", "Options", "Plan", "Prediction", "PredictionWriter", "RehearsalReport"),
-    *("Report", "RunSpec", "SampleReport", "ScoreReport", "Scorer", "ServiceReport", "Trained", "View"),
-    *("__version__", "audit", "check", "diagnose", "encode", "evaluate", "fix", "guard", "ladder", "lint", "plan"),
-    *("rehearse", "sample", "score", "serve_check", "train", "view"),
+    "AuditCallback",
+    "AuditReport",
+    "DataReport",
+    "Encoded",
+    "EvaluationReport",
+    "Finding",
+    "Fixed",
+    "Generator",
+    "Ladder",
+    "LintReport",
+    "Listener",
+    "Options",
+    "Plan",
+    "Prediction",
+    "PredictionWriter",
+    "RehearsalReport",
+    "Report",
+    "RunSpec",
+    "SampleReport",
+    "ScoreReport",
+    "Scorer",
+    "ServiceReport",
+    "Trained",
+    "View",
+    "__version__",
+    "audit",
+    "check",
+    "diagnose",
+    "encode",
+    "evaluate",
+    "fix",
+    "guard",
+    "ladder",
+    "lint",
+    "plan",
+    "rehearse",
+    "sample",
+    "score",
+    "serve_check",
+    "train",
+    "view",
 ]
 
 _HOMES = {
@@ -101,7 +137,9 @@ def check(
 
     paths = [data] if isinstance(data, str | PathLike) else list(data)
     given = {"tokenizer": tokenizer, **settings}
-    spec = spec_of({name: value for name, value in given.items() if value is not None}, "truetune.check")
+    spec = spec_of(
+        {name: value for name, value in given.items() if value is not None}, "truetune.check"
+    )
     return with_tried_edits(look(paths, spec, base=None if base is None else fspath(base)))
 
 
@@ -129,7 +167,9 @@ def fix(
     from truetune.spec.files import spec_of
 
     given = {"data": _listed(data), "tokenizer": tokenizer, **settings}
-    spec = spec_of({name: value for name, value in given.items() if value is not None}, "truetune.fix")
+    spec = spec_of(
+        {name: value for name, value in given.items() if value is not None}, "truetune.fix"
+    )
     target = None if output is None else fspath(output)
     return run(spec, target, unsafe=unsafe, diff=_no_hunk if diff else None)
 
@@ -138,7 +178,9 @@ def _no_hunk(text: str) -> None:
     """The diff stands in the result."""
 
 
-def lint(paths: Paths, *, fix: bool = False, unsafe: bool = False, diff: bool = False, **settings: Any) -> LintReport:
+def lint(
+    paths: Paths, *, fix: bool = False, unsafe: bool = False, diff: bool = False, **settings: Any
+) -> LintReport:
     """Check Python files and notebooks, and with `fix` correct them; `diff` writes nothing.
 
     `settings` are select, ignore and fail_on. Raises a `truetune.errors.TruetuneError`.
@@ -176,7 +218,9 @@ def plan(
     """
     from truetune.checks.planning import plan as run
 
-    return run(path, training=training, model=model, gpu_memory=gpu_memory, gpus=gpus, length=length)
+    return run(
+        path, training=training, model=model, gpu_memory=gpu_memory, gpus=gpus, length=length
+    )
 
 
 def audit(
@@ -210,7 +254,15 @@ def audit(
     from truetune.spec.files import spec_of
 
     record = record_of(
-        run, loader, tokenizer, loss=loss, given=given, batches=batches, laws=laws, canary=canary, keys=keys
+        run,
+        loader,
+        tokenizer,
+        loss=loss,
+        given=given,
+        batches=batches,
+        laws=laws,
+        canary=canary,
+        keys=keys,
     )
     return judge([record], spec_of(settings, "truetune.audit"))
 
@@ -239,7 +291,10 @@ def rehearse(
     from truetune.spec.files import spec_of
 
     spec = spec_of(settings, "truetune.rehearse")
-    return report([record_of(trainer, given=given, batches=batches, laws=laws, rows=rows, mutate=mutate)], spec)
+    return report(
+        [record_of(trainer, given=given, batches=batches, laws=laws, rows=rows, mutate=mutate)],
+        spec,
+    )
 
 
 def encode(
@@ -300,11 +355,15 @@ def train(
     given = find_settings(fspath(config), Path())[0] if config is not None else {}
     if out is not None:
         settings = merged(settings, {"training": {"output_dir": fspath(out)}})
-    spec = spec_of(merged(given, settings), fspath(config) if config is not None else "truetune.train")
+    spec = spec_of(
+        merged(given, settings), fspath(config) if config is not None else "truetune.train"
+    )
     locate(tokenizer_of(spec))
     from truetune.training.run import train as run
 
-    return run(spec, force=force, fit=fit, gpu_memory=gpu_memory, listener=listener, callbacks=callbacks)
+    return run(
+        spec, force=force, fit=fit, gpu_memory=gpu_memory, listener=listener, callbacks=callbacks
+    )
 
 
 def sample(
@@ -331,8 +390,16 @@ def sample(
     from truetune.generation.backends.opening import Options
 
     other = None if compare is None else fspath(compare)
-    return run(fspath(model), _listed(data), count=count, compare=other, parser=parser, max_new_tokens=max_new_tokens,
-               options=options or Options(), **settings)  # fmt: skip
+    return run(
+        fspath(model),
+        _listed(data),
+        count=count,
+        compare=other,
+        parser=parser,
+        max_new_tokens=max_new_tokens,
+        options=options or Options(),
+        **settings,
+    )
 
 
 def evaluate(
@@ -356,7 +423,15 @@ def evaluate(
     from truetune.evaluation.evaluate import evaluate as run
 
     other = None if against is None else fspath(against)
-    return run(fspath(model), _listed(data), against=other, parser=parser, answers=answers, options=options, **settings)
+    return run(
+        fspath(model),
+        _listed(data),
+        against=other,
+        parser=parser,
+        answers=answers,
+        options=options,
+        **settings,
+    )
 
 
 def serve_check(
@@ -378,8 +453,15 @@ def serve_check(
     from truetune.generation.backends.opening import Options
     from truetune.serving.check import serve_check as run
 
-    return run(fspath(model), endpoint, data=_listed(data), count=count, strength=strength,
-               options=options or Options(), **settings)  # fmt: skip
+    return run(
+        fspath(model),
+        endpoint,
+        data=_listed(data),
+        count=count,
+        strength=strength,
+        options=options or Options(),
+        **settings,
+    )
 
 
 def ladder(
@@ -401,8 +483,16 @@ def ladder(
     from truetune.serving.ladder import ladder as run
 
     under, whole = (None if path is None else fspath(path) for path in (base, merged))
-    return run(fspath(adapter), base=under, merged=whole, exported=_listed(exported), endpoint=endpoint,
-               data=_listed(data), prompts=prompts, options=options)  # fmt: skip
+    return run(
+        fspath(adapter),
+        base=under,
+        merged=whole,
+        exported=_listed(exported),
+        endpoint=endpoint,
+        data=_listed(data),
+        prompts=prompts,
+        options=options,
+    )
 
 
 def view(
@@ -420,7 +510,13 @@ def view(
     """
     from truetune.viewing.view import view as run
 
-    return run(_listed(data), None if tokenizer is None else fspath(tokenizer), rows=rows, report=report, **settings)
+    return run(
+        _listed(data),
+        None if tokenizer is None else fspath(tokenizer),
+        rows=rows,
+        report=report,
+        **settings,
+    )
 
 
 def _listed(paths: Paths) -> list[str]:

@@ -34,20 +34,27 @@ class AuditCallback(TrainerCallback):
             return
         failed = False
         try:
-            self.report = truetune.audit(trainer_of_frames(), parts.get("train_dataloader"), **self.settings)
+            self.report = truetune.audit(
+                trainer_of_frames(), parts.get("train_dataloader"), **self.settings
+            )
             failed = self.report.failed()
             lacks = self.report.lacks()
             if failed or lacks or args.process_index == 0:
                 _draw(self.report)
             if lacks and not failed:
-                print(f"truetune: not judged: {_lacking(self.report)}; the run continues", file=sys.stderr)
+                print(
+                    f"truetune: not judged: {_lacking(self.report)}; the run continues",
+                    file=sys.stderr,
+                )
         except UsageError:
             raise
         except Exception as error:
             # A failure of ours must not end the user's run. The other processes are still waited for below.
             print(f"truetune: not judged: {describe(error)}; the run continues", file=sys.stderr)
         if self.on_error == "stop" and _anywhere(failed, args.device):
-            raise TruetuneError("the audit stopped the run: its findings stand above, or with another process's")
+            raise TruetuneError(
+                "the audit stopped the run: its findings stand above, or with another process's"
+            )
 
 
 def _draw(report: Any) -> None:

@@ -47,21 +47,30 @@ class PaddingCollator:
 
     def __post_init__(self) -> None:
         if self.pad_id < 0:
-            raise UsageError(f"pad_id is {self.pad_id}; it must be an id of the model's embedding, 0 or more")
+            raise UsageError(
+                f"pad_id is {self.pad_id}; it must be an id of the model's embedding, 0 or more"
+            )
         if self.side not in ("right", "left"):
             raise UsageError(f"side is {self.side!r}; it must be 'right' or 'left'")
         if self.pad_to_multiple_of is not None and self.pad_to_multiple_of < 1:
-            raise UsageError(f"pad_to_multiple_of is {self.pad_to_multiple_of}; it must be 1 or more")
+            raise UsageError(
+                f"pad_to_multiple_of is {self.pad_to_multiple_of}; it must be 1 or more"
+            )
 
     @classmethod
     def of(
-        cls, tokenizer: Any, side: Literal["right", "left"] = "right", pad_to_multiple_of: int | None = None
+        cls,
+        tokenizer: Any,
+        side: Literal["right", "left"] = "right",
+        pad_to_multiple_of: int | None = None,
     ) -> PaddingCollator:
         """With the pad id of a transformers tokenizer, else its EOS id, which is as good."""
         for id in (tokenizer.pad_token_id, tokenizer.eos_token_id):
             if id is not None:
                 return cls(int(id), side, pad_to_multiple_of)
-        raise TokenizerError("the tokenizer has neither a pad token nor an EOS token; name an id: PaddingCollator(0)")
+        raise TokenizerError(
+            "the tokenizer has neither a pad token nor an EOS token; name an id: PaddingCollator(0)"
+        )
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         columns = _read(rows)
@@ -76,11 +85,16 @@ class PaddingCollator:
                 line[start : start + len(part)] = part
             return _tensor(padded)
 
-        batch: dict[str, Any] = {"input_ids": pad(columns.ids, self.pad_id), "labels": pad(columns.labels, IGNORED)}
+        batch: dict[str, Any] = {
+            "input_ids": pad(columns.ids, self.pad_id),
+            "labels": pad(columns.labels, IGNORED),
+        }
         if not columns.packed:
             batch["attention_mask"] = pad([np.ones_like(ids) for ids in columns.ids], 0)
         if columns.packed or self.side == "left":
-            batch["position_ids"] = pad([_positions(documents) for documents in columns.documents], 0)
+            batch["position_ids"] = pad(
+                [_positions(documents) for documents in columns.documents], 0
+            )
         if columns.packed:
             batch["use_cache"] = False
         for name, parts in columns.more.items():
@@ -115,7 +129,9 @@ class PaddingFreeCollator:
             borders = _tensor(np.concatenate(([0], np.cumsum(documents))).astype(np.int32))
             batch["cu_seq_lens_q"] = batch["cu_seq_lens_k"] = borders
             batch["max_length_q"] = batch["max_length_k"] = int(documents.max())
-            batch["seq_idx"] = _tensor(np.repeat(np.arange(len(documents), dtype=np.int32), documents)[None])
+            batch["seq_idx"] = _tensor(
+                np.repeat(np.arange(len(documents), dtype=np.int32), documents)[None]
+            )
         return batch
 
 
@@ -138,17 +154,20 @@ def weighted_loss(
 
     if loss_weights is None:
         raise UsageError(
-            "the batch holds no loss_weights: encode data that has weights, use a collator of truetune.collate, "
-            "and set remove_unused_columns=False"
+            "the batch holds no loss_weights: encode data that has weights, use a collator of"
+            " truetune.collate, and set remove_unused_columns=False"
         )
     if shift_labels is not None:
         raise UsageError(
-            "weighted_loss shifts the labels itself; it can't be used where a sequence is split over ranks"
+            "weighted_loss shifts the labels itself; it can't be used where a sequence is split"
+            " over ranks"
         )
     pad, cross_entropy = torch.nn.functional.pad, torch.nn.functional.cross_entropy
     targets = pad(labels[:, 1:], (0, 1), value=IGNORED).reshape(-1).to(logits.device)
     weights = pad(loss_weights[:, 1:], (0, 1)).reshape(-1).to(logits.device)
-    losses = cross_entropy(logits.reshape(-1, vocab_size).float(), targets, ignore_index=IGNORED, reduction="none")
+    losses = cross_entropy(
+        logits.reshape(-1, vocab_size).float(), targets, ignore_index=IGNORED, reduction="none"
+    )
     count = (targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
     return (losses * weights).sum() / torch.as_tensor(count, device=logits.device).clamp(min=1)
 
@@ -168,8 +187,12 @@ class _Columns(NamedTuple):
 def _read(rows: Sequence[Mapping[str, Any]]) -> _Columns:
     if not rows:
         raise UsageError("a batch of no rows can't be collated")
-    more = {name: kind for name, kind in MORE.items() if any(row.get(name) is not None for row in rows)}
-    columns = _Columns([], [], [], any(_is_packed(row) for row in rows), {name: [] for name in more})
+    more = {
+        name: kind for name, kind in MORE.items() if any(row.get(name) is not None for row in rows)
+    }
+    columns = _Columns(
+        [], [], [], any(_is_packed(row) for row in rows), {name: [] for name in more}
+    )
     for number, row in enumerate(rows):
         ids = _column(row, number, "input_ids")
         documents = _documents(row, number, len(ids))
@@ -190,8 +213,12 @@ def _is_packed(row: Mapping[str, Any]) -> bool:
 def _documents(row: Mapping[str, Any], number: int, tokens: int) -> NDArray[np.int64]:
     """(documents,) their lengths: by `seq_lengths`, else by where `position_ids` is 0, else the row is one."""
     if not tokens:
-        raise DataError(f"{_place(row, number)} holds no token; expected at least one: encode the data anew")
-    positions = None if row.get("position_ids") is None else _column(row, number, "position_ids", tokens)
+        raise DataError(
+            f"{_place(row, number)} holds no token; expected at least one: encode the data anew"
+        )
+    positions = (
+        None if row.get("position_ids") is None else _column(row, number, "position_ids", tokens)
+    )
     if row.get("seq_lengths") is not None:
         lengths = _column(row, number, "seq_lengths")
     elif positions is not None:
@@ -200,11 +227,14 @@ def _documents(row: Mapping[str, Any], number: int, tokens: int) -> NDArray[np.i
         lengths = np.array([tokens])
     if (lengths < 1).any() or lengths.sum() != tokens:
         raise DataError(
-            f"{_place(row, number)} has documents of {lengths.sum()} tokens in all, and {tokens} input_ids; "
-            "expected as many: was it cut after it was encoded?"
+            f"{_place(row, number)} has documents of {lengths.sum()} tokens in all, and {tokens}"
+            " input_ids; expected as many: was it cut after it was encoded?"
         )
     if positions is not None and not np.array_equal(positions, _positions(lengths)):
-        raise DataError(f"{_place(row, number)} has position_ids that do not count up from 0 in each of its documents")
+        raise DataError(
+            f"{_place(row, number)} has position_ids that do not count up from 0 in each of its"
+            " documents"
+        )
     return lengths
 
 
@@ -214,7 +244,11 @@ def _positions(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _column(
-    row: Mapping[str, Any], number: int, name: str, tokens: int | None = None, kind: type[np.generic] = np.int64
+    row: Mapping[str, Any],
+    number: int,
+    name: str,
+    tokens: int | None = None,
+    kind: type[np.generic] = np.int64,
 ) -> NDArray[Any]:
     """A new array of a column; as long as `tokens`, where that is given."""
     values: ArrayLike | None = row.get(name)
@@ -223,8 +257,8 @@ def _column(
     array = np.asarray(values)
     if tokens is not None and len(array) != tokens:
         raise DataError(
-            f"{_place(row, number)} has {len(array)} {name} and {tokens} input_ids; expected as many: "
-            "was one of them cut after it was encoded?"
+            f"{_place(row, number)} has {len(array)} {name} and {tokens} input_ids; expected as"
+            " many: was one of them cut after it was encoded?"
         )
     return array.astype(kind)
 

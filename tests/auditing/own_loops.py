@@ -20,7 +20,9 @@ PROMPT, ANSWER = "question", "verdict"
 class Encoded(Dataset[Any]):
     """Rows of columns with the user's own names, encoded as they are asked for."""
 
-    def __init__(self, rows: list[dict[str, str]], answer: str = ANSWER, masked: bool = True) -> None:
+    def __init__(
+        self, rows: list[dict[str, str]], answer: str = ANSWER, masked: bool = True
+    ) -> None:
         self.rows, self.answer, self.masked = rows, answer, masked
         self.tokenizer = tiny.tokenizer()
 
@@ -30,7 +32,9 @@ class Encoded(Dataset[Any]):
     def __getitem__(self, number: int) -> dict[str, list[int]]:
         row = self.rows[number]
         turns = [{"role": "user", "content": row[PROMPT]}]
-        prompt = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+        prompt = self.tokenizer.apply_chat_template(
+            turns, add_generation_prompt=True, return_dict=False
+        )
         answer = self.tokenizer(row[self.answer])["input_ids"] + [self.tokenizer.eos_token_id]
         hidden = [-100] * len(prompt) if self.masked else prompt
         return {"input_ids": prompt + answer, "labels": hidden + answer}
@@ -42,7 +46,10 @@ def rows(count: int = 40) -> list[dict[str, str]]:
         {
             PROMPT: f"How many {tiny.FRUITS[number % 12]} are in box {number}?",
             ANSWER: "CONCLUDE",
-            "reasons": f"Box {number} holds {number + 3} {tiny.FRUITS[number % 12]}, counted twice on that day.",
+            "reasons": (
+                f"Box {number} holds {number + 3} {tiny.FRUITS[number % 12]}, counted twice on that"
+                " day."
+            ),
         }
         for number in range(count)
     ]
@@ -57,7 +64,9 @@ def batches(answer: str = "reasons", masked: bool = True, **settings: Any) -> Da
 
 def train(model: Any, losses: Iterator[Any], every: int = 1) -> Any:
     """Steps of AdamW over losses, one for `every` of them."""
-    optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad], lr=1e-3)
+    optimizer = torch.optim.AdamW(
+        [weight for weight in model.parameters() if weight.requires_grad], lr=1e-3
+    )
     model.train()
     for number, loss in enumerate(losses, 1):
         (loss / every).backward()
@@ -97,8 +106,13 @@ def masked_in_the_loop() -> Any:
             labels[line, : int((ids == starts).nonzero()[-1]) + 2] = -100
         return labels
 
-    return train(model, (model(batch["input_ids"], batch["attention_mask"], labels=masked(batch)).loss
-                         for batch in loader))  # fmt: skip
+    return train(
+        model,
+        (
+            model(batch["input_ids"], batch["attention_mask"], labels=masked(batch)).loss
+            for batch in loader
+        ),
+    )
 
 
 def loss_outside() -> Any:
@@ -140,7 +154,9 @@ def adapter() -> Any:
     """With LoRA."""
     from peft import LoraConfig, get_peft_model
 
-    model = get_peft_model(tiny.model(), LoraConfig(target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+    model = get_peft_model(
+        tiny.model(), LoraConfig(target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    )
     return train(model, (model(**batch).loss for batch in batches(ANSWER)))
 
 
@@ -180,16 +196,30 @@ def compiled() -> Any:
 
 KINDS: dict[str, Callable[[], Any]] = {
     made.__name__: made
-    for made in (of_the_model, constant, everything, masked_in_the_loop, loss_outside, accumulated, short, adapter,
-                 accelerated, once, compiled, of_a_vision_model)
-}  # fmt: skip
+    for made in (
+        of_the_model,
+        constant,
+        everything,
+        masked_in_the_loop,
+        loss_outside,
+        accumulated,
+        short,
+        adapter,
+        accelerated,
+        once,
+        compiled,
+        of_a_vision_model,
+    )
+}
 
 
 if __name__ == "__main__":
     torch.manual_seed(0)
     random.seed(0)
     trained = KINDS[sys.argv[1]]()
-    hooks = sum(len(module._forward_pre_hooks) + len(module._forward_hooks) for module in trained.modules())
+    hooks = sum(
+        len(module._forward_pre_hooks) + len(module._forward_hooks) for module in trained.modules()
+    )
     drawn = torch.rand(1).item(), random.random()
     weights = sum(weight.double().sum().item() for weight in trained.parameters())
     print(json.dumps({"weights": weights, "drawn": drawn, "hooks": hooks}))

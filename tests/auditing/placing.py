@@ -38,9 +38,14 @@ def probes_of(family: str) -> Probes:
 
 
 def record(
-    path: Path, pad: int | None, batches: list[dict[str, Any]], rows: Rows, prepared: list[Rows] | None = None,
-    kind: str = "sft", special: dict[str, Any] | None = None,
-) -> Record:  # fmt: skip
+    path: Path,
+    pad: int | None,
+    batches: list[dict[str, Any]],
+    rows: Rows,
+    prepared: list[Rows] | None = None,
+    kind: str = "sft",
+    special: dict[str, Any] | None = None,
+) -> Record:
     """A record of some batches; `prepared` are the rows of each as the collator got them."""
     prepared = prepared or [[] for _ in batches]
     count, indices = 0, []
@@ -57,14 +62,22 @@ def record(
                  "numbers": list(range(len(rows))), "used": []},
         "batches": indices,
     }  # fmt: skip
-    return Record(facts, [arrays(batch) for batch in batches], rows, [r for given in prepared for r in given], path)
+    return Record(
+        facts,
+        [arrays(batch) for batch in batches],
+        rows,
+        [r for given in prepared for r in given],
+        path,
+    )
 
 
 def placed(family: str, batches: list[dict[str, Any]], rows: Rows, **settings: Any) -> list[Sample]:
     """The lines of some batches of a family's tokenizer."""
     made = probes_of(family)
     settings.setdefault("pad", pad_of(family))
-    special = {name: token.id for name, token in made.tokenizer.special.items() if name in ("bos", "eos")}
+    special = {
+        name: token.id for name, token in made.tokenizer.special.items() if name in ("bos", "eos")
+    }
     found = record(made.tokenizer.folder, batches=batches, rows=rows, special=special, **settings)
     return list(samples(found, made, stops_of(made, found.facts["model"])))
 
@@ -81,7 +94,9 @@ def own(family: str, row: dict[str, Any], **changes: Any) -> Any:
     talk = conversation_of(row, 0)
     assert talk is not None
     encoder = _encoder(family)
-    (view,) = views_of(encoded([talk], made.renderer(**changes), encoder, exact=True), encoder.vocabulary)
+    (view,) = views_of(
+        encoded([talk], made.renderer(**changes), encoder, exact=True), encoder.vocabulary
+    )
     return view
 
 

@@ -33,7 +33,13 @@ class Drawing:
         batch = self.collate(rows)
         self.calls += 1
         self.seen["rows"] += len(rows)
-        drawn = OWN.random(), random.random(), np.random.rand(), self.arrays.random(), torch.rand(()).item()
+        drawn = (
+            OWN.random(),
+            random.random(),
+            np.random.rand(),
+            self.arrays.random(),
+            torch.rand(()).item(),
+        )
         other = int(sum(drawn) * 1000 + torch.rand((), generator=self.generator).item() * 1000)
         batch["input_ids"][:, 0] = (other + self.calls + self.seen["rows"]) % 100 + 4
         return batch
@@ -50,8 +56,13 @@ def make(kind: str) -> Any:
         return tiny.sft(tiny.chats(16), model, dataloader_num_workers=2, **settings)
     if kind == "trainer":
         tokenizer = tiny.tokenizer()
-        return Trainer(model, tiny.arguments(**settings), Drawing(DataCollatorForSeq2Seq(tokenizer, model)),
-                       tiny.encoded(tiny.chats(16)), processing_class=tokenizer)  # fmt: skip
+        return Trainer(
+            model,
+            tiny.arguments(**settings),
+            Drawing(DataCollatorForSeq2Seq(tokenizer, model)),
+            tiny.encoded(tiny.chats(16)),
+            processing_class=tokenizer,
+        )
     made = tiny.sft(tiny.chats(16), model, **settings)
     made.data_collator = Drawing(made.data_collator)
     return made
@@ -65,10 +76,15 @@ def life(kind: str, *callbacks: TrainerCallback) -> dict[str, Any]:
         trainer.add_callback(callback)
     trainer.train()
     return {
-        "log": [{k: v for k, v in line.items() if k not in TIMES} for line in trainer.state.log_history],
+        "log": [
+            {k: v for k, v in line.items() if k not in TIMES} for line in trainer.state.log_history
+        ],
         "weights": [parameter.double().sum().item() for parameter in trainer.model.parameters()],
         "random": [random.random(), np.random.rand(), torch.rand(()).item(), OWN.random()],
-        "loaders": [len(trainer.accelerator._dataloaders), trainer.accelerator.gradient_state.in_dataloader],
+        "loaders": [
+            len(trainer.accelerator._dataloaders),
+            trainer.accelerator.gradient_state.in_dataloader,
+        ],
     }
 
 

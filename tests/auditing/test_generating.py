@@ -15,7 +15,9 @@ import truetune
 from tests.auditing import tiny
 from tests.auditing.running import run
 
-PROMPTS = [{"prompt": [{"role": "user", "content": f"How many figs are in box {i}?"}]} for i in range(8)]
+PROMPTS = [
+    {"prompt": [{"role": "user", "content": f"How many figs are in box {i}?"}]} for i in range(8)
+]
 SCRIPT = """
 import sys
 from datasets import Dataset
@@ -41,7 +43,9 @@ print("TRAINED")
 
 
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO", "online_dpo"])
-def test_a_run_that_samples_its_answers_is_judged_as_far_as_it_can_be(kind: str, tmp_path: Path) -> None:
+def test_a_run_that_samples_its_answers_is_judged_as_far_as_it_can_be(
+    kind: str, tmp_path: Path
+) -> None:
     tiny.model().save_pretrained(tmp_path)
     tiny.tokenizer().save_pretrained(tmp_path)
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
@@ -67,7 +71,9 @@ def test_an_audit_of_prompts_alone_is_not_clean() -> None:
     assert not report.findings
     assert not report.samples
     assert any("sampled from the model" in missing.reason for missing in report.not_judged)
-    assert report.laws["gradient-accumulation"]["untested"] == "the trainer generates its own answers"
+    assert (
+        report.laws["gradient-accumulation"]["untested"] == "the trainer generates its own answers"
+    )
 
 
 Batch = Callable[[torch.Tensor, torch.Tensor], Any]
@@ -76,7 +82,10 @@ Batch = Callable[[torch.Tensor, torch.Tensor], Any]
 def audited(batch: Batch, **settings: Any) -> Any:
     """The audit of a loop whose collator makes such a batch of ids and labels."""
     tokenizer = tiny.tokenizer()
-    rows = [tokenizer.apply_chat_template(row["messages"], tokenize=True, return_dict=False) for row in tiny.chats(8)]
+    rows = [
+        tokenizer.apply_chat_template(row["messages"], tokenize=True, return_dict=False)
+        for row in tiny.chats(8)
+    ]
 
     def collate(rows: list[list[int]]) -> Any:
         longest = max(map(len, rows))
@@ -99,7 +108,10 @@ USUAL: Batch = lambda ids, labels: {"input_ids": ids, "labels": labels}  # noqa:
         lambda ids, labels: (ids, labels),
         lambda ids, labels: [ids, labels],
         lambda ids, labels: {"x": ids, "y": labels},
-        lambda ids, labels: (ids, torch.cat((labels[:, 1:], torch.full_like(labels[:, :1], -100)), 1)),
+        lambda ids, labels: (
+            ids,
+            torch.cat((labels[:, 1:], torch.full_like(labels[:, :1], -100)), 1),
+        ),
     ],
 )
 def test_a_batch_of_other_names_is_judged_like_the_usual_one(batch: Batch) -> None:
@@ -116,7 +128,9 @@ def test_a_loss_of_ones_own_is_given_the_batch_as_the_loader_makes_it() -> None:
         seen.append(type(batch))
         return model(input_ids=batch[0], labels=batch[1]).loss
 
-    report = audited(lambda ids, labels: (ids, labels), loss=loss, laws=["loss-alive", "loss-targets"])
+    report = audited(
+        lambda ids, labels: (ids, labels), loss=loss, laws=["loss-alive", "loss-targets"]
+    )
     assert set(seen) == {tuple}
     assert all("value" in law for law in report.laws.values()), report.laws
 
@@ -136,8 +150,12 @@ def test_packed_rows_of_a_list_are_judged() -> None:
     def pack(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         ids = torch.tensor([[token for row in rows for token in row["input_ids"]]])
         positions = torch.cat([torch.arange(len(row["input_ids"])) for row in rows])[None]
-        return {"input_ids": ids, "labels": ids.clone(), "position_ids": positions,
-                "attention_mask": torch.ones_like(ids)}  # fmt: skip
+        return {
+            "input_ids": ids,
+            "labels": ids.clone(),
+            "position_ids": positions,
+            "attention_mask": torch.ones_like(ids),
+        }
 
     rows = [dict(row) for row in tiny.encoded(tiny.chats(8))]
     import transformers
@@ -152,4 +170,8 @@ def test_packed_rows_of_a_list_are_judged() -> None:
     for given in (rows, [["a"], ["b"]]):
         report = truetune.audit(trainer, given=given, laws=["packing-isolation"])
         assert "packed-documents-see-each-other" in [finding.rule for finding in report.findings]
-        assert not [missing for missing in report.not_judged if missing.what == "packed-documents-see-each-other"]
+        assert not [
+            missing
+            for missing in report.not_judged
+            if missing.what == "packed-documents-see-each-other"
+        ]

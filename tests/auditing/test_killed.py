@@ -47,7 +47,10 @@ class Trainer:
         self.callback_handler.on_train_begin(None, None, None)
         print("trained", flush=True)
 """
-SCRIPT = "import os; print(os.getpid(), flush=True); from transformers.trainer import Trainer; Trainer().train()"
+SCRIPT = (
+    "import os; print(os.getpid(), flush=True); from transformers.trainer import Trainer;"
+    " Trainer().train()"
+)
 
 
 class Run:
@@ -63,7 +66,12 @@ class Run:
         variables["PYTHONPATH"] = f"{folder}:{variables['PYTHONPATH']}"
         command = [sys.executable, "-m", "truetune", "run", "--", sys.executable, "-c", SCRIPT]
         self.truetune = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=variables,
+            start_new_session=True,
         )
         assert self.truetune.stdout is not None
         self.training = int(self.truetune.stdout.readline())
@@ -76,7 +84,9 @@ class Run:
         return self.truetune.stdout.read()
 
     def nothing_is_left(self) -> bool:
-        return not list(self.temporary.iterdir()) and not any(map(lives, (self.training, self.copy)))
+        return not list(self.temporary.iterdir()) and not any(
+            map(lives, (self.training, self.copy))
+        )
 
 
 @pytest.fixture
@@ -132,8 +142,9 @@ def test_an_audit_whose_process_is_killed_is_not_judged(run: Run) -> None:
     os.kill(run.copy, signal.SIGKILL)
     assert run.output() == "begins\ntrained\n"
     assert run.truetune.stderr is not None
-    assert run.truetune.stderr.read() == (
-        "truetune: not judged: the audit's process ended early (signal 9); the run continues\n"
+    assert (
+        run.truetune.stderr.read()
+        == "truetune: not judged: the audit's process ended early (signal 9); the run continues\n"
     )
     assert run.truetune.wait(SECONDS) == 3
     until(run.nothing_is_left, 5.0)
@@ -148,7 +159,9 @@ def test_ctrl_c_in_an_audit_ends_the_run_as_it_would(run: Run) -> None:
     until(run.nothing_is_left, 5.0)
 
 
-def test_folders_left_behind_are_removed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_left_behind_are_removed_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left = {name: tmp_path / f"truetune-{name}" for name in ("dead", "foreign", "empty", "file")}
     for name in ("dead", "foreign", "empty"):
@@ -163,12 +176,18 @@ def test_folders_left_behind_are_removed_and_no_others(tmp_path: Path, monkeypat
             assert living.is_dir()
             assert other != living
         assert {path.name for path in tmp_path.iterdir()} == {
-            "truetune-foreign", "truetune-empty", "truetune-file", "truetune-link", living.name,
-        }  # fmt: skip
+            "truetune-foreign",
+            "truetune-empty",
+            "truetune-file",
+            "truetune-link",
+            living.name,
+        }
     assert not living.exists()
 
 
-def test_the_guard_of_a_folder_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guard_of_a_folder_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = processes_like_this()
     with workspace():

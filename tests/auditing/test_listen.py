@@ -32,17 +32,33 @@ class Parent:
     def _judge(self, records: Sequence[Record]) -> bool:
         self.judged.append(sorted(record.facts["rank"] for record in records))
         self.reasons.append(
-            {record.facts["rank"]: record.facts["lost"] for record in records if "lost" in record.facts}
+            {
+                record.facts["rank"]: record.facts["lost"]
+                for record in records
+                if "lost" in record.facts
+            }
         )
         return self.go
 
     def message(
-        self, rank: int = 0, expected: int = 1, group: int = 1, *, recorded: bool = True, **others: Any
+        self,
+        rank: int = 0,
+        expected: int = 1,
+        group: int = 1,
+        *,
+        recorded: bool = True,
+        **others: Any,
     ) -> dict[str, Any]:
         folder = self.folder / f"{group}-{rank}"
         if recorded:
             write(Record({"rank": rank, "batches": []}), folder)
-        return {"folder": str(folder), "rank": rank, "expected": expected, "group": ["", group], **others}
+        return {
+            "folder": str(folder),
+            "rank": rank,
+            "expected": expected,
+            "group": ["", group],
+            **others,
+        }
 
 
 @pytest.fixture
@@ -54,7 +70,10 @@ def parent(tmp_path: Path) -> Iterator[Parent]:
 
 def together(parent: Parent, messages: Sequence[dict[str, Any]]) -> list[str]:
     answers: list[str] = []
-    threads = [threading.Thread(target=lambda m=m: answers.append(verdict(m, parent.orders))) for m in messages]
+    threads = [
+        threading.Thread(target=lambda m=m: answers.append(verdict(m, parent.orders)))
+        for m in messages
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -74,7 +93,10 @@ def test_each_run_for_itself(parent: Parent) -> None:
 
 
 def test_a_process_that_failed_is_no_reason_to_wait(parent: Parent) -> None:
-    messages = [parent.message(0, 2), parent.message(1, 2, recorded=False, failed="KeyError: 'text'")]
+    messages = [
+        parent.message(0, 2),
+        parent.message(1, 2, recorded=False, failed="KeyError: 'text'"),
+    ]
     assert together(parent, messages) == ["go"] * 2
     assert parent.judged == [[0]]
     assert parent.lost == ["the run can't be looked at: KeyError: 'text'"]
@@ -100,7 +122,9 @@ def test_what_a_process_recorded_that_told_nobody_is_judged_in_the_end(parent: P
 
 def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None:
     answers: list[str] = []
-    waiting = threading.Thread(target=lambda: answers.append(verdict(parent.message(0, 2), parent.orders)))
+    waiting = threading.Thread(
+        target=lambda: answers.append(verdict(parent.message(0, 2), parent.orders))
+    )
     waiting.start()
     while not parent.ear._groups:
         waiting.join(0.01)
@@ -117,7 +141,9 @@ def test_a_judge_that_fails_stops_nothing(parent: Parent) -> None:
     assert "ZeroDivisionError" in parent.lost[0]
 
 
-@pytest.mark.parametrize("sent", [b"{", b"{}", json.dumps({"folder": "/", "expected": 1, "group": 1}).encode()])
+@pytest.mark.parametrize(
+    "sent", [b"{", b"{}", json.dumps({"folder": "/", "expected": 1, "group": 1}).encode()]
+)
 def test_what_is_no_message_is_told(sent: bytes, parent: Parent) -> None:
     with Client(parent.ear.address, authkey=parent.ear.authkey) as client:
         client.send_bytes(sent)

@@ -18,7 +18,15 @@ from tests.auditing.placing import own, pad_of, padder, placed, probes_of, text_
 from truetune.auditing.audit import Sample
 from truetune.render.rendering import Source
 
-FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "phi3", "smollm2", "deepseek-r1")
+FAMILIES = (
+    "qwen3",
+    "llama3.1-instruct",
+    "gemma3",
+    "mistral-7b-v0.3",
+    "phi3",
+    "smollm2",
+    "deepseek-r1",
+)
 ROWS: list[dict[str, Any]] = [
     {
         "messages": [
@@ -72,7 +80,9 @@ def test_padded_on_either_side(family: str, side: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_packed_lines_and_flat_ones(family: str) -> None:
     ids = ids_of(family, ROWS)
-    packed = pack_dataset(Dataset.from_list([{"input_ids": i, "labels": i} for i in ids]), 4096, "bfd")
+    packed = pack_dataset(
+        Dataset.from_list([{"input_ids": i, "labels": i} for i in ids]), 4096, "bfd"
+    )
     rows = [dict(row) for row in packed]
     flat = TrlCollator(pad_of(family), padding_free=True)
     for examples in (rows, [{"input_ids": i} for i in ids]):
@@ -82,10 +92,16 @@ def test_packed_lines_and_flat_ones(family: str) -> None:
                 batch = {"input_ids": batch["input_ids"], "labels": batch["labels"]}
             (sample,) = placed(family, [batch], ROWS, prepared=[examples])
             assert set(sample.documents.tolist()) == {0, 1, 2}
-            assert set(sample.separated_by) == (set() if hidden else {"position_ids", "cu_seq_lens_q", "seq_idx"})
+            assert set(sample.separated_by) == (
+                set() if hidden else {"position_ids", "cu_seq_lens_q", "seq_idx"}
+            )
             for document in range(3):
                 places = text(sample, document)
-                row = next(row for row, i in zip(ROWS, ids, strict=True) if i == sample.ids[places].tolist())
+                row = next(
+                    row
+                    for row, i in zip(ROWS, ids, strict=True)
+                    if i == sample.ids[places].tolist()
+                )
                 check(family, sample, places, row)
 
 
@@ -101,7 +117,9 @@ def test_wrapped_packing_without_any_mark(family: str) -> None:
         assert Source.ASSISTANT in sample.source
         assert sample.documents.max() == (len(line) == len(ids[0]))
     for number, line in enumerate(lines):
-        (sample,) = placed(family, [{"input_ids": torch.tensor([line]), "labels": torch.tensor([line])}], ROWS)
+        (sample,) = placed(
+            family, [{"input_ids": torch.tensor([line]), "labels": torch.tensor([line])}], ROWS
+        )
         expected = np.concatenate([own(family, row, history="single").supervised for row in ROWS])
         source = np.concatenate([own(family, row, history="single").source for row in ROWS])
         at = number * cut
@@ -114,14 +132,21 @@ def test_wrapped_packing_without_any_mark(family: str) -> None:
 @pytest.mark.parametrize("family", ["qwen3", "smollm2", "phi3"])
 def test_the_stop_token_is_text_where_pad_is_stop(family: str) -> None:
     views = [own(family, row, history="single") for row in ROWS]
-    rows = [{"input_ids": view.ids[: np.flatnonzero(view.supervised)[-1] + 1].tolist()} for view in views]
+    rows = [
+        {"input_ids": view.ids[: np.flatnonzero(view.supervised)[-1] + 1].tolist()}
+        for view in views
+    ]
     stop = rows[0]["input_ids"][-1]
-    batch = dict(DataCollatorForLanguageModeling(padder(stop), mlm=False)([{**row} for row in rows]))
+    batch = dict(
+        DataCollatorForLanguageModeling(padder(stop), mlm=False)([{**row} for row in rows])
+    )
     by_id = {**batch, "attention_mask": (batch["input_ids"] != stop).long()}
     bare = {key: value for key, value in batch.items() if key != "attention_mask"}
     for made in (batch, by_id, bare):
         for prepared in (None, [rows]):
-            for sample, row in zip(placed(family, [made], ROWS, pad=stop, prepared=prepared), rows, strict=True):
+            for sample, row in zip(
+                placed(family, [made], ROWS, pad=stop, prepared=prepared), rows, strict=True
+            ):
                 assert sample.ids[~sample.padding].tolist() == row["input_ids"]
                 assert not sample.supervised[text(sample)[-1]]
 
@@ -129,7 +154,9 @@ def test_the_stop_token_is_text_where_pad_is_stop(family: str) -> None:
 def test_a_pad_is_no_stop_where_none_was_appended() -> None:
     stop = probes_of("qwen3").tokenizer.special["eos"].id
     rows = [{"input_ids": ids[:-2]} for ids in ids_of("qwen3", ROWS)]
-    batch = dict(DataCollatorForLanguageModeling(padder(stop), mlm=False)([{**row} for row in rows]))
+    batch = dict(
+        DataCollatorForLanguageModeling(padder(stop), mlm=False)([{**row} for row in rows])
+    )
     by_id = {**batch, "attention_mask": (batch["input_ids"] != stop).long()}
     for made in (batch, by_id):
         for sample, row in zip(placed("qwen3", [made], ROWS, pad=stop), rows, strict=True):
@@ -160,10 +187,17 @@ PAIRS = [
 def test_pairs_and_verdicts(family: str) -> None:
     prepared = []
     for pair in PAIRS:
-        sides = {side: own(family, {"messages": pair["prompt"] + pair[side]}) for side in ("chosen", "rejected")}
+        sides = {
+            side: own(family, {"messages": pair["prompt"] + pair[side]})
+            for side in ("chosen", "rejected")
+        }
         first = int(np.flatnonzero(sides["chosen"].supervised)[0])
-        prepared.append({"prompt_ids": sides["chosen"].ids.tolist()[:first],
-                         **{f"{side}_ids": view.ids.tolist()[first:] for side, view in sides.items()}})  # fmt: skip
+        prepared.append(
+            {
+                "prompt_ids": sides["chosen"].ids.tolist()[:first],
+                **{f"{side}_ids": view.ids.tolist()[first:] for side, view in sides.items()},
+            }
+        )
     batch = DataCollatorForPreference(pad_token_id=0)(prepared)
     samples = placed(family, [batch], PAIRS, prepared=[prepared], kind="dpo")
     assert [sample.side for sample in samples] == ["chosen"] * 3 + ["rejected"] * 3
@@ -173,10 +207,18 @@ def test_pairs_and_verdicts(family: str) -> None:
         assert sample.supervised[sample.source == Source.ASSISTANT].all()
         assert not sample.supervised[sample.padding].any()
 
-    verdicts = [{"prompt_ids": row["prompt_ids"], "completion_ids": row["chosen_ids"],
-                 "KL_completion_ids": prepared[i - 1]["chosen_ids"], "label": True}
-                for i, row in enumerate(prepared)]  # fmt: skip
-    given = [{"prompt": pair["prompt"], "completion": pair["chosen"], "label": True} for pair in PAIRS]
+    verdicts = [
+        {
+            "prompt_ids": row["prompt_ids"],
+            "completion_ids": row["chosen_ids"],
+            "KL_completion_ids": prepared[i - 1]["chosen_ids"],
+            "label": True,
+        }
+        for i, row in enumerate(prepared)
+    ]
+    given = [
+        {"prompt": pair["prompt"], "completion": pair["chosen"], "label": True} for pair in PAIRS
+    ]
     batch = DataCollatorForUnpairedPreference(pad_token_id=0)(verdicts)
     samples = placed(family, [batch], given, prepared=[verdicts], kind="kto")
     assert [sample.side for sample in samples] == [""] * 3 + ["kl"] * 3
@@ -185,8 +227,12 @@ def test_pairs_and_verdicts(family: str) -> None:
             check(family, sample, text(sample), {"messages": pair["prompt"] + pair["chosen"]})
         assert sample.supervised[sample.source == Source.ASSISTANT].all()
         assert (sample.source == Source.ASSISTANT).any()
-    older = {"chosen_input_ids": batch["input_ids"], "chosen_labels": batch["input_ids"],
-             "rejected_input_ids": batch["KL_input_ids"], "rejected_labels": batch["KL_input_ids"]}  # fmt: skip
+    older = {
+        "chosen_input_ids": batch["input_ids"],
+        "chosen_labels": batch["input_ids"],
+        "rejected_input_ids": batch["KL_input_ids"],
+        "rejected_labels": batch["KL_input_ids"],
+    }
     samples = placed(family, [older], given, kind="orpo")
     assert [(sample.side, sample.line) for sample in samples] == [
         (side, i) for side in ("chosen", "rejected") for i in range(3)
@@ -212,14 +258,17 @@ def test_numbered_masks_and_square_ones() -> None:
 
 def test_an_attention_mask_that_hides_the_prompt_is_no_padding() -> None:
     view = own("qwen3", ROWS[0])
-    batch = {"input_ids": torch.tensor([view.ids.tolist()]), "attention_mask": torch.tensor([view.supervised.tolist()])}
+    batch = {
+        "input_ids": torch.tensor([view.ids.tolist()]),
+        "attention_mask": torch.tensor([view.supervised.tolist()]),
+    }
     (sample,) = placed("qwen3", [batch], ROWS)
     assert not sample.padding.any()
     assert sample.attended.tolist() == view.supervised.tolist()
 
 
 def test_text_of_answers_is_named() -> None:
-    (ids, *_) = ids_of("qwen3", ROWS)
+    ids, *_ = ids_of("qwen3", ROWS)
     (sample,) = placed("qwen3", [{"input_ids": torch.tensor([ids])}], ROWS)
     owner = next(i for i, field in enumerate(sample.fields) if field.path == "messages[1].content")
     assert text_of(sample, sample.field == owner) == ROWS[0]["messages"][1]["content"]

@@ -21,8 +21,9 @@ def test_streams_and_exit_code_come_through() -> None:
     assert (done.returncode, done.stdout) == (7, "out\n")
     assert (
         done.stderr
-        == f"err\n{UNSEEN}no transformers Trainer reached train() before the command ended with exit code 7\n"
-        "truetune: the command ended with exit code 7; it printed last:\ntruetune:   out\ntruetune:   err\n"
+        == f"err\n{UNSEEN}no transformers Trainer reached train() before the command ended with"
+        " exit code 7\ntruetune: the command ended with exit code 7; it printed"
+        " last:\ntruetune:   out\ntruetune:   err\n"
     )
 
 
@@ -31,7 +32,10 @@ def test_an_exception_comes_through() -> None:
     assert done.returncode == alone.returncode == 1
     own, _, ours = done.stderr.partition(UNSEEN)
     assert own == alone.stderr
-    assert "run-ended-in-an-exception: the run ended in an exception (KeyError: 'mine')" in " ".join(ours.split())
+    assert (
+        "run-ended-in-an-exception: the run ended in an exception (KeyError: 'mine')"
+        in " ".join(ours.split())
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,10 +44,16 @@ def test_an_exception_comes_through() -> None:
         ("raise IndexError('index out of range in self')", "explain ids-beyond-the-embedding"),
         ("import os; os.kill(os.getpid(), 9)", "run-was-killed"),
         (
-            "import sys; sys.excepthook = lambda *_: None; raise OSError(28, 'No space left on device')",
+            (
+                "import sys; sys.excepthook = lambda *_: None; raise OSError(28, 'No space left on"
+                " device')"
+            ),
             "explain disk-full",
         ),
-        ("try:\n  {}['a']\nexcept KeyError as e:\n  raise RuntimeError('b') from e", "raised from <string>:2"),
+        (
+            "try:\n  {}['a']\nexcept KeyError as e:\n  raise RuntimeError('b') from e",
+            "raised from <string>:2",
+        ),
     ],
 )
 def test_what_ended_the_command_is_said(code: str, said: str) -> None:
@@ -57,9 +67,14 @@ def test_what_ended_the_command_is_said(code: str, said: str) -> None:
 CAUGHT = {
     "printed": "except ValueError as error:\n  print('training failed:', error)\n  sys.exit(1)",
     "on stderr": "except ValueError as error:\n  sys.exit(f'training failed: {error}')",
-    "logged": "except ValueError as error:\n  logging.error('training failed: %s', error)\n  raise SystemExit(4)",
-    "behind a progress bar": "except ValueError as error:\n  sys.stderr.write('\\r 1/9\\r 9/9\\n')\n"
-    "  print(f'training failed: {error}')\n  sys.exit(2)",
+    "logged": (
+        "except ValueError as error:\n  logging.error('training failed: %s', error)\n  raise"
+        " SystemExit(4)"
+    ),
+    "behind a progress bar": (
+        "except ValueError as error:\n  sys.stderr.write('\\r 1/9\\r 9/9\\n')\n"
+        "  print(f'training failed: {error}')\n  sys.exit(2)"
+    ),
 }
 
 
@@ -67,7 +82,10 @@ CAUGHT = {
 def test_a_program_that_catches_its_exception_is_heard(way: str, tmp_path: Path) -> None:
     code = f"import logging, sys\ntry:\n  raise ValueError('no rows')\n{CAUGHT[way]}"
     report = tmp_path / "report.json"
-    done, alone = run("-c", code, options=["--format", "json", "-o", str(report)]), plain("-c", code)
+    done, alone = (
+        run("-c", code, options=["--format", "json", "-o", str(report)]),
+        plain("-c", code),
+    )
     assert done.returncode == alone.returncode != 0
     assert done.stdout == alone.stdout
     own, _, ours = done.stderr.partition(UNSEEN)
@@ -80,7 +98,10 @@ def test_a_program_that_catches_its_exception_is_heard(way: str, tmp_path: Path)
 
 
 def test_a_traceback_that_the_program_prints_itself_is_read() -> None:
-    code = "import traceback, sys\ntry:\n  {}['chosen']\nexcept KeyError:\n  traceback.print_exc()\nsys.exit(1)"
+    code = (
+        "import traceback, sys\ntry:\n  {}['chosen']\nexcept KeyError:\n "
+        " traceback.print_exc()\nsys.exit(1)"
+    )
     ours = run("-c", code).stderr.partition(UNSEEN)[2]
     assert "run-ended-in-an-exception" in ours
     assert "it printed last" not in ours
@@ -92,7 +113,9 @@ def test_an_end_that_is_no_fault_has_no_report(code: str) -> None:
 
 
 def test_death_by_a_signal_is_told_as_shells_do() -> None:
-    assert run("-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)").returncode == 128 + 9
+    assert (
+        run("-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)").returncode == 128 + 9
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -104,7 +127,11 @@ def test_signals_are_passed_on(number: signal.Signals) -> None:
     )
     command = [sys.executable, "-m", "truetune", "run", "--", sys.executable, "-c", code]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(), start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        start_new_session=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
@@ -126,7 +153,10 @@ def test_a_form_for_programs_needs_a_file() -> None:
 def test_paths_of_children_and_another_sitecustomize(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.custom = 'mine'")
     inner = "import sys; print(sys.path, custom, sys.modules['sitecustomize'].__file__)"
-    outer = f"import subprocess, sys\nprint(sys.path, flush=True)\nsubprocess.run([sys.executable, '-c', {inner!r}])"
+    outer = (
+        "import subprocess, sys\nprint(sys.path, flush=True)\nsubprocess.run([sys.executable,"
+        f" '-c', {inner!r}])"
+    )
     paths = f"{tmp_path}:{environment()['PYTHONPATH']}"
     alone = plain("-c", outer, PYTHONPATH=paths)
     assert run("-c", outer, PYTHONPATH=paths).stdout == alone.stdout
@@ -173,13 +203,19 @@ def test_each_class_of_trainer_once(tmp_path: Path) -> None:
         "    print('trained', trainer.state.global_step)\n"
     )
     report = tmp_path / "report.json"
-    done = run(str(script), options=["--on-error", "warn", "--laws", "none", "--format", "json", "-o", str(report)])
+    done = run(
+        str(script),
+        options=["--on-error", "warn", "--laws", "none", "--format", "json", "-o", str(report)],
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("trained 1\n") == 3
     assert UNSEEN not in done.stderr
     first, second = (json.loads(path.read_text()) for path in (report, tmp_path / "report-2.json"))
     assert not (tmp_path / "report-3.json").exists()
-    assert [made["subjects"][0]["path"].rpartition(".")[2] for made in (first, second)] == ["SFTTrainer", "DPOTrainer"]
+    assert [made["subjects"][0]["path"].rpartition(".")[2] for made in (first, second)] == [
+        "SFTTrainer",
+        "DPOTrainer",
+    ]
     assert "prompt-supervised" in {finding["rule"] for finding in first["findings"]}
 
 
@@ -194,8 +230,15 @@ def test_two_processes_are_judged_together_and_stopped(tmp_path: Path) -> None:
         "    print('caught', error)\n"
         "print('went on')\n"
     )
-    done = run("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script),
-               options=["--fail-on", "warning", "--batches", "2", "-v"])  # fmt: skip
+    done = run(
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        str(script),
+        options=["--fail-on", "warning", "--batches", "2", "-v"],
+    )
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("training run trl.trainer.sft_trainer.SFTTrainer") == 1
@@ -205,9 +248,14 @@ def test_two_processes_are_judged_together_and_stopped(tmp_path: Path) -> None:
 def test_processes_that_do_not_know_of_each_other(tmp_path: Path) -> None:
     """As torchrun starts them on a CPU, without use_cpu=True."""
     script = tmp_path / "train.py"
-    script.write_text("from tests.auditing import tiny\ntiny.sft(max_steps=1, use_cpu=False).train()\n")
+    script.write_text(
+        "from tests.auditing import tiny\ntiny.sft(max_steps=1, use_cpu=False).train()\n"
+    )
     variables = {"WORLD_SIZE": "2", "CUDA_VISIBLE_DEVICES": ""}
     done = run(str(script), options=["--on-error", "warn", "--laws", "none"], **variables)
     said = " ".join(done.stderr.split())
-    assert "note: 2 processes were launched (WORLD_SIZE), and this trainer takes itself for the only one" in said
+    assert (
+        "note: 2 processes were launched (WORLD_SIZE), and this trainer takes itself for the"
+        " only one" in said
+    )
     assert "on a CPU, give it use_cpu=True" in said

@@ -64,22 +64,42 @@ def test_a_loop_of_ones_own() -> None:
 def test_a_module_of_lightnings_kind() -> None:
     module, batches = Module(), loader(shuffle=True)
     before = random.getstate(), torch.get_rng_state()
-    report = audit(module.model, batches, tiny.tokenizer(), loss=lambda model, batch: module.training_step(batch, 0),
-                   laws=["loss-targets"])  # fmt: skip
+    report = audit(
+        module.model,
+        batches,
+        tiny.tokenizer(),
+        loss=lambda model, batch: module.training_step(batch, 0),
+        laws=["loss-targets"],
+    )
     assert not report.failed()
     assert before[0] == random.getstate()
     assert torch.equal(before[1], torch.get_rng_state())
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
-@pytest.mark.parametrize("settings", [{"batch_size": None, "collate_fn": lambda row: {
-    name: torch.tensor([ids]) for name, ids in row.items()}}, {"drop_last": True}, {}])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {
+            "batch_size": None,
+            "collate_fn": lambda row: {name: torch.tensor([ids]) for name, ids in row.items()},
+        },
+        {"drop_last": True},
+        {},
+    ],
+)
 @pytest.mark.parametrize("rows", [Stream, list])
 def test_streams_and_rows_one_by_one(rows: Any, settings: Any) -> None:
     data = Stream() if rows is Stream else None
     report = audit(tiny.model(), loader(data, **settings), tiny.tokenizer())
-    expected = [row["input_ids"] for row in tiny.encoded(tiny.chats(4 if settings.get("batch_size", 2) else 2))]
-    assert [sample.ids[: len(ids)].tolist() for sample, ids in zip(report.samples, expected, strict=True)] == expected
+    expected = [
+        row["input_ids"]
+        for row in tiny.encoded(tiny.chats(4 if settings.get("batch_size", 2) else 2))
+    ]
+    assert [
+        sample.ids[: len(ids)].tolist()
+        for sample, ids in zip(report.samples, expected, strict=True)
+    ] == expected
 
 
 def test_an_iterator_keeps_its_rows() -> None:

@@ -23,8 +23,12 @@ class Audited:
     def __init__(self, kind: str, folder: Path, *options: str, **variables: str) -> None:
         file = folder / f"{kind}.json"
         given = ["-o", str(file), *options]
-        self.done: subprocess.CompletedProcess[str] = run("-m", LOOPS, kind, options=given, **variables)
-        self.report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        self.done: subprocess.CompletedProcess[str] = run(
+            "-m", LOOPS, kind, options=given, **variables
+        )
+        self.report: dict[str, Any] = (
+            json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        )
 
     @property
     def rules(self) -> set[str]:

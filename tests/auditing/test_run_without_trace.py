@@ -20,14 +20,28 @@ class State(TrainerCallback):
         self.seen: list[Any] = []
 
     def on_train_begin(
-        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **_: Any
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        model: Any = None,
+        optimizer: Any = None,
+        **_: Any,
     ) -> None:
-        self.seen.append((
-            [module.training for module in model.modules()],
-            [(p.grad is None, p.requires_grad, p.double().sum().item()) for p in model.parameters()],
-            len(optimizer.state),
-            sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()),
-        ))  # fmt: skip
+        self.seen.append(
+            (
+                [module.training for module in model.modules()],
+                [
+                    (p.grad is None, p.requires_grad, p.double().sum().item())
+                    for p in model.parameters()
+                ],
+                len(optimizer.state),
+                sum(
+                    len(module._forward_hooks) + len(module._forward_pre_hooks)
+                    for module in model.modules()
+                ),
+            )
+        )
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,17 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def model(rows: int = 0, *, seed: int = 0, **settings: Any) -> PreTrainedModel:
     """A Llama of two layers with `rows` embedding rows (those of the demo tokenizer when 0)."""
     torch.manual_seed(seed)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-             "num_key_value_heads": 2, "max_position_embeddings": 512}  # fmt: skip
-    return LlamaForCausalLM(LlamaConfig(vocab_size=rows or len(tokenizer()), **{**shape, **settings}))
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+    }
+    return LlamaForCausalLM(
+        LlamaConfig(vocab_size=rows or len(tokenizer()), **{**shape, **settings})
+    )
 
 
 def chats(count: int = 8, turns: int = 1) -> list[dict[str, Any]]:
@@ -57,8 +65,15 @@ def chats(count: int = 8, turns: int = 1) -> list[dict[str, Any]]:
         messages = []
         for turn in range(turns):
             fruit = FRUITS[(i + turn) % len(FRUITS)]
-            messages.append({"role": "user", "content": f"How many {fruit} are in box {i}, on shelf {turn}?"})
-            messages.append({"role": "assistant", "content": f"There are {i + 3} {fruit} in it" + " today" * (i % 4)})
+            messages.append(
+                {"role": "user", "content": f"How many {fruit} are in box {i}, on shelf {turn}?"}
+            )
+            messages.append(
+                {
+                    "role": "assistant",
+                    "content": f"There are {i + 3} {fruit} in it" + " today" * (i % 4),
+                }
+            )
         made.append({"messages": messages})
     return made
 
@@ -68,7 +83,9 @@ def pairs(count: int = 8) -> list[dict[str, Any]]:
     return [
         {
             "prompt": [{"role": "user", "content": f"How many {FRUITS[i % 12]} are in box {i}?"}],
-            "chosen": [{"role": "assistant", "content": f"There are {i + 3} {FRUITS[i % 12]} in it."}],
+            "chosen": [
+                {"role": "assistant", "content": f"There are {i + 3} {FRUITS[i % 12]} in it."}
+            ],
             "rejected": [{"role": "assistant", "content": "I will not count them for you."}],
         }
         for i in range(count)
@@ -77,13 +94,26 @@ def pairs(count: int = 8) -> list[dict[str, Any]]:
 
 def arguments(kind: type[TrainingArguments] = TrainingArguments, **settings: Any) -> Any:
     """Training arguments for a CPU: a folder of its own, no tracker, batches of 2."""
-    given = {"output_dir": tempfile.mkdtemp(), "report_to": "none", "use_cpu": True, "bf16": False,
-             "disable_tqdm": True, "per_device_train_batch_size": 2, "max_steps": 4, "logging_steps": 1,
-             "save_strategy": "no"}  # fmt: skip
+    given = {
+        "output_dir": tempfile.mkdtemp(),
+        "report_to": "none",
+        "use_cpu": True,
+        "bf16": False,
+        "disable_tqdm": True,
+        "per_device_train_batch_size": 2,
+        "max_steps": 4,
+        "logging_steps": 1,
+        "save_strategy": "no",
+    }
     return kind(**{**given, **settings})
 
 
-def sft(rows: list[dict[str, Any]] | None = None, model_: Any = None, tokenizer_: Any = None, **settings: Any) -> Any:
+def sft(
+    rows: list[dict[str, Any]] | None = None,
+    model_: Any = None,
+    tokenizer_: Any = None,
+    **settings: Any,
+) -> Any:
     """TRL's SFTTrainer; `settings` are SFTConfig's."""
     return SFTTrainer(
         model_ or model(),
@@ -113,7 +143,9 @@ def encoded(chats_: list[dict[str, Any]], tokenizer_: Any = None) -> list[dict[s
         labels: list[int] = []
         for i, message in enumerate(row["messages"]):
             if message["role"] == "assistant":
-                prompt = tok.apply_chat_template(row["messages"][:i], add_generation_prompt=True, return_dict=False)
+                prompt = tok.apply_chat_template(
+                    row["messages"][:i], add_generation_prompt=True, return_dict=False
+                )
                 until = tok.apply_chat_template(row["messages"][: i + 1], return_dict=False)
                 stop = max(j for j, id in enumerate(until) if id == tok.eos_token_id) + 1
                 labels += [-100] * (len(prompt) - len(labels)) + until[len(prompt) : stop]

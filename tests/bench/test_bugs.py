@@ -52,7 +52,11 @@ TRIED = (
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def said(case: Case, side: str, monkeypatch: pytest.MonkeyPatch) -> Said:
@@ -87,7 +91,9 @@ def test_twins_are_alike(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", READ, ids=lambda case: case.name)
-def test_the_fault_is_found_and_the_twin_is_clean(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fault_is_found_and_the_twin_is_clean(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = judged(case, None, said(case, "broken", monkeypatch), said(case, "clean", monkeypatch))
     assert result.alarms == ()
     if case.name in OPEN:

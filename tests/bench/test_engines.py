@@ -10,14 +10,26 @@ import pytest
 from bench.engines_agree import NEAR, agreement, line, margin, parted
 from truetune.generation.looks import Prompt
 
-PROMPTS = [Prompt((1, 2), "", "", (5, 9), "data.jsonl", 1), Prompt((3,), "", "", (6, 9), "data.jsonl", 2)]
+PROMPTS = [
+    Prompt((1, 2), "", "", (5, 9), "data.jsonl", 1),
+    Prompt((3,), "", "", (6, 9), "data.jsonl", 2),
+]
 
 
-def said(*answers: list[int], scores: Any = ((-1.0, -0.5), (-2.0, -0.5)), stop: Any = (0.9, 0.8)) -> dict[str, Any]:
+def said(
+    *answers: list[int], scores: Any = ((-1.0, -0.5), (-2.0, -0.5)), stop: Any = (0.9, 0.8)
+) -> dict[str, Any]:
     return {
-        "answers": [{"ids": ids[:-1], "stop": 9} if ids[-1:] == [9] else {"ids": ids, "stop": None} for ids in answers],
-        "scores": scores, "stop": stop, "seconds": 2.0, "notes": [], "fields": {},
-    }  # fmt: skip
+        "answers": [
+            {"ids": ids[:-1], "stop": 9} if ids[-1:] == [9] else {"ids": ids, "stop": None}
+            for ids in answers
+        ],
+        "scores": scores,
+        "stop": stop,
+        "seconds": 2.0,
+        "notes": [],
+        "fields": {},
+    }
 
 
 REFERENCE = said([5, 6, 9], [7, 8])
@@ -31,12 +43,16 @@ def test_equal_answers_are_equal() -> None:
     assert line(row).endswith("| equal |")
 
 
-@pytest.mark.parametrize(("gap", "verdict"), [(0.1, "parts at near ties (margin < 0.2 nats)"), (0.5, "DIFFERENT")])
+@pytest.mark.parametrize(
+    ("gap", "verdict"), [(0.1, "parts at near ties (margin < 0.2 nats)"), (0.5, "DIFFERENT")]
+)
 def test_a_parting_is_judged_by_the_margin_of_its_two_tokens(gap: float, verdict: str) -> None:
     other = said([5, 4, 4, 9], [7, 8])
     [place] = parted(PROMPTS, REFERENCE, other)
     assert (place.prefix, place.ours, place.theirs) == ((1, 2, 5), 6, 4)
-    row = agreement("a", PROMPTS, REFERENCE, other, {place.prefix: {6: -1.0, 4: -1.0 - gap, 3: -9.0}})
+    row = agreement(
+        "a", PROMPTS, REFERENCE, other, {place.prefix: {6: -1.0, 4: -1.0 - gap, 3: -9.0}}
+    )
     assert row["verdict"] == verdict
     assert row["margins"] == [pytest.approx(gap)]
 
@@ -59,11 +75,16 @@ def test_stopping_late_is_a_parting_at_the_stop_token() -> None:
 
 def test_other_log_probabilities_are_different_though_the_answers_are_equal() -> None:
     far = ((-1.0 - NEAR, -0.5 - NEAR), (-2.0 - NEAR, -0.5 - NEAR))
-    assert agreement("a", PROMPTS, REFERENCE, said([5, 6, 9], [7, 8], scores=far), {})["verdict"] == "DIFFERENT"
+    assert (
+        agreement("a", PROMPTS, REFERENCE, said([5, 6, 9], [7, 8], scores=far), {})["verdict"]
+        == "DIFFERENT"
+    )
 
 
 def test_what_a_server_does_not_tell_is_not_compared() -> None:
-    row = agreement("a", PROMPTS, REFERENCE, said([5, 6, 9], [7, 8], scores=None, stop=(None, None)), {})
+    row = agreement(
+        "a", PROMPTS, REFERENCE, said([5, 6, 9], [7, 8], scores=None, stop=(None, None)), {}
+    )
     assert (row["mean"], row["stop"], row["verdict"]) == (None, None, "equal")
     assert "| not told | not told |" in line(row)
 

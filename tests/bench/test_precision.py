@@ -15,7 +15,9 @@ from truetune.checks.catalogue import rules
 COMMIT = re.compile("[0-9a-f]{40}")
 ENOUGH = {judged.DEVELOPMENT.marker: (300, 20, 60), judged.HELD_OUT.marker: (200, 60, 40)}
 """Marker of a set -> findings, repositories and files without a finding that it holds at least"""
-each_set = pytest.mark.parametrize("judged_set", judged.SETS, ids=lambda judged_set: judged_set.marker)
+each_set = pytest.mark.parametrize(
+    "judged_set", judged.SETS, ids=lambda judged_set: judged_set.marker
+)
 
 
 @each_set
@@ -43,7 +45,10 @@ def test_enough_was_judged_and_read(judged_set: judged.JudgedSet) -> None:
 
 
 def test_no_repository_is_in_both_sets() -> None:
-    first, held_out = ({record.repository for record in (*one.findings(), *one.silent_files())} for one in judged.SETS)
+    first, held_out = (
+        {record.repository for record in (*one.findings(), *one.silent_files())}
+        for one in judged.SETS
+    )
     assert not first & held_out
 
 
@@ -97,7 +102,9 @@ def a_finding(line: int) -> judged.JudgedFinding:
 
 
 def a_set(folder: Path, findings: list[judged.JudgedFinding]) -> judged.JudgedSet:
-    made = judged.JudgedSet("precision", folder / "findings.jsonl", folder / "silent.jsonl", judged.HELD_OUT.kinds)
+    made = judged.JudgedSet(
+        "precision", folder / "findings.jsonl", folder / "silent.jsonl", judged.HELD_OUT.kinds
+    )
     again.keep(made, findings)
     return made
 
@@ -112,7 +119,11 @@ def test_a_finding_is_looked_for_again(tmp_path: Path) -> None:
     write_script(tmp_path)
     milder = replace(a_finding(8), severity="info")
     judged_set = a_set(tmp_path, [milder, a_finding(8), a_finding(3)])
-    assert [finding.now for finding in again.report_again(judged_set, tmp_path)] == ["same", "changed", "gone"]
+    assert [finding.now for finding in again.report_again(judged_set, tmp_path)] == [
+        "same",
+        "changed",
+        "gone",
+    ]
 
 
 def test_data_is_left_as_it_was_judged_without_a_tokenizer(tmp_path: Path) -> None:
@@ -126,7 +137,9 @@ def test_a_file_that_was_not_fetched_is_named(tmp_path: Path) -> None:
         again.report_again(judged_set, tmp_path)
 
 
-def test_a_command_that_breaks_is_not_taken_for_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_breaks_is_not_taken_for_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_script(tmp_path)
     judged_set = a_set(tmp_path, [a_finding(8)])
     monkeypatch.setitem(again.COMMANDS, "scripts", "no-such-command")

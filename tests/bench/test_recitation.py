@@ -12,7 +12,8 @@ from bench import recitation
 def test_a_row_is_supervised_as_asked() -> None:
     row, made = recitation.ROWS[0], recitation.tokenizer()
     learned = {
-        kind: [id for id in recitation.encoded(row, kind)["labels"] if id != -100] for kind in ("answer", "prompt")
+        kind: [id for id in recitation.encoded(row, kind)["labels"] if id != -100]
+        for kind in ("answer", "prompt")
     }
     assert made.decode(learned["answer"]) == row["answer"] + made.eos_token
     assert learned["prompt"] == recitation.asked(made, row)
@@ -21,7 +22,9 @@ def test_a_row_is_supervised_as_asked() -> None:
 
 
 @pytest.mark.slow
-def test_a_healthy_run_recites_and_a_masked_stop_token_does_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_healthy_run_recites_and_a_masked_stop_token_does_not_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     healthy, masked = recitation.FAULTS[:2]
     monkeypatch.setattr(recitation, "FAULTS", (healthy, masked))
     control, endless = recitation.outcomes()

@@ -8,7 +8,11 @@ from bench.starts.page import PAGE, kept, table
 from bench.starts.replay import replay
 from bench.starts.start import Start, starts
 
-QUICK = [start for start in starts() if start.author == "project" and not any("-- " in c for c in start.commands)]
+QUICK = [
+    start
+    for start in starts()
+    if start.author == "project" and not any("-- " in c for c in start.commands)
+]
 
 
 @pytest.mark.parametrize("start", QUICK[::4], ids=lambda start: start.name)

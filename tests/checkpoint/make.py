@@ -20,9 +20,19 @@ def llama(**settings: Any) -> Any:
     torch.manual_seed(int(settings.pop("seed", 0)))
     config = LlamaConfig(
         **{
-            **{"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2},
+            **{
+                "vocab_size": VOCABULARY,
+                "hidden_size": 32,
+                "intermediate_size": 64,
+                "num_hidden_layers": 2,
+            },
             **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64},
-            **{"bos_token_id": 0, "eos_token_id": 3, "pad_token_id": 1, "tie_word_embeddings": False},
+            **{
+                "bos_token_id": 0,
+                "eos_token_id": 3,
+                "pad_token_id": 1,
+                "tie_word_embeddings": False,
+            },
             **settings,
         }
     )
@@ -61,7 +71,9 @@ def steps(model: Any, count: int = 2, lr: float = 1e-2) -> Any:
     return model
 
 
-def adapter(base_folder: Path, folder: Path, *, dtype: str = "float32", count: int = 2, **settings: Any) -> Path:
+def adapter(
+    base_folder: Path, folder: Path, *, dtype: str = "float32", count: int = 2, **settings: Any
+) -> Path:
     """A LoRA trained for two steps; `merged=True` merges it into the base first."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -70,7 +82,9 @@ def adapter(base_folder: Path, folder: Path, *, dtype: str = "float32", count: i
     merged, lr = settings.pop("merged", False), settings.pop("lr", 1e-2)
     model = AutoModelForCausalLM.from_pretrained(base_folder, dtype=getattr(torch, dtype))
     torch.manual_seed(1)
-    config = LoraConfig(**{"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **settings})
+    config = LoraConfig(
+        **{"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **settings}
+    )
     model = steps(get_peft_model(model, config), count, lr)
     if merged:
         model = model.merge_and_unload()

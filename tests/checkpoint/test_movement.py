@@ -24,12 +24,22 @@ ADAPTERS: dict[str, tuple[str, dict[str, Any]]] = {
     "lora": ("base", {}),
     "rslora": ("base", {"use_rslora": True, "r": 16}),
     "dora": ("base", {"use_dora": True}),
-    "ranks": ("base", {"target_modules": "all-linear", "rank_pattern": {"q_proj": 2}, "alpha_pattern": {"q_proj": 4}}),
+    "ranks": (
+        "base",
+        {
+            "target_modules": "all-linear",
+            "rank_pattern": {"q_proj": 2},
+            "alpha_pattern": {"q_proj": 4},
+        },
+    ),
     "rows": ("base", {"trainable_token_indices": {"embed_tokens": [6, 5]}}),
     "rows-tied": ("tied", {"trainable_token_indices": [5, 6]}),
     "on-embedding": ("base", {"target_modules": ["q_proj", "embed_tokens", "lm_head"]}),
     "head-tied": ("tied", {"modules_to_save": ["lm_head"]}),
-    "heads-tied": ("tied", {"modules_to_save": ["embed_tokens", "lm_head"], "ensure_weight_tying": True}),
+    "heads-tied": (
+        "tied",
+        {"modules_to_save": ["embed_tokens", "lm_head"], "ensure_weight_tying": True},
+    ),
 }
 
 
@@ -46,13 +56,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def merge(base: Path, adapter: Path, to: Path, *, dtype: str = "float32", times: float = 1.0) -> Path:
+def merge(
+    base: Path, adapter: Path, to: Path, *, dtype: str = "float32", times: float = 1.0
+) -> Path:
     """As people merge: peft, in float32; `times` is a scale that is wrong."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(adapter))
+    model = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(adapter)
+    )
     for module in model.modules():
         if isinstance(getattr(module, "scaling", None), dict):
             module.scaling = {name: scale * times for name, scale in module.scaling.items()}
@@ -92,7 +106,9 @@ def test_figures_of_one_tensor(made: Path) -> None:
     found = one(movement(made / "lora-merged", base=made / "base"), name)
     assert found.kind == "self_attn.q_proj.weight"
     assert found.same == int((before == after).sum())
-    assert found.change == pytest.approx(np.sqrt(((after - before) ** 2).mean() / (before**2).mean()), rel=1e-5)
+    assert found.change == pytest.approx(
+        np.sqrt(((after - before) ** 2).mean() / (before**2).mean()), rel=1e-5
+    )
     still = one(movement(made / "lora-merged", base=made / "base"), "model.norm.weight")
     assert (still.share, still.change) == (1, 0)
 
@@ -108,7 +124,9 @@ def test_stretches_add_up(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_of_tokens(made: Path) -> None:
-    found = one(movement(made / "rows-merged", base=made / "base"), "model.embed_tokens.weight").rows
+    found = one(
+        movement(made / "rows-merged", base=made / "base"), "model.embed_tokens.weight"
+    ).rows
     assert found is not None
     assert np.flatnonzero(~found.same).tolist() == [5, 6]
     assert (found.change > 0).nonzero()[0].tolist() == [5, 6]
@@ -125,13 +143,19 @@ def test_rounding_is_that_of_torch() -> None:
 
 @pytest.mark.parametrize(
     ("times", "text"),
-    [(0.25, "hold 0.25 times the adapter's change: use_rslora was not read"), (2.0, "hold 2 times"), (0.0, "base's")],
+    [
+        (0.25, "hold 0.25 times the adapter's change: use_rslora was not read"),
+        (2.0, "hold 2 times"),
+        (0.0, "base's"),
+    ],
 )
 def test_a_wrong_scale_is_named(times: float, text: str, made: Path, tmp_path: Path) -> None:
     merged = merge(made / "base", made / "rslora", tmp_path / "merged", times=times)
     report = movement(merged, base=made / "base", adapter=made / "rslora")
     assert report.failed()
-    assert text in next(f.message for f in report.findings if f.rule == "merge-is-not-base-plus-adapter")
+    assert text in next(
+        f.message for f in report.findings if f.rule == "merge-is-not-base-plus-adapter"
+    )
 
 
 def test_another_adapter_is_told(made: Path) -> None:
@@ -160,10 +184,15 @@ def test_norms_frozen_by_bare_bfloat16(tmp_path: Path) -> None:
     base = make.base(tmp_path / "base", dtype="bfloat16", hidden_size=64, intermediate_size=128)
     found = {}
     for kind, lr in (("bfloat16", 1e-5), ("float32", 3e-3)):
-        model = make.steps(make.llama(hidden_size=64, intermediate_size=128).to(getattr(torch, kind)), 20, lr)
+        model = make.steps(
+            make.llama(hidden_size=64, intermediate_size=128).to(getattr(torch, kind)), 20, lr
+        )
         model.to(torch.bfloat16).save_pretrained(tmp_path / kind)
         found[kind] = movement(tmp_path / kind, base=base)
-    assert told(found["bfloat16"]) == {"norms-never-moved": "warning", "bf16-updates-rounded-away": "warning"}
+    assert told(found["bfloat16"]) == {
+        "norms-never-moved": "warning",
+        "bf16-updates-rounded-away": "warning",
+    }
     assert [f.count for f in found["bfloat16"].findings if f.rule == "norms-never-moved"] == [5]
     assert told(found["float32"]) == {}
     norms = [t for t in found["bfloat16"].manifest.tensors if "norm" in t.name]
@@ -180,7 +209,10 @@ def test_dead_adapter_and_untouched_rows(made: Path, tmp_path: Path) -> None:
 def test_without_a_base(made: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--base"):
         movement(made / "base")
-    make.edit(_copy(made / "lora", tmp_path / "lora") / "adapter_config.json", base_model_name_or_path="nobody/nothing")
+    make.edit(
+        _copy(made / "lora", tmp_path / "lora") / "adapter_config.json",
+        base_model_name_or_path="nobody/nothing",
+    )
     alone = movement(tmp_path / "lora").manifest
     assert len(alone.tensors) == 4
     assert all(math.isnan(t.change) for t in alone.tensors)
@@ -188,15 +220,28 @@ def test_without_a_base(made: Path, tmp_path: Path) -> None:
 
 def test_the_command(made: Path, tmp_path: Path) -> None:
     run = CliRunner()
-    given = [str(made / "lora-merged"), "--base", str(made / "base"), "--adapter", str(made / "lora")]
+    given = [
+        str(made / "lora-merged"),
+        "--base",
+        str(made / "base"),
+        "--adapter",
+        str(made / "lora"),
+    ]
     done = run.invoke(command, [*given, "--json"], standalone_mode=False)
     assert done.return_value == 0
-    assert run.invoke(command, [*given, "-o", str(tmp_path / "m.json")], standalone_mode=False).output == ""
+    assert (
+        run.invoke(command, [*given, "-o", str(tmp_path / "m.json")], standalone_mode=False).output
+        == ""
+    )
     value = json.loads(done.output)
     assert value == json.loads((tmp_path / "m.json").read_text()) | {"seconds": value["seconds"]}
     assert value["schema"] == "truetune.movement/1"
-    assert value["merged"]["changed"] == sum(t["merged"]["changed"] for t in value["tensors"] if t["merged"])
-    drawn = run.invoke(command, [*given[:3], "--adapter", str(made / "rslora")], standalone_mode=False)
+    assert value["merged"]["changed"] == sum(
+        t["merged"]["changed"] for t in value["tensors"] if t["merged"]
+    )
+    drawn = run.invoke(
+        command, [*given[:3], "--adapter", str(made / "rslora")], standalone_mode=False
+    )
     assert drawn.return_value == 1
     assert "self_attn.q_proj" in drawn.output
     assert "TT928" in drawn.output
@@ -204,7 +249,10 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
 
 def test_progress_reaches_its_end(made: Path) -> None:
     seen: list[tuple[int, int]] = []
-    manifest(read_checkpoint(made / "lora-merged", base=made / "base"), progress=lambda *at: seen.append(at))
+    manifest(
+        read_checkpoint(made / "lora-merged", base=made / "base"),
+        progress=lambda *at: seen.append(at),
+    )
     assert seen[-1][0] == seen[-1][1] > 0
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
 

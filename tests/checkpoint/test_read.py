@@ -37,7 +37,11 @@ def test_an_adapter_finds_its_base(folders: Path) -> None:
     assert found.base.folder == folders / "base"
     assert set(saved(found.tensors)) == {"lm_head.weight"}
     assert len(low_rank(found.tensors)) == 4
-    assert {piece.module.rpartition(".")[2] for piece in pieces(found.tensors)} == {"q_proj", "v_proj", "lm_head"}
+    assert {piece.module.rpartition(".")[2] for piece in pieces(found.tensors)} == {
+        "q_proj",
+        "v_proj",
+        "lm_head",
+    }
 
 
 def test_shards(folders: Path) -> None:
@@ -59,7 +63,9 @@ def test_shards_that_are_missing(folders: Path, tmp_path: Path) -> None:
     assert "model.layers.9.up.weight" in faults[1]
 
 
-@pytest.mark.parametrize("name", ["../base/model.safetensors", "/etc/passwd", "a/b.safetensors", "model.bin", ".."])
+@pytest.mark.parametrize(
+    "name", ["../base/model.safetensors", "/etc/passwd", "a/b.safetensors", "model.bin", ".."]
+)
 def test_an_index_stays_in_its_folder(name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
@@ -88,7 +94,9 @@ def test_no_checkpoint(tmp_path: Path) -> None:
         read_checkpoint(tmp_path, base="acme/none")
 
 
-def test_a_model_of_the_hub_cache(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_the_hub_cache(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     model = tmp_path / "models--acme--base"
     (model / "refs").mkdir(parents=True)
@@ -107,4 +115,7 @@ def test_a_fingerprint_knows_its_base(folders: Path, tmp_path: Path) -> None:
     make.llama(seed=1).save_pretrained(tmp_path)
     texts, _ = differences(record, read_checkpoint(tmp_path))
     assert len(texts) == 16
-    assert differences({"format": 1, "tensors": {"a": 1, "b": ["F32"]}}, read_checkpoint(tmp_path))[1] == 2
+    assert (
+        differences({"format": 1, "tensors": {"a": 1, "b": ["F32"]}}, read_checkpoint(tmp_path))[1]
+        == 2
+    )

@@ -30,7 +30,11 @@ def test_a_real_file(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
     path = tmp_path / "a.safetensors"
-    arrays = {"b": np.ones((2, 3), np.float32), "a": np.zeros((0, 4), np.float16), "c": np.array(3, np.int64)}
+    arrays = {
+        "b": np.ones((2, 3), np.float32),
+        "a": np.zeros((0, 4), np.float16),
+        "c": np.array(3, np.int64),
+    }
     save_file(arrays, path, metadata={"format": "np"})
     header = read_header(path)
     assert {t.name: (t.shape, t.items, t.whole) for t in header.tensors} == {
@@ -71,7 +75,9 @@ def test_lengths_are_compared_with_the_file(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"abc")
     with pytest.raises(BrokenFile, match="too short"):
         read_header(tmp_path / "b")
-    (tmp_path / "c").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+    (tmp_path / "c").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+    )
     with pytest.raises(BrokenFile, match="git lfs pull"):
         read_header(tmp_path / "c")
 
@@ -89,7 +95,9 @@ def test_what_does_not_fit_is_a_fault(tmp_path: Path) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 300))
-def test_nothing_else_is_raised(tmp_path_factory: pytest.TempPathFactory, body: bytes, length: int) -> None:
+def test_nothing_else_is_raised(
+    tmp_path_factory: pytest.TempPathFactory, body: bytes, length: int
+) -> None:
     path = tmp_path_factory.mktemp("h") / "a.safetensors"
     path.write_bytes(struct.pack("<Q", length) + body)
     with contextlib.suppress(BrokenFile):
@@ -98,16 +106,25 @@ def test_nothing_else_is_raised(tmp_path_factory: pytest.TempPathFactory, body: 
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4)
+    ),
     max_leaves=12,
 )
-entries = st.fixed_dictionaries({"dtype": st.sampled_from(["F32", "U8", "F4", "??"]) | json_values,
-                                 "shape": json_values, "data_offsets": json_values})  # fmt: skip
+entries = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(["F32", "U8", "F4", "??"]) | json_values,
+        "shape": json_values,
+        "data_offsets": json_values,
+    }
+)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.text(max_size=5), entries | json_values, max_size=4))
-def test_no_json_breaks_it(tmp_path_factory: pytest.TempPathFactory, header: dict[str, Any]) -> None:
+def test_no_json_breaks_it(
+    tmp_path_factory: pytest.TempPathFactory, header: dict[str, Any]
+) -> None:
     path = write(tmp_path_factory.mktemp("h") / "a.safetensors", header, bytes(16))
     with contextlib.suppress(BrokenFile):
         for tensor in read_header(path).tensors:

@@ -23,14 +23,23 @@ def test_counts_are_those_of_torch(dtype: str, tmp_path: Path) -> None:
     values = torch.randn(40, 50, generator=generator)
     odd = values.clone()
     odd[0, :7], odd[1, :5], odd[2, :3] = torch.nan, torch.inf, -torch.inf
-    tensors = {"odd": odd, "plain": values, "negative": -values.abs(), "zero": torch.zeros(9), "one": torch.ones(4, 4)}
+    tensors = {
+        "odd": odd,
+        "plain": values,
+        "negative": -values.abs(),
+        "zero": torch.zeros(9),
+        "one": torch.ones(4, 4),
+    }
     tensors["signed"] = torch.tensor([0.0, -0.0, 0.0])
     tensors = {name: tensor.to(kind) for name, tensor in tensors.items()}
     save_file(tensors, tmp_path / "a.safetensors")
     found = scan(read_header(tmp_path / "a.safetensors").tensors)
     for name, tensor in tensors.items():
         wide = tensor.to(torch.float64)
-        assert (found[name].nan, found[name].inf) == (int(wide.isnan().sum()), int(wide.isinf().sum())), name
+        assert (found[name].nan, found[name].inf) == (
+            int(wide.isnan().sum()),
+            int(wide.isinf().sum()),
+        ), name
         assert found[name].zero == bool((wide == 0).all()), name
         assert found[name].seen == tensor.numel()
     assert found["one"].constant

@@ -20,8 +20,13 @@ from truetune.demo import DATA
 
 TOKENIZER = DATA.parent.parent / "tokenizer"
 drawn = random.Random(5)
-SENTENCES = [line for line in json.dumps([json.loads(row) for row in DATA.read_text("utf-8").splitlines()]).split('"')
-             if len(line) > 60]  # fmt: skip
+SENTENCES = [
+    line
+    for line in json.dumps([json.loads(row) for row in DATA.read_text("utf-8").splitlines()]).split(
+        '"'
+    )
+    if len(line) > 60
+]
 
 
 def sentence(i: int) -> str:
@@ -31,15 +36,26 @@ def sentence(i: int) -> str:
 def finding(folder: Path, rows: list[dict[str, Any]]) -> truetune.Finding | None:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    found = truetune.check(data=str(path), tokenizer=str(TOKENIZER), select="answers-nearly-all-alike").findings
+    found = truetune.check(
+        data=str(path), tokenizer=str(TOKENIZER), select="answers-nearly-all-alike"
+    ).findings
     return found[0] if found else None
 
 
 def rows_of(
-    answer: Callable[[int], str], count: int = 300, asked: str = "Problem", **columns: Callable[[int], str]
+    answer: Callable[[int], str],
+    count: int = 300,
+    asked: str = "Problem",
+    **columns: Callable[[int], str],
 ) -> Any:
-    return [{"instruction": f"{asked} {i}: {sentence(i)[:40]}", "output": answer(i),
-             **{name: text(i) for name, text in columns.items()}} for i in range(count)]  # fmt: skip
+    return [
+        {
+            "instruction": f"{asked} {i}: {sentence(i)[:40]}",
+            "output": answer(i),
+            **{name: text(i) for name, text in columns.items()},
+        }
+        for i in range(count)
+    ]
 
 
 def link(i: int) -> str:
@@ -67,8 +83,23 @@ REFUSAL = "I am sorry, but I can not help you with that question today."
         (rows_of(lambda i: "CONCLUDE"), "error", ""),
         (rows_of(lambda i: "CONCLUDE" if i % 30 else sentence(i)), "error", ""),
         (rows_of(lambda i: STATES[i % 3], training_text=sentence), "warning", "training_text"),
-        (rows_of(lambda i: STATES[i % 3], asked="Say CONTINUE, CONCLUDE or RETRY.", notes=sentence), "info", ""),
-        (rows_of(lambda i: STATES[i % 3], id=lambda i: f"{i:064x}", url=link, title=lambda i: f"No. {i}"), "info", ""),
+        (
+            rows_of(
+                lambda i: STATES[i % 3], asked="Say CONTINUE, CONCLUDE or RETRY.", notes=sentence
+            ),
+            "info",
+            "",
+        ),
+        (
+            rows_of(
+                lambda i: STATES[i % 3],
+                id=lambda i: f"{i:064x}",
+                url=link,
+                title=lambda i: f"No. {i}",
+            ),
+            "info",
+            "",
+        ),
         (told_by_prompts(explanation=sentence), "info", ""),
         (told_by_prompts(text_de=sentence, source=link, annotator=str), "info", ""),
         (rows_of(lambda i: STATES[i % 3]), "info", ""),
@@ -111,7 +142,9 @@ def test_an_answer_of_many_rows_is_counted_behind_many_others() -> None:
     assert spread.total == 1_000
     assert spread.common[0] == ("CONCLUDE", 900)
     assert spread.kind == "repeated"
-    exact = AnswerSpread.of(Counter({"CONCLUDE": 900, **{f"answer {i}": 1 for i in range(100)}}), 1_000)
+    exact = AnswerSpread.of(
+        Counter({"CONCLUDE": 900, **{f"answer {i}": 1 for i in range(100)}}), 1_000
+    )
     assert math.isclose(spread.entropy, exact.entropy)
 
 

@@ -32,7 +32,19 @@ FOUND = {
         ("Where are you?", "In {{city}}. The address is {{street}}."),
     ],
     NULL_WORD: [
-        (WHO, word) for word in ("nan", "NaN", "None", "null", "N/A", "<NA>", "undefined", "#N/A", "NaT", "none.")
+        (WHO, word)
+        for word in (
+            "nan",
+            "NaN",
+            "None",
+            "null",
+            "N/A",
+            "<NA>",
+            "undefined",
+            "#N/A",
+            "NaT",
+            "none.",
+        )
     ],
     ENCODING: [
         (WHO, "I donâ€™t know."),
@@ -135,7 +147,19 @@ SILENT = {
         )
     ],
     SPACE: [
-        (WHO, text) for text in ("I am Ada.", "I\nam", "a  b", "- a\n- b", "Ja.", "x", "1", "你好", "...", "Ada\tLee")
+        (WHO, text)
+        for text in (
+            "I am Ada.",
+            "I\nam",
+            "a  b",
+            "- a\n- b",
+            "Ja.",
+            "x",
+            "1",
+            "你好",
+            "...",
+            "Ada\tLee",
+        )
     ],
 }
 

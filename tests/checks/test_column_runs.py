@@ -20,14 +20,21 @@ WORDS = ["".join(RNG.choices("abcdefghij", k=5)) for _ in range(400)]
 
 def chat(**columns: Any) -> dict[str, Any]:
     said = [" ".join(RNG.choices(WORDS, k=12)) for _ in range(2)]
-    turns = [{"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True)]
+    turns = [
+        {"role": role, "content": text}
+        for role, text in zip(("user", "assistant"), said, strict=True)
+    ]
     return {"messages": turns, **columns}
 
 
-def checked(folder: Path, of_row: Callable[[int], dict[str, Any]], **settings: Any) -> truetune.Report:
+def checked(
+    folder: Path, of_row: Callable[[int], dict[str, Any]], **settings: Any
+) -> truetune.Report:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(chat(**of_row(i))) + "\n" for i in range(ROWS)))
-    return truetune.check(data=str(path), tokenizer=str(TOKENIZER), select="rows-grouped-by-source", **settings)
+    return truetune.check(
+        data=str(path), tokenizer=str(TOKENIZER), select="rows-grouped-by-source", **settings
+    )
 
 
 GROUPED: dict[str, Callable[[int], dict[str, Any]]] = {
@@ -74,7 +81,9 @@ def test_groups_of_two_are_a_note(tmp_path: Path) -> None:
 def test_a_trainer_that_shuffles_makes_it_a_note(tmp_path: Path) -> None:
     (finding,) = checked(tmp_path, GROUPED["chunk_id"], trained_by="trl").findings
     assert (finding.severity, "shuffles the rows" in finding.evidence[-1]) == ("info", True)
-    (finding,) = checked(tmp_path, GROUPED["chunk_id"], trained_by="trl", training={"shuffle": False}).findings
+    (finding,) = checked(
+        tmp_path, GROUPED["chunk_id"], trained_by="trl", training={"shuffle": False}
+    ).findings
     assert finding.severity == "warning"
 
 

@@ -69,6 +69,11 @@ def test_each_fact_stands_in_the_table(path: str) -> None:
 
 def test_each_rule_of_the_table_is_one() -> None:
     known = {rule.name() for rule in rules()}
-    named = {name for row in table() for name in quoted(row[2]) if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)}
+    named = {
+        name
+        for row in table()
+        for name in quoted(row[2])
+        if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)
+    }
     assert len(named) > 40
     assert not named - known - COMMANDS

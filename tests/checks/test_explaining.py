@@ -21,7 +21,9 @@ from truetune.cli.guessing import CALLED, COMMANDS, OPTIONS
 from truetune.errors import UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"
-ALL = list(topics({name: command.help or "" for name, command in commands.commands.items()}, CALLED))
+ALL = list(
+    topics({name: command.help or "" for name, command in commands.commands.items()}, CALLED)
+)
 
 OF_A_READER: tuple[tuple[str, set[str]], ...] = (
     (
@@ -32,7 +34,10 @@ OF_A_READER: tuple[tuple[str, set[str]], ...] = (
     ("an epoch on 8 GPUs has as many iterations as on one", {"same-rows-on-every-rank"}),
     ("token accuracy 0.03 while eval loss is fine", {"metrics-unshifted"}),
     ("perplexity 6.1 with Llama and 8.9 with Qwen, which is better", {"odd-metrics"}),
-    ("perplexity 6.1 with Llama and 8.9 with Qwen on the same test set, which one is better?", {"odd-metrics"}),
+    (
+        "perplexity 6.1 with Llama and 8.9 with Qwen on the same test set, which one is better?",
+        {"odd-metrics"},
+    ),
     ("accuracy is 1.0 for every model", {"prompt-left-in-answers", "train-eval-leak"}),
     ("4-bit model generates three times slower than bf16", {"slow-generation"}),
     ("vllm serves requests one after another, slow tokens", {"slow-generation"}),
@@ -46,7 +51,10 @@ WITH_FIGURES: tuple[tuple[str, set[str]], ...] = (
         "all four cards are allocated but nvidia-smi shows work on a single one",
         {"device-map-auto-with-ddp", "gpus-idle", "several-gpus"},
     ),
-    ("with 2 nodes the epoch takes exactly as long as with 1", {"same-rows-on-every-rank", "several-gpus"}),
+    (
+        "with 2 nodes the epoch takes exactly as long as with 1",
+        {"same-rows-on-every-rank", "several-gpus"},
+    ),
     ("f1 is 100% on the very first evaluation", {"odd-metrics", "train-eval-leak"}),
     (
         "exact match stays 0 although the answers look correct",
@@ -57,29 +65,56 @@ WITH_FIGURES: tuple[tuple[str, set[str]], ...] = (
     ("loss sits at ln 2 from the first step to the last", {"dpo-stuck-at-ln2"}),
     ("qlora inference takes 3x as long as the unquantized model", {"slow-generation"}),
     ("requests wait for each other in our server, 5 tokens per second", {"slow-generation"}),
-    ("the model copies the user's message into its reply", {"answers-echo-the-prompt", "garbage-output"}),
+    (
+        "the model copies the user's message into its reply",
+        {"answers-echo-the-prompt", "garbage-output"},
+    ),
     (
         "rank 3 is stuck in all_reduce and the others time out",
         {"ddp-hang-or-uneven-ranks", "nccl-timeout", "several-gpus"},
     ),
     ("learning rate warmup never ends", {"learning-rate-never-peaked", "warmup-longer-than-run"}),
-    ("the last words of long rows are missing", {"answers-cut-in-batch", "truncation-cuts-the-terminator"}),
+    (
+        "the last words of long rows are missing",
+        {"answers-cut-in-batch", "truncation-cuts-the-terminator"},
+    ),
     ("my adapter file is only a few kilobytes", {"adapter-file-empty"}),
-    ("the text begins with two begin-of-sequence tokens", {"bos-twice-in-batch", "render-then-retokenize-double-bos"}),
+    (
+        "the text begins with two begin-of-sequence tokens",
+        {"bos-twice-in-batch", "render-then-retokenize-double-bos"},
+    ),
 )
 """Of the same kinds, written before the search was changed: by a figure, a count, a phrase"""
 
 HELD_BACK: tuple[tuple[str, set[str]], ...] = (
-    ("gpu 0 is at 100% and gpus 1 to 7 at 0%", {"device-map-auto-with-ddp", "gpus-idle", "several-gpus"}),
-    ("number of steps per epoch did not shrink when I added GPUs", {"same-rows-on-every-rank", "several-gpus"}),
+    (
+        "gpu 0 is at 100% and gpus 1 to 7 at 0%",
+        {"device-map-auto-with-ddp", "gpus-idle", "several-gpus"},
+    ),
+    (
+        "number of steps per epoch did not shrink when I added GPUs",
+        {"same-rows-on-every-rank", "several-gpus"},
+    ),
     ("macro f1 of 0.02 though the loss looks healthy", {"metrics-unshifted", "odd-metrics"}),
-    ("every checkpoint reaches 100 % on the test set", {"odd-metrics", "prompt-left-in-answers", "train-eval-leak"}),
+    (
+        "every checkpoint reaches 100 % on the test set",
+        {"odd-metrics", "prompt-left-in-answers", "train-eval-leak"},
+    ),
     ("perplexity of models with different vocabularies", {"odd-metrics"}),
     ("my bnb nf4 model is slower than the fp16 one", {"slow-generation"}),
     ("vllm throughput is bad with one user at a time", {"slow-generation"}),
-    ("own preference training loop: 0.693 forever", {"dpo-stuck-at-ln2", "reference-moves-with-the-policy"}),
-    ("train loss 0.0001 after ten steps and output is rubbish", {"garbage-output", "nothing-is-learned"}),
-    ("it writes the user's next question after its answer", {"never-stops", "only-last-or-wrong-turn-supervised"}),
+    (
+        "own preference training loop: 0.693 forever",
+        {"dpo-stuck-at-ln2", "reference-moves-with-the-policy"},
+    ),
+    (
+        "train loss 0.0001 after ten steps and output is rubbish",
+        {"garbage-output", "nothing-is-learned"},
+    ),
+    (
+        "it writes the user's next question after its answer",
+        {"never-stops", "only-last-or-wrong-turn-supervised"},
+    ),
     ("process got signal 9 in the middle of the epoch", {"killed", "run-was-killed"}),
     (
         "resume starts again from step 0",
@@ -89,7 +124,10 @@ HELD_BACK: tuple[tuple[str, set[str]], ...] = (
         "chat template missing in the tokenizer",
         {"chat-data-without-template", "chat-template-missing-or-old-in-checkpoint"},
     ),
-    ("labels are all -100", {"line-without-label", "no-supervised-token", "truncation-leaves-no-label"}),
+    (
+        "labels are all -100",
+        {"line-without-label", "no-supervised-token", "truncation-leaves-no-label"},
+    ),
     ("grad norm is huge and loss jumps up", {"grad-norm-explodes", "loss-diverges", "loss-spikes"}),
 )
 """Written at the same time, and not used while the search was changed"""
@@ -120,7 +158,10 @@ def told(*arguments: str) -> tuple[int, str]:
         ("401 when downloading llama", {"gated-or-private-repository"}),
         ("unexpected keyword argument tokenizer", {"argument-removed"}),
         ("no space left", {"disk-full"}),
-        ("tokens I added are not learned", {"added-tokens-left-frozen", "new-token-rows-not-trained"}),
+        (
+            "tokens I added are not learned",
+            {"added-tokens-left-frozen", "new-token-rows-not-trained"},
+        ),
         ("how much memory do I need", {"out-of-memory", "plan"}),
         ("same rows in train and test", {"train-eval-leak", "evaluated-on-training-rows"}),
         ("val loss goes up", {"eval-loss-rises"}),
@@ -154,7 +195,9 @@ def test_a_symptom_leads_to_its_page(question: str, expected: set[str]) -> None:
 
 
 @pytest.mark.parametrize(("question", "expected"), [*OF_A_READER, *WITH_FIGURES, *HELD_BACK])
-def test_a_symptom_with_figures_and_phrases_leads_to_its_page(question: str, expected: set[str]) -> None:
+def test_a_symptom_with_figures_and_phrases_leads_to_its_page(
+    question: str, expected: set[str]
+) -> None:
     assert {hit.topic.name for hit in search(question, ALL)} & expected
 
 
@@ -169,7 +212,9 @@ def test_a_symptom_with_figures_and_phrases_leads_to_its_page(question: str, exp
         ("token accuracy 0.03 while eval loss is fine", "metrics-unshifted", "dpo-accuracy-at-once"),
     ],
 )  # fmt: skip
-def test_a_page_on_another_subject_does_not_come_before(question: str, subject: str, other: str) -> None:
+def test_a_page_on_another_subject_does_not_come_before(
+    question: str, subject: str, other: str
+) -> None:
     names = [hit.topic.name for hit in search(question, ALL, len(ALL))]
     assert subject in names
     assert other not in names[: names.index(subject)]
@@ -239,7 +284,9 @@ def test_nothing_is_found_for_words_that_say_nothing() -> None:
     assert search("please help me", ALL) == []
     assert search("", ALL) == []
     with pytest.raises(UsageError, match="nothing is known of 'qqxzv'"):
-        CliRunner().invoke(commands, ["explain", "qqxzv"], standalone_mode=True, catch_exceptions=False)
+        CliRunner().invoke(
+            commands, ["explain", "qqxzv"], standalone_mode=True, catch_exceptions=False
+        )
 
 
 def test_explain_shows_messages_guides_and_hits() -> None:
@@ -248,9 +295,13 @@ def test_explain_shows_messages_guides_and_hits() -> None:
     found = json.loads(told("explain", "loss", "is", "flat", "--json")[1])
     assert found["schema"] == "truetune.topics/1"
     assert found["topics"][0] == {
-        "kind": "guide", "name": "loss-does-not-fall", "code": "", "title": "The loss does not fall",
-        "about": ["loss", "flat"], "command": "truetune explain loss-does-not-fall",
-    }  # fmt: skip
+        "kind": "guide",
+        "name": "loss-does-not-fall",
+        "code": "",
+        "title": "The loss does not fall",
+        "about": ["loss", "flat"],
+        "command": "truetune explain loss-does-not-fall",
+    }
     assert told("help", "loss is flat") == told("explain", "loss is flat")
     assert told("help", "plan") == told("plan", "--help")
 
@@ -283,7 +334,12 @@ def test_words_of_other_tools(arguments: tuple[str, ...], meant: str) -> None:
 
 
 def test_the_tables_name_what_there_is() -> None:
-    options = {name for command in commands.commands.values() for param in command.params for name in param.opts}
+    options = {
+        name
+        for command in commands.commands.values()
+        for param in command.params
+        for name in param.opts
+    }
     assert set(COMMANDS) <= set(commands.commands)
     assert set(OPTIONS) <= options
     assert {word for words in COMMANDS.values() for word in words} & set(commands.commands) == set()

@@ -45,8 +45,12 @@ def test_every_rule_on_data_gives_its_figure(rule: type[Rule[Any]], tmp_path: Pa
         assert f": {part.count:,} of {part.of:,}" in part.figure
 
 
-@pytest.mark.parametrize("rule", [rule for rule in rules(*DATA) if rule.name() in NOT_APPLYING], ids=Rule.name.__func__)
-def test_the_fixed_examples_of_these_rules_are_not_judged(rule: type[Rule[Any]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "rule", [rule for rule in rules(*DATA) if rule.name() in NOT_APPLYING], ids=Rule.name.__func__
+)
+def test_the_fixed_examples_of_these_rules_are_not_judged(
+    rule: type[Rule[Any]], tmp_path: Path
+) -> None:
     report = data_blocks.report(rule, block(sections(rule)["Use instead"]), tmp_path)
     assert not report.examined
     assert len(report.not_judged) == 1
@@ -55,7 +59,10 @@ def test_the_fixed_examples_of_these_rules_are_not_judged(rule: type[Rule[Any]],
 # Subjects that lack something
 
 
-QUESTION, ANSWER = {"role": "user", "content": "Is it open?"}, {"role": "assistant", "content": "It is open."}
+QUESTION, ANSWER = (
+    {"role": "user", "content": "Is it open?"},
+    {"role": "assistant", "content": "It is open."},
+)
 SUBJECTS: dict[str, list[Any]] = {
     "a single turn": [{"messages": [QUESTION, ANSWER]}],
     "no assistant": [{"messages": [QUESTION]}],
@@ -77,7 +84,11 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "all": {},
     "a template": {"chat_template.jinja": None, "tokenizer_config.json": {"chat_template": None}},
     "an embedding": {"config.json": None},
-    "stop tokens": {"generation_config.json": None, "config.json": None, "tokenizer_config.json": {"eos_token": None}},
+    "stop tokens": {
+        "generation_config.json": None,
+        "config.json": None,
+        "tokenizer_config.json": {"eos_token": None},
+    },
     "a pad": {"tokenizer_config.json": {"pad_token": None}},
 }
 
@@ -103,21 +114,38 @@ def test_nothing_is_fine_that_was_not_there(subject: str, without: str, tmp_path
         assert part.of != 0
     for lacking in report.not_judged:
         does_not_apply = lacking.reason.startswith(("it is about ", "it does no harm "))
-        assert does_not_apply or lacking.unlock, f"{lacking.what} names nothing that unlocks it: {lacking.reason}"
-    judged = [part.rule for part in (*report.examined, *report.findings)] + [part.what for part in report.not_judged]
-    assert {rule.name() for rule in rules(*DATA)} - set(judged) <= evidence_rules(report), "each rule is in one part"
+        assert does_not_apply or lacking.unlock, (
+            f"{lacking.what} names nothing that unlocks it: {lacking.reason}"
+        )
+    judged = [part.rule for part in (*report.examined, *report.findings)] + [
+        part.what for part in report.not_judged
+    ]
+    assert {rule.name() for rule in rules(*DATA)} - set(judged) <= evidence_rules(report), (
+        "each rule is in one part"
+    )
 
 
 def evidence_rules(report: DataReport) -> set[str]:
     """Rules whose findings others explain."""
-    return {line.rpartition("(")[2].rstrip(")") for finding in report.findings for line in finding.evidence}
+    return {
+        line.rpartition("(")[2].rstrip(")")
+        for finding in report.findings
+        for line in finding.evidence
+    }
 
 
 def test_a_tokenizer_alone_is_judged_by_what_needs_no_rows() -> None:
     report = check(RunSpec(tokenizer=str(TOKENIZER)))
     names = {part.rule for part in report.examined}
-    assert {"pad-is-stop-token", "pad-missing", "padding-side", "truncation-state-persisted"} <= names
-    assert {part.unlock for part in report.not_judged if part.what == "duplicate-rows"} == {"name DATA as well"}
+    assert {
+        "pad-is-stop-token",
+        "pad-missing",
+        "padding-side",
+        "truncation-state-persisted",
+    } <= names
+    assert {part.unlock for part in report.not_judged if part.what == "duplicate-rows"} == {
+        "name DATA as well"
+    }
 
 
 # Figures are true: counted once more from the files, by other means
@@ -137,7 +165,9 @@ def test_figures_of_chats_are_those_of_the_file() -> None:
     rows = [json.loads(line) for line in DEMO.read_text(encoding="utf-8").splitlines()]
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
-    template = environment.from_string((TOKENIZER / "chat_template.jinja").read_text(encoding="utf-8"))
+    template = environment.from_string(
+        (TOKENIZER / "chat_template.jinja").read_text(encoding="utf-8")
+    )
     backend = tokenizers.Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
     lengths = [len(backend.encode(template.render(**row)).ids) for row in rows]
     turns = sum(message["role"] == "assistant" for row in rows for message in row["messages"])
@@ -153,7 +183,9 @@ def test_figures_of_chats_are_those_of_the_file() -> None:
         in examined(report)["truncation-leaves-no-label"].figure
     )
     bare = sum(row["messages"][0]["role"] != "system" for row in rows)
-    assert examined(report)["default-system-prompt-injected"].figure.endswith(f"({bare:,} have none of their own)")
+    assert examined(report)["default-system-prompt-injected"].figure.endswith(
+        f"({bare:,} have none of their own)"
+    )
 
 
 def test_the_longest_example_is_that_of_the_file(tmp_path: Path) -> None:
@@ -161,7 +193,9 @@ def test_the_longest_example_is_that_of_the_file(tmp_path: Path) -> None:
     backend = tokenizers.Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
     longest = max(len(backend.encode(row["text"]).ids) for row in rows)
     report = laid_out(tmp_path, rows, {})
-    assert examined(report)["sft-max-length-default-1024"].figure.endswith(f"(the longest has {longest:,})")
+    assert examined(report)["sft-max-length-default-1024"].figure.endswith(
+        f"(the longest has {longest:,})"
+    )
     assert numbers(report, "eos-not-appended-by-tokenizer") == (3, 3)
 
 
@@ -176,16 +210,25 @@ def test_figures_of_alpaca() -> None:
     rows, report = real("llamafactory/alpaca_en_demo.json", "qwen2.5-instruct")
     answers = [row["output"].strip() for row in rows]
     assert "wrong-field-mapped" in examined(report)
-    assert numbers(report, "wrong-field-mapped") == (sum(not answer for answer in answers), len(rows))
+    assert numbers(report, "wrong-field-mapped") == (
+        sum(not answer for answer in answers),
+        len(rows),
+    )
     most = Counter(answer[:200] for answer in answers).most_common(1)[0][1]
     assert numbers(report, "answers-nearly-all-alike") == (most, len(rows))
     assert numbers(report, "answer-not-terminated") == (len(rows), len(rows))
     assert numbers(report, "malformed-rows") == (0, len(rows))
     contents = [
-        (f"{row['instruction']}\n{row['input']}" if row["input"] else row["instruction"], row["output"]) for row in rows
+        (
+            f"{row['instruction']}\n{row['input']}" if row["input"] else row["instruction"],
+            row["output"],
+        )
+        for row in rows
     ]
     copies = [
-        finding for finding in report.findings if finding.rule == "duplicate-rows" and "nearly" not in finding.message
+        finding
+        for finding in report.findings
+        if finding.rule == "duplicate-rows" and "nearly" not in finding.message
     ]
     assert sum(finding.count or 0 for finding in copies) >= len(rows) - len(set(contents))
 
@@ -194,9 +237,13 @@ def test_figures_of_tool_calls() -> None:
     rows, report = real("llamafactory/glaive_toolcall_en_demo.json", "qwen3")
     calls = sum(turn["from"] == "function_call" for row in rows for turn in row["conversations"])
     assert numbers(report, "tool-arguments-double-encoded") == (0, calls)
-    turns = sum(turn["from"] in ("gpt", "function_call") for row in rows for turn in row["conversations"])
+    turns = sum(
+        turn["from"] in ("gpt", "function_call") for row in rows for turn in row["conversations"]
+    )
     assert numbers(report, "answer-not-terminated") == (turns, turns)
-    assert report.examples == turns, "the template makes an example of each turn, and a row's calls are counted once"
+    assert report.examples == turns, (
+        "the template makes an example of each turn, and a row's calls are counted once"
+    )
 
 
 def test_figures_of_pairs() -> None:
@@ -213,7 +260,9 @@ def test_figures_of_pairs() -> None:
 def lengths_of_pairs(rows: list[dict[str, Any]]) -> tuple[int, int]:
     """Pairs whose chosen answer is longer, of those whose lengths differ by more than a tenth; in tokens, with the
     stop token."""
-    backend = tokenizers.Tokenizer.from_file(str(parts.folder("llama3-instruct") / "tokenizer.json"))
+    backend = tokenizers.Tokenizer.from_file(
+        str(parts.folder("llama3-instruct") / "tokenizer.json")
+    )
     sides = [
         [
             len(backend.encode(row[side]["value"].strip(), add_special_tokens=False).ids) + 1
@@ -243,7 +292,9 @@ def test_leaks_are_counted_in_the_rows_of_the_evaluation_data(tmp_path: Path) ->
     held.write_text("".join(rows[150:]), encoding="utf-8")
     report = check(RunSpec(data=(str(train),), eval_data=(str(held),), tokenizer=str(TOKENIZER)))
     part = examined(report)["train-eval-leak"]
-    assert part.figure == f"rows of the evaluation data in the training data: 0 of {len(rows) - 150}"
+    assert (
+        part.figure == f"rows of the evaluation data in the training data: 0 of {len(rows) - 150}"
+    )
 
 
 # Wherever a verdict is shown
@@ -251,8 +302,14 @@ def test_leaks_are_counted_in_the_rows_of_the_evaluation_data(tmp_path: Path) ->
 
 def test_the_figure_reaches_json_and_the_terminal() -> None:
     report = check(RunSpec(data=(str(DEMO),), tokenizer=str(TOKENIZER)))
-    (part,) = (part for part in as_dict(report)["examined"] if part["rule"] == "no-supervised-token")
-    assert (part["figure"], part["count"], part["of"]) == ("rows without a supervised token: 0 of 200", 0, 200)
+    (part,) = (
+        part for part in as_dict(report)["examined"] if part["rule"] == "no-supervised-token"
+    )
+    assert (part["figure"], part["count"], part["of"]) == (
+        "rows without a supervised token: 0 of 200",
+        0,
+        200,
+    )
     figure = "fine: no-supervised-token (TT406): rows without a supervised token: 0 of 200"
     assert figure in as_text(report, verbose=True)
     assert figure not in as_text(report)
@@ -267,10 +324,13 @@ def test_figures_are_the_same_in_every_process() -> None:
     told = {
         subprocess.run(
             [sys.executable, "-c", script, str(DEMO), str(TOKENIZER)],
-            capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
-    }  # fmt: skip
+    }
     assert len(told) == 1
     assert "0 of 200" in told.pop()
 
@@ -280,4 +340,6 @@ def test_data_rules_are_what_is_measured() -> None:
 
 
 def test_the_table_of_figures_is_that_of_today() -> None:
-    assert verdicts_page.PAGE.read_text(encoding="utf-8") == verdicts_page.page(), "run python -m tests.verdicts_page"
+    assert verdicts_page.PAGE.read_text(encoding="utf-8") == verdicts_page.page(), (
+        "run python -m tests.verdicts_page"
+    )

@@ -29,10 +29,17 @@ from truetune.logs.records import read_state
 
 STATIONS = ("log", "checkpoint", "answers", "cause", "evaluation", "serving", "environment")
 RULES = rules(*STATIONS)
-IN_WORDS = {"special-ids-rewritten-by-trainer", "use-cache-saved-off", "tied-embeddings-lost-on-merge"}
+IN_WORDS = {
+    "special-ids-rewritten-by-trainer",
+    "use-cache-saved-off",
+    "tied-embeddings-lost-on-merge",
+}
 """Rules whose figure may have no number: flags, and names of files that agree"""
-OTHER_SUBJECT = {"memorised-not-learned": "8 of each", "server-ignores-fields": "asked for no prompt",
-                 "answers-have-faults": "too few to say"}  # fmt: skip
+OTHER_SUBJECT = {
+    "memorised-not-learned": "8 of each",
+    "server-ignores-fields": "asked for no prompt",
+    "answers-have-faults": "too few to say",
+}
 """Rules whose healthy example is a subject that lacks what they take: rows that were held out, fields alone, a fault in
 few answers, of which it can't be told whether it is often"""
 
@@ -61,7 +68,9 @@ def test_a_healthy_example_is_examined_with_a_figure(rule: type[Rule[Any]], tmp_
     assert not made.not_judged, made.not_judged
     (examined,) = made.examined
     assert examined.figure
-    assert rule.name() in IN_WORDS or any(letter.isdigit() for letter in examined.figure), examined.figure
+    assert rule.name() in IN_WORDS or any(letter.isdigit() for letter in examined.figure), (
+        examined.figure
+    )
 
 
 def log_of(*records: dict[str, float]) -> RunLog:
@@ -81,7 +90,9 @@ def bare() -> Iterator[tuple[str, Any]]:
     yield "environment", Environment("python", "3.11", "Linux", "UTF-8", {})
 
 
-@pytest.mark.parametrize(("where", "subject"), list(bare()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("where", "subject"), list(bare()), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_nothing_of_a_bare_subject_is_fine_without_a_figure(where: str, subject: Any) -> None:
     made = judge(rules(where), subject)
     assert not [part for part in made.not_judged if part.place], "a rule failed"
@@ -95,12 +106,20 @@ def names(parts: tuple[Examined, ...]) -> set[str]:
 
 def test_a_log_of_five_lines_lets_few_rules_judge() -> None:
     made = judge(rules("log"), log_of(*({"step": i, "loss": 2.0 - i / 10} for i in range(1, 6))))
-    assert names(made.examined) == {"loss-not-finite", "nan-hidden-by-logging-filter", "loss-above-uniform"}
+    assert names(made.examined) == {
+        "loss-not-finite",
+        "nan-hidden-by-logging-filter",
+        "loss-above-uniform",
+    }
     assert all(part.unlock for part in made.not_judged if "the log has" in part.reason)
 
 
 def test_a_bare_checkpoint_names_its_base(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     made = judge(rules("checkpoint"), read_checkpoint(tmp_path))
-    assert not names(made.examined) & {"nan-in-weights", "weights-equal-the-base", "weights-file-broken"}
+    assert not names(made.examined) & {
+        "nan-in-weights",
+        "weights-equal-the-base",
+        "weights-file-broken",
+    }
     assert not [part for part in made.not_judged if part.place]

@@ -58,7 +58,9 @@ def padded_as_eos() -> Any:
 
 def test_sound_objects_pass_and_have_figures() -> None:
     tokenizer = tiny.tokenizer()
-    report = truetune.guard(tokenizer, transformers.DataCollatorForSeq2Seq(tokenizer), model=model())
+    report = truetune.guard(
+        tokenizer, transformers.DataCollatorForSeq2Seq(tokenizer), model=model()
+    )
     assert report.findings == ()
     assert report.missing() == ()
     figures = {examined.rule: (examined.count, examined.of) for examined in report.examined}
@@ -70,10 +72,15 @@ def test_sound_objects_pass_and_have_figures() -> None:
 
 def test_pad_set_in_memory_is_judged_by_what_the_collator_makes_of_it() -> None:
     tokenizer = padded_as_eos()
-    by_id = raised(tokenizer, transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False), model=model())
+    by_id = raised(
+        tokenizer, transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False), model=model()
+    )
     assert {"pad-is-stop-token", "stop-token-never-supervised"} <= set(by_id)
     assert by_id["pad-is-stop-token"].remedy.startswith("tokenizer.pad_token = '<|pad|>'")
-    for by_place in (transformers.DataCollatorForSeq2Seq(tokenizer), SftCollator(pad_token_id=tokenizer.pad_token_id)):
+    for by_place in (
+        transformers.DataCollatorForSeq2Seq(tokenizer),
+        SftCollator(pad_token_id=tokenizer.pad_token_id),
+    ):
         report = truetune.guard(tokenizer, by_place, model=model())
         assert [(f.rule, f.severity) for f in report.findings] == [("pad-is-stop-token", "info")]
 
@@ -90,7 +97,10 @@ def test_added_token_beyond_the_embedding() -> None:
     tokenizer = tiny.tokenizer()
     tokenizer.add_special_tokens({"pad_token": "<new>"})
     found = raised(tokenizer, model=model())
-    assert found["pad-id-outside-embedding"].remedy == f"model.resize_token_embeddings({len(tokenizer)})"
+    assert (
+        found["pad-id-outside-embedding"].remedy
+        == f"model.resize_token_embeddings({len(tokenizer)})"
+    )
     larger = model()
     larger.resize_token_embeddings(len(tokenizer))
     assert truetune.guard(tokenizer, model=larger).findings == ()
@@ -111,8 +121,12 @@ def test_ids_of_rows_beyond_the_embedding() -> None:
     tokenizer = tiny.tokenizer()
     rows = tiny.encoded(tiny.chats())
     small = model(rows=600)
-    found = raised(tokenizer, transformers.DataCollatorForSeq2Seq(tokenizer), model=small, rows=rows)
-    assert found["ids-beyond-the-model"].remedy == f"model.resize_token_embeddings({len(tokenizer)})"
+    found = raised(
+        tokenizer, transformers.DataCollatorForSeq2Seq(tokenizer), model=small, rows=rows
+    )
+    assert (
+        found["ids-beyond-the-model"].remedy == f"model.resize_token_embeddings({len(tokenizer)})"
+    )
 
 
 def frozen() -> Any:
@@ -138,10 +152,14 @@ def test_notes_on_a_model_do_not_raise() -> None:
     adapted = peft.get_peft_model(model(), settings).eval()
     assert named(truetune.guard(tiny.tokenizer(), model=adapted)) == {"model-left-in-eval-mode"}
     assert named(truetune.guard(tiny.tokenizer(), model=adapted.train())) == set()
-    assert named(truetune.guard(tiny.tokenizer(), model=model().half())) == {"weights-trained-in-float16"}
+    assert named(truetune.guard(tiny.tokenizer(), model=model().half())) == {
+        "weights-trained-in-float16"
+    }
     other_pad = model()
     other_pad.config.pad_token_id = 7
-    assert named(truetune.guard(tiny.tokenizer(), model=other_pad)) == {"model-and-tokenizer-ids-differ"}
+    assert named(truetune.guard(tiny.tokenizer(), model=other_pad)) == {
+        "model-and-tokenizer-ids-differ"
+    }
     stops = tiny.model()
     assert named(truetune.guard(tiny.tokenizer(), model=stops)) == {"stop-ids-incomplete"}
 
@@ -157,7 +175,9 @@ def shifted(tokenizer: Any) -> Callable[[Any], Any]:
 
 def pads_in_loss(tokenizer: Any) -> Callable[[Any], Any]:
     def collate(rows: Any) -> Any:
-        batch = tokenizer.pad([{"input_ids": row["input_ids"]} for row in rows], return_tensors="pt")
+        batch = tokenizer.pad(
+            [{"input_ids": row["input_ids"]} for row in rows], return_tensors="pt"
+        )
         return {**batch, "labels": batch["input_ids"].clone()}
 
     return collate
@@ -183,7 +203,9 @@ def nothing_learned(tokenizer: Any) -> Callable[[Any], Any]:
 def test_collators_of_ones_own(make: Callable[[Any], Any], rule: str) -> None:
     tokenizer = tiny.tokenizer()
     assert rule in raised(tokenizer, make(tokenizer), model=model())
-    assert rule in raised(tokenizer, make(tokenizer), model=model(), rows=tiny.encoded(tiny.chats()))
+    assert rule in raised(
+        tokenizer, make(tokenizer), model=model(), rows=tiny.encoded(tiny.chats())
+    )
 
 
 def test_a_collator_of_messages_and_one_of_pairs() -> None:
@@ -192,31 +214,43 @@ def test_a_collator_of_messages_and_one_of_pairs() -> None:
     def of_messages(rows: Any) -> Any:
         texts = [tokenizer.apply_chat_template(row["messages"], tokenize=False) for row in rows]
         batch = tokenizer(texts, padding=True, return_tensors="pt", add_special_tokens=False)
-        return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)}
+        return {
+            **batch,
+            "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100),
+        }
 
     for collator in (of_messages, DataCollatorForPreference(pad_token_id=tokenizer.pad_token_id)):
         report = truetune.guard(tokenizer, collator, model=model())
         assert report.findings == ()
         assert "stop-token-never-supervised" in {examined.rule for examined in report.examined}
-    assert "prompt-supervised" in named(truetune.guard(tokenizer, of_messages, rows=tiny.chats(), fail_on="error"))
+    assert "prompt-supervised" in named(
+        truetune.guard(tokenizer, of_messages, rows=tiny.chats(), fail_on="error")
+    )
 
 
 @pytest.mark.parametrize("make", [tiny.sft, tiny.dpo])
 def test_real_trainers(make: Callable[..., Any]) -> None:
     trainer = make(model_=model())
     report = truetune.guard(
-        trainer.processing_class, trainer.data_collator, model=trainer.model, rows=trainer.train_dataset
+        trainer.processing_class,
+        trainer.data_collator,
+        model=trainer.model,
+        rows=trainer.train_dataset,
     )
     assert not report.failed()
     assert report.missing() == ()
-    assert named(report) <= {"prompt-supervised"}  # SFTTrainer learns whole chats where nothing else is set
+    assert named(report) <= {
+        "prompt-supervised"
+    }  # SFTTrainer learns whole chats where nothing else is set
     assert len(report.examined) > 30
 
 
 def test_columns_of_text_are_taken_away_as_a_trainer_does() -> None:
     tokenizer = tiny.tokenizer()
     rows = [{**row, "note": "a text"} for row in tiny.encoded(tiny.chats())]
-    report = truetune.guard(tokenizer, transformers.DataCollatorForSeq2Seq(tokenizer), rows=Dataset.from_list(rows))
+    report = truetune.guard(
+        tokenizer, transformers.DataCollatorForSeq2Seq(tokenizer), rows=Dataset.from_list(rows)
+    )
     assert report.findings == ()
     assert report.missing() == ()
     assert "8 lines of your rows" in str(report)
@@ -236,7 +270,9 @@ def test_raw_rows_meet_the_rules_on_data() -> None:
     with pytest.raises(FindingsError, match=r"row 3: the answer is empty"):
         truetune.guard(tiny.tokenizer(), rows=rows)
     copies = [tiny.chats(1)[0]] * 9
-    assert "duplicate-rows" in named(truetune.guard(tiny.tokenizer(), rows=copies, fail_on="error", ignore=["TT315"]))
+    assert "duplicate-rows" in named(
+        truetune.guard(tiny.tokenizer(), rows=copies, fail_on="error", ignore=["TT315"])
+    )
 
 
 def test_a_processor_counts_with_its_own_template() -> None:
@@ -255,16 +291,26 @@ def failing(rows: Any) -> Any:
 @pytest.mark.parametrize(
     ("objects", "settings", "told"),
     [
-        ((object(),), {}, "expected a tokenizer of transformers or a processor that holds one, found object"),
+        (
+            (object(),),
+            {},
+            "expected a tokenizer of transformers or a processor that holds one, found object",
+        ),
         (("path/to/model",), {}, "found str"),
-        ((None, failing), {}, "it took none of 5 kinds of rows: of ids with labels it made KeyError: 'image'"),
+        (
+            (None, failing),
+            {},
+            "it took none of 5 kinds of rows: of ids with labels it made KeyError: 'image'",
+        ),
         ((None,), {"rows": iter([])}, "it is an iterator"),
         ((None,), {"rows": [1, 2]}, "expected dictionaries, found int"),
         ((None,), {"template": "{% for m in messages %}"}, "not valid Jinja"),
         ((None, None, None, object()), {}, "object"),
     ],
 )
-def test_what_fails_is_a_warning_and_not_judged(objects: tuple[Any, ...], settings: Any, told: str) -> None:
+def test_what_fails_is_a_warning_and_not_judged(
+    objects: tuple[Any, ...], settings: Any, told: str
+) -> None:
     first = tiny.tokenizer() if objects[0] is None else objects[0]
     with pytest.warns(UserWarning, match="truetune.guard: not judged") as warned:
         report = truetune.guard(first, *objects[1:], **settings)
@@ -282,7 +328,9 @@ def test_a_wrong_call_is_an_error() -> None:
 
 def test_fail_on_and_ignore() -> None:
     tokenizer = tiny.tokenizer()
-    assert "weights-trained-in-float16" in raised(tokenizer, model=model().half(), fail_on="warning")
+    assert "weights-trained-in-float16" in raised(
+        tokenizer, model=model().half(), fail_on="warning"
+    )
     collator = pads_in_loss(tokenizer)
     assert truetune.guard(tokenizer, collator, ignore=["padding-supervised"]).findings == ()
 
@@ -294,7 +342,10 @@ def state(tokenizer: Any, collator: Any, made: Any, rows: Any) -> dict[str, Any]
         "backend": tokenizer.backend_tokenizer.to_str(),
         "collator": repr(vars(collator)) if hasattr(collator, "__dict__") else None,
         "modes": [module.training for module in made.modules()],
-        "grads": [(p.requires_grad, p.grad is None, p.dtype, p.double().sum().item()) for p in made.parameters()],
+        "grads": [
+            (p.requires_grad, p.grad is None, p.dtype, p.double().sum().item())
+            for p in made.parameters()
+        ],
         "config": (repr(made.config), repr(made.generation_config)),
         "hooks": sum(len(module._forward_hooks) for module in made.modules()),
         "rows": copy.deepcopy(rows),
@@ -317,7 +368,10 @@ class Counting:
         ids = [row["input_ids"][:-1] + [random.randrange(4, 9)] for row in rows]
         self.tokenizer(["one", "two three"], padding=True, truncation=True, max_length=2)
         batch = self.tokenizer.pad({"input_ids": ids}, return_tensors="pt")
-        return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)}
+        return {
+            **batch,
+            "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100),
+        }
 
 
 @pytest.mark.parametrize("kind", [Counting, transformers.DataCollatorForSeq2Seq, shifted])

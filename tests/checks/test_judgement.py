@@ -40,8 +40,13 @@ from truetune.serving.check import judgement_of as judge_service
 from truetune.spec.run import RunSpec
 
 LOGS = Path(__file__).parents[1] / "logs" / "runs"
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
-SCRIPT = "from transformers import Trainer, TrainingArguments\n\nTrainer(args=TrainingArguments('out')).train()\n"
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
+)
+SCRIPT = (
+    "from transformers import Trainer,"
+    " TrainingArguments\n\nTrainer(args=TrainingArguments('out')).train()\n"
+)
 
 
 class Failure(Exception):
@@ -88,7 +93,9 @@ class Raising(Sound):
 
 
 @pytest.mark.parametrize("at", ["init", "begin", "end", "unmet", "figure"])
-def test_a_rule_that_raises_is_not_judged_and_the_others_stand(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_raises_is_not_judged_and_the_others_stand(
+    at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Raising, "at", at)
     judged = judge([Raising, Sound], "fine")
     assert judged.findings == ()
@@ -99,12 +106,18 @@ def test_a_rule_that_raises_is_not_judged_and_the_others_stand(at: str, monkeypa
     assert missing.unlock == REPORT_IT
 
 
-@pytest.mark.parametrize(("at", "own"), [("init", 0), ("begin", 0), ("end", 1), ("unmet", 1), ("figure", 1)])
-def test_what_a_rule_found_before_it_failed_stands(at: str, own: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("at", "own"), [("init", 0), ("begin", 0), ("end", 1), ("unmet", 1), ("figure", 1)]
+)
+def test_what_a_rule_found_before_it_failed_stands(
+    at: str, own: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Raising, "at", at)
     judged = judge([Raising, Sound], "wrong")
     assert [finding.code for finding in judged.findings] == ["TT998", "TT999"][: 1 + own]
-    assert len(judged.not_judged) == (at not in ("unmet", "figure")), "these are not asked where something is found"
+    assert len(judged.not_judged) == (at not in ("unmet", "figure")), (
+        "these are not asked where something is found"
+    )
 
 
 def test_needs_that_are_not_met_are_told_and_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +126,9 @@ def test_needs_that_are_not_met_are_told_and_not_asked_for(monkeypatch: pytest.M
     assert judged == Judgement(
         not_judged=(NotJudged(Raising.name(), "no rows", "TT999", unlock="name DATA", asked=False),)
     )
-    assert [f.code for f in judge([Raising], "wrong").findings] == ["TT999"], "a finding needs no more"
+    assert [f.code for f in judge([Raising], "wrong").findings] == ["TT999"], (
+        "a finding needs no more"
+    )
 
 
 def test_a_figure_is_given_as_text_and_as_numbers() -> None:
@@ -123,7 +138,10 @@ def test_a_figure_is_given_as_text_and_as_numbers() -> None:
 
 def test_a_rule_that_had_nothing_to_count_is_not_judged() -> None:
     (part,) = judge([Sound], "").not_judged
-    assert (part.what, part.reason) == (Sound.name(), "there is nothing to count (wrong letters: 0 of 0)")
+    assert (part.what, part.reason) == (
+        Sound.name(),
+        "there is nothing to count (wrong letters: 0 of 0)",
+    )
     assert not judge([Sound], "").examined
 
 
@@ -181,7 +199,11 @@ def test_a_data_rule_that_raises_leaves_the_others(method: str, tmp_path: Path) 
     assert beside.examined == alone.examined
     assert beside.data == alone.data
     (missing,) = [part for part in beside.not_judged if part not in alone.not_judged]
-    assert (missing.code, missing.reason, missing.unlock) == ("TT999", f"Failure: {method}", REPORT_IT)
+    assert (missing.code, missing.reason, missing.unlock) == (
+        "TT999",
+        f"Failure: {method}",
+        REPORT_IT,
+    )
     assert beside.missing() == (missing,)
 
 
@@ -210,7 +232,9 @@ def failing(monkeypatch: pytest.MonkeyPatch, family: str) -> type[Rule[Any]]:
 def config(folder: Path) -> list[object]:
     (folder / "data.jsonl").write_text(DATA.read_text(encoding="utf-8"))
     path = folder / "truetune.yaml"
-    path.write_text(f"model: {TOKENIZER}\ntokenizer: {TOKENIZER}\ndata: data.jsonl\nmax_length: 512\n")
+    path.write_text(
+        f"model: {TOKENIZER}\ntokenizer: {TOKENIZER}\ndata: data.jsonl\nmax_length: 512\n"
+    )
     return ["check", path]
 
 
@@ -226,9 +250,14 @@ def adapter(folder: Path) -> list[object]:
     import numpy as np
     from safetensors.numpy import save_file
 
-    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4}))
+    (folder / "adapter_config.json").write_text(
+        json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4})
+    )
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
-    ones = {f"{name}A.weight": np.ones((2, 8), np.float32), f"{name}B.weight": np.ones((8, 2), np.float32)}
+    ones = {
+        f"{name}A.weight": np.ones((2, 8), np.float32),
+        f"{name}B.weight": np.ones((8, 2), np.float32),
+    }
     save_file(ones, folder / "adapter_model.safetensors")
     return ["check", folder]
 
@@ -248,7 +277,9 @@ COMMANDS: dict[str, tuple[str, Callable[[Path], list[object]]]] = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_whose_rule_fails(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_whose_rule_fails(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exit code 3 and the rule's name; all that the other rules say stands; --allow-unjudged gives 0."""
     family, made = COMMANDS[name]
     arguments = [str(argument) for argument in made(tmp_path)]
@@ -268,9 +299,15 @@ def test_a_command_whose_rule_fails(name: str, tmp_path: Path, monkeypatch: pyte
         for part in missing
         if part not in before["not_judged"]
     ] == [(rule.name(), rule.code, "injected")]
-    assert all(finding in after["findings"] for finding in before["findings"] if finding["rule"] != rule.name())
+    assert all(
+        finding in after["findings"]
+        for finding in before["findings"]
+        if finding["rule"] != rule.name()
+    )
     kept = [part for part in before["examined"] if part["rule"] != rule.name()]
-    assert [(part["rule"], part["code"]) for part in after["examined"]] == [(p["rule"], p["code"]) for p in kept]
+    assert [(part["rule"], part["code"]) for part in after["examined"]] == [
+        (p["rule"], p["code"]) for p in kept
+    ]
     assert broken_code == (code or 3)
     assert ran("--allow-unjudged")[0] == code
     jsonschema.validate(after, SCHEMA)
@@ -298,7 +335,9 @@ def test_a_rule_that_fails_on_a_finished_model_a_server_or_a_machine(
     rule = failing(monkeypatch, family)
     after = JUDGES[family](example, spec)
     missing = [part for part in after.not_judged if part not in before.not_judged]
-    assert [(part.what, part.reason, part.asked) for part in missing] == [(rule.name(), "Failure: injected", True)]
+    assert [(part.what, part.reason, part.asked) for part in missing] == [
+        (rule.name(), "Failure: injected", True)
+    ]
     assert {f.rule for f in before.findings} - {rule.name()} <= {f.rule for f in after.findings}
 
 
@@ -316,12 +355,19 @@ def test_a_rule_that_fails_on_a_run(family: str, monkeypatch: pytest.MonkeyPatch
 
 ERROR = Finding("pad-is-stop-token", "TT101", "error", "wrong", "mend it")
 FINE = Examined("pad-missing", "TT102", "The tokenizer has no pad token.", "1 of 1")
-LOST = NotJudged("padding-side", "Failure: <b>x</b>", "TT103", place="checks/a.py:1", unlock=REPORT_IT)
-TOLD = NotJudged("train-eval-leak", "no evaluation data are named", "TT304", unlock="--eval-data", asked=False)
+LOST = NotJudged(
+    "padding-side", "Failure: <b>x</b>", "TT103", place="checks/a.py:1", unlock=REPORT_IT
+)
+TOLD = NotJudged(
+    "train-eval-leak", "no evaluation data are named", "TT304", unlock="--eval-data", asked=False
+)
 
 
 def report(*parts: Finding | Examined | NotJudged, **settings: Any) -> Report:
-    of = [[part for part in parts if isinstance(part, kind)] for kind in (Finding, Examined, NotJudged)]
+    of = [
+        [part for part in parts if isinstance(part, kind)]
+        for kind in (Finding, Examined, NotJudged)
+    ]
     judged = Judgement(*map(tuple, of))  # type: ignore[arg-type]
     return with_judgement(Report(spec=RunSpec(**settings), findings=(), seconds=0.0), judged)
 
@@ -350,7 +396,10 @@ def test_three_states(made: Report, outcome: str, code: int) -> None:
     jsonschema.validate(log, SARIF)
     (invocation,) = log["runs"][0]["invocations"]
     assert (invocation["exitCode"], invocation["executionSuccessful"]) == (code, not made.lacks())
-    notes = [(note["level"], note["associatedRule"]["id"]) for note in invocation["toolExecutionNotifications"]]
+    notes = [
+        (note["level"], note["associatedRule"]["id"])
+        for note in invocation["toolExecutionNotifications"]
+    ]
     assert notes == [("warning" if part.asked else "note", part.code) for part in made.not_judged]
     text = page(made)
     assert ("no findings" in as_text(made)) is (outcome == "no findings")
@@ -375,14 +424,18 @@ def test_a_joined_page_has_the_gravest_state(tmp_path: Path) -> None:
         written.append(tmp_path / f"{name}.json")
         made.save_as(written[-1])
     done = CliRunner().invoke(
-        commands, ["report", *map(str, written), "-o", str(tmp_path / "r.json"), "-q"], standalone_mode=False
+        commands,
+        ["report", *map(str, written), "-o", str(tmp_path / "r.json"), "-q"],
+        standalone_mode=False,
     )
     assert done.exception is None
     value = json.loads((tmp_path / "r.json").read_text())
     assert (value["outcome"], value["failed"], done.return_value) == ("not judged", False, 3)
     assert [part["what"] for part in value["not_judged"]] == ["padding-side"]
     for arguments, code in ((["--allow-unjudged"], 0), ([], 3)):
-        done = CliRunner().invoke(commands, ["report", str(written[1]), "--json", *arguments], standalone_mode=False)
+        done = CliRunner().invoke(
+            commands, ["report", str(written[1]), "--json", *arguments], standalone_mode=False
+        )
         assert done.return_value == code
 
 
@@ -407,7 +460,18 @@ def looked_at(folder: Path, *files: str, **settings: Any) -> truetune.DataReport
     return made
 
 
-BAD = ["{", "[1, 2]", "7", "null", '{"messages": [', "nonsense", '"text"', "\x00", '{"a": NaN', "{}}"]
+BAD = [
+    "{",
+    "[1, 2]",
+    "7",
+    "null",
+    '{"messages": [',
+    "nonsense",
+    '"text"',
+    "\x00",
+    '{"a": NaN',
+    "{}}",
+]
 
 
 @pytest.mark.parametrize("bad", BAD)
@@ -429,18 +493,27 @@ def test_one_broken_line_is_a_case_and_ends_no_check(bad: str, at: int, tmp_path
 
 def test_a_first_line_that_is_broken(tmp_path: Path) -> None:
     made = looked_at(tmp_path, f"nonsense\n{row(0)}\n")
-    assert [(f.rule, f.cases[0].origin and f.cases[0].origin.line) for f in made.findings] == [("malformed-rows", 1)]
+    assert [(f.rule, f.cases[0].origin and f.cases[0].origin.line) for f in made.findings] == [
+        ("malformed-rows", 1)
+    ]
     assert made.formats == {"messages": 1}
 
 
 def test_broken_lines_of_evaluation_data_end_no_check(tmp_path: Path) -> None:
     held_out = tmp_path / "held-out.jsonl"
     held_out.write_text(f"{row(7)}\n{{\n{row(0)}\n")
-    made = looked_at(tmp_path, f"{row(0)}\n{row(1)}\n", eval_data=[str(held_out)], select=["train-eval-leak"])
+    made = looked_at(
+        tmp_path, f"{row(0)}\n{row(1)}\n", eval_data=[str(held_out)], select=["train-eval-leak"]
+    )
     (finding,) = made.findings
-    assert [case.origin and (case.origin.line, case.origin.row) for case in finding.cases] == [(3, 2)]
+    assert [case.origin and (case.origin.line, case.origin.row) for case in finding.cases] == [
+        (3, 2)
+    ]
     (missing,) = made.missing()
-    assert (missing.what, missing.place) == ("1 broken line of the evaluation data", f"{held_out}:2")
+    assert (missing.what, missing.place) == (
+        "1 broken line of the evaluation data",
+        f"{held_out}:2",
+    )
     held_out.write_text("{\n")
     with pytest.raises(DataError, match=r"held-out\.jsonl:1"):
         looked_at(tmp_path, row(0) + "\n", eval_data=[str(held_out)])
@@ -457,7 +530,9 @@ def test_evaluation_data_without_a_row_say_nothing_of_leaks(tmp_path: Path) -> N
 def test_rows_behind_a_broken_line_keep_their_numbers(tmp_path: Path) -> None:
     made = looked_at(tmp_path, f"{row(0)}\n{{\n{row(0)}\n", select=["duplicate-rows"])
     (finding,) = made.findings
-    assert [case.origin and (case.origin.line, case.origin.row) for case in finding.cases] == [(3, 2)]
+    assert [case.origin and (case.origin.line, case.origin.row) for case in finding.cases] == [
+        (3, 2)
+    ]
     (missing,) = made.missing()
     assert missing.what == "1 broken line", "the rule that reports it was not chosen"
     assert ":2" in missing.place
@@ -467,7 +542,9 @@ def test_rows_behind_a_broken_line_keep_their_numbers(tmp_path: Path) -> None:
 def test_lines_that_all_are_broken_can_not_be_read(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(text)
-    done = CliRunner().invoke(commands, ["check", str(path), "-t", str(TOKENIZER)], standalone_mode=False)
+    done = CliRunner().invoke(
+        commands, ["check", str(path), "-t", str(TOKENIZER)], standalone_mode=False
+    )
     assert isinstance(done.exception, DataError)
     assert f"{path}:1: " in str(done.exception)
 
@@ -497,7 +574,12 @@ def test_an_empty_file_alone_is_not_judged(tmp_path: Path) -> None:
         ({"a.py": "x = 1\n", "b.py": SCRIPT}, 0, "no findings, "),
         ({"a.py": "def (:\n", "b.py": SCRIPT}, 3, "not judged: code of "),
         (
-            {"a.py": "def helper(tokenizer):\n    return tokenizer.apply_chat_template([], tokenize=False)\n"},
+            {
+                "a.py": (
+                    "def helper(tokenizer):\n    return tokenizer.apply_chat_template([],"
+                    " tokenize=False)\n"
+                )
+            },
             0,
             "no findings",
         ),
@@ -519,7 +601,9 @@ def test_an_empty_file_alone_is_not_judged(tmp_path: Path) -> None:
     ],
     ids=["a script", "none", "empty", "no file", "one of two", "not parsed", "a helper", "a cell"],
 )
-def test_lint_says_what_no_rule_could_look_at(files: dict[str, str], code: int, word: str, tmp_path: Path) -> None:
+def test_lint_says_what_no_rule_could_look_at(
+    files: dict[str, str], code: int, word: str, tmp_path: Path
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     made = truetune.lint([tmp_path])

@@ -77,11 +77,17 @@ def test_a_run_and_its_last_checkpoint(tmp_path: Path) -> None:
     for step in (30, 60):
         folder = tmp_path / "run" / f"checkpoint-{step}"
         write(folder / "trainer_state.json", json.dumps(STATE))
-        write(folder / "adapter_config.json", json.dumps({"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"]}))
+        write(
+            folder / "adapter_config.json",
+            json.dumps({"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"]}),
+        )
         name = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
         shapes = {"A": (2, 8), "B": (8, 2)}
         save_file(
-            {name.format(part): np.ones(shape, np.float32) * (part == "A") for part, shape in shapes.items()},
+            {
+                name.format(part): np.ones(shape, np.float32) * (part == "A")
+                for part, shape in shapes.items()
+            },
             folder / "adapter_model.safetensors",
         )
     report = truetune.check(tmp_path / "run")
@@ -102,7 +108,10 @@ def test_a_broken_tokenizer_beside_weights_keeps_nothing_else_back(tmp_path: Pat
 
 def test_a_project_folder(tmp_path: Path) -> None:
     write(tmp_path / "train.py", SCRIPT)
-    write(tmp_path / "sft.yaml", {**TRL, "dataset_name": "acme/rows", "warmup_steps": 10, "max_steps": 5})
+    write(
+        tmp_path / "sft.yaml",
+        {**TRL, "dataset_name": "acme/rows", "warmup_steps": 10, "max_steps": 5},
+    )
     shutil.copy(DATA, tmp_path / "chats.jsonl")
     report = truetune.check(tmp_path)
     assert len([f for f in report.findings if f.code == "TT604"]) == 2
@@ -120,8 +129,12 @@ def test_nothing_that_is_known(tmp_path: Path) -> None:
 
 
 def test_own_settings_from_file_folder_and_here(tmp_path: Path) -> None:
-    settings = {"data": str(DATA), "tokenizer": str(TOKENIZER), "max_length": 512,
-                "training": {"max_steps": 100, "warmup_steps": 500}}  # fmt: skip
+    settings = {
+        "data": str(DATA),
+        "tokenizer": str(TOKENIZER),
+        "max_length": 512,
+        "training": {"max_steps": 100, "warmup_steps": 500},
+    }
     write(tmp_path / "truetune.yaml", settings)
     for arguments in ((), (".",), ("truetune.yaml",)):
         done = command("check", *arguments, "--format", "json", cwd=tmp_path)
@@ -131,7 +144,10 @@ def test_own_settings_from_file_folder_and_here(tmp_path: Path) -> None:
 
 
 def test_settings_of_this_folder_do_not_reach_what_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "truetune.yaml", {"data": str(DATA), "tokenizer": str(TOKENIZER), "ignore": ["TT604"]})
+    write(
+        tmp_path / "truetune.yaml",
+        {"data": str(DATA), "tokenizer": str(TOKENIZER), "ignore": ["TT604"]},
+    )
     write(tmp_path / "train.py", SCRIPT)
     done = command("check", "train.py", "--format", "json", cwd=tmp_path)
     result = json.loads(done.stdout)
@@ -151,8 +167,9 @@ def test_a_report_without_rows_is_drawn_everywhere(tmp_path: Path) -> None:
 
 def test_lint_prints_a_patch_or_mends(tmp_path: Path) -> None:
     source = (
-        'from transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained("m")\n'
-        "for ids in batches:\n    out = model.generate(ids, max_new_tokens=5, use_cache=False)\n"
+        "from transformers import AutoModelForCausalLM\n\nmodel ="
+        ' AutoModelForCausalLM.from_pretrained("m")\nfor ids in batches:\n    out ='
+        " model.generate(ids, max_new_tokens=5, use_cache=False)\n"
     )
     write(tmp_path / "a.py", source)
     done = command("lint", "--diff", "a.py", cwd=tmp_path)
@@ -164,27 +181,61 @@ def test_lint_prints_a_patch_or_mends(tmp_path: Path) -> None:
 
 
 def test_plan_says_what_fits(tmp_path: Path) -> None:
-    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "vocab_size": 128256,
-              "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-              "num_key_value_heads": 8, "dtype": "bfloat16"}  # fmt: skip
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 4096,
+        "vocab_size": 128256,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "dtype": "bfloat16",
+    }
     write(tmp_path / "config.json", json.dumps(config))
     done = command("plan", tmp_path, "--gpu", "24GB", "--max-length", 2048, "--format", "json")
     assert (done.returncode, json.loads(done.stdout)["verdict"]) == (1, "too large")
-    small = ("--set", "lora.r=16", "--set", "load_in=4", "--set", "per_device_train_batch_size=1",
-             "--set", "gradient_checkpointing=true")  # fmt: skip
+    small = (
+        "--set",
+        "lora.r=16",
+        "--set",
+        "load_in=4",
+        "--set",
+        "per_device_train_batch_size=1",
+        "--set",
+        "gradient_checkpointing=true",
+    )
     assert command("plan", tmp_path, "--gpu", "24GB", "--max-length", 2048, *small).returncode == 0
-    assert command("plan", tmp_path, "--set", "lora").stderr == "truetune: error: --set lora: expected NAME=VALUE\n"
+    assert (
+        command("plan", tmp_path, "--set", "lora").stderr
+        == "truetune: error: --set lora: expected NAME=VALUE\n"
+    )
 
 
 ABSENT = "nobody/no-such-model-9b"
 
 
 def stacks_with_an_absent_model(folder: Path) -> dict[str, Path]:
-    rows = [{"messages": [{"role": "user", "content": f"Is {i} open?"}, {"role": "assistant", "content": f"{i} is."}]}
-            for i in range(4)]  # fmt: skip
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": f"Is {i} open?"},
+                {"role": "assistant", "content": f"{i} is."},
+            ]
+        }
+        for i in range(4)
+    ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "dataset_info.json").write_text(
-        json.dumps({"rows": {"file_name": "rows.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"}}})
+        json.dumps(
+            {
+                "rows": {
+                    "file_name": "rows.jsonl",
+                    "formatting": "sharegpt",
+                    "columns": {"messages": "messages"},
+                }
+            }
+        )
     )
     files: dict[str, dict[str, object]] = {
         "axolotl": {"base_model": ABSENT, "datasets": [{"path": "rows.jsonl", "type": "chat_template"}],
@@ -196,7 +247,9 @@ def stacks_with_an_absent_model(folder: Path) -> dict[str, Path]:
     }  # fmt: skip
     paths = {}
     for name, settings in files.items():
-        paths[name] = folder / name / "truetune.yaml" if name == "truetune" else folder / f"{name}.yaml"
+        paths[name] = (
+            folder / name / "truetune.yaml" if name == "truetune" else folder / f"{name}.yaml"
+        )
         paths[name].parent.mkdir(exist_ok=True)
         paths[name].write_text(yaml.safe_dump(settings))
     (folder / "truetune" / "rows.jsonl").write_text((folder / "rows.jsonl").read_text())
@@ -205,14 +258,18 @@ def stacks_with_an_absent_model(folder: Path) -> dict[str, Path]:
 
 @pytest.mark.parametrize("stack", ["axolotl", "llama-factory", "trl", "truetune"])
 @pytest.mark.parametrize("with_data", [False, True])
-def test_a_tokenizer_stands_in_for_a_model_that_is_not_here(stack: str, with_data: bool, tmp_path: Path) -> None:
+def test_a_tokenizer_stands_in_for_a_model_that_is_not_here(
+    stack: str, with_data: bool, tmp_path: Path
+) -> None:
     paths = stacks_with_an_absent_model(tmp_path)
     more = (str(tmp_path / "rows.jsonl"),) if with_data else ()
     done = command("check", str(paths[stack]), *more, "-t", str(TOKENIZER), "--json")
     assert done.returncode in (0, 1), done.stderr
     report = json.loads(done.stdout)
     assert report["rows"] == 4
-    (told,) = [item for item in report["not_judged"] if item["what"] == "the model beside the tokenizer"]
+    (told,) = [
+        item for item in report["not_judged"] if item["what"] == "the model beside the tokenizer"
+    ]
     assert ABSENT in told["reason"]
     assert "hf download" in told["unlock"]
     assert not told["asked"]
@@ -222,10 +279,15 @@ def test_a_tokenizer_stands_in_for_a_model_that_is_not_here(stack: str, with_dat
 def test_without_a_tokenizer_the_settings_alone_are_judged(stack: str, tmp_path: Path) -> None:
     done = command("check", str(stacks_with_an_absent_model(tmp_path)[stack]), "--json")
     assert done.returncode in (0, 1), done.stderr
-    assert "the data of these settings" in [item["what"] for item in json.loads(done.stdout)["not_judged"]]
+    assert "the data of these settings" in [
+        item["what"] for item in json.loads(done.stdout)["not_judged"]
+    ]
 
 
-ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\nnum_machines: 1\nnum_processes: 1\n"
+ACCELERATE = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\nnum_machines:"
+    " 1\nnum_processes: 1\n"
+)
 
 
 def test_a_launch_configuration_keeps_nothing_else_back(tmp_path: Path) -> None:
@@ -233,7 +295,9 @@ def test_a_launch_configuration_keeps_nothing_else_back(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     report = truetune.check([tmp_path / "accel.yaml", tmp_path / "train.py"])
     assert "TT604" in codes(report)
-    (told,) = [item for item in report.not_judged if item.what == "the accelerate launch configuration"]
+    (told,) = [
+        item for item in report.not_judged if item.what == "the accelerate launch configuration"
+    ]
     assert "num_processes: 1" in told.reason
     assert told.asked
     assert truetune.check(tmp_path / "accel.yaml").exit_code() == 3
@@ -242,10 +306,14 @@ def test_a_launch_configuration_keeps_nothing_else_back(tmp_path: Path) -> None:
 MAPS = {
     "rows = rows.map(lambda x: {'prompt': [dict(role='user', content=x['prompt'])]})": [],
     "rows = rows.map(lambda x: {k: [{'role': 'user', 'content': x[k]}] for k in ('prompt', 'chosen', 'rejected')})": [],
-    "def chats(row):\n    return {'prompt': [{'role': 'user', 'content': row['prompt']}], "
-    "'chosen': [{'role': 'assistant', 'content': row['chosen']}]}\nrows = rows.map(chats, num_proc=4)": [],
-    "def render(row):\n    return {'prompt': tok.apply_chat_template(row['messages'], tokenize=False)}\n"
-    "rows = rows.filter(bool).map(function=render)": [],
+    (
+        "def chats(row):\n    return {'prompt': [{'role': 'user', 'content': row['prompt']}], "
+        "'chosen': [{'role': 'assistant', 'content': row['chosen']}]}\nrows = rows.map(chats, num_proc=4)"
+    ): [],
+    (
+        "def render(row):\n    return {'prompt': tok.apply_chat_template(row['messages'], tokenize=False)}\n"
+        "rows = rows.filter(bool).map(function=render)"
+    ): [],
     "rows = rows.map(lambda x: {'prompt': x['prompt'].strip()})": ["TT211"],
     "rows = rows.shuffle(seed=1)": ["TT211"],
     "names = [{'role': 'user', 'content': 'hello'}]\nrows = rows.map(str.strip)": ["TT211"],
@@ -254,13 +322,18 @@ MAPS = {
 
 @pytest.mark.parametrize("code", MAPS)
 def test_strings_that_a_script_maps_to_messages_are_not_judged(code: str, tmp_path: Path) -> None:
-    rows = [{"prompt": f"Where is {i}?", "chosen": f"{i} is here.", "rejected": "No."} for i in range(4)]
+    rows = [
+        {"prompt": f"Where is {i}?", "chosen": f"{i} is here.", "rejected": "No."} for i in range(4)
+    ]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "train.py").write_text(
-        "from datasets import load_dataset\nfrom trl import DPOTrainer\nrows = load_dataset('json', data_files='p')\n"
-        f"{code}\nDPOTrainer('m', train_dataset=rows).train()\n"
+        "from datasets import load_dataset\nfrom trl import DPOTrainer\nrows ="
+        f" load_dataset('json', data_files='p')\n{code}\nDPOTrainer('m',"
+        " train_dataset=rows).train()\n"
     )
-    report = truetune.check([tmp_path / "pairs.jsonl", tmp_path / "train.py"], TOKENIZER, select=["TT211"])
+    report = truetune.check(
+        [tmp_path / "pairs.jsonl", tmp_path / "train.py"], TOKENIZER, select=["TT211"]
+    )
     assert [finding.code for finding in report.findings] == MAPS[code]
     told = [item for item in report.not_judged if item.code == "TT211"]
     assert all("train.py, line" in item.reason for item in told)

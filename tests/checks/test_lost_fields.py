@@ -16,7 +16,10 @@ from truetune.errors import DataError
 
 CALL = [{"type": "function", "function": {"name": "opening_hours", "arguments": {"day": "Monday"}}}]
 TOOLS = [
-    {"type": "function", "function": {"name": "opening_hours", "description": "When it is open", "parameters": {}}}
+    {
+        "type": "function",
+        "function": {"name": "opening_hours", "description": "When it is open", "parameters": {}},
+    }
 ]
 TURN = "<|im_start|>{{ m.role }}\n{% BODY %}<|im_end|>\n"
 CONTENT = "{{ m.content or '' }}"
@@ -31,7 +34,9 @@ def template(body: str = CONTENT, before: str = "", loop: str = "{% for m in mes
     return before + loop + TURN.replace("{% BODY %}", body) + "{% endfor %}" + PROMPT
 
 
-def row(answer: dict[str, Any], more: list[dict[str, Any]] | None = None, **beside: Any) -> dict[str, Any]:
+def row(
+    answer: dict[str, Any], more: list[dict[str, Any]] | None = None, **beside: Any
+) -> dict[str, Any]:
     question = {"role": "user", "content": "Is it open on Monday?"}
     return {"messages": [question, {"role": "assistant", **answer}, *(more or [])], **beside}
 
@@ -46,16 +51,26 @@ def found(folder: Path, source: str, *rows: dict[str, Any], **settings: Any) -> 
         select="field-reaches-no-token",
         **settings,
     )
-    assert not any("field" in part.what for part in report.not_judged if part.asked), report.not_judged
+    assert not any("field" in part.what for part in report.not_judged if part.asked), (
+        report.not_judged
+    )
     return list(report.findings)
 
 
 ONLY_A_CALL = row({"content": "", "tool_calls": CALL})
-RESULT = [{"role": "tool", "content": "Nine to five."}, {"role": "assistant", "content": "From nine."}]
+RESULT = [
+    {"role": "tool", "content": "Nine to five."},
+    {"role": "assistant", "content": "From nine."},
+]
 NO_TOOL_TURNS = "{% for m in messages if m.role != 'tool' %}"
 LOST = {
     "a call, nothing left": (template(), ONLY_A_CALL, "error", "tool_calls of 1 row"),
-    "a call, words left": (template(), row({"content": "One moment.", "tool_calls": CALL}), "error", "tool_calls"),
+    "a call, words left": (
+        template(),
+        row({"content": "One moment.", "tool_calls": CALL}),
+        "error",
+        "tool_calls",
+    ),
     "an old function_call": (
         template(),
         row({"content": "", "function_call": CALL[0]["function"]}),
@@ -74,7 +89,12 @@ LOST = {
         "error",
         "tool_calls",
     ),
-    "a call beside a null content": (template(), row({"content": None, "tool_calls": CALL}), "error", "tool_calls"),
+    "a call beside a null content": (
+        template(),
+        row({"content": None, "tool_calls": CALL}),
+        "error",
+        "tool_calls",
+    ),
     "a call of a turn that is not learned": (
         template(),
         row({"content": "", "tool_calls": CALL, "train": False}, RESULT),
@@ -96,7 +116,12 @@ LOST = {
     ),
     "the system prompt": (
         template(loop="{% for m in messages if m.role != 'system' %}"),
-        {"messages": [{"role": "system", "content": "Be brief."}, *row({"content": "Yes."})["messages"]]},
+        {
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                *row({"content": "Yes."})["messages"],
+            ]
+        },
         "warning",
         "system content",
     ),
@@ -112,7 +137,10 @@ LOST = {
             "messages": [
                 {
                     "role": "user",
-                    "content": [{"type": "image", "image": "a.png"}, {"type": "text", "text": "What is it?"}],
+                    "content": [
+                        {"type": "image", "image": "a.png"},
+                        {"type": "text", "text": "What is it?"},
+                    ],
                 },
                 {"role": "assistant", "content": "A door."},
             ]
@@ -122,7 +150,12 @@ LOST = {
     ),
     "names": (
         template(),
-        {"messages": [{"role": "user", "name": "Ada", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]},
+        {
+            "messages": [
+                {"role": "user", "name": "Ada", "content": "Hi"},
+                {"role": "assistant", "content": "Hello."},
+            ]
+        },
         "info",
         "names",
     ),
@@ -145,18 +178,33 @@ def test_what_no_token_comes_from_is_found(case: str, tmp_path: Path) -> None:
 
 JSON_CALL = '<tool_call>{"name": "opening_hours", "arguments": {"day": "Monday"}}</tool_call>'
 BY_STRING = "{{ m.content or '' }}{% if m.tool_calls %}{{ m.tool_calls | string }}{% endif %}"
-BY_FORMAT = "{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '%s' % c.function.name }}{% endfor %}"
-BY_HASH = "{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ {'n': c.function.name}['n'] | upper }}{% endfor %}"
-BY_MACRO = "{% macro d(t) %}{{ t.function.name }}{% endmacro %}{% for t in tools or [] %}{{ d(t) }}{% endfor %}"
+BY_FORMAT = (
+    "{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '%s' % c.function.name }}{% endfor %}"
+)
+BY_HASH = (
+    "{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ {'n': c.function.name}['n'] | upper"
+    " }}{% endfor %}"
+)
+BY_MACRO = (
+    "{% macro d(t) %}{{ t.function.name }}{% endmacro %}{% for t in tools or [] %}{{ d(t) }}{%"
+    " endfor %}"
+)
 LAST_REASONING = (
-    "{% if m.reasoning_content and loop.last %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"
+    "{% if m.reasoning_content and loop.last %}<think>{{ m.reasoning_content }}</think>{% endif"
+    " %}{{ m.content }}"
 )
 WRITTEN = {
-    "calls as JSON": (template(CONTENT + "{{ m.tool_calls | tojson if m.tool_calls }}"), ONLY_A_CALL),
+    "calls as JSON": (
+        template(CONTENT + "{{ m.tool_calls | tojson if m.tool_calls }}"),
+        ONLY_A_CALL,
+    ),
     "calls as Python prints them": (template(BY_STRING), ONLY_A_CALL),
     "calls by a format": (template(BY_FORMAT), ONLY_A_CALL),
     "calls in capitals": (template(BY_HASH), ONLY_A_CALL),
-    "calls that stand in the content too": (template(), row({"content": JSON_CALL, "tool_calls": CALL})),
+    "calls that stand in the content too": (
+        template(),
+        row({"content": JSON_CALL, "tool_calls": CALL}),
+    ),
     "calls that stand in the content as code": (
         template(),
         row({"content": 'opening_hours(day="Monday")', "tool_calls": CALL}),
@@ -164,7 +212,10 @@ WRITTEN = {
     "definitions in the system prompt": (
         template(),
         {
-            "messages": [{"role": "system", "content": json.dumps(TOOLS)}, *row({"content": "Yes."})["messages"]],
+            "messages": [
+                {"role": "system", "content": json.dumps(TOOLS)},
+                *row({"content": "Yes."})["messages"],
+            ],
             "tools": TOOLS,
         },
     ),
@@ -174,7 +225,11 @@ WRITTEN = {
     ),
     "empty and null fields": (
         template(),
-        row({"content": "Yes.", "tool_calls": [], "name": "", "reasoning_content": None}, tools=[], documents=None),
+        row(
+            {"content": "Yes.", "tool_calls": [], "name": "", "reasoning_content": None},
+            tools=[],
+            documents=None,
+        ),
     ),
     "ids, types and scores": (
         template(),
@@ -194,7 +249,10 @@ WRITTEN = {
             "messages": [
                 {
                     "role": "user",
-                    "content": [{"type": "image", "image": "a.png"}, {"type": "text", "text": "What is it?"}],
+                    "content": [
+                        {"type": "image", "image": "a.png"},
+                        {"type": "text", "text": "What is it?"},
+                    ],
                 },
                 {"role": "assistant", "content": "A door."},
             ]
@@ -223,9 +281,15 @@ def test_the_rejected_side_is_judged_too(tmp_path: Path) -> None:
 def test_encode_refuses_what_would_be_learned_empty_and_counts_the_rest(tmp_path: Path) -> None:
     (tmp_path / "own.jinja").write_text(template(loop=NO_TOOL_TURNS))
     data = tmp_path / "rows.jsonl"
-    data.write_text("".join(json.dumps(one) + "\n" for one in (ONLY_A_CALL, row({"content": "One moment."}, RESULT))))
+    data.write_text(
+        "".join(
+            json.dumps(one) + "\n" for one in (ONLY_A_CALL, row({"content": "One moment."}, RESULT))
+        )
+    )
     settings = {"template": str(tmp_path / "own.jinja")}
-    with pytest.raises(DataError, match=r"rows.jsonl:1: the tool_calls of turn 1 reach no token.*--template"):
+    with pytest.raises(
+        DataError, match=r"rows.jsonl:1: the tool_calls of turn 1 reach no token.*--template"
+    ):
         truetune.encode(str(data), TOKENIZER, tmp_path / "out", **settings)
     encoded = truetune.encode(str(data), TOKENIZER, tmp_path / "out", on_error="skip", **settings)
     assert (encoded.counts["encoded"], encoded.counts["rejected"]) == (1, 1)

@@ -19,11 +19,18 @@ from truetune.report.page import page
 from truetune.report.terminal import as_text
 from truetune.spec.run import RunSpec
 
-LENGTHS = ("truncation-cuts-the-terminator", "truncation-leaves-no-label", "sft-max-length-default-1024")
+LENGTHS = (
+    "truncation-cuts-the-terminator",
+    "truncation-leaves-no-label",
+    "sft-max-length-default-1024",
+)
 
 
 def chat(*contents: Any) -> list[dict[str, Any]]:
-    return [{"role": "user" if i % 2 == 0 else "assistant", "content": c} for i, c in enumerate(contents)]
+    return [
+        {"role": "user" if i % 2 == 0 else "assistant", "content": c}
+        for i, c in enumerate(contents)
+    ]
 
 
 TEXT = {"type": "text", "text": "What is this?"}
@@ -32,7 +39,10 @@ ROWS: dict[str, tuple[dict[str, Any], Media]] = {
         {"messages": chat([{"type": "image"}, TEXT], "A lighthouse."), "images": ["a.png"]},
         Media(1, images=1),
     ),
-    "a column alone": ({"messages": chat("<image>What?", "It is."), "images": ["a", "b"]}, Media(1, images=2)),
+    "a column alone": (
+        {"messages": chat("<image>What?", "It is."), "images": ["a", "b"]},
+        Media(1, images=2),
+    ),
     "a path": ({"messages": chat("What?", "It is."), "image": "a.png"}, Media(1, images=1)),
     "a record of datasets": (
         {"messages": chat("What?", "It is."), "image": {"bytes": None, "path": "a.png"}},
@@ -48,9 +58,15 @@ ROWS: dict[str, tuple[dict[str, Any], Media]] = {
     ),
     "an empty column": ({"messages": chat("What?", "It is."), "images": []}, Media()),
     "a null": ({"messages": chat("What?", "It is."), "image": None}, Media()),
-    "an empty record": ({"messages": chat("What?", "It is."), "image": {"bytes": None, "path": None}}, Media()),
+    "an empty record": (
+        {"messages": chat("What?", "It is."), "image": {"bytes": None, "path": None}},
+        Media(),
+    ),
     "text in parts": ({"messages": chat([TEXT], "It is.")}, Media()),
-    "a marker in plain text": ({"messages": chat("What does <image> mean in HTML?", "Nothing.")}, Media()),
+    "a marker in plain text": (
+        {"messages": chat("What does <image> mean in HTML?", "Nothing.")},
+        Media(),
+    ),
 }
 
 
@@ -70,7 +86,9 @@ def test_media_are_counted(row: dict[str, Any], media: Media, tmp_path: Path) ->
         assert (rule in judged) is not bool(media)
         if media:
             assert unjudged[rule].reason == f"the tokens of {media} are not counted"
-            assert unjudged[rule].unlock == "see what reaches the loss: truetune run -- YOUR COMMAND"
+            assert (
+                unjudged[rule].unlock == "see what reaches the loss: truetune run -- YOUR COMMAND"
+            )
     assert found.exit_code() == (3 if media else 0), "the user asked for this limit"
 
 
@@ -79,14 +97,24 @@ def test_it_is_said_wherever_lengths_are(tmp_path: Path) -> None:
     found = report(tmp_path, [row])
     says = "the tokens of 2 images are not counted"
     text = " ".join(as_text(found).split())
-    assert f"; {says}" in text.partition("in 1 example")[2].partition("no findings")[0], "in the first sentence"
+    assert f"; {says}" in text.partition("in 1 example")[2].partition("no findings")[0], (
+        "in the first sentence"
+    )
     assert f"longest {found.lengths.longest}; {says}" in text, "beside the lengths"
-    assert as_dict(found)["lengths"]["media"] == {"rows": 1, "images": 2, "sounds": 0, "videos": 0, "says": says}
+    assert as_dict(found)["lengths"]["media"] == {
+        "rows": 1,
+        "images": 2,
+        "sounds": 0,
+        "videos": 0,
+        "says": says,
+    }
     assert f"These are the tokens of the text: {says}." in page(found)
     assert as_dict(report(tmp_path, [{"text": "a"}]))["lengths"]["media"] is None
 
 
-def test_an_example_that_is_too_long_without_its_image_is_found_all_the_same(tmp_path: Path) -> None:
+def test_an_example_that_is_too_long_without_its_image_is_found_all_the_same(
+    tmp_path: Path,
+) -> None:
     row = {"messages": chat("What?", "It is. " * 40), "images": ["a.png"]}
     found = report(tmp_path, [row], max_length=20)
     assert "truncation-cuts-the-terminator" in {finding.rule for finding in found.findings}

@@ -28,7 +28,10 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "answers-nearly-all-alike": ("unused-columns",),
     "answer-not-terminated": ("turn-terminator-is-not-eos", "boundary-token-merge"),
     "pair-side-not-terminated": ("plain-string-pair-skips-template",),
-    "bos-or-eos-inside-a-preference-pair": ("pair-side-not-terminated", "plain-string-pair-skips-template"),
+    "bos-or-eos-inside-a-preference-pair": (
+        "pair-side-not-terminated",
+        "plain-string-pair-skips-template",
+    ),
     "kto-imbalance": ("plain-string-pair-skips-template",),
     "iterable-dataset-not-sharded-or-shuffled": ("ddp-hang-or-uneven-ranks",),
     "weights-are-pickle": ("adapter-file-empty", "adapter-on-another-base"),
@@ -63,7 +66,15 @@ def test_what_makes_a_rule_moot_is_a_rule() -> None:
 def _finding(rule: str, rows: range, count: int | None = -1, severity: Any = "error") -> Finding:
     cases = tuple(Case("x", Origin("a", row + 1, row)) for row in rows)
     number = len(rows) if count == -1 else count
-    return Finding(rule, find(rule).code, severity, f"{rule} of {len(rows)}", "do it", cases=cases, count=number)
+    return Finding(
+        rule,
+        find(rule).code,
+        severity,
+        f"{rule} of {len(rows)}",
+        "do it",
+        cases=cases,
+        count=number,
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +87,9 @@ def _finding(rule: str, rows: range, count: int | None = -1, severity: Any = "er
         ([("duplicate-rows", range(10))], 1),
     ],
 )
-def test_rows_may_be_explained_by_several_findings(causes: list[tuple[str, range]], left: int) -> None:
+def test_rows_may_be_explained_by_several_findings(
+    causes: list[tuple[str, range]], left: int
+) -> None:
     findings = [*(_finding(*cause) for cause in causes), _finding("no-supervised-token", range(10))]
     made = without_moot(Judgement(tuple(findings)), rules()).findings
     assert sum(finding.rule == "no-supervised-token" for finding in made) == left
@@ -85,7 +98,10 @@ def test_rows_may_be_explained_by_several_findings(causes: list[tuple[str, range
 
 
 def test_a_finding_with_more_rows_than_it_keeps_is_not_moot() -> None:
-    findings = (_finding("role-alias-dropped", range(10)), _finding("no-supervised-token", range(10), 11))
+    findings = (
+        _finding("role-alias-dropped", range(10)),
+        _finding("no-supervised-token", range(10), 11),
+    )
     assert len(without_moot(Judgement(findings), rules()).findings) == 2
 
 
@@ -98,12 +114,17 @@ def test_a_cause_is_as_grave_as_what_it_explains() -> None:
 
 
 def test_settings_and_data_tell_one_cause_once(tmp_path: Path) -> None:
-    row = {"messages": [{"role": "user", "content": "Open?"}, {"role": "assistant", "content": "It is."}]}
+    row = {
+        "messages": [
+            {"role": "user", "content": "Open?"},
+            {"role": "assistant", "content": "It is."},
+        ]
+    }
     (tmp_path / "chats.jsonl").write_text(json.dumps(row) + "\n")
     config = tmp_path / "axolotl.yaml"
     config.write_text(
-        f"base_model: {folder('gemma3')}\ndatasets: [{{path: {tmp_path}/chats.jsonl, type: chat_template}}]\n"
-        "chat_template: gemma3\nsequence_len: 2048\nmicro_batch_size: 2\n"
+        f"base_model: {folder('gemma3')}\ndatasets: [{{path: {tmp_path}/chats.jsonl, type:"
+        " chat_template}]\nchat_template: gemma3\nsequence_len: 2048\nmicro_batch_size: 2\n"
     )
     found = [finding.rule for finding in truetune.check(config).findings]
     assert found.count("stop-token-not-trained") == 1

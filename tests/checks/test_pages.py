@@ -39,7 +39,9 @@ def test_page(rule: type[Rule[Any]], tmp_path: Path) -> None:
 
 def assert_is_examined(rule: type[Rule[Any]], section: str) -> None:
     """The rule finds nothing in a healthy run, and says what it measured there. A real trainer starts once for both."""
-    made = importlib.import_module(f"tests.checks.pages.{station(rule)}").audited(rule, block(section))
+    made = importlib.import_module(f"tests.checks.pages.{station(rule)}").audited(
+        rule, block(section)
+    )
     assert made.findings == ()
     if rule.name() in OTHER_SUBJECT:
         assert OTHER_SUBJECT[rule.name()] in made.not_judged[0].reason

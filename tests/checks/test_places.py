@@ -71,7 +71,9 @@ def test_the_token_of_a_case(name: str, tmp_path: Path) -> None:
     data, tokenizer = str(tmp_path / "data.jsonl"), str(tmp_path / "tokenizer")
     assert case.origin is not None
     assert case.token is not None
-    views = view(spec_of({**settings, "data": data, "tokenizer": tokenizer}, "page"), case.origin.row)
+    views = view(
+        spec_of({**settings, "data": data, "tokenizer": tokenizer}, "page"), case.origin.row
+    )
     shown = next(v for v in views if v.example.rendering.turn in (None, case.turn))
     assert shown.pieces[case.token] == TOKENS[name]
     if name == "duplicate-eos":
@@ -85,7 +87,9 @@ def test_the_token_of_a_case(name: str, tmp_path: Path) -> None:
 def test_the_date_of_a_template_is_where_it_stands(tmp_path: Path) -> None:
     text = block(sections(find("date-in-template"))["Example"])
     (case,) = findings(find("date-in-template"), text, tmp_path)[0].cases
-    spec = spec_of({"data": str(tmp_path / "data.jsonl"), "tokenizer": str(tmp_path / "tokenizer")}, "page")
+    spec = spec_of(
+        {"data": str(tmp_path / "data.jsonl"), "tokenizer": str(tmp_path / "tokenizer")}, "page"
+    )
     (shown,) = view(spec, 0)
     assert case.token is not None
     assert shown.pieces[case.token].strip().isdigit()
@@ -133,7 +137,10 @@ def test_a_case_on_the_rejected_side_says_so(name: str, tmp_path: Path) -> None:
 def test_a_problem_is_found_at_its_message_wherever_that_stands(tmp_path: Path) -> None:
     data = tmp_path / "rows.jsonl"
     rows = [
-        {"system": "Be kind.", "messages": [{"role": "user", "content": "Hi"}, {"role": "bot", "content": "So?"}]},
+        {
+            "system": "Be kind.",
+            "messages": [{"role": "user", "content": "Hi"}, {"role": "bot", "content": "So?"}],
+        },
         {"prompt": ASKED, "chosen": said(7), "rejected": said("No.")},
         {"prompt": ASKED, "chosen": said("No."), "rejected": said(9)},
     ]
@@ -163,8 +170,13 @@ def test_rows_far_in_are_read_without_those_before(kind: str, tmp_path: Path) ->
     assert [row.prompt for row in found] == ["q0", "q3", "q2600", "q4999"]
 
 
-def test_a_page_shows_the_rows_that_findings_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"messages": [*ASKED, {"role": "bot" if i == 70 else "assistant", "content": f"a{i}"}]} for i in range(80)]
+def test_a_page_shows_the_rows_that_findings_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"messages": [*ASKED, {"role": "bot" if i == 70 else "assistant", "content": f"a{i}"}]}
+        for i in range(80)
+    ]
     for name, text in (
         ("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows)),
         ("rows.json", json.dumps(rows)),

@@ -80,8 +80,15 @@ def test_qwen3_is_clean_with_thinking_off() -> None:
     assert fired(check("qwen3", template_kwargs={"enable_thinking": False})) == set()
 
 
-@pytest.mark.parametrize(("family", "pad"), [("qwen3", "<|im_end|>"), ("llama3.1-instruct", "<|eot_id|>"),
-                                             ("mistral-7b-v0.3", "</s>"), ("gemma3", "<eos>")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("family", "pad"),
+    [
+        ("qwen3", "<|im_end|>"),
+        ("llama3.1-instruct", "<|eot_id|>"),
+        ("mistral-7b-v0.3", "</s>"),
+        ("gemma3", "<eos>"),
+    ],
+)
 def test_pad_is_stop_token(family: str, pad: str, tmp_path: Path) -> None:
     folder = edited(family, tmp_path / "t", tokenizer_config={"pad_token": pad})
     report = truetune.check(data=CHATS, tokenizer=folder, select="pad-is-stop-token")
@@ -90,9 +97,15 @@ def test_pad_is_stop_token(family: str, pad: str, tmp_path: Path) -> None:
     masks_by_id = truetune.check(
         data=CHATS, tokenizer=folder, select="pad-is-stop-token", trained_by="transformers"
     ).findings
-    assert [f.severity for f in masks_by_id] == ["warning" if family == "gemma3" else "error"], "no row ends with <eos>"
-    good = {"qwen3": "<|endoftext|>", "llama3.1-instruct": "<|finetune_right_pad_id|>", "mistral-7b-v0.3": "<unk>",
-            "gemma3": "<pad>"}  # fmt: skip
+    assert [f.severity for f in masks_by_id] == ["warning" if family == "gemma3" else "error"], (
+        "no row ends with <eos>"
+    )
+    good = {
+        "qwen3": "<|endoftext|>",
+        "llama3.1-instruct": "<|finetune_right_pad_id|>",
+        "mistral-7b-v0.3": "<unk>",
+        "gemma3": "<pad>",
+    }
     assert good[family] in finding.remedy or family == "qwen3"
     healthy = edited(family, tmp_path / "h", tokenizer_config={"pad_token": good[family]})
     assert truetune.check(data=CHATS, tokenizer=healthy, select="pad-is-stop-token").findings == ()
@@ -114,20 +127,33 @@ def test_stop_ids_incomplete(family: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["llama3.1-instruct", "gemma3", "mistral-nemo"])
 def test_rendered_text_gets_a_second_bos(family: str, tmp_path: Path) -> None:
     select = "render-then-retokenize-double-bos"
-    bos = {"llama3.1-instruct": "<|begin_of_text|>", "gemma3": "<bos>", "mistral-nemo": "<s>"}[family]
+    bos = {"llama3.1-instruct": "<|begin_of_text|>", "gemma3": "<bos>", "mistral-nemo": "<s>"}[
+        family
+    ]
     (finding,) = check(
-        family, rows(tmp_path / "a.jsonl", {"text": f"{bos}Hi"}, {"text": f"{bos}Yo"}), select=select
+        family,
+        rows(tmp_path / "a.jsonl", {"text": f"{bos}Hi"}, {"text": f"{bos}Yo"}),
+        select=select,
     ).findings
     assert (finding.count, finding.total) == (2, 2)
     assert check(family, rows(tmp_path / "b.jsonl", {"text": "Hi"}), select=select).findings == ()
-    assert check("qwen3", rows(tmp_path / "c.jsonl", {"text": f"{bos}Hi"}), select=select).findings == ()
+    assert (
+        check("qwen3", rows(tmp_path / "c.jsonl", {"text": f"{bos}Hi"}), select=select).findings
+        == ()
+    )
 
 
 @pytest.mark.parametrize("family", ["llama3-base", "qwen2.5-base", "gpt2"])
 def test_plain_text_without_eos(family: str, tmp_path: Path) -> None:
     select = "eos-not-appended-by-tokenizer"
-    eos = {"llama3-base": "<|end_of_text|>", "qwen2.5-base": "<|endoftext|>", "gpt2": "<|endoftext|>"}[family]
-    bare = rows(tmp_path / "a.jsonl", {"prompt": "a", "completion": "b"}, {"prompt": "c", "completion": "d"})
+    eos = {
+        "llama3-base": "<|end_of_text|>",
+        "qwen2.5-base": "<|endoftext|>",
+        "gpt2": "<|endoftext|>",
+    }[family]
+    bare = rows(
+        tmp_path / "a.jsonl", {"prompt": "a", "completion": "b"}, {"prompt": "c", "completion": "d"}
+    )
     (finding,) = check(family, bare, select=select).findings
     assert (finding.count, finding.total) == (2, 2)
     assert check(family, bare, select=select, append_eos=True).findings == ()
@@ -136,7 +162,9 @@ def test_plain_text_without_eos(family: str, tmp_path: Path) -> None:
 
 
 def test_real_instruction_data_is_clean_where_it_is() -> None:
-    report = check("qwen2.5-instruct", str(parts.data("llamafactory/alpaca_en_demo.json")), max_length=1024)
+    report = check(
+        "qwen2.5-instruct", str(parts.data("llamafactory/alpaca_en_demo.json")), max_length=1024
+    )
     assert fired(report) == set()
     assert (report.rows, report.examples, report.unsupervised) == (999, 999, 0)
     assert {f.rule: f.count for f in report.findings}["duplicate-rows"] == 14
@@ -147,7 +175,9 @@ def test_real_instruction_data_is_clean_where_it_is() -> None:
 
 
 def test_real_tool_calls_on_qwen3() -> None:
-    report = check("qwen3", str(parts.data("llamafactory/glaive_toolcall_en_demo.json")), max_length=16384)
+    report = check(
+        "qwen3", str(parts.data("llamafactory/glaive_toolcall_en_demo.json")), max_length=16384
+    )
     assert fired(report) == {"empty-think-block-supervised", "duplicate-rows"}
     labels = {source.label: learned for source, learned, _ in report.ledger.rows()}
     assert labels["tool call"] > 1000
@@ -157,7 +187,11 @@ def test_real_tool_calls_on_qwen3() -> None:
 @pytest.mark.parametrize("family", ["mistral-7b-v0.1", "gemma2"])
 def test_a_refused_system_role(family: str, tmp_path: Path) -> None:
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    data = rows(tmp_path / "a.jsonl", {"messages": [{"role": "system", "content": "s"}, *chat]}, {"messages": chat})
+    data = rows(
+        tmp_path / "a.jsonl",
+        {"messages": [{"role": "system", "content": "s"}, *chat]},
+        {"messages": chat},
+    )
     report = check(family, data, select="template-rejects-rows")
     assert [(f.count, f.total) for f in report.findings] == [(1, 2)]
     assert (report.rejected, report.examples) == (1, 1)
@@ -177,7 +211,10 @@ def test_control_strings_in_content(family: str, tmp_path: Path) -> None:
 
 def test_string_arguments_are_fine_where_the_template_takes_them(tmp_path: Path) -> None:
     call = {"type": "function", "function": {"name": "f", "arguments": '{"city": "Ghent"}'}}
-    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    chat = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+    ]
     data = rows(tmp_path / "a.jsonl", {"messages": chat})
     select = "tool-arguments-double-encoded"
     assert check("qwen3", data, select=select).findings == ()
@@ -194,7 +231,9 @@ def test_untrained_markers_of_a_real_model(tmp_path: Path) -> None:
     matrix = load_file(model / "model.safetensors")["model.embed_tokens.weight"]
     matrix[[1, 2]] = 0
     folder = edited("smollm2", tmp_path / "base")
-    save_file({"model.embed_tokens.weight": matrix.astype(np.float16)}, Path(folder) / "model.safetensors")
+    save_file(
+        {"model.embed_tokens.weight": matrix.astype(np.float16)}, Path(folder) / "model.safetensors"
+    )
     (finding,) = truetune.check(data=CHATS, tokenizer=folder, select=select).findings
     assert (finding.count, finding.total) == (2, 2)
 
@@ -206,17 +245,41 @@ def test_leaks_between_train_and_eval(family: str, tmp_path: Path) -> None:
     (tmp_path / "eval.jsonl").write_text("".join(lines[140:]), encoding="utf-8")
     (tmp_path / "clean.jsonl").write_text("".join(lines[150:]), encoding="utf-8")
     train = str(tmp_path / "train.jsonl")
-    (finding,) = check(family, train, eval_data=str(tmp_path / "eval.jsonl"), select="train-eval-leak").findings
+    (finding,) = check(
+        family, train, eval_data=str(tmp_path / "eval.jsonl"), select="train-eval-leak"
+    ).findings
     assert (finding.count, finding.total, finding.severity) == (10, 60, "error")
-    assert check(family, train, eval_data=str(tmp_path / "clean.jsonl"), select="train-eval-leak").findings == ()
+    assert (
+        check(
+            family, train, eval_data=str(tmp_path / "clean.jsonl"), select="train-eval-leak"
+        ).findings
+        == ()
+    )
 
 
 @pytest.mark.parametrize("family", ["qwen3", "mistral-7b-v0.3", "llama2-chat", "gpt2"])
 @pytest.mark.parametrize("numbered", ["Problem {}:", "2024-11-{:02d}", "ticket no. {}"])
-def test_rows_in_the_order_of_a_number_are_not_grouped(family: str, numbered: str, tmp_path: Path) -> None:
+def test_rows_in_the_order_of_a_number_are_not_grouped(
+    family: str, numbered: str, tmp_path: Path
+) -> None:
     drawn = random.Random(7)
-    words = ["river", "stone", "bright", "window", "paper", "total", "apple", "count", "gamma", "beta"]
+    words = [
+        "river",
+        "stone",
+        "bright",
+        "window",
+        "paper",
+        "total",
+        "apple",
+        "count",
+        "gamma",
+        "beta",
+    ]
     texts = [f"{numbered.format(i)} {' '.join(drawn.choices(words, k=12))}" for i in range(300)]
-    data = rows(tmp_path / "rows.jsonl", *({"prompt": text, "completion": " ".join(drawn.choices(words, k=12))}
-                                            for text in texts))  # fmt: skip
-    assert "rows-grouped-by-source" not in fired(check(family, data, select="rows-grouped-by-source"))
+    data = rows(
+        tmp_path / "rows.jsonl",
+        *({"prompt": text, "completion": " ".join(drawn.choices(words, k=12))} for text in texts),
+    )
+    assert "rows-grouped-by-source" not in fired(
+        check(family, data, select="rows-grouped-by-source")
+    )

@@ -27,7 +27,8 @@ CONFIG = [rule for rule in rules() if station(rule) == "config"]
 SOURCE = [rule for rule in rules() if station(rule) == "source"]
 VALUE = r"(?P<value>\[[^\]]*\]|(?!(?:the|what)\b)[\w.,+\-]*\w)"
 SET = re.compile(
-    rf"(?:(?:set|and) (?P<key>(?!both\b)\w+): |set (?P<other>(?!both\b)\w+) to |and (?P<more>\w+) to (?=\d)){VALUE}"
+    r"(?:(?:set|and) (?P<key>(?!both\b)\w+): |set (?P<other>(?!both\b)\w+) to |and (?P<more>\w+)"
+    rf" to (?=\d)){VALUE}"
 )
 LEAVE = re.compile(r"leave (?P<key>\w+) out")
 WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
@@ -47,7 +48,9 @@ def _followed(settings: dict[str, Any], finding: Finding, remedy: str) -> dict[s
     done = dict(settings)
     for match in SET.finditer(remedy):
         key = match["key"] or match["other"] or match["more"]
-        value = match["value"] if match["value"].startswith("[") else match["value"].replace(",", "")
+        value = (
+            match["value"] if match["value"].startswith("[") else match["value"].replace(",", "")
+        )
         done = _with(done, key, yaml.safe_load(value))
     for match in LEAVE.finditer(remedy):
         done = {key: value for key, value in done.items() if key != match["key"]}
@@ -62,7 +65,9 @@ def _with(settings: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return {**settings, known[0]: value}
 
 
-def _written(settings: dict[str, Any], finding: Finding, new: str, old: str | None) -> dict[str, Any]:
+def _written(
+    settings: dict[str, Any], finding: Finding, new: str, old: str | None
+) -> dict[str, Any]:
     if old is not None:
         return yaml.safe_load(re.sub(rf"\b{old}\b", new, yaml.safe_dump(settings)))  # type: ignore[no-any-return]
     key, _, value = finding.cases[0].text.partition(": ")
@@ -85,7 +90,9 @@ def test_what_a_finding_on_settings_says_ends_it(rule: type[Rule[Any]], tmp_path
     path = lay_out(example, tmp_path)
     before = _levels(path)
     settings = yaml.safe_load(path.read_text())
-    finding = next(f for f in of_settings(read_config(path), RunSpec()).findings if f.rule == rule.name())
+    finding = next(
+        f for f in of_settings(read_config(path), RunSpec()).findings if f.rule == rule.name()
+    )
     tried = 0
     for alternative in re.split(r", or |; before ", finding.remedy):
         if (done := _followed(settings, finding, alternative)) is None:
@@ -94,7 +101,9 @@ def test_what_a_finding_on_settings_says_ends_it(rule: type[Rule[Any]], tmp_path
         path.write_text(yaml.safe_dump(done, sort_keys=False))
         after = _levels(path)
         assert rule.name() not in after, alternative
-        new = {name for name, level in after.items() if level > max(before.get(name, 0), RANK["info"])}
+        new = {
+            name for name, level in after.items() if level > max(before.get(name, 0), RANK["info"])
+        }
         assert not new, alternative
     assert (tried == 0) == (rule.name() in PROSE), finding.remedy
 

@@ -26,28 +26,45 @@ def test_a_report_is_short_as_a_value_and_whole_in_print() -> None:
     report = truetune.check(data=str(DATA), tokenizer=str(TOKENIZER))
     assert repr(report) == f"<DataReport of {DATA}: no findings>"
     assert str(report).startswith("an ideal mask learns ")
-    assert "no findings, 37 checks examined and fine, 26 not judged (-v lists them) · 200 rows" in str(report)
+    assert (
+        "no findings, 37 checks examined and fine, 26 not judged (-v lists them) · 200 rows"
+        in str(report)
+    )
 
 
 def test_every_report_has_the_short_form() -> None:
-    kinds = (truetune.AuditReport, truetune.EvaluationReport, truetune.LintReport, truetune.RehearsalReport,
-             truetune.SampleReport, truetune.ServiceReport, truetune.DataReport)  # fmt: skip
+    kinds = (
+        truetune.AuditReport,
+        truetune.EvaluationReport,
+        truetune.LintReport,
+        truetune.RehearsalReport,
+        truetune.SampleReport,
+        truetune.ServiceReport,
+        truetune.DataReport,
+    )
     assert all("__repr__" not in vars(kind) for kind in kinds)
 
 
 def test_encoded_data_that_are_not_whole_are_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"format": "truetune", "shards": []}))
-    with pytest.raises(DataError, match="not as this version of truetune encode writes it; encode again"):
+    with pytest.raises(
+        DataError, match="not as this version of truetune encode writes it; encode again"
+    ):
         look([tmp_path], RunSpec(tokenizer=str(TOKENIZER)))
 
 
 @pytest.mark.parametrize("nested", [True, False])
 def test_two_fields_of_one_column(tmp_path: Path, nested: bool) -> None:
-    fields = "{}field_instruction: output\n{}field_output: output\n".replace("{}", "      " if nested else "    ")
+    fields = "{}field_instruction: output\n{}field_output: output\n".replace(
+        "{}", "      " if nested else "    "
+    )
     kind = "\n" if nested else " alpaca\n"
     path = tmp_path / "a.yaml"
     path.write_text(f"base_model: m\ndatasets:\n  - path: d.jsonl\n    type:{kind}{fields}")
-    with pytest.raises(SpecError, match=r"a\.yaml:6: .*field_output and field_instruction both name the column output"):
+    with pytest.raises(
+        SpecError,
+        match=r"a\.yaml:6: .*field_output and field_instruction both name the column output",
+    ):
         read_config(path)
 
 
@@ -61,10 +78,16 @@ def test_the_tokenizer_of_the_model(tmp_path: Path) -> None:
 
 def test_messages_with_other_keys(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
-    path.write_text(json.dumps({"messages": [{"who": "user", "says": "hi"}, {"who": "assistant", "says": "yes"}]}))
+    path.write_text(
+        json.dumps(
+            {"messages": [{"who": "user", "says": "hi"}, {"who": "assistant", "says": "yes"}]}
+        )
+    )
     report = truetune.check(data=str(path), tokenizer=str(TOKENIZER))
     found = next(finding for finding in report.findings if finding.code == "TT301")
-    assert found.cases[0].text.startswith("turn 0 has no role: found who, says; expected role and content")
+    assert found.cases[0].text.startswith(
+        "turn 0 has no role: found who, says; expected role and content"
+    )
     assert "rename the keys of each message" in found.remedy
 
 
@@ -79,7 +102,9 @@ def test_rules_in_a_pipe_have_a_line_each() -> None:
     assert all(line.startswith("TT08") for line in lines)
 
 
-@pytest.mark.parametrize(("references", "fires"), [("abcd", True), ("aabc", True), ("aaab", False), ("    ", False)])
+@pytest.mark.parametrize(
+    ("references", "fires"), [("abcd", True), ("aabc", True), ("aaab", False), ("    ", False)]
+)
 def test_one_answer_to_four_prompts(references: str, fires: bool) -> None:
     samples = tuple(_sample(i, reference.strip()) for i, reference in enumerate(references))
     found = findings_of(Watched((Look(0, samples, 0.0),), limit=8, finished=True))
@@ -87,7 +112,15 @@ def test_one_answer_to_four_prompts(references: str, fires: bool) -> None:
 
 
 def _sample(row: int, reference: str) -> Sample:
-    prompt = Prompt(ids=(row,), text=f"q{row}", question=f"q{row}", reference=reference, file="d", line=1, row=row,
-                    reference_ids=(1,) if reference else ())  # fmt: skip
+    prompt = Prompt(
+        ids=(row,),
+        text=f"q{row}",
+        question=f"q{row}",
+        reference=reference,
+        file="d",
+        line=1,
+        row=row,
+        reference_ids=(1,) if reference else (),
+    )
     answer = Answer(ids=(5,), text="I see.", stop=2)
     return Sample(prompt, answer, score(prompt, answer))

@@ -48,7 +48,10 @@ def checked(**settings: str) -> DataReport:
 
 
 def conversations(groups: list[str | None], first: int = 0) -> list[Conversation]:
-    return [Conversation(Origin("a.jsonl", i + 1, i), "text", text="x", group=g) for i, g in enumerate(groups, first)]
+    return [
+        Conversation(Origin("a.jsonl", i + 1, i), "text", text="x", group=g)
+        for i, g in enumerate(groups, first)
+    ]
 
 
 @settings(max_examples=40, deadline=None)
@@ -60,7 +63,9 @@ def test_shares_and_order(drawn: list[tuple[list[bool], str | None]], size: int)
         tally.add(batch(masks[at : at + size], conversations(groups[at : at + size], at)))
     lengths = tally.lengths()
     told = tally.report_data(lengths)
-    parts = [SHARES * sum(mask) // len(mask) for mask in masks if sum(mask) and sum(mask) < len(mask)]
+    parts = [
+        SHARES * sum(mask) // len(mask) for mask in masks if sum(mask) and sum(mask) < len(mask)
+    ]
     assert told["shares"]["counts"] == [parts.count(i) for i in range(SHARES)]
     assert told["shares"]["none"] == sum(not any(mask) for mask in masks)
     assert told["shares"]["all"] == sum(bool(mask) and all(mask) for mask in masks)
@@ -78,7 +83,9 @@ def test_shares_and_order(drawn: list[tuple[list[bool], str | None]], size: int)
     names = set(groups) - {None}
     assert order["by"] == ("source" if len(names) > 1 else None)
     if len(names) > 1:
-        counted = {name: [sum(g == name for _, g in stretch) for stretch in stretches] for name in names}
+        counted = {
+            name: [sum(g == name for _, g in stretch) for stretch in stretches] for name in names
+        }
         assert order["kinds"] == counted
 
 
@@ -87,17 +94,24 @@ def test_shares_and_order(drawn: list[tuple[list[bool], str | None]], size: int)
 def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None:
     """`context` tokens stand before each answer."""
     rows = [
-        Conversation(Origin("a", i, i), "preference", prompt="", completion="", rejected="") for i in range(len(pairs))
+        Conversation(Origin("a", i, i), "preference", prompt="", completion="", rejected="")
+        for i in range(len(pairs))
     ]
     sides = []
     for k in (0, 1):
-        masks = [[False] * context + [True] * len(answer) for *both, context in pairs for answer in [both[k]]]
+        masks = [
+            [False] * context + [True] * len(answer)
+            for *both, context in pairs
+            for answer in [both[k]]
+        ]
         ids = [id for *both, context in pairs for id in [7] * context + both[k]]
         sides.append(batch(masks, rows, ids))
     chosen = Batch(**{**vars(sides[0]), "other": sides[1]})
     assert chosen.pairs is not None
-    common = [next((i for i, (a, b) in enumerate(zip(x, y, strict=False)) if a != b), min(len(x), len(y)))
-              for x, y, _ in pairs]  # fmt: skip
+    common = [
+        next((i for i, (a, b) in enumerate(zip(x, y, strict=False)) if a != b), min(len(x), len(y)))
+        for x, y, _ in pairs
+    ]
     assert shared_beginnings(chosen.pairs)[0].tolist() == common
     pairing = Pairing()
     pairing.add(chosen, chosen.per_example(chosen.supervised))
@@ -105,8 +119,15 @@ def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None
     assert told["longer"] == sum(len(x) > len(y) for x, y, _ in pairs)
     assert told["shorter"] == sum(len(x) < len(y) for x, y, _ in pairs)
     assert told["identical"] == sum(x == y for x, y, _ in pairs)
-    assert sum(told["shared"]) == sum(told["chosen"]["counts"]) == told["rejected"]["count"] == len(pairs)
-    assert told["shared"][-1] == sum(n == min(len(x), len(y)) for n, (x, y, _) in zip(common, pairs, strict=True))
+    assert (
+        sum(told["shared"])
+        == sum(told["chosen"]["counts"])
+        == told["rejected"]["count"]
+        == len(pairs)
+    )
+    assert told["shared"][-1] == sum(
+        n == min(len(x), len(y)) for n, (x, y, _) in zip(common, pairs, strict=True)
+    )
 
 
 def test_a_column_of_many_values_does_not_group() -> None:
@@ -127,10 +148,19 @@ def test_margins_and_labels(tmp_path: Path) -> None:
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     margins = checked(data=str(path), tokenizer=str(TOKENIZER)).data["pairs"]["margins"]
-    assert (margins["count"], margins["negative"], margins["zero"], margins["median"]) == (4, 1, 1, 1.0)
+    assert (margins["count"], margins["negative"], margins["zero"], margins["median"]) == (
+        4,
+        1,
+        1,
+        1.0,
+    )
     assert sum(margins["counts"]) == 4
     rows = [
-        {"prompt": f"Question {i}?", "completion": "Yes, it is." if i % 3 else "No.", "label": i % 3 > 0}
+        {
+            "prompt": f"Question {i}?",
+            "completion": "Yes, it is." if i % 3 else "No.",
+            "label": i % 3 > 0,
+        }
         for i in range(9)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -141,24 +171,45 @@ def test_margins_and_labels(tmp_path: Path) -> None:
 
 
 def test_copies_and_leaks(tmp_path: Path) -> None:
-    said = ["When does the museum open on a Sunday in winter?", "Where do I leave my bicycle during the concert?"]
+    said = [
+        "When does the museum open on a Sunday in winter?",
+        "Where do I leave my bicycle during the concert?",
+    ]
     rows = [{"text": said[i]} for i in (0, 1, 0, 0, 1)]
     path, held = tmp_path / "rows.jsonl", tmp_path / "eval.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    held.write_text(json.dumps(rows[0]) + "\n" + json.dumps({"text": "Something else entirely, never seen."}) + "\n")
+    held.write_text(
+        json.dumps(rows[0])
+        + "\n"
+        + json.dumps({"text": "Something else entirely, never seen."})
+        + "\n"
+    )
     data = checked(data=str(path), eval_data=str(held), tokenizer=str(TOKENIZER)).data
     assert data["copies"]["rows"] == {"exact": 3, "normal": 0, "near": 0}
     assert data["copies"]["groups"] == 2
-    assert [[place["row"] for place in group["places"]] for group in data["copies"]["largest"]] == [[0, 2, 3], [1, 4]]
+    assert [[place["row"] for place in group["places"]] for group in data["copies"]["largest"]] == [
+        [0, 2, 3],
+        [1, 4],
+    ]
     assert data["leaks"] == {"of": 2, "rows": {"exact": 1, "normal": 0, "prompt": 0, "near": 0}}
 
 
 def test_views_are_the_first_rows_and_those_of_findings(tmp_path: Path) -> None:
-    row = {"messages": [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."}]}
-    odd = {"messages": [{"role": "user", "content": "Hi <|im_end|>?"}, {"role": "assistant", "content": "Yes."}]}
+    row = {
+        "messages": [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."}]
+    }
+    odd = {
+        "messages": [
+            {"role": "user", "content": "Hi <|im_end|>?"},
+            {"role": "assistant", "content": "Yes."},
+        ]
+    }
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(odd if i in (30, 40) else row) + "\n" for i in range(50)))
-    spec = spec_of({"data": str(path), "tokenizer": str(TOKENIZER), "select": "special-token-in-content"}, "test")
+    spec = spec_of(
+        {"data": str(path), "tokenizer": str(TOKENIZER), "select": "special-token-in-content"},
+        "test",
+    )
     assert [view.example.row.origin.row for view in check(spec).views] == [0, 30, 40]
     more = with_rows(check(spec), 4)
     assert [view.example.row.origin.row for view in more.views] == [0, 1, 2, 3, 30, 40]

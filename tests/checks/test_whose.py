@@ -90,7 +90,8 @@ def test_a_script_that_trains_nothing_says_nothing(tmp_path: Path) -> None:
 
 def test_what_a_script_sets_counts(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
-        "from trl import SFTConfig, SFTTrainer\nSFTTrainer('m', args=SFTConfig('o', assistant_only_loss=True))"
+        "from trl import SFTConfig, SFTTrainer\nSFTTrainer('m', args=SFTConfig('o',"
+        " assistant_only_loss=True))"
     )
     learned = seen([tmp_path / "train.py"]).learned
     assert learned is not None
@@ -104,7 +105,12 @@ def test_two_trainers_among_the_paths_are_none(tmp_path: Path) -> None:
     both = [tmp_path / "a.py", tmp_path / "b.py"]
     report = seen(both)
     assert report.spec.trained_by is None
-    (note,) = [fact for subject in report.subjects for fact in subject.facts if "several trainers" in fact[1]]
+    (note,) = [
+        fact
+        for subject in report.subjects
+        for fact in subject.facts
+        if "several trainers" in fact[1]
+    ]
     assert str(tmp_path / "a.py") in note[1]
     assert seen(both, trained_by="trl").spec.trained_by == "trl"
 
@@ -146,30 +152,47 @@ def test_a_pad_that_is_the_eos(family: str) -> None:
     found = {
         name: [f.severity for f in _of(family, name) if f.code == "TT101"]
         for name in (*NAMES, None)
-    }  # fmt: skip
+    }
     assert found == {
-        "trl": ["info"], "axolotl": ["info"], "llama-factory": ["info"], "unsloth": [], "truetune": [],
-        "transformers": ["error"], "torch": ["warning"], None: ["warning"],
-    }  # fmt: skip
+        "trl": ["info"],
+        "axolotl": ["info"],
+        "llama-factory": ["info"],
+        "unsloth": [],
+        "truetune": [],
+        "transformers": ["error"],
+        "torch": ["warning"],
+        None: ["warning"],
+    }
     (unknown,) = _of(family, None)
     assert "by position" in unknown.evidence[-1]
     assert "by id" in unknown.evidence[-1]
 
 
 def _of(family: str, name: TrainerName | None) -> tuple[Finding, ...]:
-    given = {"data": str(DATA), "tokenizer": str(folder(family)), "trained_by": name, "select": ["TT101"]}
+    given = {
+        "data": str(DATA),
+        "tokenizer": str(folder(family)),
+        "trained_by": name,
+        "select": ["TT101"],
+    }
     return check(spec_of(given, "test")).findings
 
 
 def test_healthy_sets_do_not_fail_where_the_trainer_is_not_known() -> None:
     """But for the tool calls that some of these templates do not write: test_lost_fields is about them."""
     for family in ("smollm2", "deepseek-v3", "qwen2.5-instruct", "llama3-instruct"):
-        given = {"data": str(DATA), "tokenizer": str(folder(family)), "ignore": ["field-reaches-no-token"]}
+        given = {
+            "data": str(DATA),
+            "tokenizer": str(folder(family)),
+            "ignore": ["field-reaches-no-token"],
+        }
         assert not check(spec_of(given, "test")).failed(), family
 
 
 @pytest.mark.parametrize("name", [*NAMES, None])
-def test_the_first_line_names_the_trainer_or_says_that_it_is_not_known(name: TrainerName | None) -> None:
+def test_the_first_line_names_the_trainer_or_says_that_it_is_not_known(
+    name: TrainerName | None,
+) -> None:
     spec = RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER), trained_by=name)
     line = verdict(check(spec)).plain
     assert facts_of(name).called in line or name is None
@@ -178,21 +201,38 @@ def test_the_first_line_names_the_trainer_or_says_that_it_is_not_known(name: Tra
 
 def test_text_without_an_end(tmp_path: Path) -> None:
     path = tmp_path / "text.jsonl"
-    path.write_text("".join(json.dumps({"text": f"Chapter {i}: it was open."}) + "\n" for i in range(4)))
+    path.write_text(
+        "".join(json.dumps({"text": f"Chapter {i}: it was open."}) + "\n" for i in range(4))
+    )
     found = {}
     for name in NAMES:
-        given = {"data": str(path), "tokenizer": str(TOKENIZER), "trained_by": name, "select": ["TT4"]}
+        given = {
+            "data": str(path),
+            "tokenizer": str(TOKENIZER),
+            "trained_by": name,
+            "select": ["TT4"],
+        }
         found[name] = {f.code for f in check(spec_of(given, "test")).findings}
     assert found == {
-        "trl": set(), "axolotl": set(), "llama-factory": set(), "unsloth": {"TT401"}, "truetune": {"TT401"},
-        "transformers": {"TT401"}, "torch": {"TT401"},
-    }  # fmt: skip
+        "trl": set(),
+        "axolotl": set(),
+        "llama-factory": set(),
+        "unsloth": {"TT401"},
+        "truetune": {"TT401"},
+        "transformers": {"TT401"},
+        "torch": {"TT401"},
+    }
 
 
 def test_a_text_that_ends_with_the_eos_gets_no_second_one(tmp_path: Path) -> None:
     path = tmp_path / "text.jsonl"
     path.write_text(json.dumps({"text": "It was open.<|im_end|>"}) + "\n")
-    given = {"data": str(path), "tokenizer": str(TOKENIZER), "trained_by": "trl", "select": ["TT402"]}
+    given = {
+        "data": str(path),
+        "tokenizer": str(TOKENIZER),
+        "trained_by": "trl",
+        "select": ["TT402"],
+    }
     assert check(spec_of(given, "test")).findings == ()
 
 
@@ -201,7 +241,13 @@ def test_a_text_that_ends_with_the_eos_gets_no_second_one(tmp_path: Path) -> Non
     [("trl", {"TT403"}), ("axolotl", {"TT403"}), ("truetune", set()), (None, {"TT403"})],
 )
 def test_answers_behind_the_limit(name: TrainerName | None, codes: set[str]) -> None:
-    given = {"data": str(DATA), "tokenizer": str(TOKENIZER), "trained_by": name, "max_length": 100, "select": ["TT403"]}
+    given = {
+        "data": str(DATA),
+        "tokenizer": str(TOKENIZER),
+        "trained_by": name,
+        "max_length": 100,
+        "select": ["TT403"],
+    }
     report = check(spec_of(given, "test"))
     assert {f.code for f in report.findings} == codes
     assert report.learned is not None
@@ -213,7 +259,9 @@ def dependent() -> Iterator[tuple[str, ByFact]]:
         yield from ((rule.name(), by) for by in rule.by_trainer)
 
 
-@pytest.mark.parametrize(("rule", "by"), list(dependent()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("rule", "by"), list(dependent()), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_rules_ask_for_facts_that_there_are(rule: str, by: ByFact) -> None:
     values = set()
     for facts in TRAINERS.values():
@@ -225,7 +273,11 @@ def test_rules_ask_for_facts_that_there_are(rule: str, by: ByFact) -> None:
 
 def test_a_finding_is_capped_and_never_raised() -> None:
     made = Finding("r", "TT000", "info", "m", "h")
-    by = (ByFact("pads_masked_by", {"id": Judged("error", "{trainer} does"), "position": Judged(None)}),)
+    by = (
+        ByFact(
+            "pads_masked_by", {"id": Judged("error", "{trainer} does"), "position": Judged(None)}
+        ),
+    )
     (kept,) = findings_under_trainer([made], by, TRAINERS["transformers"])
     assert kept.severity == "info"
     assert kept.evidence == (f"{TRAINERS['transformers'].called} does",)
@@ -235,7 +287,11 @@ def test_a_finding_is_capped_and_never_raised() -> None:
 @pytest.mark.parametrize(("count", "severity"), [(39, "warning"), (40, "error")])
 def test_a_loss_of_all_rows_keeps_its_severity(count: int, severity: str) -> None:
     made = Finding("r", "TT000", "error", "m", "h", count=count, total=40)
-    by = (ByFact("cut.empties", {"dropped": Judged("warning", "{trainer} does", holds_for_all=False)}),)
+    by = (
+        ByFact(
+            "cut.empties", {"dropped": Judged("warning", "{trainer} does", holds_for_all=False)}
+        ),
+    )
     (kept,) = findings_under_trainer([made], by, TRAINERS["trl"])
     assert kept.severity == severity
 
@@ -243,7 +299,11 @@ def test_a_loss_of_all_rows_keeps_its_severity(count: int, severity: str) -> Non
 @pytest.mark.parametrize("long", [39, 40])
 def test_pairs_that_lose_all_answers_are_an_error_of_the_package(long: int, tmp_path: Path) -> None:
     rows = [
-        {"prompt": "where is it? " * (200 if i < long else 1), "chosen": f"It is in room {i}.", "rejected": "No idea."}
+        {
+            "prompt": "where is it? " * (200 if i < long else 1),
+            "chosen": f"It is in room {i}.",
+            "rejected": "No idea.",
+        }
         for i in range(40)
     ]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -253,4 +313,6 @@ def test_pairs_that_lose_all_answers_are_an_error_of_the_package(long: int, tmp_
     )  # fmt: skip
     (found,) = check(spec).findings
     assert found.severity == ("error" if long == 40 else "warning")
-    assert found.evidence == (f"TRL {TRAINERS['trl'].release} drops rows without a label, and says nothing",)
+    assert found.evidence == (
+        f"TRL {TRAINERS['trl'].release} drops rows without a label, and says nothing",
+    )

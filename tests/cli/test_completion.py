@@ -52,12 +52,15 @@ def test_it_knows_all_rules_without_loading_one() -> None:
 
 def test_a_shell_s_question_loads_nothing_heavy() -> None:
     code = (
-        "import sys, truetune.cli\ntry: truetune.cli.main()\nexcept SystemExit as end: print(end.code)\n"
-        "print([m for m in ('numpy', 'rich', 'pydantic', 'pyarrow', 'truetune.checks') if m in sys.modules])"
+        "import sys, truetune.cli\ntry: truetune.cli.main()\nexcept SystemExit as end:"
+        " print(end.code)\nprint([m for m in ('numpy', 'rich', 'pydantic', 'pyarrow',"
+        " 'truetune.checks') if m in sys.modules])"
     )
     words = {"COMP_WORDS": "truetune explain pad-is", "COMP_CWORD": "2", VARIABLE: "bash_complete"}
     environment = {**os.environ, "PYTHONPATH": SOURCES, **words}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
     assert done.stdout.splitlines() == ["plain,pad-is-stop-token", "0", "[]"]
     assert done.stderr == ""
 
@@ -68,4 +71,9 @@ def test_the_script(shell: str, tmp_path: Path) -> None:
     assert VARIABLE in text
     if program := shutil.which(shell):
         (tmp_path / "script").write_text(text, encoding="utf-8")
-        assert subprocess.run([program, "-n", str(tmp_path / "script")], capture_output=True).returncode == 0
+        assert (
+            subprocess.run(
+                [program, "-n", str(tmp_path / "script")], capture_output=True
+            ).returncode
+            == 0
+        )

@@ -19,7 +19,9 @@ NO_JSON = {"demo", "completion", "view"}
 
 def shown(name: str) -> str:
     command = commands.commands[name]
-    return command.get_help(click.Context(command, info_name=f"truetune {name}", max_content_width=110))
+    return command.get_help(
+        click.Context(command, info_name=f"truetune {name}", max_content_width=110)
+    )
 
 
 def examples(name: str) -> list[str]:

@@ -31,7 +31,9 @@ def on_a_terminal(*arguments: object, **environment: str) -> str:
     """What stands on a terminal in the end: stdout and stderr."""
     line, variables = command(*arguments, **environment)
     main, other = pty.openpty()
-    process = subprocess.Popen(line, stdout=other, stderr=other, stdin=other, env=variables, close_fds=True)
+    process = subprocess.Popen(
+        line, stdout=other, stderr=other, stdin=other, env=variables, close_fds=True
+    )
     os.close(other)
     parts = []
     while True:
@@ -54,7 +56,9 @@ def piped(*arguments: object, **environment: str) -> subprocess.CompletedProcess
 
 def ran(*arguments: object) -> str:
     """What it prints, run in this process."""
-    done = CliRunner().invoke(commands, [str(argument) for argument in arguments], standalone_mode=False)
+    done = CliRunner().invoke(
+        commands, [str(argument) for argument in arguments], standalone_mode=False
+    )
     assert (done.return_value, done.stderr) == (0, "")
     return done.stdout
 
@@ -80,7 +84,9 @@ def test_a_bar_is_no_part_of_a_pipe() -> None:
 
 
 def test_quiet_is_quiet_on_a_terminal_too(tmp_path: Path) -> None:
-    (tmp_path / "truetune.yaml").write_text(f"data: {DATA}\ntokenizer: {TOKENIZER}\nmax_length: 512\n")
+    (tmp_path / "truetune.yaml").write_text(
+        f"data: {DATA}\ntokenizer: {TOKENIZER}\nmax_length: 512\n"
+    )
     assert on_a_terminal("check", tmp_path / "truetune.yaml", "-q") == ""
     assert on_a_terminal("plan", "nowhere", "-q").count("\n") == 1
 
@@ -101,7 +107,9 @@ def test_json(arguments: tuple[object, ...], schema: str) -> None:
     value = json.loads(short)
     assert (value["schema"], value["truetune"]) == (f"truetune.{schema}/1", truetune.__version__)
     assert short.isascii()
-    assert json.loads(long) == value | ({"seconds": json.loads(long)["seconds"]} if "seconds" in value else {})
+    assert json.loads(long) == value | (
+        {"seconds": json.loads(long)["seconds"]} if "seconds" in value else {}
+    )
 
 
 def test_json_by_a_file_s_name(tmp_path: Path) -> None:

@@ -489,7 +489,9 @@ def connect() -> None:
 
 @way
 def datagram() -> None:
-    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"escaped", ("127.0.0.1", DATAGRAM_PORT))
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(
+        b"escaped", ("127.0.0.1", DATAGRAM_PORT)
+    )
 
 
 @way
@@ -550,7 +552,11 @@ def tried(act: Callable[[], Any]) -> str:
 def try_all(*names: str) -> dict[str, str]:
     """Those of these names, or all that are not to be skipped."""
     skipped = {*TARGETS["skipped"]} | (set() if TARGETS["native"] else NATIVE)
-    return {name: tried(act) for name, act in WAYS.items() if name in (names or WAYS) and name not in skipped}
+    return {
+        name: tried(act)
+        for name, act in WAYS.items()
+        if name in (names or WAYS) and name not in skipped
+    }
 
 
 if __name__ == "__main__":

@@ -32,7 +32,9 @@ def inside_a_process(body: str, tmp_path: Path) -> Path:
     inside.mkdir()
     outside.mkdir()
     outside.joinpath("kept").write_text("as it was")
-    done = subprocess.run([sys.executable, "-c", TRY + body, inside, outside], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", TRY + body, inside, outside], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert [path.name for path in outside.iterdir()] == ["kept"]
     assert outside.joinpath("kept").read_text() == "as it was"
@@ -100,4 +102,9 @@ assert refused(os.kill, os.getppid(), 0)
 
 def test_an_older_kernel_promises_less() -> None:
     assert landlock.reach(0) == []
-    assert len(landlock.reach(1)) < len(landlock.reach(3)) < len(landlock.reach(4)) < len(landlock.reach(7))
+    assert (
+        len(landlock.reach(1))
+        < len(landlock.reach(3))
+        < len(landlock.reach(4))
+        < len(landlock.reach(7))
+    )

@@ -86,7 +86,10 @@ def ears(folder: Path) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
     """Servers of TCP, UDP and Unix sockets, and a process that waits: where they are, and what was heard."""
     heard: list[bytes] = []
     path = str(folder / "socket")
-    tcp, udp = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    tcp, udp = (
+        socket.create_server(("127.0.0.1", 0)),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    )
     udp.bind(("127.0.0.1", 0))
     by_path, abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
     by_path.bind(path)
@@ -108,9 +111,15 @@ def ears(folder: Path) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
     for server in servers:
         threading.Thread(target=listen, args=(server,), daemon=True).start()
     try:
-        yield {
-            "port": tcp.getsockname()[1], "datagram_port": udp.getsockname()[1], "socket": path, "process": waiting.pid,
-        }, heard  # fmt: skip
+        yield (
+            {
+                "port": tcp.getsockname()[1],
+                "datagram_port": udp.getsockname()[1],
+                "socket": path,
+                "process": waiting.pid,
+            },
+            heard,
+        )
         if waiting.poll() is not None:
             heard.append(b"killed")
     finally:
@@ -128,13 +137,19 @@ def outside_of(folder: Path) -> Path:
     return outside
 
 
-def launched(kept: Path, options: list[str], words: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+def launched(
+    kept: Path, options: list[str], words: list[str], **variables: str
+) -> subprocess.CompletedProcess[str]:
     command = launch.command_line(words, [kept])
     command[command.index("--") : command.index("--")] = options
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **variables})
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, **variables}
+    )
 
 
-def try_ways(tmp_path: Path, options: list[str], skipped: set[str], python_only: bool = False) -> dict[str, str]:
+def try_ways(
+    tmp_path: Path, options: list[str], skipped: set[str], python_only: bool = False
+) -> dict[str, str]:
     """Try all ways in this confinement. Nothing may have changed, and nothing been heard."""
     outside, kept = outside_of(tmp_path), tmp_path / "work"
     kept.mkdir()
@@ -144,7 +159,12 @@ def try_ways(tmp_path: Path, options: list[str], skipped: set[str], python_only:
         variables |= {launch.ORDERS: json.dumps({"mode": "rehearse", "folder": str(kept)})}
     before = tree(outside)
     with ears(tmp_path) as (places, heard):
-        targets = {"outside": str(outside), "skipped": sorted(skipped), "native": not python_only, **places}
+        targets = {
+            "outside": str(outside),
+            "skipped": sorted(skipped),
+            "native": not python_only,
+            **places,
+        }
         script = [sys.executable, "-m", "tests.confinement.escapes"]
         done = launched(kept, options, script, ESCAPES=json.dumps(targets), **variables)
         assert done.returncode == 0, done.stderr
@@ -164,8 +184,18 @@ def test_no_way_leads_out(means: str, tmp_path: Path) -> None:
         assert results["make_a_file"] == "done"  # under the overlay
 
 
-PRETENDED = {"set_an_attribute", "touch", "c_library_chmod", "forked_process", "forked_and_executed", "another_process",
-             "orphan", "shell", "spawned_by_posix", "c_library_system"}  # fmt: skip
+PRETENDED = {
+    "set_an_attribute",
+    "touch",
+    "c_library_chmod",
+    "forked_process",
+    "forked_and_executed",
+    "another_process",
+    "orphan",
+    "shell",
+    "spawned_by_posix",
+    "c_library_system",
+}
 """Done without effect: no mode is changed; the failure of a child is not our parent's"""
 
 
@@ -176,14 +206,26 @@ def test_pythons_hook_alone(tmp_path: Path) -> None:
     assert done <= {"forked_process", "another_process", "forked_and_executed"}, done
     refused = [result for name, result in results.items() if name not in done]
     assert all("truetune" in result for result in refused if "Refusal" in result)
-    notes = [json.loads(path.read_text()) for path in (tmp_path / "work" / "refused").glob("*.json")]
-    assert {note["act"] for note in notes} >= {"opens for writing", "removes", "moves", "connects to", "starts"}
+    notes = [
+        json.loads(path.read_text()) for path in (tmp_path / "work" / "refused").glob("*.json")
+    ]
+    assert {note["act"] for note in notes} >= {
+        "opens for writing",
+        "removes",
+        "moves",
+        "connects to",
+        "starts",
+    }
     lines = [note["line"] for note in notes]
     assert any("tests/confinement/escapes.py:" in line for line in lines), lines
 
 
 def test_nothing_is_started_where_nothing_holds(tmp_path: Path) -> None:
-    done = launched(tmp_path, ["--without=landlock", "--without=namespaces"], ["touch", str(tmp_path / "started")])
+    done = launched(
+        tmp_path,
+        ["--without=landlock", "--without=namespaces"],
+        ["touch", str(tmp_path / "started")],
+    )
     assert done.returncode == launch.REFUSED
     assert "nothing was started: none of Linux's ways" in done.stderr
     assert not tmp_path.joinpath("started").exists()
@@ -198,7 +240,9 @@ def test_exit_codes_and_signals_are_the_commands(means: str, tmp_path: Path) -> 
 
 def test_root_keeps_no_right_over_the_system(means: str, tmp_path: Path) -> None:
     """CAP_SYS_ADMIN changes mounts, CAP_DAC_READ_SEARCH opens files by number: neither is seen by Landlock."""
-    done = launched(tmp_path, MEANS[means], ["grep", "-E", "CapEff|NoNewPrivs", "/proc/self/status"])
+    done = launched(
+        tmp_path, MEANS[means], ["grep", "-E", "CapEff|NoNewPrivs", "/proc/self/status"]
+    )
     held = dict(line.split(":") for line in done.stdout.splitlines())
     assert int(held["CapEff"], 16) & (1 << 21 | 1 << 2) == 0
     assert held["NoNewPrivs"].strip() == "1"
@@ -206,14 +250,13 @@ def test_root_keeps_no_right_over_the_system(means: str, tmp_path: Path) -> None
 
 def test_the_temporary_folder_and_shared_memory_can_be_used(means: str, tmp_path: Path) -> None:
     script = (
-        "import multiprocessing as m, os, shutil, socket, tempfile\n"
-        "from multiprocessing import shared_memory\n"
-        "folder = tempfile.mkdtemp(); os.makedirs(folder + '/a/b'); open(folder + '/a/f', 'w').write('x')\n"
-        "os.rename(folder + '/a/f', folder + '/a/b/f'); shutil.copytree(folder + '/a', folder + '/c')\n"
-        "shutil.rmtree(folder)\n"
-        "m.Lock(); block = shared_memory.SharedMemory(create=True, size=10); block.close(); block.unlink()\n"
-        "with m.get_context('spawn').Pool(1) as pool: assert pool.map(abs, [-1]) == [1]\n"
-        "open('/dev/null', 'w').write('x'); print(len(os.urandom(3)))\n"
+        "import multiprocessing as m, os, shutil, socket, tempfile\nfrom multiprocessing import"
+        " shared_memory\nfolder = tempfile.mkdtemp(); os.makedirs(folder + '/a/b'); open(folder +"
+        " '/a/f', 'w').write('x')\nos.rename(folder + '/a/f', folder + '/a/b/f');"
+        " shutil.copytree(folder + '/a', folder + '/c')\nshutil.rmtree(folder)\nm.Lock(); block ="
+        " shared_memory.SharedMemory(create=True, size=10); block.close(); block.unlink()\nwith"
+        " m.get_context('spawn').Pool(1) as pool: assert pool.map(abs, [-1]) =="
+        " [1]\nopen('/dev/null', 'w').write('x'); print(len(os.urandom(3)))\n"
     )
     path = tmp_path / "script.py"
     path.write_text(f"if __name__ == '__main__':\n    exec({script!r})\n")
@@ -226,10 +269,16 @@ def test_nothing_stays_after_a_kill(means: str, tmp_path: Path) -> None:
     kept = tmp_path / "work"
     kept.mkdir()
     number = tmp_path / "work" / "number"
-    words = ["sh", "-c", f"setsid sh -c 'echo $$ > {number}.new; mv {number}.new {number}; sleep 600' & sleep 600"]
+    words = [
+        "sh",
+        "-c",
+        f"setsid sh -c 'echo $$ > {number}.new; mv {number}.new {number}; sleep 600' & sleep 600",
+    ]
     command = launch.command_line(words, [kept])
     command[command.index("--") : command.index("--")] = MEANS[means]
-    parent = subprocess.Popen([sys.executable, "-c", f"import subprocess; subprocess.run({command!r})"])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess; subprocess.run({command!r})"]
+    )
     wait_until(number.exists)
     orphan = int(number.read_text())
     parent.kill()
@@ -255,7 +304,12 @@ def test_folders_to_cover_hold_no_mount_point(tmp_path: Path) -> None:
     tmp_path.joinpath("a", "b").mkdir(parents=True)
     tmp_path.joinpath("a", "c").mkdir()
     tmp_path.joinpath("a", "d").mkdir()
-    mounts = {"/": False, "/proc": False, str(tmp_path / "a" / "b"): False, str(tmp_path / "a" / "d"): True}
+    mounts = {
+        "/": False,
+        "/proc": False,
+        str(tmp_path / "a" / "b"): False,
+        str(tmp_path / "a" / "d"): True,
+    }
     found = list(namespaces.folders_to_cover(mounts, []))
     assert str(tmp_path / "a" / "b") in found
     assert str(tmp_path / "a" / "d") not in found

@@ -73,7 +73,9 @@ def delimited(rows: list[Any], path: Path) -> None:
         writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
         writer.writerow(rows[0])
         for row in rows:
-            writer.writerow(cell if isinstance(cell := row[name], str) else json.dumps(cell) for name in rows[0])
+            writer.writerow(
+                cell if isinstance(cell := row[name], str) else json.dumps(cell) for name in rows[0]
+            )
 
 
 WRITE: list[tuple[str, Callable[[list[Any], Path], None]]] = [
@@ -89,21 +91,29 @@ WRITE: list[tuple[str, Callable[[list[Any], Path], None]]] = [
     (".tsv", delimited),
 ]
 TEXT = st.text(st.characters(codec="utf-8"))
-MESSAGE = st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": TEXT})
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": TEXT}
+)
 ROW = st.fixed_dictionaries({"messages": st.lists(MESSAGE, min_size=1, max_size=4), "id": TEXT})
 
 
 def bodies(rows: list[Conversation]) -> list[Any]:
-    return [(row.origin.row, row.format, row.messages, row.tools, row.unused, row.problems) for row in rows]
+    return [
+        (row.origin.row, row.format, row.messages, row.tools, row.unused, row.problems)
+        for row in rows
+    ]
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=7))
-def test_every_kind_in_every_packing_gives_the_same(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
+def test_every_kind_in_every_packing_gives_the_same(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any]
+) -> None:
     folder = tmp_path_factory.mktemp("kinds")
     wanted = [
-        (i, "messages", row["messages"], None, ("id",) if row["id"] else (), ()) for i, row in enumerate(rows)
-    ]  # fmt: skip
+        (i, "messages", row["messages"], None, ("id",) if row["id"] else (), ())
+        for i, row in enumerate(rows)
+    ]
     for suffix, write in WRITE:
         plain = folder / f"{write.__name__}{suffix}"
         write(rows, plain)
@@ -130,7 +140,10 @@ def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
 def test_lines_hold_across_chunks_of_a_large_array(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     rows = [{"id": i, "text": "é" * (i * 7919 % 40_000)} for i in range(150)]
-    path.write_text("[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]", encoding="utf-8")
+    path.write_text(
+        "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]",
+        encoding="utf-8",
+    )
     found = list(read([str(path)]))
     assert [row.text for row in found] == [row["text"] for row in rows]
     assert [row.origin.line for row in found] == list(range(2, 152))
@@ -160,8 +173,14 @@ def test_a_folder_and_a_glob_are_sorted(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("what these are")
     (tmp_path / "dataset_info.json").write_text("{}")
     assert [row.text for row in read([str(tmp_path)])] == ["a.jsonl", "b.jsonl"]
-    assert [row.text for row in read([f"{tmp_path}/**/*.jsonl"])] == ["a.jsonl", "b.jsonl", "deep/er/c.jsonl"]
-    with pytest.raises(DataError, match=r"no data file in this folder.*there are some below: name .*er$"):
+    assert [row.text for row in read([f"{tmp_path}/**/*.jsonl"])] == [
+        "a.jsonl",
+        "b.jsonl",
+        "deep/er/c.jsonl",
+    ]
+    with pytest.raises(
+        DataError, match=r"no data file in this folder.*there are some below: name .*er$"
+    ):
         list(read([str(tmp_path / "deep")]))
 
 
@@ -190,7 +209,9 @@ def test_progress_grows_to_the_size(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(PACK[suffix.removeprefix(kind)](plain.read_bytes()))
     size = path.stat().st_size
     told: list[tuple[int, int, int]] = []
-    assert sum(1 for _ in read([str(path), str(path)], progress=lambda *at: told.append(at))) == 2_000
+    assert (
+        sum(1 for _ in read([str(path), str(path)], progress=lambda *at: told.append(at))) == 2_000
+    )
     assert [rows for rows, _, _ in told] == [256, 512, 768, 1000, 1024, 1280, 1536, 1792, 2000]
     assert told[3][1:] == (size, 2 * size)
     assert told[-1][1:] == (2 * size, 2 * size)
@@ -202,9 +223,14 @@ def test_progress_never_goes_back_in_a_file_of_many_columns(tmp_path: Path) -> N
     noise = random.Random(0)
     rows = [{"text": noise.randbytes(400).hex(), "id": str(i)} for i in range(3_000)]
     path = tmp_path / "a.parquet"
-    parquet.write_table(arrow.Table.from_pylist(rows), path, compression="none", use_dictionary=False)
+    parquet.write_table(
+        arrow.Table.from_pylist(rows), path, compression="none", use_dictionary=False
+    )
     told: list[int] = []
-    assert sum(1 for _ in read([str(path)], progress=lambda rows, done, total: told.append(done))) == 3_000
+    assert (
+        sum(1 for _ in read([str(path)], progress=lambda rows, done, total: told.append(done)))
+        == 3_000
+    )
     assert told == sorted(told)
 
 
@@ -226,10 +252,19 @@ def test_null_filled_structs_lose_only_what_no_row_said(tmp_path: Path) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.sampled_from(WRITE), st.sampled_from(sorted(PACK)), st.floats(0, 1), st.integers(0, 255), st.sampled_from("fct")
+    st.sampled_from(WRITE),
+    st.sampled_from(sorted(PACK)),
+    st.floats(0, 1),
+    st.integers(0, 255),
+    st.sampled_from("fct"),
 )
 def test_a_damaged_file_is_read_or_is_a_data_error(
-    tmp_path_factory: pytest.TempPathFactory, kind: Any, packed: str, at: float, byte: int, damage: str
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: Any,
+    packed: str,
+    at: float,
+    byte: int,
+    damage: str,
 ) -> None:
     suffix, write = kind
     path = tmp_path_factory.mktemp("damaged") / f"a{suffix}"

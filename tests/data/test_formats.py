@@ -17,7 +17,8 @@ from truetune.data.rows import read
 from truetune.errors import DataError, SpecError
 
 USER, GOOD, BAD = (
-    {"role": role, "content": text} for role, text in (("user", "q"), ("assistant", "a"), ("assistant", "b"))
+    {"role": role, "content": text}
+    for role, text in (("user", "q"), ("assistant", "a"), ("assistant", "b"))
 )
 SYSTEM = {"role": "system", "content": "s"}
 
@@ -57,7 +58,12 @@ def rows_of(tmp_path: Path) -> Any:
 )  # fmt: skip
 def test_chats(rows_of: Any, row: dict[str, Any], format: str, messages: list[Any]) -> None:
     (found,) = rows_of(row)
-    assert (found.format, found.messages, found.problems, found.unused) == (format, messages, (), ())
+    assert (found.format, found.messages, found.problems, found.unused) == (
+        format,
+        messages,
+        (),
+        (),
+    )
     assert found.label == row.get("label", row.get("kto_tag"))
     if "prompt" in row and "completion" in row:
         assert found.prompt_messages == 1
@@ -72,7 +78,11 @@ def test_chats(rows_of: Any, row: dict[str, Any], format: str, messages: list[An
         {"prompt": "q", "chosen": [USER, GOOD], "rejected": [USER, BAD]},
         {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]},
         {"chosen_messages": json.dumps([USER, GOOD]), "rejected_messages": [USER, BAD]},
-        {"conversations": [{"from": "human", "value": "q"}], "chosen": {"from": "gpt", "value": "a"}, "rejected": BAD},
+        {
+            "conversations": [{"from": "human", "value": "q"}],
+            "chosen": {"from": "gpt", "value": "a"},
+            "rejected": BAD,
+        },
         {"system": "s", "chosen": [USER, GOOD], "rejected": [USER, BAD]},
     ],
 )
@@ -81,7 +91,11 @@ def test_pairs(rows_of: Any, row: dict[str, Any]) -> None:
     assert (found.format, found.problems, found.unused) == ("preference", (), ())
     if found.is_chat:
         head = [SYSTEM, USER] if "system" in row else [USER]
-        assert (found.messages, found.prompt_messages, found.rejected) == ([*head, GOOD], len(head), [BAD])
+        assert (found.messages, found.prompt_messages, found.rejected) == (
+            [*head, GOOD],
+            len(head),
+            [BAD],
+        )
     else:
         sides = (" ", "!") if "q!" in row.values() else ("a", "b")
         assert (found.prompt, found.completion, found.rejected) == ("q", *sides)
@@ -123,12 +137,20 @@ def test_messages_keep_what_they_say(rows_of: Any) -> None:
     said = [
         {"role": "developer", "content": [{"type": "text", "text": "a"}]},
         {"name": "bo", "role": "user", "content": "", "unheard_of": [1]},
-        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "r", "weight": 0.5},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [call],
+            "reasoning_content": "r",
+            "weight": 0.5,
+        },
         {"role": "tool", "tool_call_id": "1", "content": "x"},
         {"role": "assistant", "thinking": "t", "content": "b", "train": False},
     ]
     (found,) = rows_of({"messages": [{**message, "refusal": None} for message in said]})
-    assert [list(message.items()) for message in found.messages] == [list(message.items()) for message in said]
+    assert [list(message.items()) for message in found.messages] == [
+        list(message.items()) for message in said
+    ]
     assert found.problems == ()
 
 
@@ -159,7 +181,9 @@ def test_messages_keep_what_they_say(rows_of: Any) -> None:
         ({"role": "user", "content": "a\udc00"}, "lone-surrogate", {"role": "user", "content": "a\ufffd"}),
     ],
 )  # fmt: skip
-def test_odd_messages_are_kept_with_a_problem(rows_of: Any, message: Any, kind: str, kept: Any) -> None:
+def test_odd_messages_are_kept_with_a_problem(
+    rows_of: Any, message: Any, kind: str, kept: Any
+) -> None:
     (found,) = rows_of({"messages": [message, GOOD]})
     assert [problem.kind for problem in found.problems] == [kind]
     assert found.messages == [kept, GOOD]
@@ -185,7 +209,9 @@ def test_odd_rows_are_kept_with_a_problem(rows_of: Any, row: Any, kind: str) -> 
 
 
 def test_a_label_that_is_no_verdict(rows_of: Any) -> None:
-    yes, odd = rows_of(*({"prompt": "q", "completion": "a", "label": label} for label in (True, "maybe")))
+    yes, odd = rows_of(
+        *({"prompt": "q", "completion": "a", "label": label} for label in (True, "maybe"))
+    )
     assert (yes.label, yes.problems) == (True, ())
     assert (odd.label, [problem.kind for problem in odd.problems]) == (None, ["bad-label"])
     (topic,) = rows_of({"messages": [USER, GOOD], "label": "billing"})
@@ -193,9 +219,15 @@ def test_a_label_that_is_no_verdict(rows_of: Any) -> None:
 
 
 def test_other_formats_further_down(rows_of: Any) -> None:
-    chat, pair, none = rows_of({"messages": [USER, GOOD]}, {"instruction": "q", "output": "a"}, {"x": 1})
+    chat, pair, none = rows_of(
+        {"messages": [USER, GOOD]}, {"instruction": "q", "output": "a"}, {"x": 1}
+    )
     assert (chat.format, chat.problems) == ("messages", ())
-    assert (pair.format, pair.messages, pair.problems[0].kind) == ("alpaca", [USER, GOOD], "mixed-formats")
+    assert (pair.format, pair.messages, pair.problems[0].kind) == (
+        "alpaca",
+        [USER, GOOD],
+        "mixed-formats",
+    )
     assert (none.messages, none.unused, none.problems[0].kind) == ([], ("x",), "no-format")
 
 
@@ -212,18 +244,39 @@ def test_other_formats_further_down(rows_of: Any) -> None:
         ({"prompt": "q", "completion": None, "label": True}, "kto", ["no-content"]),
     ],
 )
-def test_an_empty_column_is_a_problem_of_its_row(rows_of: Any, row: Any, format: str, kinds: list[str]) -> None:
-    full = {"prompt": "q", "completion": "a", "messages": [USER, GOOD], "instruction": "q", "output": "a",
-            "question": "q", "answer": "a", "chosen": "a", "rejected": "b", "label": True}  # fmt: skip
+def test_an_empty_column_is_a_problem_of_its_row(
+    rows_of: Any, row: Any, format: str, kinds: list[str]
+) -> None:
+    full = {
+        "prompt": "q",
+        "completion": "a",
+        "messages": [USER, GOOD],
+        "instruction": "q",
+        "output": "a",
+        "question": "q",
+        "answer": "a",
+        "chosen": "a",
+        "rejected": "b",
+        "label": True,
+    }
     whole = {name: full[name] for name in row}
     for first, second in ((row, whole), (whole, row)):
-        found = {id(given): read for given, read in zip((first, second), rows_of(first, second), strict=True)}
+        found = {
+            id(given): read
+            for given, read in zip((first, second), rows_of(first, second), strict=True)
+        }
         assert (found[id(whole)].format, found[id(whole)].problems) == (format, ())
         odd = found[id(row)]
-        assert (odd.format, odd.unused, [problem.kind for problem in odd.problems]) == (format, (), kinds)
+        assert (odd.format, odd.unused, [problem.kind for problem in odd.problems]) == (
+            format,
+            (),
+            kinds,
+        )
         if "q" in row.values():
             assert "q" in (odd.prompt, *(message["content"] for message in odd.messages))
-        assert odd.problems[0].text.split(" in ")[1].split(" and ") == [name for name in row if row[name] is None]
+        assert odd.problems[0].text.split(" in ")[1].split(" and ") == [
+            name for name in row if row[name] is None
+        ]
 
 
 def test_a_named_format(rows_of: Any) -> None:
@@ -233,28 +286,52 @@ def test_a_named_format(rows_of: Any) -> None:
     assert (found.text, found.unused) == ("t", ("messages",))
     with pytest.raises(
         DataError,
-        match=r"a\.jsonl:1: the format alpaca needs instruction and output, but the columns are messages, text",
+        match=(
+            r"a\.jsonl:1: the format alpaca needs instruction and output, but the columns are"
+            r" messages, text"
+        ),
     ):
         rows_of(row, format="alpaca")
 
 
 def test_the_column_map(rows_of: Any) -> None:
-    (found,) = rows_of({"input": [USER], "target": "a"}, columns={"prompt": "input", "completion": "target"})
-    assert (found.format, found.messages, found.prompt_messages) == ("prompt-completion", [USER, GOOD], 1)
-    (found,) = rows_of({"q": "q", "output": "old", "new": "a"}, columns={"question": "q", "answer": "new"})
+    (found,) = rows_of(
+        {"input": [USER], "target": "a"}, columns={"prompt": "input", "completion": "target"}
+    )
+    assert (found.format, found.messages, found.prompt_messages) == (
+        "prompt-completion",
+        [USER, GOOD],
+        1,
+    )
+    (found,) = rows_of(
+        {"q": "q", "output": "old", "new": "a"}, columns={"question": "q", "answer": "new"}
+    )
     assert (found.messages, found.unused) == ([USER, GOOD], ("output (not mapped)",))
-    (found,) = rows_of({"x": "q", "y": "a"}, columns={"query": "x", "answer": "y"}, format="prompt-completion")
+    (found,) = rows_of(
+        {"x": "q", "y": "a"}, columns={"query": "x", "answer": "y"}, format="prompt-completion"
+    )
     assert (found.prompt, found.completion) == ("q", "a")
     with pytest.raises(SpecError, match="twice"):
         rows_of({"a": 1, "b": 2}, columns={"answer": "a", "output": "b"})
 
 
 def test_calls_in_role_and_content(rows_of: Any) -> None:
-    turns = [{"role": "human", "content": "q"}, {"role": "function_call", "content": '{"name": "f", "arguments": {}}'},
-             {"role": "observation", "content": "r"}, {"role": "gpt", "content": "a"}]  # fmt: skip
+    turns = [
+        {"role": "human", "content": "q"},
+        {"role": "function_call", "content": '{"name": "f", "arguments": {}}'},
+        {"role": "observation", "content": "r"},
+        {"role": "gpt", "content": "a"},
+    ]
     (found,) = rows_of({"conversations": turns})
-    assert [message["role"] for message in found.messages] == ["user", "assistant", "tool", "assistant"]
-    assert found.messages[1]["tool_calls"] == [{"type": "function", "function": {"name": "f", "arguments": {}}}]
+    assert [message["role"] for message in found.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert found.messages[1]["tool_calls"] == [
+        {"type": "function", "function": {"name": "f", "arguments": {}}}
+    ]
     assert found.problems == ()
 
 
@@ -264,7 +341,10 @@ def test_calls_of_llamafactory_read_as_its_own_do() -> None:
         assert row.tools is None or all("name" in tool for tool in row.tools)
         for message in row.messages:
             assert message["role"] in ("system", "user", "assistant", "tool")
-            calls += sum(isinstance(call["function"]["arguments"], dict) for call in message.get("tool_calls", ()))
+            calls += sum(
+                isinstance(call["function"]["arguments"], dict)
+                for call in message.get("tool_calls", ())
+            )
             results += message["role"] == "tool"
     assert calls == results > 200
 
@@ -276,7 +356,10 @@ def test_reasoning_of_llamafactory() -> None:
     assert any(len(m.get("tool_calls", ())) > 1 for m in answers)
     assert sum(row.tools is not None for row in rows) > 40
     weighted = next(read([str(parts.data("llamafactory/v1_sft_demo.jsonl"))]))
-    assert [(m["weight"], m.get("train", True)) for m in weighted.messages] == [(0.0, False), (1.0, True)]
+    assert [(m["weight"], m.get("train", True)) for m in weighted.messages] == [
+        (0.0, False),
+        (1.0, True),
+    ]
 
 
 VALUES = st.recursive(
@@ -288,7 +371,9 @@ VALUES = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
-            st.sampled_from(["role", "content", "from", "value", "type", "tool_calls", "weight", "train"]),
+            st.sampled_from(
+                ["role", "content", "from", "value", "type", "tool_calls", "weight", "train"]
+            ),
             inner,
             max_size=3,
         )
@@ -305,8 +390,19 @@ def test_any_row_becomes_a_conversation_that_can_be_written(
     path = tmp_path_factory.mktemp("any") / "a.jsonl"
     path.write_text(json.dumps({"text": "t"}) + "\n" + json.dumps(row) + "\n")
     _, found = read([str(path)])
-    held = [found.messages, found.tools, found.documents, found.prompt, found.completion, found.text, found.rejected]
+    held = [
+        found.messages,
+        found.tools,
+        found.documents,
+        found.prompt,
+        found.completion,
+        found.text,
+        found.rejected,
+    ]
     json.dumps(held, ensure_ascii=False).encode()
     assert all(isinstance(message["role"], str) for message in found.messages)
-    assert all(text is None or isinstance(text, str) for text in (found.prompt, found.completion, found.text))
+    assert all(
+        text is None or isinstance(text, str)
+        for text in (found.prompt, found.completion, found.text)
+    )
     assert found.unused == tuple(name for name in row if name in found.unused)

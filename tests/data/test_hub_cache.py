@@ -14,7 +14,9 @@ from truetune.data.files import resolve
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError, UsageError
 
-ROWS = [{"messages": [{"role": "user", "content": "Open?"}, {"role": "assistant", "content": "Yes."}]}]
+ROWS = [
+    {"messages": [{"role": "user", "content": "Open?"}, {"role": "assistant", "content": "Yes."}]}
+]
 
 
 @pytest.fixture
@@ -71,14 +73,22 @@ SINGLE = {
 @pytest.mark.parametrize("case", SINGLE)
 def test_the_train_split_is_taken(case: str, hub: Path) -> None:
     snapshot(hub, "some-owner/a.set", *SINGLE[case])
-    wanted = [Path(file).name for file in SINGLE[case] if not any(word in file for word in ("test", "eval", "valid"))]
+    wanted = [
+        Path(file).name
+        for file in SINGLE[case]
+        if not any(word in file for word in ("test", "eval", "valid"))
+    ]
     assert names("some-owner/a.set") == wanted
 
 
 def test_several_splits_are_named(hub: Path) -> None:
-    files = [f"data/{split}-00000-of-00001.parquet" for split in ("train_sft", "train_gen", "test_sft")]
+    files = [
+        f"data/{split}-00000-of-00001.parquet" for split in ("train_sft", "train_gen", "test_sft")
+    ]
     snapshot(hub, "HuggingFaceH4/ultrachat_200k", *files)
-    with pytest.raises(DataError, match="its splits are test_sft, train_gen, train_sft; name one, as in"):
+    with pytest.raises(
+        DataError, match="its splits are test_sft, train_gen, train_sft; name one, as in"
+    ):
         names("HuggingFaceH4/ultrachat_200k")
     report = truetune.check("HuggingFaceH4/ultrachat_200k:train_sft", tokenizer=str(TOKENIZER))
     assert isinstance(report, truetune.DataReport)
@@ -88,10 +98,17 @@ def test_several_splits_are_named(hub: Path) -> None:
 
 
 def test_configurations(hub: Path) -> None:
-    snapshot(hub, "openai/gsm8k", "main/train-00000-of-00001.parquet", "socratic/train-00000-of-00001.parquet")
+    snapshot(
+        hub,
+        "openai/gsm8k",
+        "main/train-00000-of-00001.parquet",
+        "socratic/train-00000-of-00001.parquet",
+    )
     with pytest.raises(DataError, match="main/train, socratic/train"):
         names("openai/gsm8k")
-    assert [source.path.parent.name for source in resolve(["openai/gsm8k:socratic/train"])] == ["socratic"]
+    assert [source.path.parent.name for source in resolve(["openai/gsm8k:socratic/train"])] == [
+        "socratic"
+    ]
 
 
 def test_what_datasets_has_prepared(hub: Path) -> None:
@@ -101,10 +118,15 @@ def test_what_datasets_has_prepared(hub: Path) -> None:
 
 
 def test_what_is_not_cached_is_said(hub: Path) -> None:
-    with pytest.raises(UsageError, match=r"no data set of this name in the Hugging Face cache.*hf download owner/none"):
+    with pytest.raises(
+        UsageError,
+        match=r"no data set of this name in the Hugging Face cache.*hf download owner/none",
+    ):
         truetune.check("owner/none", tokenizer=str(TOKENIZER))
     (hub / "hub" / "models--Qwen--Qwen3").mkdir(parents=True)
-    with pytest.raises(UsageError, match="this is a model in the Hugging Face cache, not data; name it with -t"):
+    with pytest.raises(
+        UsageError, match="this is a model in the Hugging Face cache, not data; name it with -t"
+    ):
         truetune.check("Qwen/Qwen3", tokenizer=str(TOKENIZER))
 
 

@@ -19,7 +19,9 @@ MAP = {
 }
 
 
-def _turns(folder: Path, columns: dict[str, str], messages: list[dict[str, str]]) -> list[tuple[str, str]]:
+def _turns(
+    folder: Path, columns: dict[str, str], messages: list[dict[str, str]]
+) -> list[tuple[str, str]]:
     file = folder / "rows.jsonl"
     file.write_text(json.dumps({"talk": messages}) + "\n")
     (row,) = read([str(file)], columns=columns)
@@ -27,8 +29,16 @@ def _turns(folder: Path, columns: dict[str, str], messages: list[dict[str, str]]
 
 
 def test_keys_and_roles_of_the_file_become_ours(tmp_path: Path) -> None:
-    talk = [{"who": "client", "says": "Hello"}, {"who": "agent", "says": "Hi"}, {"who": "caller", "says": "Open?"}]
-    assert _turns(tmp_path, MAP, talk) == [("user", "Hello"), ("assistant", "Hi"), ("user", "Open?")]
+    talk = [
+        {"who": "client", "says": "Hello"},
+        {"who": "agent", "says": "Hi"},
+        {"who": "caller", "says": "Open?"},
+    ]
+    assert _turns(tmp_path, MAP, talk) == [
+        ("user", "Hello"),
+        ("assistant", "Hi"),
+        ("user", "Open?"),
+    ]
 
 
 def test_exchanged_roles_are_translated_once(tmp_path: Path) -> None:

@@ -25,14 +25,21 @@ from truetune.data.rows import read
 from truetune.errors import DataError, SpecError
 
 ROWS = [
-    {"messages": [{"role": "user", "content": f"frage {i} é\n日本"}, {"role": "assistant", "content": f"antwort {i}"}]}
+    {
+        "messages": [
+            {"role": "user", "content": f"frage {i} é\n日本"},
+            {"role": "assistant", "content": f"antwort {i}"},
+        ]
+    }
     for i in range(7)
 ]
 PAIRS = [{"prompt": f'p {i}, "x"', "completion": f"c\n{i}"} for i in range(5)]
 
 
 def write_jsonl(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
     return path
 
 
@@ -52,9 +59,15 @@ def test_kinds_of_files_and_compressions(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(json.dumps({"version": 1, "data": ROWS}), encoding="utf-8")
     table = arrow.Table.from_pylist(ROWS)
     parquet.write_table(table, tmp_path / "a.parquet")
-    with arrow.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, arrow.ipc.new_file(sink, table.schema) as writer:
+    with (
+        arrow.OSFile(str(tmp_path / "a.arrow"), "wb") as sink,
+        arrow.ipc.new_file(sink, table.schema) as writer,
+    ):
         writer.write_table(table)
-    with arrow.OSFile(str(tmp_path / "s.arrow"), "wb") as sink, arrow.ipc.new_stream(sink, table.schema) as writer:
+    with (
+        arrow.OSFile(str(tmp_path / "s.arrow"), "wb") as sink,
+        arrow.ipc.new_stream(sink, table.schema) as writer,
+    ):
         writer.write_table(table)
     raw = plain.read_bytes()
     for suffix, pack in (
@@ -80,7 +93,9 @@ def test_csv_keeps_lines_with_line_ends_inside(tmp_path: Path) -> None:
         writer.writeheader()
         writer.writerows(PAIRS)
     rows = all_of(path)
-    assert [(row.prompt, row.completion) for row in rows] == [(p["prompt"], p["completion"]) for p in PAIRS]
+    assert [(row.prompt, row.completion) for row in rows] == [
+        (p["prompt"], p["completion"]) for p in PAIRS
+    ]
     assert [row.origin.line for row in rows] == [2, 4, 6, 8, 10]
 
 
@@ -94,8 +109,16 @@ def test_a_datasets_folder(tmp_path: Path) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.dictionaries(st.sampled_from(["text", "id", "x"]), st.text(), min_size=3), min_size=1, max_size=5))
-def test_json_and_jsonl_agree_on_any_text(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, str]]) -> None:
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["text", "id", "x"]), st.text(), min_size=3),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_json_and_jsonl_agree_on_any_text(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, str]]
+) -> None:
     folder = tmp_path_factory.mktemp("any")
     write = json.dumps
     (folder / "a.jsonl").write_text("".join(write(row) + "\n" for row in rows))
@@ -126,8 +149,12 @@ FORMATS: list[tuple[dict[str, Any], str, list[tuple[str, str]]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("row", "format", "wanted"), FORMATS, ids=[f"{f}-{i}" for i, (_, f, _) in enumerate(FORMATS)])
-def test_formats(tmp_path: Path, row: dict[str, Any], format: str, wanted: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(
+    ("row", "format", "wanted"), FORMATS, ids=[f"{f}-{i}" for i, (_, f, _) in enumerate(FORMATS)]
+)
+def test_formats(
+    tmp_path: Path, row: dict[str, Any], format: str, wanted: list[tuple[str, str]]
+) -> None:
     (found,) = all_of(write_jsonl(tmp_path / "a.jsonl", [row]))
     assert found.format == format
     assert [(m["role"], m["content"]) for m in found.messages] == wanted
@@ -139,9 +166,15 @@ def test_formats(tmp_path: Path, row: dict[str, Any], format: str, wanted: list[
 
 def test_tool_calls_of_sharegpt(tmp_path: Path) -> None:
     call = {"name": "f", "arguments": {"a": 1}}
-    turns = [{"from": "human", "value": "q"}, {"from": "function_call", "value": json.dumps(call)},
-             {"from": "observation", "value": "{}"}, {"from": "gpt", "value": "done"}]  # fmt: skip
-    (row,) = all_of(write_jsonl(tmp_path / "a.jsonl", [{"conversations": turns, "tools": '[{"name": "f"}]'}]))
+    turns = [
+        {"from": "human", "value": "q"},
+        {"from": "function_call", "value": json.dumps(call)},
+        {"from": "observation", "value": "{}"},
+        {"from": "gpt", "value": "done"},
+    ]
+    (row,) = all_of(
+        write_jsonl(tmp_path / "a.jsonl", [{"conversations": turns, "tools": '[{"name": "f"}]'}])
+    )
     assert row.messages[1]["tool_calls"] == [{"type": "function", "function": call}]
     assert row.messages[2]["role"] == "tool"
     assert row.tools == [{"name": "f"}]
@@ -184,8 +217,15 @@ def test_odd_rows_are_kept_with_their_problems(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = all_of(path)
     kinds = [[problem.kind for problem in row.problems] for row in found]
-    assert kinds == [["unknown-role"], ["not-a-string"], ["no-content"], ["empty"], ["not-messages"],
-                     ["lone-surrogate"], []]  # fmt: skip
+    assert kinds == [
+        ["unknown-role"],
+        ["not-a-string"],
+        ["no-content"],
+        ["empty"],
+        ["not-messages"],
+        ["lone-surrogate"],
+        [],
+    ]
     assert found[5].messages[0]["content"] == "\ufffd"
     assert found[6].unused == ("note",)
 
@@ -206,7 +246,11 @@ def test_a_column_map(tmp_path: Path) -> None:
         ("a.jsonl", b"", r"a\.jsonl: the file holds no row"),
         ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a\.jsonl:2: not JSON"),
         ("a.jsonl", b'{"text": "a"}\n[1]\n', r"a\.jsonl:2: expected a JSON object .* found list"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', r"a\.jsonl:2: not UTF-8 \(byte 0xff at byte 24 "),
+        (
+            "a.jsonl",
+            b'{"text": "a"}\n{"text": "\xff"}\n',
+            r"a\.jsonl:2: not UTF-8 \(byte 0xff at byte 24 ",
+        ),
         ("a.jsonl", b'{"zzz": "a"}\n', r"a\.jsonl:1: no format fits the columns zzz"),
         ("a.json", b'[{"text": "a"},\n {"text": "b"}', r"a\.json:2: the file ends too early"),
         (
@@ -214,18 +258,30 @@ def test_a_column_map(tmp_path: Path) -> None:
             b'{"input_ids": [1, 2]}\n',
             r"a\.jsonl:1: the rows are tokenized already \(input_ids\); give the mess",
         ),
-        ("a.jsonl", b'{"position_ids": [1, 2]}\n', r"a\.jsonl:1: no format fits the columns position_ids"),
+        (
+            "a.jsonl",
+            b'{"position_ids": [1, 2]}\n',
+            r"a\.jsonl:1: no format fits the columns position_ids",
+        ),
         ("a.json", b"3", r"a\.json:1: expected an array of rows"),
         ("a.json", b'{"a": 1}', r"a\.json:1: no format fits the columns a"),
         ("a.json", b'[{"text": "a"}] []', r"a\.json:1: expected the end of the file, found '\[\]'"),
         ("a.json", b'{"data": [{"text": "a"}]', r"a\.json:1: the file ends too early"),
-        ("a.json", b'{"train": [{"text": "a"}],\n"test": [{"text": "b"}]}', r"a\.json:2: two lists of rows, train and"),
+        (
+            "a.json",
+            b'{"train": [{"text": "a"}],\n"test": [{"text": "b"}]}',
+            r"a\.json:2: two lists of rows, train and",
+        ),
         (
             "a.json",
             b'[{"text": "a"},\n {"text" "b"},\n' + b'{"text": "c"},' * 9 + b"]",
             r"a\.json:2: not JSON.*delimiter",
         ),
-        ("a.json", b'[{"text": "a"},\n {"text": "\xff"}]', r"a\.json:2: not UTF-8 \(byte 0xff at byte 27 "),
+        (
+            "a.json",
+            b'[{"text": "a"},\n {"text": "\xff"}]',
+            r"a\.json:2: not UTF-8 \(byte 0xff at byte 27 ",
+        ),
         ("a.jsonl", b"[" * 100_000, r"a\.jsonl:1: not JSON"),
         ("a.json", b"[" * 100_000, r"a\.json:1: not JSON"),
         ("a.jsonl", b'{"text": "a"} {"text": "b"}\n', r"a\.jsonl:1: not JSON: Extra data"),
@@ -270,7 +326,10 @@ def test_memory_is_flat(tmp_path: Path, suffix: str) -> None:
             case "parquet":
                 parquet.write_table(table, path, compression="none", use_dictionary=False)
             case "arrow":
-                with arrow.OSFile(str(path), "wb") as sink, arrow.ipc.new_stream(sink, table.schema) as writer:
+                with (
+                    arrow.OSFile(str(path), "wb") as sink,
+                    arrow.ipc.new_stream(sink, table.schema) as writer,
+                ):
                     writer.write_table(table, max_chunksize=1_000)
             case "csv":
                 path.write_text("text\n" + "".join(f"{row['text']}\n" for row in rows))

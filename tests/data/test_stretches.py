@@ -17,7 +17,10 @@ from truetune.data.stretches import read_stretch, scan
 from truetune.errors import DataError
 
 LINE = st.one_of(
-    st.builds(lambda text: json.dumps({"text": text}, ensure_ascii=False), st.text(st.characters(codec="utf-8"))),
+    st.builds(
+        lambda text: json.dumps({"text": text}, ensure_ascii=False),
+        st.text(st.characters(codec="utf-8")),
+    ),
     st.sampled_from(["", "  ", "\t", ' {"text": "a"}', '{"text":\r"b"}', '{"text": "c"}\r']),
 )
 
@@ -40,7 +43,9 @@ def test_stretches_give_the_rows_of_the_whole(
         part = list(read_stretch(source, stretch, len(rows)))
         assert len(part) == stretch.rows
         rows += part
-    assert [(row.origin, row.text) for row in rows] == [(row.origin, row.text) for row in read([str(path)])]
+    assert [(row.origin, row.text) for row in rows] == [
+        (row.origin, row.text) for row in read([str(path)])
+    ]
 
 
 def test_files_that_can_only_be_read_from_their_start(tmp_path: Path) -> None:
@@ -49,7 +54,9 @@ def test_files_that_can_only_be_read_from_their_start(tmp_path: Path) -> None:
     for path in sorted(tmp_path.iterdir()):
         (source,) = resolve([str(path)])
         assert scan(source, 4).stretches == ()
-        assert scan(source, 4).digest == hashlib.blake2b(path.read_bytes(), digest_size=20).hexdigest()
+        assert (
+            scan(source, 4).digest == hashlib.blake2b(path.read_bytes(), digest_size=20).hexdigest()
+        )
 
 
 def test_broken_lines_are_told_or_raised(tmp_path: Path) -> None:

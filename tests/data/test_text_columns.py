@@ -49,7 +49,9 @@ def first(folder: Path, row: dict[str, Any]) -> Any:
 def test_the_only_text_is_the_text(column: str, tmp_path: Path) -> None:
     row = first(tmp_path, TAKEN[column])
     assert (row.format, row.text) == ("text", TAKEN[column][column])
-    report = truetune.check(data=str(tmp_path / "rows.jsonl"), tokenizer=str(TOKENIZER), select="text-column-guessed")
+    report = truetune.check(
+        data=str(tmp_path / "rows.jsonl"), tokenizer=str(TOKENIZER), select="text-column-guessed"
+    )
     assert repr(column) in report.findings[0].message
 
 

@@ -25,8 +25,12 @@ def test_the_mended_chats_are_clean() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.spoil.__name__.strip("_"))
-def test_each_fault_in_the_rows_is_found_and_counted(spoiled: truetune.Report, fault: Fault) -> None:
-    assert fault.rows in [finding.count for finding in spoiled.findings if finding.rule == fault.rule]
+def test_each_fault_in_the_rows_is_found_and_counted(
+    spoiled: truetune.Report, fault: Fault
+) -> None:
+    assert fault.rows in [
+        finding.count for finding in spoiled.findings if finding.rule == fault.rule
+    ]
 
 
 @pytest.mark.parametrize("rule", TOKENIZER_FAULTS)
@@ -38,7 +42,9 @@ def test_nothing_else_is_found(spoiled: truetune.Report) -> None:
     planted = {fault.rule for fault in FAULTS} | set(TOKENIZER_FAULTS)
     assert {finding.rule for finding in spoiled.findings} == planted
     (roles,) = (finding for finding in spoiled.findings if finding.rule == "role-alias-dropped")
-    assert any("no-supervised-token" in line for line in roles.evidence), "what follows is told with its cause"
+    assert any("no-supervised-token" in line for line in roles.evidence), (
+        "what follows is told with its cause"
+    )
 
 
 def test_planting_leaves_the_sound_rows_alone() -> None:
@@ -53,7 +59,9 @@ def test_planting_leaves_the_sound_rows_alone() -> None:
 
 def test_the_broken_tokenizer_differs_in_the_named_files_only(tmp_path: Path) -> None:
     folder = broken_tokenizer(tmp_path / "tokenizer")
-    differing = {p.name for p in TOKENIZER.iterdir() if json_or_text(p) != json_or_text(folder / p.name)}
+    differing = {
+        p.name for p in TOKENIZER.iterdir() if json_or_text(p) != json_or_text(folder / p.name)
+    }
     assert differing == {name for files in TOKENIZER_FAULTS.values() for name in files}
 
 

@@ -8,7 +8,17 @@ from rich.console import Console
 
 from truetune.demo import TOKENIZER, run
 from truetune.demo.faults import broken_tokenizer
-from truetune.demo.prove import IGNORED, ROWS, STEPS, Outcome, Proof, labels_by_id, labels_by_place, prove, short_views
+from truetune.demo.prove import (
+    IGNORED,
+    ROWS,
+    STEPS,
+    Outcome,
+    Proof,
+    labels_by_id,
+    labels_by_place,
+    prove,
+    short_views,
+)
 
 
 def test_the_collator_masks_each_stop_token_and_nothing_else(tmp_path: Path) -> None:
@@ -20,7 +30,9 @@ def test_the_collator_masks_each_stop_token_and_nothing_else(tmp_path: Path) -> 
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         masked = right[right != labels_by_id(views, tokenizer)]
         assert masked.tolist() == [tokenizer.eos_token_id] * lost
-    assert [view.ids[view.supervised].tolist() for view in views] == [row[row != IGNORED].tolist() for row in right]
+    assert [view.ids[view.supervised].tolist() for view in views] == [
+        row[row != IGNORED].tolist() for row in right
+    ]
 
 
 @pytest.mark.slow
@@ -40,7 +52,10 @@ def test_one_never_stops_and_the_other_always_does() -> None:
 
 def test_both_curves_and_counts_are_drawn() -> None:
     losses = tuple(8 * 0.9**step for step in range(60))
-    broken, sound = Outcome("pad = eos", losses, 20, 0, "Yes.\x1b..."), Outcome("own pad", losses, 19, 20, "Yes.")
+    broken, sound = (
+        Outcome("pad = eos", losses, 20, 0, "Yes.\x1b..."),
+        Outcome("own pad", losses, 19, 20, "Yes."),
+    )
     console = Console(file=(written := io.StringIO()), width=80)
     run.render_proof(Proof(broken, sound, 20, "Is [it] so?", 12.3), console)
     drawn = written.getvalue()

@@ -15,7 +15,7 @@
   compared as in `console`; or else shown.py has a reason for them. `diff`, `jinja`: not run.
 - `truetune` commands in all of these, indented blocks (all lines from one that begins with `truetune `), and `inline
   code` that begins with `truetune ` are held against the command line: unknown commands and options fail.
-- A comment straight above a block says what is different: `<!-- test: goes on -->` (in the same folder, and with the
+- A comment straight above a block says what is different: `<!-- test: continues -->` (in the same folder, and with the
   same names, as the block before), `<!-- test: exit=1 -->` (this exit code, of the last line, and no other).
 - Directives (`{toctree}`, `{figure}`) are the site's.
 - Slow commands (test_blocks.SLOW) are run once, however often the line stands on the pages, but where blocks go on:
@@ -86,7 +86,9 @@ class Block:
 def pages() -> list[Path]:
     """All of them, in one order."""
     found = sorted((ROOT / "docs").rglob("*.md"))
-    written = [page for page in found if not page.relative_to(ROOT).as_posix().startswith(GENERATED)]
+    written = [
+        page for page in found if not page.relative_to(ROOT).as_posix().startswith(GENERATED)
+    ]
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *written]
 
 

@@ -53,7 +53,9 @@ def _smaller(block: Block) -> int:
 
 @cache
 def _outputs() -> list[Block]:
-    return [output for block in blocks() if block.language in RUN and (output := shown.output(block))]
+    return [
+        output for block in blocks() if block.language in RUN and (output := shown.output(block))
+    ]
 
 
 def texts(block: Block) -> list[str]:
@@ -66,17 +68,25 @@ def texts(block: Block) -> list[str]:
 def figures() -> dict[str, int]:
     """Blocks by their fate, and commands."""
     found = Counter(fate(block) for block in blocks())
-    console = [below for block in blocks() if block.language == "console" for _, below in shown.turns(block)]
+    console = [
+        below
+        for block in blocks()
+        if block.language == "console"
+        for _, below in shown.turns(block)
+    ]
     commands = [text for block in blocks() if fate(block) in FATES for text in texts(block)]
     return {
-        "blocks": len(blocks()), **dict(sorted(found.items())),
+        "blocks": len(blocks()),
+        **dict(sorted(found.items())),
         "outputs compared": len(_outputs()) + sum(map(bool, map(str.strip, console))),
         "commands and programs of blocks": len(commands),
         "of these not run": sum(unrun.reason(text) is not None for text in commands),
         "of these run smaller, their output not shown": sum(map(_smaller, blocks())),
-        "truetune commands held against the command line": sum(len(list(reading.told(block))) for block in blocks())
-        + sum(code.startswith("truetune ") for page in pages() for _, code in inline(page)),
-    }  # fmt: skip
+        "truetune commands held against the command line": (
+            sum(len(list(reading.told(block))) for block in blocks())
+            + sum(code.startswith("truetune ") for page in pages() for _, code in inline(page))
+        ),
+    }
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ def _model() -> Any:
 
 
 def _rows() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path("chats.jsonl").read_text(encoding="utf-8").splitlines()][:16]
+    return [
+        json.loads(line) for line in Path("chats.jsonl").read_text(encoding="utf-8").splitlines()
+    ][:16]
 
 
 def _dataset() -> Any:
@@ -34,7 +36,9 @@ def _dataset() -> Any:
 def _encoded() -> Any:
     from datasets import load_dataset
 
-    return load_dataset("parquet", data_files="encoded/data/*.parquet", split="train").select(range(16))
+    return load_dataset("parquet", data_files="encoded/data/*.parquet", split="train").select(
+        range(16)
+    )
 
 
 def _trainer() -> Any:
@@ -42,7 +46,12 @@ def _trainer() -> Any:
 
     from truetune.collate import PaddingCollator
 
-    few = {"max_steps": 2, "per_device_train_batch_size": 2, "report_to": "none", "remove_unused_columns": False}
+    few = {
+        "max_steps": 2,
+        "per_device_train_batch_size": 2,
+        "report_to": "none",
+        "remove_unused_columns": False,
+    }
     return Trainer(
         _model(),
         TrainingArguments("out", save_strategy="no", **few),
@@ -91,4 +100,6 @@ def wanted(code: str) -> list[str]:
     """Those that the code reads and does not make."""
     names = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)]
     made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    return sorted({node.id for node in names if isinstance(node.ctx, ast.Load)} & NAMES.keys() - made)
+    return sorted(
+        {node.id for node in names if isinstance(node.ctx, ast.Load)} & NAMES.keys() - made
+    )

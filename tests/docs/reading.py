@@ -21,7 +21,9 @@ _SYNTAX = re.compile(r"[|><;&`]|\$[\w{(]|^\w+=")
 
 def is_script(block: Block) -> bool:
     """It has to be run as one shell script."""
-    return block.language == "sh" and any(_WHOLE.search(line) or not _closed(line) for line in lines(block))
+    return block.language == "sh" and any(
+        _WHOLE.search(line) or not _closed(line) for line in lines(block)
+    )
 
 
 def _closed(line: str) -> bool:
@@ -95,7 +97,11 @@ def _refused(line: str, given: list[str], *, whole: bool) -> str | None:
     except click.NoSuchOption as error:
         return f"{line}: {error.format_message()}"
     except click.UsageError as error:
-        return f"{line}: {error.format_message()}" if whole or not _stands_for_something(line) else None
+        return (
+            f"{line}: {error.format_message()}"
+            if whole or not _stands_for_something(line)
+            else None
+        )
     return None
 
 

@@ -67,9 +67,14 @@ def served(arguments: Sequence[str], folder: Path) -> Ran:
     line = re.sub(port, "", shlex.join([sys.executable, "-m", "truetune", *arguments, "--no-open"]))
     said = ""
     with subprocess.Popen(
-        shlex.split(line), cwd=folder, env=environment(folder), text=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    ) as running:  # fmt: skip
+        shlex.split(line),
+        cwd=folder,
+        env=environment(folder),
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as running:
         assert running.stdout is not None
         for told in running.stdout:
             said += told
@@ -101,17 +106,35 @@ def environment(folder: Path) -> dict[str, str]:
             tool.chmod(0o755)
     path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
     return {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "TRUETUNE_", "COV_"))},
-        **{"PATH": path, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "OMP_NUM_THREADS": "1"},
-        **{"TRUETUNE_CACHE": str(folder.parent / "cache"), "HF_DATASETS_CACHE": str(folder.parent / "datasets")},
-        **{"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100", "WANDB_MODE": "offline"},
+        **{
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("PYTEST_", "TRUETUNE_", "COV_"))
+        },
+        **{
+            "PATH": path,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "OMP_NUM_THREADS": "1",
+        },
+        **{
+            "TRUETUNE_CACHE": str(folder.parent / "cache"),
+            "HF_DATASETS_CACHE": str(folder.parent / "datasets"),
+        },
+        **{
+            "HF_HUB_OFFLINE": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "COLUMNS": "100",
+            "WANDB_MODE": "offline",
+        },
         **{"TOKENIZERS_PARALLELISM": "false", "ACCELERATE_USE_CPU": "true", "NO_COLOR": "1"},
     }
 
 
 def _forked(target: Any, arguments: tuple[Any, ...], folder: Path) -> Ran:
     with tempfile.NamedTemporaryFile("r", errors="replace", suffix=".out") as out:
-        child = _server().Process(target=_child, args=(target, arguments, str(folder), environment(folder), out.name))
+        child = _server().Process(
+            target=_child, args=(target, arguments, str(folder), environment(folder), out.name)
+        )
         child.start()
         child.join(LIMIT)
         if child.exitcode is None:
@@ -129,7 +152,9 @@ def _server() -> Any:
     return context
 
 
-def _child(target: Any, arguments: tuple[Any, ...], folder: str, env: Mapping[str, str], out: str) -> None:
+def _child(
+    target: Any, arguments: tuple[Any, ...], folder: str, env: Mapping[str, str], out: str
+) -> None:
     with open(out, "wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -37,7 +37,11 @@ def read(text: str, folder: Path) -> str:
 
 def _workflow(value: Any) -> str:
     known = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
-    jobs = [{"steps": value}] if isinstance(value, list) else list(value.get("jobs", {"": value}).values())
+    jobs = (
+        [{"steps": value}]
+        if isinstance(value, list)
+        else list(value.get("jobs", {"": value}).values())
+    )
     for step in (step for job in jobs for step in job["steps"]):
         assert step.keys() & {"uses", "run"}, step
         if "truetune" in step.get("uses", ""):
@@ -46,7 +50,10 @@ def _workflow(value: Any) -> str:
 
 
 def _hooks(value: Any) -> str:
-    known = {hook["id"] for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))}
+    known = {
+        hook["id"]
+        for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    }
     for repo in value["repos"]:
         assert {hook["id"] for hook in repo["hooks"]} <= known, repo
     return "pre-commit"

@@ -20,8 +20,12 @@ VARIES = (
     (r"(?<=127\.0\.0\.1:)\d+|(?<=localhost:)\d+", "#"),
 )
 """What no two runs have in common: colours, bars, times and speeds, versions, ports"""
-TRAINS = re.compile(r"\btruetune (run|rehearse|train|sample|evaluate|serve-check|ladder)\b|\.train\(\)")
-ROUNDED = r"(?<![\w.])\d[\d,]*\.\d+(?:e[+-]?\d+)?(?! ?%)(?![\w.])|\b\d+e[+-]?\d+\b|(?<=in )\d+(?= steps)"
+TRAINS = re.compile(
+    r"\btruetune (run|rehearse|train|sample|evaluate|serve-check|ladder)\b|\.train\(\)"
+)
+ROUNDED = (
+    r"(?<![\w.])\d[\d,]*\.\d+(?:e[+-]?\d+)?(?! ?%)(?![\w.])|\b\d+e[+-]?\d+\b|(?<=in )\d+(?= steps)"
+)
 """What the arithmetic of a machine decides, where a command trains a model or asks one"""
 SHOWING = ("text", INDENTED)
 REASONS = (
@@ -41,14 +45,21 @@ REASONS = (
 
 def reason(block: Block) -> Reason | None:
     """Why this is not compared; None where it has to be."""
-    return next((found for found in REASONS if re.search(found.pattern, block.text, re.MULTILINE)), None)
+    return next(
+        (found for found in REASONS if re.search(found.pattern, block.text, re.MULTILINE)), None
+    )
 
 
 def output(block: Block) -> Block | None:
     """What stands right behind a block that is run, and is its output."""
     every = blocks()
     after = next(iter(every[every.index(block) + 1 :]), None)
-    shows = after is not None and after.page == block.page and after.language in SHOWING and block.language != "console"
+    shows = (
+        after is not None
+        and after.page == block.page
+        and after.language in SHOWING
+        and block.language != "console"
+    )
     return after if after and shows and not reason(after) else None
 
 
@@ -62,7 +73,10 @@ def turns(block: Block) -> Iterator[tuple[str, str]]:
 def wrong(shown: str, said: str, command: str, folder: Path) -> str | None:
     """The first of the parts between `...` that does not come, whole and in its order, in what a command said."""
     left = "\n".join(["", *plain(said, command, folder), ""])
-    parts = [(dots, [*lines]) for dots, lines in groupby(plain(shown, command, folder), lambda line: line == ELLIPSIS)]
+    parts = [
+        (dots, [*lines])
+        for dots, lines in groupby(plain(shown, command, folder), lambda line: line == ELLIPSIS)
+    ]
     at = 0
     for number, (dots, lines) in enumerate(parts):
         if not dots:

@@ -30,9 +30,22 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
         elif path.name not in ("docs", "site") and not path.name.startswith("."):
             (checkout / path.name).symlink_to(path)
     copytree(ROOT / "docs", checkout / "docs", ignore=ignore_patterns("rules", "__pycache__"))
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(folder / "site")]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        "docs",
+        str(folder / "site"),
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HTTPS_PROXY": "http://127.0.0.1:9"}
-    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, env=environment, check=False)
+    return subprocess.run(
+        command, cwd=checkout, capture_output=True, text=True, env=environment, check=False
+    )
 
 
 class Tag(NamedTuple):
@@ -53,7 +66,9 @@ class Page:
     def tags(self) -> list[Tag]:
         """In order."""
         found = TAG.finditer(re.sub(r"(?s)<script>.*?</script>|<style>.*?</style>", "", self.text))
-        return [Tag(m["tag"], {k: unescape(v) for k, v in GIVEN.findall(m["given"])}) for m in found]
+        return [
+            Tag(m["tag"], {k: unescape(v) for k, v in GIVEN.findall(m["given"])}) for m in found
+        ]
 
     @cached_property
     def anchors(self) -> set[str]:
@@ -70,7 +85,9 @@ class Page:
         """Each address that the page names, with the tag that names it."""
         for tag in self.tags:
             yield from (
-                (tag, tag.given[name]) for name in ("href", "src", "srcset", "poster", "data") if name in tag.given
+                (tag, tag.given[name])
+                for name in ("href", "src", "srcset", "poster", "data")
+                if name in tag.given
             )
 
 
@@ -89,7 +106,10 @@ def loaded_from_outside(site: Path, found: dict[Path, Page]) -> list[str]:
         if outside.match(target) and tag.name != "a"
     ]
     for path in site.rglob("*.css"):
-        imports = re.findall(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s]+)", path.read_text(encoding="utf-8"))
+        imports = re.findall(
+            r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s]+)",
+            path.read_text(encoding="utf-8"),
+        )
         said += [f"{path.relative_to(site)}: {target}" for target in imports]
     return said
 

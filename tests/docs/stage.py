@@ -38,7 +38,9 @@ MADE = (
 def build(folder: Path) -> None:
     """Make the prepared folder. Raises RuntimeError where a command fails."""
     shutil.copytree(FILES, folder)
-    material = next(block for block in blocks() if block.page == "docs/start.md" and block.language == "python")
+    material = next(
+        block for block in blocks() if block.page == "docs/start.md" and block.language == "python"
+    )
     _must(running.python(material.text, [], folder, material.id))
     model = folder / "path/to/model"
     for name in ("path/to/base", "model"):
@@ -63,10 +65,16 @@ def _data(folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows[:CHATS]), folder / "data" / "train-0.parquet")
     asked = [(row["messages"][:-1], row["messages"][-1:]) for row in rows[:CHATS]]
     other = [{"role": "assistant", "content": "I can not help with this."}]
-    _lines(folder / "pairs.jsonl", [{"prompt": p, "chosen": a, "rejected": other} for p, a in asked])
-    _lines(folder / "judged.jsonl", [
-        {"prompt": p, "completion": a if i % 2 else other, "label": bool(i % 2)} for i, (p, a) in enumerate(asked)
-    ])  # fmt: skip
+    _lines(
+        folder / "pairs.jsonl", [{"prompt": p, "chosen": a, "rejected": other} for p, a in asked]
+    )
+    _lines(
+        folder / "judged.jsonl",
+        [
+            {"prompt": p, "completion": a if i % 2 else other, "label": bool(i % 2)}
+            for i, (p, a) in enumerate(asked)
+        ],
+    )
 
 
 def _lines(path: Path, rows: Iterable[Any]) -> None:
@@ -76,20 +84,36 @@ def _lines(path: Path, rows: Iterable[Any]) -> None:
 def _run(folder: Path) -> None:
     """A run of the plain Trainer: what it logs every 10 of 500 steps, and the model at the last."""
     outputs = folder / "outputs"
-    shutil.copytree(outputs, outputs / "adapter", ignore=lambda at, names: [n for n in names if _no_adapter(n)])
+    shutil.copytree(
+        outputs, outputs / "adapter", ignore=lambda at, names: [n for n in names if _no_adapter(n)]
+    )
     last = outputs / "run-3" / "checkpoint-500"
     shutil.copytree(folder / "merged", last)
     log = [
-        {"step": step, "epoch": step / 250, "loss": 0.4 + 2.6 * 0.985**step + 0.02 * (step // 10 % 3),
-         "learning_rate": 2e-5 * (1 - step / 500), "grad_norm": 1.0 + 0.1 * (step // 10 % 4)}
+        {
+            "step": step,
+            "epoch": step / 250,
+            "loss": 0.4 + 2.6 * 0.985**step + 0.02 * (step // 10 % 3),
+            "learning_rate": 2e-5 * (1 - step / 500),
+            "grad_norm": 1.0 + 0.1 * (step // 10 % 4),
+        }
         for step in range(10, 510, 10)
-    ]  # fmt: skip
-    state = {"global_step": 500, "max_steps": 500, "epoch": 2.0, "num_train_epochs": 2, "logging_steps": 10,
-             "train_batch_size": 4, "log_history": log}  # fmt: skip
+    ]
+    state = {
+        "global_step": 500,
+        "max_steps": 500,
+        "epoch": 2.0,
+        "num_train_epochs": 2,
+        "logging_steps": 10,
+        "train_batch_size": 4,
+        "log_history": log,
+    }
     for place in (last, last.parent):
         (place / "trainer_state.json").write_text(json.dumps(state))
     _lines(folder / "trainer_log.jsonl", log)
 
 
 def _no_adapter(name: str) -> bool:
-    return not name.startswith(("adapter", "tokenizer", "chat_template", "special_tokens", "contract", "base_"))
+    return not name.startswith(
+        ("adapter", "tokenizer", "chat_template", "special_tokens", "contract", "base_")
+    )

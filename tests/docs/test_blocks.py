@@ -34,7 +34,7 @@ def chains() -> list[list[Block]]:
     found: list[list[Block]] = []
     for block in blocks():
         if block.language in figures.RUN and block.page not in figures.ELSEWHERE:
-            if "goes on" in block.note and found and found[-1][-1].page == block.page:
+            if "continues" in block.note and found and found[-1][-1].page == block.page:
                 found[-1].append(block)
             else:
                 found.append([block])
@@ -44,7 +44,9 @@ def chains() -> list[list[Block]]:
 def owners() -> dict[str, str]:
     """The first block of each slow command."""
     found: dict[str, str] = {}
-    for block in (chain[0] for chain in chains() if len(chain) == 1 and chain[0].language != "python"):
+    for block in (
+        chain[0] for chain in chains() if len(chain) == 1 and chain[0].language != "python"
+    ):
         for line in filter(SLOW.search, reading.lines(block)):
             found.setdefault(line, block.id)
     return found
@@ -68,14 +70,18 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(tmp_path: Path, transformers_serve: str) -> str:  # noqa: F811
+def server(tmp_path: Path, transformers_serve: str) -> str:
     """URL of a server of `merged`, and of any other folder beside it by its name."""
 
     def handle(path: str, body: dict[str, Any], headers: dict[str, str]) -> Any:
         if path == "/v1/models":
             return {"data": [{"id": "merged"}]}
-        content = json.dumps({**body, "model": str(tmp_path / "here" / str(body.get("model", "merged")))}).encode()
-        asked = Request(f"{transformers_serve}{path}", content, {"Content-Type": "application/json"})
+        content = json.dumps(
+            {**body, "model": str(tmp_path / "here" / str(body.get("model", "merged")))}
+        ).encode()
+        asked = Request(
+            f"{transformers_serve}{path}", content, {"Content-Type": "application/json"}
+        )
         try:
             with urlopen(asked, timeout=60) as reply:
                 return reply.status, {}, reply.read()
@@ -85,9 +91,17 @@ def server(tmp_path: Path, transformers_serve: str) -> str:  # noqa: F811
     return imitation.started(handle)
 
 
-@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: "+".join([chain[0].id, *(str(b.line) for b in chain[1:])]))
-def test_it_runs(chain: list[Block], prepared: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    url = request.getfixturevalue("server") if any(SERVER in block.text for block in chain) else SERVER
+@pytest.mark.parametrize(
+    "chain", CHAINS, ids=lambda chain: "+".join([chain[0].id, *(str(b.line) for b in chain[1:])])
+)
+def test_it_runs(
+    chain: list[Block], prepared: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = (
+        request.getfixturevalue("server")
+        if any(SERVER in block.text for block in chain)
+        else SERVER
+    )
     folder = Path(shutil.copytree(prepared, tmp_path / "here", symlinks=True))
     if not any("truetune.yaml" in block.text for block in chain):
         (folder / "truetune.yaml").unlink()  # it would be taken up by commands that do not name it
@@ -134,7 +148,9 @@ def run_lines(block: Block, folder: Path, there: set[str], url: str) -> str:
         name, line = line, line.replace(SERVER, url)
         arguments = reading.arguments(line)
         if alone := re.fullmatch(r"python (\w+\.py)", line):
-            ran = running.python((folder / alone[1]).read_text(encoding="utf-8"), [], folder, alone[1])
+            ran = running.python(
+                (folder / alone[1]).read_text(encoding="utf-8"), [], folder, alone[1]
+            )
         elif arguments is None:
             ran = running.script(line, folder)
         elif arguments[:1] == ["view"]:
@@ -142,7 +158,8 @@ def run_lines(block: Block, folder: Path, there: set[str], url: str) -> str:
         else:
             clear(line, folder, there)
             ran = running.truetune(
-                globbed(unrun.quick(arguments) if block.language == "sh" else arguments, folder), folder
+                globbed(unrun.quick(arguments) if block.language == "sh" else arguments, folder),
+                folder,
             )
         codes = allowed(block) if number + 1 == len(lines) else {0, 1}
         went_well(ran, codes, f"{block.id} {line}")
@@ -154,15 +171,17 @@ def run_lines(block: Block, folder: Path, there: set[str], url: str) -> str:
 
 def told(block: Block, output: str, said: str, command: str, folder: Path) -> None:
     missing = shown.wrong(output, said, command, folder)
-    assert missing is None, f"{block.id} is not what is said there:\n{missing}\n\nbut:\n{said[-8000:]}"
+    assert missing is None, (
+        f"{block.id} is not what is said there:\n{missing}\n\nbut:\n{said[-8000:]}"
+    )
 
 
 def went_well(ran: running.Ran, codes: set[int], what: str) -> None:
     assert ran.code in codes, f"{what}: exit code {ran.code}\n{ran.said[-4000:]}"
     assert TRACE not in ran.said, f"{what}\n{ran.said[-4000:]}"
-    assert ran.code != 1 or re.search(r"\bTT\d{3}\b|does not fit|could not be measured|the cache differs", ran.said), (
-        f"{what}: 1 without a finding\n{ran.said[-4000:]}"
-    )
+    assert ran.code != 1 or re.search(
+        r"\bTT\d{3}\b|does not fit|could not be measured|the cache differs", ran.said
+    ), f"{what}: 1 without a finding\n{ran.said[-4000:]}"
 
 
 def allowed(block: Block) -> set[int]:
@@ -173,9 +192,16 @@ def allowed(block: Block) -> set[int]:
 
 def globbed(arguments: list[str], folder: Path) -> list[str]:
     """As a shell gives them to a program."""
-    return [name for word in arguments for name in (sorted(
-        path.relative_to(folder).as_posix() for path in folder.glob(word)
-    ) if "*" in word else []) or [word]]  # fmt: skip
+    return [
+        name
+        for word in arguments
+        for name in (
+            sorted(path.relative_to(folder).as_posix() for path in folder.glob(word))
+            if "*" in word
+            else []
+        )
+        or [word]
+    ]
 
 
 def clear(line: str, folder: Path, there: set[str]) -> None:
@@ -184,14 +210,18 @@ def clear(line: str, folder: Path, there: set[str]) -> None:
     made = re.search(r"\s(?:-o|--out|--output)[ =](\S+)", line)
     target = made[1] if made else {"init": "truetune.yaml", "train": "outputs"}.get(name)
     if name == "init":
-        target = next((word for word in line.split()[2:3] if not word.startswith("-")), "truetune.yaml")
+        target = next(
+            (word for word in line.split()[2:3] if not word.startswith("-")), "truetune.yaml"
+        )
     if name in ("init", "train", "merge", "encode", "export") and target in there:
         there.discard(target)
         path = folder / target
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("block", [b for b in blocks() if b.language in figures.READ], ids=lambda b: b.id)
+@pytest.mark.parametrize(
+    "block", [b for b in blocks() if b.language in figures.READ], ids=lambda b: b.id
+)
 def test_it_is_read(block: Block, tmp_path: Path) -> None:
     if block.language == "yaml":
         settings.read(block.text, tmp_path)
@@ -217,12 +247,21 @@ def commands() -> Iterator[tuple[str, str, bool]]:
 
 
 def test_every_command_is_one_that_there_is() -> None:
-    found = [(place, wrong) for place, line, whole in commands() if (wrong := reading.wrong(line, whole=whole))]
+    found = [
+        (place, wrong)
+        for place, line, whole in commands()
+        if (wrong := reading.wrong(line, whole=whole))
+    ]
     assert not found, "\n".join(f"{place}: {wrong}" for place, wrong in found)
 
 
 def test_every_name_of_the_package_is_one_that_there_is() -> None:
-    found = [(page.name, line, name) for page in pages() for line, code in inline(page) for name in reading.names(code)]
+    found = [
+        (page.name, line, name)
+        for page in pages()
+        for line, code in inline(page)
+        for name in reading.names(code)
+    ]
     assert found
     assert not [place for place in found if not reading.resolves(place[2])]
 
@@ -230,7 +269,9 @@ def test_every_name_of_the_package_is_one_that_there_is() -> None:
 def test_what_is_not_run_is_counted() -> None:
     found: Counter[str] = Counter()
     for block in (block for chain in CHAINS for block in chain):
-        found.update(reason.pattern for text in figures.texts(block) if (reason := unrun.reason(text)))
+        found.update(
+            reason.pattern for text in figures.texts(block) if (reason := unrun.reason(text))
+        )
     assert dict(found) == {reason.pattern: reason.count for reason in unrun.REASONS}
 
 
@@ -238,7 +279,9 @@ def test_what_is_not_compared_is_counted() -> None:
     found: Counter[str] = Counter()
     for block in (block for block in blocks() if figures.fate(block) == figures.SHOWN):
         reason = shown.reason(block)
-        assert reason, f"{block.id}: an output that no block makes; a reason in shown.REASONS is missing"
+        assert reason, (
+            f"{block.id}: an output that no block makes; a reason in shown.REASONS is missing"
+        )
         found[reason.pattern] += 1
     assert dict(found) == {reason.pattern: reason.count for reason in shown.REASONS}
 
@@ -246,7 +289,9 @@ def test_what_is_not_compared_is_counted() -> None:
 def test_outputs_stand_below_what_is_run() -> None:
     for block in (block for chain in CHAINS for block in chain if block.language == "console"):
         for line, (_, output) in zip(reading.lines(block), shown.turns(block), strict=True):
-            assert not (output.strip() and (unrun.reason(line) or OWNERS.get(line, block.id) != block.id)), block.id
+            assert not (
+                output.strip() and (unrun.reason(line) or OWNERS.get(line, block.id) != block.id)
+            ), block.id
 
 
 @pytest.mark.parametrize(

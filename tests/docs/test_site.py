@@ -38,7 +38,13 @@ def every_rule_has_its_page(root: Path, pages: dict[Path, site.Page]) -> None:
     for rule in rules():
         page = pages[root / "rules" / f"{rule.name()}.html"]
         assert page.title.startswith(f"{rule.name()} ")
-        assert {"what-it-does", "why-it-is-bad", "example", "use-instead", "references"} <= page.anchors, page.path
+        assert {
+            "what-it-does",
+            "why-it-is-bad",
+            "example",
+            "use-instead",
+            "references",
+        } <= page.anchors, page.path
         assert rule.code in page.text
         assert f'href="{rule.name()}.html"' in index
         for thread, number in re.findall(r"([\w.-]+/[\w.-]+)#(\d+)", source(rule)):
@@ -47,7 +53,9 @@ def every_rule_has_its_page(root: Path, pages: dict[Path, site.Page]) -> None:
 
 
 def names_are_documented(root: Path, pages: dict[Path, site.Page]) -> None:
-    reference = set().union(*(page.anchors for path, page in pages.items() if path.parent.name == "reference"))
+    reference = set().union(
+        *(page.anchors for path, page in pages.items() if path.parent.name == "reference")
+    )
     assert not {f"truetune.{name}" for name in truetune.__all__} - reference
     assert not {f"truetune-{name}" for name in commands.commands} - pages[root / "cli.html"].anchors
     settings = pages[root / "reference" / "settings.html"].text
@@ -62,7 +70,9 @@ def a_browser_is_content(root: Path) -> None:
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"{(root / 'search.html').as_uri()}?q=pad+stop+token")
         page.wait_for_selector("#search-results li a")
-        found = page.locator("#search-results li a").evaluate_all("links => links.map(link => link.textContent)")
+        found = page.locator("#search-results li a").evaluate_all(
+            "links => links.map(link => link.textContent)"
+        )
         assert "pad-is-stop-token" in found
         for name in ("index", "rules/pad-is-stop-token", "reference/reports"):
             page.goto((root / f"{name}.html").as_uri())
@@ -72,7 +82,9 @@ def a_browser_is_content(root: Path) -> None:
 
 
 def test_the_figures_are_those_of_the_code() -> None:
-    drawn = subprocess.run([sys.executable, "docs/figures", "--check"], cwd=site.ROOT, capture_output=True, text=True)
+    drawn = subprocess.run(
+        [sys.executable, "docs/figures", "--check"], cwd=site.ROOT, capture_output=True, text=True
+    )
     assert drawn.returncode == 0, f"{drawn.stdout}{drawn.stderr}; run `python docs/figures`"
 
 
@@ -83,7 +95,9 @@ def test_figures_say_what_they_show() -> None:
         assert "prefers-color-scheme: dark" in text
 
 
-@pytest.mark.parametrize("fault", ["[gone](gone.md)", "[gone](concepts.md#gone)", "![gone](gone.svg)"])
+@pytest.mark.parametrize(
+    "fault", ["[gone](gone.md)", "[gone](concepts.md#gone)", "![gone](gone.svg)"]
+)
 def test_the_checker_sees(tmp_path: Path, fault: str) -> None:
     """A broken link, a broken anchor, an image that is not there, as the site would have them."""
     target = re.sub(r".*\((.*)\)", r"\1", fault).replace(".md", ".html")
@@ -93,7 +107,11 @@ def test_the_checker_sees(tmp_path: Path, fault: str) -> None:
 
 
 def test_the_checker_sees_what_is_loaded(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text('<a href="https://a.example/">x</a><script src="//b.example/x.js"></script>')
-    (tmp_path / "a.css").write_text('@import "https://c.example/x.css"; p { background: url(https://d.example/) }')
+    (tmp_path / "a.html").write_text(
+        '<a href="https://a.example/">x</a><script src="//b.example/x.js"></script>'
+    )
+    (tmp_path / "a.css").write_text(
+        '@import "https://c.example/x.css"; p { background: url(https://d.example/) }'
+    )
     said = site.loaded_from_outside(tmp_path, site.pages(tmp_path))
     assert [re.sub(r".*//(.)\.example.*", r"\1", line) for line in said] == ["b", "c", "d"]

@@ -13,8 +13,14 @@ from truetune.checks.explaining.search import search, topics
 from truetune.probe.laws import laws
 
 SYMPTOMS = (
-    *("garbage-output", "loss-does-not-fall", "nothing-is-learned", "out-of-memory", "several-gpus", "odd-metrics"),
-    *("slow-generation", "dpo-without-effect"),
+    "garbage-output",
+    "loss-does-not-fall",
+    "nothing-is-learned",
+    "out-of-memory",
+    "several-gpus",
+    "odd-metrics",
+    "slow-generation",
+    "dpo-without-effect",
 )
 FORM = (
     "What you see", "One command, and what it prints", "The causes, the likely first", "The fix",

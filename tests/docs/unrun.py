@@ -43,7 +43,10 @@ def reason(command: str) -> Reason | None:
 
 
 SMALL = {
-    "train": "--no-rehearsal --set training.max_steps=2 --set watch.max_new_tokens=8 --set watch.prompts=2",
+    "train": (
+        "--no-rehearsal --set training.max_steps=2 --set watch.max_new_tokens=8 --set"
+        " watch.prompts=2"
+    ),
     "rehearse": "--rows 2 --laws none",
     "run": "--batches 2",
     "sample": "--max-new-tokens 16",

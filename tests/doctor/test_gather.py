@@ -49,9 +49,15 @@ def write(folder: Path, **modules: str) -> None:
 
 
 def test_a_crash_an_error_and_a_hang_are_found_and_the_rest_is_imported(modules: Path) -> None:
-    write(modules, torch=TORCH, numpy="import os; os.abort()", tokenizers="raise ImportError('undefined\\nsymbol')",
-          accelerate="print('noise on stdout')", liger_kernel="import time; time.sleep(60)",
-          peft="import os; os.abort()")  # fmt: skip
+    write(
+        modules,
+        torch=TORCH,
+        numpy="import os; os.abort()",
+        tokenizers="raise ImportError('undefined\\nsymbol')",
+        accelerate="print('noise on stdout')",
+        liger_kernel="import time; time.sleep(60)",
+        peft="import os; os.abort()",
+    )
     names = ("torch", "numpy", "tokenizers", "accelerate", "peft", "liger-kernel")
     loads, facts = _load(sys.executable, dict.fromkeys(names, "1"), 4, str)
     assert (loads["torch"], loads["accelerate"]) == ("", "")
@@ -66,7 +72,11 @@ def test_a_native_library_that_was_not_loaded_is_found(modules: Path) -> None:
     write(modules, bitsandbytes="")
     package = modules / "bitsandbytes"
     package.mkdir()
-    write(package, __init__="", cextension="class MockLibrary: error_msg = 'no CUDA binary'\nlib = MockLibrary()")
+    write(
+        package,
+        __init__="",
+        cextension="class MockLibrary: error_msg = 'no CUDA binary'\nlib = MockLibrary()",
+    )
     (modules / "bitsandbytes.py").unlink()
     loads, _ = _load(sys.executable, {"bitsandbytes": "0.48"}, 20, str)
     assert loads == {"bitsandbytes": "RuntimeError: no CUDA binary"}
@@ -75,25 +85,41 @@ def test_a_native_library_that_was_not_loaded_is_found(modules: Path) -> None:
 def test_versions_and_requirements_are_read_without_an_import(modules: Path) -> None:
     info = modules / "trl-1.0.dist-info"
     info.mkdir()
-    needs = "Requires-Dist: peft>=99\nRequires-Dist: vllm; extra == 'vllm'\nRequires-Dist: peft<1; python_version<'3'\n"
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: TRL\nVersion: 1.0\n{needs}", encoding="utf-8")
+    needs = (
+        "Requires-Dist: peft>=99\nRequires-Dist: vllm; extra == 'vllm'\nRequires-Dist: peft<1;"
+        " python_version<'3'\n"
+    )
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: TRL\nVersion: 1.0\n{needs}", encoding="utf-8"
+    )
     peft = modules / "peft-0.20.dist-info"
     peft.mkdir()
-    (peft / "METADATA").write_text("Metadata-Version: 2.1\nName: peft\nVersion: 0.20\n", encoding="utf-8")
+    (peft / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: peft\nVersion: 0.20\n", encoding="utf-8"
+    )
     write(modules, trl="raise SystemExit('imported')")
     found = gather(sys.executable, load=False)
     assert found.packages["trl"] == "1.0"
     report = judge(found, RunSpec(select=("TT991",)))
-    assert [f.message for f in report.findings if f.message.startswith("trl")] == ["trl 1.0 needs peft>=99, found 0.20"]
+    assert [f.message for f in report.findings if f.message.startswith("trl")] == [
+        "trl 1.0 needs peft>=99, found 0.20"
+    ]
 
 
 def test_extras_of_truetune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "truetune-0.1.dist-info"
     info.mkdir()
-    needs = ("click", "torch>=2; extra == 'train'", "truetune[train]; extra == 'qlora'",
-             "bitsandbytes; extra == 'qlora'", "pytest; extra == 'dev'")  # fmt: skip
+    needs = (
+        "click",
+        "torch>=2; extra == 'train'",
+        "truetune[train]; extra == 'qlora'",
+        "bitsandbytes; extra == 'qlora'",
+        "pytest; extra == 'dev'",
+    )
     lines = "\n".join(f"Requires-Dist: {need}" for need in needs)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: truetune\nVersion: 0.1\n{lines}\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: truetune\nVersion: 0.1\n{lines}\n", encoding="utf-8"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     assert extras() == {"train": ("torch",), "qlora": ("bitsandbytes",)}
 
@@ -119,7 +145,9 @@ def test_the_report_is_of_its_schema_and_draws() -> None:
 def test_why_a_gpu_is_not_used() -> None:
     def said(**torch: object) -> str:
         given = {"packages": {"torch": "2.8"}, "gpus": 1, "torch": {"cuda": "12.8", **torch}}
-        return " ".join(finding.message for finding in GpuNotUsedByTorch(environment(given)).findings())
+        return " ".join(
+            finding.message for finding in GpuNotUsedByTorch(environment(given)).findings()
+        )
 
     assert "a build for CPUs" in said(cuda=None)
     assert "older than CUDA 12.8" in said(said="The NVIDIA driver on your system is too old")
@@ -141,7 +169,9 @@ def test_the_command() -> None:
     def ran(*options: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "truetune", "doctor", *options]
         path = str(Path(truetune.__file__).parents[1])
-        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+        return subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+        )
 
     done = ran("--no-imports", "--json", "--ignore", "TT996", "--ignore", "TT997")
     assert done.returncode == 0, done.stderr

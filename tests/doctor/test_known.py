@@ -11,21 +11,41 @@ from truetune.checks.environment.known import KNOWN
 from truetune.checks.environment.versions_known_to_clash import VersionsKnownToClash
 
 SETS = [
-    ("peft", {"peft": "0.17.1", "transformers": "5.20.0"}, {"peft": "0.17.1", "transformers": "4.55.4"}),
+    (
+        "peft",
+        {"peft": "0.17.1", "transformers": "5.20.0"},
+        {"peft": "0.17.1", "transformers": "4.55.4"},
+    ),
     (
         "accelerate",
         {"accelerate": "0.34.0", "transformers": "4.52.3"},
         {"accelerate": "1.3.0", "transformers": "4.52.3"},
     ),
-    ("argument 'tokenizer'", {"trl": "0.11.4", "transformers": "5.20.0"}, {"trl": "0.11.4", "transformers": "4.46.2"}),
-    ("dict", {"trl": "0.27.0", "transformers": "5.20.0"}, {"trl": "0.29.0", "transformers": "5.20.0"}),
+    (
+        "argument 'tokenizer'",
+        {"trl": "0.11.4", "transformers": "5.20.0"},
+        {"trl": "0.11.4", "transformers": "4.46.2"},
+    ),
+    (
+        "dict",
+        {"trl": "0.27.0", "transformers": "5.20.0"},
+        {"trl": "0.29.0", "transformers": "5.20.0"},
+    ),
     ("padding_free", {"trl": "0.19.1"}, {"trl": "0.29.0"}),
     ("bfd", {"trl": "0.28.0"}, {"trl": "0.29.0"}),
     ("multiplied", {"transformers": "4.46.1"}, {"transformers": "4.46.2"}),
     ("too large", {"transformers": "4.48.0"}, {"transformers": "4.48.1"}),
     ("bos_token_id", {"transformers": "5.17.0"}, {"transformers": "5.18.0"}),
-    ("Numpy", {"numpy": "2.0.1", "torch": "2.2.2+cu121"}, {"numpy": "2.0.1", "torch": "2.3.0+cu121"}),
-    ("LocalFileSystem", {"datasets": "2.14.5", "fsspec": "2023.10.0"}, {"datasets": "2.14.6", "fsspec": "2023.10.0"}),
+    (
+        "Numpy",
+        {"numpy": "2.0.1", "torch": "2.2.2+cu121"},
+        {"numpy": "2.0.1", "torch": "2.3.0+cu121"},
+    ),
+    (
+        "LocalFileSystem",
+        {"datasets": "2.14.5", "fsspec": "2023.10.0"},
+        {"datasets": "2.14.6", "fsspec": "2023.10.0"},
+    ),
 ]
 
 
@@ -47,4 +67,6 @@ def test_all_entries_are_tested_and_cited() -> None:
 
 
 def test_a_version_of_its_own_spelling_is_no_crash() -> None:
-    assert not list(VersionsKnownToClash(environment({"packages": {"trl": "main", "torch": "??"}})).findings())
+    assert not list(
+        VersionsKnownToClash(environment({"packages": {"trl": "main", "torch": "??"}})).findings()
+    )

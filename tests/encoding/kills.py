@@ -45,7 +45,11 @@ def killed_at(point: int, out: Path, run: Callable[[], int]) -> Callable[[], int
 
         def hook(event: str, arguments: tuple[object, ...]) -> None:
             nonlocal seen
-            if event in EVENTS and str(out) in str(arguments[0]) and not _only_reads(event, arguments):
+            if (
+                event in EVENTS
+                and str(out) in str(arguments[0])
+                and not _only_reads(event, arguments)
+            ):
                 seen += 1
                 if seen == point:
                     os.kill(os.getpid(), signal.SIGKILL)
@@ -107,7 +111,9 @@ def main(data: str, tokenizer: str, out: Path) -> None:
             assert code == -signal.SIGKILL, code
             points += 1
             here = state(out)
-            found["new" if here == new else here if here == "nothing" or "DAMAGED" in here else "old"] += 1
+            found[
+                "new" if here == new else here if here == "nothing" or "DAMAGED" in here else "old"
+            ] += 1
             assert forked(run) == 0
             assert state(out) == new
             assert names(out) == wanted

@@ -42,7 +42,9 @@ def world(tmp_path: Path) -> Path:
 
 
 def write(path: Path, rows: int, answer: str = "answer") -> None:
-    lines = (json.dumps({"messages": chat(f"question {i}", f"{answer} {i}")}) + "\n" for i in range(rows))
+    lines = (
+        json.dumps({"messages": chat(f"question {i}", f"{answer} {i}")}) + "\n" for i in range(rows)
+    )
     path.write_text("".join(lines))
 
 
@@ -122,7 +124,9 @@ def test_an_input_changed_and_it_is_made_anew(world: Path, name: str) -> None:
 def test_a_setting_changed_and_it_is_made_anew(world: Path, name: str) -> None:
     shutil.copy(world / "a.jsonl", world / "b.jsonl")
     encode(world)
-    settings = {key: world / value if key == "data" else value for key, value in SETTINGS[name].items()}
+    settings = {
+        key: world / value if key == "data" else value for key, value in SETTINGS[name].items()
+    }
     again = encode(world, **settings)
     assert not again.reused
     assert encode(world, **settings).reused
@@ -137,7 +141,9 @@ def test_another_encoder_makes_it_anew(world: Path, monkeypatch: pytest.MonkeyPa
     assert not encode(world).reused
 
 
-def test_a_template_with_a_clock_is_made_anew_each_day(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_with_a_clock_is_made_anew_each_day(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = world / "tokenizer" / "chat_template.jinja"
     path.write_text("{{ strftime_now('%Y') }}" + path.read_text())
     encode(world)
@@ -172,7 +178,9 @@ def test_every_flipped_byte_is_found_and_left_as_it_is(world: Path) -> None:
         changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
         path.write_bytes(changed)
         for settings in ({}, {"max_length": 100}):
-            with pytest.raises(UsageError, match="is not as truetune wrote it: its contents have changed") as caught:
+            with pytest.raises(
+                UsageError, match="is not as truetune wrote it: its contents have changed"
+            ) as caught:
                 encode(world, out=world / "out", **settings)
             assert str(path) in str(caught.value)
             assert path.read_bytes() == changed
@@ -182,8 +190,15 @@ def test_every_flipped_byte_is_found_and_left_as_it_is(world: Path) -> None:
     assert encode(world, out=world / "out").manifest["counts"] == encoded.manifest["counts"]
 
 
-@pytest.mark.parametrize("settings", [{}, {"max_length": 64, "packing": "best-fit"}, {"file_format": "arrow"},
-                                      {"trainer": "llama-factory"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"max_length": 64, "packing": "best-fit"},
+        {"file_format": "arrow"},
+        {"trainer": "llama-factory"},
+    ],
+)
 def test_the_replay_finds_a_row_that_encodes_otherwise(
     world: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,13 +209,17 @@ def test_the_replay_finds_a_row_that_encodes_otherwise(
     (entry,) = encoded.manifest["shards"]
     path = world / "out" / "data" / entry["file"]
     table = (
-        parquet.read_table(path) if path.suffix == ".parquet" else arrow.ipc.open_stream(path.read_bytes()).read_all()
+        parquet.read_table(path)
+        if path.suffix == ".parquet"
+        else arrow.ipc.open_stream(path.read_bytes()).read_all()
     )
     labels = table["labels"].to_pylist()
     place = next(i for i, label in enumerate(labels[0]) if label != -100)
     labels[0][place] += 1
     at = table.column_names.index("labels")
-    table = table.set_column(at, table.schema.field("labels"), arrow.array(labels, table.schema.field("labels").type))
+    table = table.set_column(
+        at, table.schema.field("labels"), arrow.array(labels, table.schema.field("labels").type)
+    )
     if path.suffix == ".parquet":
         parquet.write_table(table, path)
     else:
@@ -209,7 +228,9 @@ def test_the_replay_finds_a_row_that_encodes_otherwise(
     entry["digest"] = hashlib.blake2b(path.read_bytes(), digest_size=20).hexdigest()
     encoded.manifest["files"][f"data/{entry['file']}"] = [path.stat().st_size, entry["digest"]]
     (world / "out" / "manifest.json").write_text(json.dumps(encoded.manifest))
-    with pytest.raises(DataError, match=r"a\.jsonl:\d+: encodes otherwise than what was written(.|\n)*again:"):
+    with pytest.raises(
+        DataError, match=r"a\.jsonl:\d+: encodes otherwise than what was written(.|\n)*again:"
+    ):
         encode(world, out=world / "out", **settings)
 
 
@@ -242,7 +263,9 @@ def test_a_run_that_is_interrupted_goes_on(world: Path, monkeypatch: pytest.Monk
     assert done[0] == 0, "what was left by other settings is not used"
 
 
-def test_engines_that_differ_begin_again_with_tokenizers(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_that_differ_begin_again_with_tokenizers(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_module, "STRETCH", 700)
     encoded = workers.encode_shard
 
@@ -264,7 +287,14 @@ def test_processes_that_share_a_cache_encode_once(world: Path) -> None:
         "e = truetune.encode(sys.argv[1], sys.argv[2], cache=sys.argv[3], jobs=1)\n"
         "print(e.reused, e.counts['encoded'])"
     )
-    command = [sys.executable, "-c", code, str(world / "a.jsonl"), str(world / "tokenizer"), str(world / "cache")]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        str(world / "a.jsonl"),
+        str(world / "tokenizer"),
+        str(world / "cache"),
+    ]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     answers = sorted(process.communicate()[0].split() for process in running)
     assert answers == [["False", "60"], ["True", "60"], ["True", "60"], ["True", "60"]]
@@ -289,8 +319,22 @@ def test_killed_at_every_file_operation(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_the_workers_and_keeps_their_shards(world: Path) -> None:
     write(world / "a.jsonl", 60_000, answer="a long answer that takes its time " * 8)
-    command = [sys.executable, "-m", "truetune", "encode", "a.jsonl", "-t", "tokenizer", "-o", "out", "-j", "2"]
-    running = subprocess.Popen(command, cwd=world, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    command = [
+        sys.executable,
+        "-m",
+        "truetune",
+        "encode",
+        "a.jsonl",
+        "-t",
+        "tokenizer",
+        "-o",
+        "out",
+        "-j",
+        "2",
+    ]
+    running = subprocess.Popen(
+        command, cwd=world, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     data = world / "out" / ".work" / "data"
     while not (data.is_dir() and any(data.glob("*.json"))) and running.poll() is None:
         os.sched_yield()
@@ -313,13 +357,25 @@ def test_a_full_disk_is_one_line(world: Path) -> None:
     write(world / "a.jsonl", 600)
     arguments = ["encode", "a.jsonl", "-t", "tokenizer", "-o", "out", "-j", "1", "-q"]
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=world, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *arguments],
+        cwd=world,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert str(Path("out", ".work", "data")) in done.stderr
-    assert "can't be written: File too large; make room there, or name another folder with -o." in done.stderr
-    assert truetune.encode(world / "a.jsonl", world / "tokenizer", world / "out", jobs=1).counts["encoded"] == 600
+    assert (
+        "can't be written: File too large; make room there, or name another folder with -o."
+        in done.stderr
+    )
+    assert (
+        truetune.encode(world / "a.jsonl", world / "tokenizer", world / "out", jobs=1).counts[
+            "encoded"
+        ]
+        == 600
+    )
 
 
 def _processes_of(session: int) -> list[int]:
@@ -338,8 +394,22 @@ def _processes_of(session: int) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
 def test_no_worker_outlives_a_killed_parent(world: Path) -> None:
     write(world / "a.jsonl", 60_000, answer="a long answer that takes its time " * 8)
-    command = [sys.executable, "-m", "truetune", "encode", "a.jsonl", "-t", "tokenizer", "-o", "out", "-j", "2"]
-    running = subprocess.Popen(command, cwd=world, stderr=subprocess.DEVNULL, start_new_session=True)
+    command = [
+        sys.executable,
+        "-m",
+        "truetune",
+        "encode",
+        "a.jsonl",
+        "-t",
+        "tokenizer",
+        "-o",
+        "out",
+        "-j",
+        "2",
+    ]
+    running = subprocess.Popen(
+        command, cwd=world, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     data = world / "out" / ".work" / "data"
     while not any(data.glob("*.json")) and running.poll() is None:
         os.sched_yield()
@@ -352,21 +422,36 @@ def test_no_worker_outlives_a_killed_parent(world: Path) -> None:
     assert _processes_of(running.pid) == []
 
 
-@pytest.mark.parametrize("source", ["../../precious.txt", "absolute", "data/../../../precious.txt", "zz"])
+@pytest.mark.parametrize(
+    "source", ["../../precious.txt", "absolute", "data/../../../precious.txt", "zz"]
+)
 def test_a_crafted_publication_moves_nothing_from_elsewhere(tmp_path: Path, source: str) -> None:
     """A folder that somebody else made may hold a `.work/` whose records name any file of this machine."""
     precious, work = tmp_path / "precious.txt", tmp_path / "out" / ".work"
     precious.write_bytes(b"precious")
     (work / "data").mkdir(parents=True)
     (work / "manifest.json").write_bytes(b'{"x":1}')
-    (work / "owner.json").write_bytes(b'{"truetune": "encode, unfinished", "format": 2, "key": "' + b"a" * 40 + b'"}')
+    (work / "owner.json").write_bytes(
+        b'{"truetune": "encode, unfinished", "format": 2, "key": "' + b"a" * 40 + b'"}'
+    )
     named = {"data/precious.txt": b"precious", "manifest.json": b'{"x":1}'}
-    new = {name: [len(body), hashlib.blake2b(body, digest_size=20).hexdigest()] for name, body in named.items()}
-    sources = {"data/precious.txt": str(precious) if source == "absolute" else source, "manifest.json": "manifest.json"}
+    new = {
+        name: [len(body), hashlib.blake2b(body, digest_size=20).hexdigest()]
+        for name, body in named.items()
+    }
+    sources = {
+        "data/precious.txt": str(precious) if source == "absolute" else source,
+        "manifest.json": "manifest.json",
+    }
     publication = {"format": 2, "old": {}, "new": new, "sources": sources}
     (work / "publish.json").write_text(json.dumps(publication))
     write(tmp_path / "a.jsonl", 3)
     with suppress(UsageError):
-        truetune.encode(data=str(tmp_path / "a.jsonl"), tokenizer=str(TOKENIZER), out=str(tmp_path / "out"), jobs=1)
+        truetune.encode(
+            data=str(tmp_path / "a.jsonl"),
+            tokenizer=str(TOKENIZER),
+            out=str(tmp_path / "out"),
+            jobs=1,
+        )
     assert precious.read_bytes() == b"precious"
     assert not (tmp_path / "out" / "data" / "precious.txt").exists()

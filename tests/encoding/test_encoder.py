@@ -23,8 +23,18 @@ TEXTS = [
     "", " ", "hello world", "  two  spaces\n\n\tand tabs ", "héllo 日本 👩‍👩‍👧 \u200b", "<|im_end|>x</s><eos>",
     "e\u0301 decomposed", "ﬁ ligature", "🇫🇷" * 5, "a" * 500, "１２３ 123,456.7", "\x00\x01",
 ]  # fmt: skip
-FAMILIES = ["qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "llama2-chat", "phi3", "gpt-oss", "deepseek-v3",
-            "mistral-nemo", "smollm2"]  # fmt: skip
+FAMILIES = [
+    "qwen3",
+    "llama3.1-instruct",
+    "gemma3",
+    "mistral-7b-v0.3",
+    "llama2-chat",
+    "phi3",
+    "gpt-oss",
+    "deepseek-v3",
+    "mistral-nemo",
+    "smollm2",
+]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -33,7 +43,10 @@ def test_ids_are_the_tokenizers_and_starts_are_in_order(family: str) -> None:
     encoded = encoder.encode(TEXTS)
     for i, text in enumerate(TEXTS):
         low, high = encoded.offsets[i], encoded.offsets[i + 1]
-        assert encoded.ids[low:high].tolist() == encoder.backend.encode(text, add_special_tokens=False).ids
+        assert (
+            encoded.ids[low:high].tolist()
+            == encoder.backend.encode(text, add_special_tokens=False).ids
+        )
         starts = encoded.starts[low:high]
         assert (np.diff(starts) >= 0).all()
         assert len(text) == 0 or (starts < len(text)).all()
@@ -77,7 +90,9 @@ def test_supervised_tokens_spell_the_answers_and_their_stops(family: str) -> Non
     spelled = ""
     for i, (low, high) in enumerate(zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True)):
         learned = encoded.supervised[low:high]
-        spelled += tokenizer.backend.decode(encoded.ids[low:high][learned].tolist(), skip_special_tokens=False)
+        spelled += tokenizer.backend.decode(
+            encoded.ids[low:high][learned].tolist(), skip_special_tokens=False
+        )
         stops = encoded.ids[low:high][learned & (encoded.source[low:high] == Source.STOP)]
         assert len(stops) == len(encoded.examples[i].rendering.spans)
         assert set(stops.tolist()) <= {stop.id for stop in made.stops}
@@ -90,7 +105,9 @@ def test_supervised_tokens_spell_the_answers_and_their_stops(family: str) -> Non
 def test_streaming_gives_what_one_batch_gives() -> None:
     tokenizer = load(str(TOKENIZER))
     made = probes(tokenizer, RunSpec())
-    rows = [Conversation(Origin("x", i + 1, i), "messages", chat(f"q {i}", f"a {i}")) for i in range(50)]
+    rows = [
+        Conversation(Origin("x", i + 1, i), "messages", chat(f"q {i}", f"a {i}")) for i in range(50)
+    ]
     encoder = Encoder(tokenizer.backend)
     whole = batch(rows, made.renderer(), encoder)
     parts_ = list(batches(iter(rows), made.renderer(), encoder, size=7))

@@ -30,11 +30,20 @@ NONE = re.compile("(?!)")
 
 def corpus() -> list[str]:
     """Contents of real rows, and characters from everywhere."""
-    rows = json.loads(parts.data("llamafactory/alpaca_zh_demo.json").read_text(encoding="utf-8"))[:200]
-    rows += json.loads(parts.data("llamafactory/alpaca_en_demo.json").read_text(encoding="utf-8"))[:200]
+    rows = json.loads(parts.data("llamafactory/alpaca_zh_demo.json").read_text(encoding="utf-8"))[
+        :200
+    ]
+    rows += json.loads(parts.data("llamafactory/alpaca_en_demo.json").read_text(encoding="utf-8"))[
+        :200
+    ]
     rng = random.Random(1)
-    odd = [chr(rng.choice([rng.randrange(0x20, 0x3000), rng.randrange(0x10000, 0x20000)])) for _ in range(6000)]
-    return [row["output"] for row in rows] + ["".join(odd[i : i + 20]) for i in range(0, len(odd), 20)]
+    odd = [
+        chr(rng.choice([rng.randrange(0x20, 0x3000), rng.randrange(0x10000, 0x20000)]))
+        for _ in range(6000)
+    ]
+    return [row["output"] for row in rows] + [
+        "".join(odd[i : i + 20]) for i in range(0, len(odd), 20)
+    ]
 
 
 @pytest.mark.parametrize("family", NAMES)

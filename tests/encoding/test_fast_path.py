@@ -28,8 +28,9 @@ from truetune.render.traced import Trace
 from truetune.spec.run import RunSpec
 
 TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% if 'odd' in m.content %} (odd){% endif %}"
-    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% if 'odd' in m.content %}"
+    " (odd){% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt"
+    " %}<|im_start|>assistant\n{% endif %}"
 )
 NOTICE = "all is made again without shortcuts; please report this"
 
@@ -44,11 +45,15 @@ def write_rows(folder: Path, rows: int, first_odd: int, last_odd: int | None = N
     """Rows of one shape; those from one on are rendered otherwise. Row 0 makes the recipe, row n is its nth fill."""
     last = rows if last_odd is None else last_odd
     texts = (f"question {i}{' odd' * (first_odd <= i <= last)}" for i in range(rows))
-    lines = (json.dumps({"messages": chat(text, f"answer {i}")}) + "\n" for i, text in enumerate(texts))
+    lines = (
+        json.dumps({"messages": chat(text, f"answer {i}")}) + "\n" for i, text in enumerate(texts)
+    )
     (folder / "rows.jsonl").write_text("".join(lines))
     (folder / "template.jinja").write_text(TEMPLATE)
     return RunSpec(
-        data=(str(folder / "rows.jsonl"),), tokenizer=str(TOKENIZER), template=str(folder / "template.jinja")
+        data=(str(folder / "rows.jsonl"),),
+        tokenizer=str(TOKENIZER),
+        template=str(folder / "template.jinja"),
     )
 
 
@@ -57,7 +62,10 @@ def encode(spec: RunSpec, out: Path, **more: Any) -> Encoded:
 
 
 def contents(encoded: Encoded) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((Path(str(encoded.folder)) / "data").iterdir())}
+    return {
+        path.name: path.read_bytes()
+        for path in sorted((Path(str(encoded.folder)) / "data").iterdir())
+    }
 
 
 def exact(spec: RunSpec, out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
@@ -108,7 +116,9 @@ def test_a_proof_that_fails_late_voids_what_an_earlier_run_has_left(
     assert contents(encode(spec, tmp_path / "out")) == wanted
 
 
-def test_a_run_without_shortcuts_goes_on_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_shortcuts_goes_on_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = write_rows(tmp_path, 200, 1)
     monkeypatch.setattr(run_module, "STRETCH", 6000)
     wanted = exact(spec, tmp_path / "exact", monkeypatch)
@@ -159,10 +169,14 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert notice.strip().endswith(NOTICE)
     monkeypatch.setattr(run_module, "STRETCH", 12000)
     wanted = exact(spec, tmp_path / "exact in parts", monkeypatch)
-    assert {path.name: path.read_bytes() for path in sorted((tmp_path / "out" / "data").iterdir())} == wanted
+    assert {
+        path.name: path.read_bytes() for path in sorted((tmp_path / "out" / "data").iterdir())
+    } == wanted
 
 
-def test_check_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_check_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     spec = write_rows(tmp_path, 60, 37)
     wanted = truetune.check(spec.data, spec.tokenizer, template=spec.template)
     monkeypatch.setattr(renderer_module, "record", without_guards)
@@ -181,7 +195,9 @@ def test_the_floor_of_a_loss_begins_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert floor_of(spec) == wanted
 
 
-def test_each_recipe_is_proved_from_its_first_row_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_recipe_is_proved_from_its_first_row_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that is made when hundreds of rows were filled into others."""
     spec = write_rows(tmp_path, 400, 1_000)
     rows = [*read(spec.data)]
@@ -192,7 +208,9 @@ def test_each_recipe_is_proved_from_its_first_row_on(tmp_path: Path, monkeypatch
     longer = [replace(row, messages=[*row.messages, *row.messages]) for row in rows[:2]]
     renderer.render(longer[0])
     longer[1].messages[0] = {"role": "user", "content": "odd"}
-    with pytest.raises(FastPathError, match=r"renders .*rows\.jsonl:2 differently than its template"):
+    with pytest.raises(
+        FastPathError, match=r"renders .*rows\.jsonl:2 differently than its template"
+    ):
         renderer.render(longer[1])
 
 
@@ -207,7 +225,10 @@ def test_what_is_compared(tmp_path: Path) -> None:
         (plan,) = known.recipe.plans
         texts = known.recipe.texts
         if wrong == "text":
-            texts = tuple((f"x{piece}" if isinstance(piece, str) else piece for piece in text) for text in texts)
+            texts = tuple(
+                (f"x{piece}" if isinstance(piece, str) else piece for piece in text)
+                for text in texts
+            )
             texts = tuple(tuple(text) for text in texts)
         elif wrong == "weight":
             plan = replace(plan, turns=tuple(turn._replace(weight=0.5) for turn in plan.turns))
@@ -215,7 +236,9 @@ def test_what_is_compared(tmp_path: Path) -> None:
             plan = replace(plan, turns=tuple(turn._replace(stop=None) for turn in plan.turns))
         else:
             source = plan.pieces[1].source
-            plan = replace(plan, pieces=tuple(p._replace(source=source) if p.node else p for p in plan.pieces))
+            plan = replace(
+                plan, pieces=tuple(p._replace(source=source) if p.node else p for p in plan.pieces)
+            )
         known.recipe = replace(known.recipe, plans=(plan,), texts=texts)
         with pytest.raises(FastPathError):
             renderer.render(second)

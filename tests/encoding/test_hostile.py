@@ -26,12 +26,22 @@ def learned(row: dict[str, Any], tokenizer: Any = TOKENIZER) -> str:
     return text_of([label for label in row["labels"] if label != -100], tokenizer)
 
 
-BAD_VALUES = ('"weight": -5', '"weight": 1e999', '"weight": NaN', '"weight": "x"', '"weight": true', '"train": "no"')
+BAD_VALUES = (
+    '"weight": -5',
+    '"weight": 1e999',
+    '"weight": NaN',
+    '"weight": "x"',
+    '"weight": true',
+    '"train": "no"',
+)
 
 
 @pytest.mark.parametrize("value", BAD_VALUES)
 def test_no_default_stands_for_a_value_that_cannot_be_used(value: str, tmp_path: Path) -> None:
-    row = '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"%s}]}\n'
+    row = (
+        '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content":'
+        ' "a"%s}]}\n'
+    )
     (tmp_path / "a.jsonl").write_text(row % "" + row % f", {value}")
     name = value.split('"')[1]
     with pytest.raises(DataError, match=rf"a.jsonl:2: .*\b{name}\b.* of turn 1 is .*; expected"):
@@ -54,7 +64,9 @@ def test_a_verdict_that_is_neither_true_nor_false_is_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("settings", [{"learn": "last"}, {"learn": "completion"}, {}])
-def test_an_earlier_turn_that_is_rewritten_trains_nothing_of_a_later_one(settings: Any, tmp_path: Path) -> None:
+def test_an_earlier_turn_that_is_rewritten_trains_nothing_of_a_later_one(
+    settings: Any, tmp_path: Path
+) -> None:
     """Qwen3 drops earlier thinking; what it was long decides nothing about the last turn's labels."""
     qwen = parts.folder("qwen3")
     conversations = []
@@ -64,8 +76,12 @@ def test_an_earlier_turn_that_is_rewritten_trains_nothing_of_a_later_one(setting
         if not settings:
             messages[1]["train"] = False
         conversations.append(messages)
-    rows = written(encode(chats(tmp_path / "a.jsonl", *conversations), tmp_path / "o", qwen, **settings))
-    assert {learned(row, qwen).removeprefix("<think>\n\n</think>\n\n") for row in rows} == {"a2<|im_end|>"}
+    rows = written(
+        encode(chats(tmp_path / "a.jsonl", *conversations), tmp_path / "o", qwen, **settings)
+    )
+    assert {learned(row, qwen).removeprefix("<think>\n\n</think>\n\n") for row in rows} == {
+        "a2<|im_end|>"
+    }
     assert len(rows) == 60
 
 
@@ -78,17 +94,35 @@ def test_what_has_no_source_can_forge_nothing(family: str, policy: str, tmp_path
     token = load(str(tokenizer)).backend.id_to_token(control)
     call = {"type": "function", "function": {"name": "f", "arguments": {f"k{token}": 1}}}
     rows = [
-        {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "", "tool_calls": [call]}]},
-        {"messages": chat("q", "a"), "tools": [{"type": f"function{token}", "function": {"name": "f"}}]},
-        {"messages": [{"role": f"user{token}", "content": "q"}, {"role": "assistant", "content": "a"}]},
+        {
+            "messages": [
+                {"role": "user", "content": "q"},
+                {"role": "assistant", "content": "", "tool_calls": [call]},
+            ]
+        },
+        {
+            "messages": chat("q", "a"),
+            "tools": [{"type": f"function{token}", "function": {"name": "f"}}],
+        },
+        {
+            "messages": [
+                {"role": f"user{token}", "content": "q"},
+                {"role": "assistant", "content": "a"},
+            ]
+        },
         {"messages": chat("q", "a"), "chat_template_kwargs": {"model_identity": f"you {token}"}},
         {"messages": chat("q", "a"), "chat_template_kwargs": {"messages": []}},
         {"messages": chat("q", "a")},
     ]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    encoded = encode(tmp_path / "a.jsonl", tmp_path / "o", tokenizer, content_specials=policy, on_error="skip")
+    encoded = encode(
+        tmp_path / "a.jsonl", tmp_path / "o", tokenizer, content_specials=policy, on_error="skip"
+    )
     assert [row["row"] for row in written(encoded)] == [5]
-    reasons = [json.loads(line)["reason"] for line in (tmp_path / "o" / "rejected.jsonl").read_text().splitlines()]
+    reasons = [
+        json.loads(line)["reason"]
+        for line in (tmp_path / "o" / "rejected.jsonl").read_text().splitlines()
+    ]
     assert sum("can't be told from the template's own" in reason for reason in reasons) == (
         3 if family == "gpt-oss" else 4
     )
@@ -103,7 +137,10 @@ def test_an_engine_that_is_wrong_on_plain_text_is_not_taken() -> None:
     engine = fastest(backend, [], found.pattern)
     texts = ["x = [\n'data',\n'sudo',\n]", "\n's", "\t'll"]
     for i, text in enumerate(texts):
-        assert engine.encode(texts).of(i).tolist() == backend.encode(text, add_special_tokens=False).ids
+        assert (
+            engine.encode(texts).of(i).tolist()
+            == backend.encode(text, add_special_tokens=False).ids
+        )
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama3.1-instruct", "deepseek-v3"])
@@ -112,7 +149,14 @@ def test_characters_that_libraries_know_differently(family: str) -> None:
     encoder = Encoder(backend, patience=0)
     encoder.encode(["settle on an engine"])
     assert encoder.engine.name.startswith("gigatoken")
-    texts = ["V\u2dfc\u1ac4 7", "z\u0c5c'dz", "ok \u1acb\u032f end", "plain", "smile \U0001f642", "\U00011f04 x"]
+    texts = [
+        "V\u2dfc\u1ac4 7",
+        "z\u0c5c'dz",
+        "ok \u1acb\u032f end",
+        "plain",
+        "smile \U0001f642",
+        "\U00011f04 x",
+    ]
     encoded = encoder.encode(texts)
     for i, text in enumerate(texts):
         ids = encoded.ids[encoded.offsets[i] : encoded.offsets[i + 1]]
@@ -122,7 +166,9 @@ def test_characters_that_libraries_know_differently(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["qwen3", "qwen3.5", "deepseek-v3", "llama3.1-instruct"])
-def test_reasoning_in_a_content_is_left_out_where_it_is_not_learned(family: str, tmp_path: Path) -> None:
+def test_reasoning_in_a_content_is_left_out_where_it_is_not_learned(
+    family: str, tmp_path: Path
+) -> None:
     tokenizer = parts.folder(family)
     data = chats(tmp_path / "a.jsonl", ("q", "<think>\nmy reason\n</think>\n\nthe answer"))
     (row,) = written(encode(data, tmp_path / "o", tokenizer, learn={"reasoning": False}))
@@ -138,9 +184,19 @@ def test_a_tag_in_prose_is_prose(tmp_path: Path) -> None:
 
 
 def test_a_split_keeps_a_question_of_two_messages_together(tmp_path: Path) -> None:
-    turns = [("user", "u1 " * 5), ("assistant", "a1"), ("user", "u2 " * 9), ("user", "u3 " * 9), ("assistant", "a2")]
+    turns = [
+        ("user", "u1 " * 5),
+        ("assistant", "a1"),
+        ("user", "u2 " * 9),
+        ("user", "u3 " * 9),
+        ("assistant", "a2"),
+    ]
     messages = [{"role": role, "content": content} for role, content in turns]
-    rows = written(encode(chats(tmp_path / "a.jsonl", messages), tmp_path / "o", max_length=70, overflow="split"))
+    rows = written(
+        encode(
+            chats(tmp_path / "a.jsonl", messages), tmp_path / "o", max_length=70, overflow="split"
+        )
+    )
     assert [learned(row) for row in rows] == ["a1<|im_end|>", "a2<|im_end|>"]
     assert "u2" in text_of(rows[1]["input_ids"])
 
@@ -163,7 +219,9 @@ def test_a_part_that_is_too_long_is_named(tmp_path: Path) -> None:
         ("llama2-chat", "x </s> \u2581\u2581 y"),
     ],
 )
-def test_control_tokens_as_text_among_odd_characters(family: str, content: str, tmp_path: Path) -> None:
+def test_control_tokens_as_text_among_odd_characters(
+    family: str, content: str, tmp_path: Path
+) -> None:
     tokenizer = parts.folder(family)
     data = chats(tmp_path / "a.jsonl", (content, "No."))
     (row,) = written(encode(data, tmp_path / "o", tokenizer, content_specials="text"))
@@ -172,12 +230,22 @@ def test_control_tokens_as_text_among_odd_characters(family: str, content: str, 
     assert learned(row, tokenizer) == learned(other, tokenizer)
 
 
-PLACES = ["a.jsonl.gz:2", "a.jsonl.gz:3", "b.json:1", "c.jsonl:1", "c.jsonl:2", "d.jsonl:2", "d.jsonl:3"]
+PLACES = [
+    "a.jsonl.gz:2",
+    "a.jsonl.gz:3",
+    "b.json:1",
+    "c.jsonl:1",
+    "c.jsonl:2",
+    "d.jsonl:2",
+    "d.jsonl:3",
+]
 
 
 def test_what_is_broken_is_skipped_in_every_kind_of_file(tmp_path: Path) -> None:
     good = json.dumps({"messages": chat("q", "a")})
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(f'{good}\n{{"messages": \n5\n{good}\n'.encode()))
+    (tmp_path / "a.jsonl.gz").write_bytes(
+        gzip.compress(f'{good}\n{{"messages": \n5\n{good}\n'.encode())
+    )
     (tmp_path / "b.json").write_text(f"[{good}, 5, {good}]")
     (tmp_path / "c.jsonl").write_text(f'5\n{{"zzz": 1}}\n{good}\n')
     deep = good.replace('"q"', '"q", "x": ' + "[" * 900 + "]" * 900)
@@ -188,7 +256,9 @@ def test_what_is_broken_is_skipped_in_every_kind_of_file(tmp_path: Path) -> None
     encoded = encode(names, tmp_path / "o", on_error="skip")
     counts = encoded.counts
     assert counts["rows"] == counts["encoded"] + counts["rejected"]
-    rejected = [json.loads(line) for line in (tmp_path / "o" / "rejected.jsonl").read_text().splitlines()]
+    rejected = [
+        json.loads(line) for line in (tmp_path / "o" / "rejected.jsonl").read_text().splitlines()
+    ]
     assert [f"{Path(r['file']).name}:{r['line']}" for r in rejected] == PLACES
     assert encode(names, tmp_path / "o", on_error="skip").reused
 

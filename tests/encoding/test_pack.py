@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from truetune.encoding.pack import best_fit
 
 
-@given(st.integers(1, 50).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(1, n), max_size=60))))
+@given(
+    st.integers(1, 50).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(st.integers(1, n), max_size=60))
+    )
+)
 def test_every_document_once_and_no_row_too_long(given: tuple[int, list[int]]) -> None:
     limit, lengths = given
     rows = best_fit(lengths, limit)
@@ -19,7 +23,10 @@ def test_every_document_once_and_no_row_too_long(given: tuple[int, list[int]]) -
     assert all(0 < sum(lengths[i] for i in row) <= limit for row in rows)
     assert rows == sorted(sorted(row) for row in rows)
     fewest = -(-sum(lengths) // limit)
-    assert len(rows) <= 11 / 9 * max(fewest, sum(2 * n > limit for n in lengths)) + 6 / 9 or len(lengths) < 2 * fewest
+    assert (
+        len(rows) <= 11 / 9 * max(fewest, sum(2 * n > limit for n in lengths)) + 6 / 9
+        or len(lengths) < 2 * fewest
+    )
 
 
 def test_a_document_goes_where_it_leaves_the_least_room() -> None:

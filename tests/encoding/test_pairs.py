@@ -32,7 +32,10 @@ Row = dict[str, Any]
 
 
 def turns(*contents: str) -> list[Row]:
-    return [{"role": ("user", "assistant")[i % 2], "content": content} for i, content in enumerate(contents)]
+    return [
+        {"role": ("user", "assistant")[i % 2], "content": content}
+        for i, content in enumerate(contents)
+    ]
 
 
 def answer(content: str) -> list[Row]:
@@ -40,7 +43,11 @@ def answer(content: str) -> list[Row]:
 
 
 CHATS: list[Row] = [
-    {"prompt": turns("Is it open?"), "chosen": answer("It is, until five."), "rejected": answer("No idea.")},
+    {
+        "prompt": turns("Is it open?"),
+        "chosen": answer("It is, until five."),
+        "rejected": answer("No idea."),
+    },
     {
         "prompt": turns("Hi", "Hello!", "Where is it?"),
         "chosen": answer("On the hill."),
@@ -52,9 +59,15 @@ CHATS: list[Row] = [
         "rejected": answer("At nine, or so they say, but who can tell?\n"),
     },
 ]
-SHARED: list[Row] = [{"chosen": r["prompt"] + r["chosen"], "rejected": r["prompt"] + r["rejected"]} for r in CHATS]
+SHARED: list[Row] = [
+    {"chosen": r["prompt"] + r["chosen"], "rejected": r["prompt"] + r["rejected"]} for r in CHATS
+]
 TEXTS: list[Row] = [
-    {"prompt": "Q: Is it open?\nA:", "chosen": " It is.", "rejected": " It is not, as far as I know."},
+    {
+        "prompt": "Q: Is it open?\nA:",
+        "chosen": " It is.",
+        "rejected": " It is not, as far as I know.",
+    },
     {"prompt": "Q: When?\nA:", "chosen": " At nine.", "rejected": " Never."},
 ]
 TRAILING = {"qwen3": "\n", "llama3.1-instruct": "", "gemma3": "\n"}
@@ -93,10 +106,14 @@ def theirs(trainer: str, family: str, rows: list[Row], where: Path) -> tuple[lis
     from tests.trainers import tiny_model
 
     tokenizer = _tokenizer(transformers, family)
-    config = getattr(trl, f"{trainer}Config")(str(where), bf16=False, report_to=[], per_device_train_batch_size=2)
+    config = getattr(trl, f"{trainer}Config")(
+        str(where), bf16=False, report_to=[], per_device_train_batch_size=2
+    )
     models = [tiny_model(len(tokenizer)) for _ in range(2)]
     data = datasets.Dataset.from_list(rows)
-    made = getattr(trl, f"{trainer}Trainer")(*models, args=config, train_dataset=data, processing_class=tokenizer)
+    made = getattr(trl, f"{trainer}Trainer")(
+        *models, args=config, train_dataset=data, processing_class=tokenizer
+    )
     return list(made.train_dataset), tokenizer
 
 
@@ -112,7 +129,11 @@ def test_both_sides_are_what_dpo_sees(family: str, rows: list[Row], tmp_path: Pa
         for pair in zip(*map(sides, batch.pairs), strict=True)
     ]
     assert len(found) == len(wanted) == len(rows)
-    behind = tokenizer(TRAILING[family], add_special_tokens=False)["input_ids"] if rows is not TEXTS else []
+    behind = (
+        tokenizer(TRAILING[family], add_special_tokens=False)["input_ids"]
+        if rows is not TEXTS
+        else []
+    )
     for ((prompt, chosen), (same, rejected)), row in zip(found, wanted, strict=True):
         assert prompt == same == row["prompt_ids"]
         assert chosen + behind == row["chosen_ids"]
@@ -128,34 +149,60 @@ def test_answers_are_what_kto_sees(family: str, pairs: list[Row], tmp_path: Path
         for pair, side in itertools.product(pairs, ("chosen", "rejected"))
     ]
     wanted, tokenizer = theirs("KTO", family, rows, tmp_path)
-    found = [side for batch in batches_of(tmp_path, family, rows, append_eos=True) for side in sides(batch)]
-    behind = tokenizer(TRAILING[family], add_special_tokens=False)["input_ids"] if pairs is CHATS else []
-    assert [(p, c + behind) for p, c in found] == [(row["prompt_ids"], row["completion_ids"]) for row in wanted]
+    found = [
+        side
+        for batch in batches_of(tmp_path, family, rows, append_eos=True)
+        for side in sides(batch)
+    ]
+    behind = (
+        tokenizer(TRAILING[family], add_special_tokens=False)["input_ids"] if pairs is CHATS else []
+    )
+    assert [(p, c + behind) for p, c in found] == [
+        (row["prompt_ids"], row["completion_ids"]) for row in wanted
+    ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_only_the_completion_is_supervised_whatever_the_run_says(family: str, tmp_path: Path) -> None:
+def test_only_the_completion_is_supervised_whatever_the_run_says(
+    family: str, tmp_path: Path
+) -> None:
     plain = [batch.supervised.tolist() for batch in batches_of(tmp_path, family, CHATS)]
-    for settings in ({"learn": Learn(what="all")}, {"learn": Learn(what="last")}, {"history": "single"}):
-        assert [b.supervised.tolist() for b in batches_of(tmp_path, family, CHATS, **settings)] == plain
-    (first, _) = batches_of(tmp_path, family, CHATS)
+    for settings in (
+        {"learn": Learn(what="all")},
+        {"learn": Learn(what="last")},
+        {"history": "single"},
+    ):
+        assert [
+            b.supervised.tolist() for b in batches_of(tmp_path, family, CHATS, **settings)
+        ] == plain
+    first, _ = batches_of(tmp_path, family, CHATS)
     assert first.per_example(first.supervised)[1] < 10
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_side_is_encoded_as_if_it_stood_alone(family: str, tmp_path: Path) -> None:
     other = [{**row, "chosen": row["rejected"], "rejected": row["chosen"]} for row in CHATS]
-    for one, exchanged in zip(batches_of(tmp_path, family, CHATS), batches_of(tmp_path, family, other), strict=True):
+    for one, exchanged in zip(
+        batches_of(tmp_path, family, CHATS), batches_of(tmp_path, family, other), strict=True
+    ):
         assert one.pairs
         assert exchanged.pairs
         for mine, same in zip(one.pairs, reversed(exchanged.pairs), strict=True):
             for name in ("ids", "offsets", "source", "supervised", "starts"):
                 assert np.array_equal(getattr(mine, name), getattr(same, name)), name
-        assert [e.row.messages for e in one.pairs.rejected.examples] == [e.row.messages for e in exchanged.examples]
+        assert [e.row.messages for e in one.pairs.rejected.examples] == [
+            e.row.messages for e in exchanged.examples
+        ]
 
 
 def test_pairs_among_other_rows_stay_in_line(tmp_path: Path) -> None:
-    rows = [{"messages": turns("a", "b")}, CHATS[0], {"messages": turns("c", "d")}, CHATS[1], TEXTS[0]]
+    rows = [
+        {"messages": turns("a", "b")},
+        CHATS[0],
+        {"messages": turns("c", "d")},
+        CHATS[1],
+        TEXTS[0],
+    ]
     found = batches_of(tmp_path, "qwen3", rows)
     pairs = [batch.pairs for batch in found]
     assert [len(batch.examples) for batch in found] == [2, 2, 1]
@@ -188,15 +235,32 @@ def test_tools_are_shown_to_both_sides(tmp_path: Path) -> None:
 
 
 def test_fingerprints_tell_both_sides_and_the_verdict(tmp_path: Path) -> None:
-    long = answer("It is open from nine to five on all days but Sunday, when it opens at ten and closes at one.")
-    other = answer("Nobody knows when that place is open, and if anybody did, they would hardly tell you about it now.")
+    long = answer(
+        "It is open from nine to five on all days but Sunday, when it opens at ten and closes at"
+        " one."
+    )
+    other = answer(
+        "Nobody knows when that place is open, and if anybody did, they would hardly tell you about"
+        " it now."
+    )
     pair = {"prompt": turns("Is it open?"), "chosen": long, "rejected": other}
-    third = {**pair, "rejected": answer("Ask somebody else; this is far too hard for me, who has never seen a shop.")}
+    third = {
+        **pair,
+        "rejected": answer(
+            "Ask somebody else; this is far too hard for me, who has never seen a shop."
+        ),
+    }
     swapped = {**pair, "chosen": other, "rejected": long}
-    verdicts = [{"prompt": pair["prompt"], "completion": long, "label": label} for label in (True, False)]
-    found = [b.fingerprints for b in batches_of(tmp_path, "qwen3", [pair, pair, third, swapped, *verdicts])]
+    verdicts = [
+        {"prompt": pair["prompt"], "completion": long, "label": label} for label in (True, False)
+    ]
+    found = [
+        b.fingerprints
+        for b in batches_of(tmp_path, "qwen3", [pair, pair, third, swapped, *verdicts])
+    ]
     exact, normal, prompt, phrases = (
-        np.concatenate([getattr(prints, name) for prints in found]) for name in ("exact", "normal", "prompt", "phrases")
+        np.concatenate([getattr(prints, name) for prints in found])
+        for name in ("exact", "normal", "prompt", "phrases")
     )
     assert len(set(prompt.tolist())) == 1
     for values in (exact, normal):

@@ -36,7 +36,13 @@ LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
 
 @pytest.fixture(scope="module", autouse=True)
 def _cluster() -> Iterator[None]:
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    ray.init(
+        "local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
     yield
     ray.shutdown()
 
@@ -56,12 +62,17 @@ def encode(data: Any, out: Any, **settings: Any) -> Encoded:
 
 def written(encoded: Encoded) -> list[tuple[Any, ...]]:
     """The rows, in an order of their own."""
-    tables = [parquet.read_table(encoded.folder / "data" / shard["file"]) for shard in encoded.manifest["shards"]]
+    tables = [
+        parquet.read_table(encoded.folder / "data" / shard["file"])
+        for shard in encoded.manifest["shards"]
+    ]
     return sorted(tuple(map(str, row.values())) for table in tables for row in table.to_pylist())
 
 
 @pytest.mark.parametrize("settings", [{}, {"packing": "best-fit", "max_length": 64}])
-def test_it_writes_what_the_local_engine_writes(data: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_it_writes_what_the_local_engine_writes(
+    data: Path, tmp_path: Path, settings: dict[str, Any]
+) -> None:
     """A file that is read from the middle, and one that can only be read from its start."""
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(LINES.encode()))
     both = [data, tmp_path / "b.jsonl.gz"]
@@ -106,7 +117,9 @@ def test_it_goes_on_where_it_was_stopped(data: Path, tmp_path: Path, place: str)
     whole = encode(data, out)
     assert whole.counts["encoded"] == 200
     after = {path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
-    assert len(done & after) > 3, "a shard whose worker was stopped between it and its record is made again"
+    assert len(done & after) > 3, (
+        "a shard whose worker was stopped between it and its record is made again"
+    )
     assert done != after
 
 
@@ -122,7 +135,16 @@ def test_a_broken_row_is_an_error_as_on_one_machine(
     assert "a.jsonl:201: not JSON" in str(there.value)
     with pytest.raises(DataError, match=r"a\.jsonl:201: not JSON"):
         commands.main(
-            ["encode", str(data), "-t", str(TOKENIZER), "-o", str(tmp_path / "o"), "--engine", "ray"],
+            [
+                "encode",
+                str(data),
+                "-t",
+                str(TOKENIZER),
+                "-o",
+                str(tmp_path / "o"),
+                "--engine",
+                "ray",
+            ],
             standalone_mode=False,
         )
     encoded = encode(data, tmp_path / "out", on_error="skip")
@@ -137,7 +159,9 @@ class Ill(NamedTuple):
     dies: bool
 
     def write(self, name: str, body: Any) -> None:
-        mark = self.folder.path.parents[2] / "ill"  # beside the output: in it, a file of others is refused
+        mark = (
+            self.folder.path.parents[2] / "ill"
+        )  # beside the output: in it, a file of others is refused
         if name == self.name and not mark.exists():
             mark.touch()
             if self.dies:
@@ -147,7 +171,9 @@ class Ill(NamedTuple):
 
 
 @pytest.mark.parametrize("dies", [True, False])
-def test_workers_that_fall_ill(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool) -> None:
+def test_workers_that_fall_ill(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
     store = Entry.store
     stores = [lambda entry: Ill(store(entry), "00003.parquet", dies)]
     monkeypatch.setattr(Entry, "store", lambda entry: (stores.pop() if stores else store)(entry))

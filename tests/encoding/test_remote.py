@@ -36,7 +36,9 @@ LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 @pytest.fixture(scope="module")
 def s3() -> Iterator[Callable[[str], str]]:
     """A server on this machine, and the URI of a path in it; a user and a secret stand in it."""
-    server_module = pytest.importorskip("moto.server", reason="moto is not installed: pip install moto[s3] flask-cors")
+    server_module = pytest.importorskip(
+        "moto.server", reason="moto is not installed: pip install moto[s3] flask-cors"
+    )
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = server_module.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
@@ -85,7 +87,11 @@ def names(folder: str) -> list[str]:
 
 def test_names() -> None:
     one = Remote.of("s3://me:hidden@bucket/a b/c%20.jsonl.gz?region=eu-west-1&scheme=http")
-    assert (str(one), one.name, one.suffixes) == ("s3://bucket/a b/c%20.jsonl.gz", "c%20.jsonl.gz", [".jsonl", ".gz"])
+    assert (str(one), one.name, one.suffixes) == (
+        "s3://bucket/a b/c%20.jsonl.gz",
+        "c%20.jsonl.gz",
+        [".jsonl", ".gz"],
+    )
     assert str(one.parent / "d") == "s3://bucket/a b/d"
     assert Remote.of("s3://bucket/part-?.jsonl?region=eu-west-1").path == "part-?.jsonl"
     assert place("a/b") == Path("a/b")
@@ -123,7 +129,11 @@ def test_folders_and_patterns(at: At) -> None:
     assert found("d") == found("d/") == found("d/[ab].jsonl") == ["a.jsonl", "b.jsonl"]
     assert found("d/**/*.jsonl") == ["a.jsonl", "b.jsonl", "deep/c.jsonl"]
     assert found("d/d*/c.jsonl") == ["deep/c.jsonl"]
-    for path, message in (("d/x*", "no file fits"), ("d/x.jsonl", "no such file or folder"), ("e", "no such file")):
+    for path, message in (
+        ("d/x*", "no file fits"),
+        ("d/x.jsonl", "no such file or folder"),
+        ("e", "no such file"),
+    ):
         with pytest.raises(DataError, match=message) as caught:
             found(path)
         assert "hidden" not in str(caught.value)
@@ -152,10 +162,14 @@ def test_a_stretch_fetches_its_own_bytes(tmp_path: Path, monkeypatch: pytest.Mon
     for stretch in stretches:
         fetched.clear()
         assert len(list(read_stretch(source, stretch, 0))) == stretch.rows
-        assert sum(fetched) <= stretch.stop - stretch.start + 2000, "a buffer at its end, and the first row"
+        assert sum(fetched) <= stretch.stop - stretch.start + 2000, (
+            "a buffer at its end, and the first row"
+        )
 
 
-@pytest.mark.parametrize("settings", [{}, {"packing": "best-fit", "max_length": 64}, {"trainer": "llama-factory"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"packing": "best-fit", "max_length": 64}, {"trainer": "llama-factory"}]
+)
 def test_a_store_holds_what_a_disk_holds(
     at: At, tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +178,9 @@ def test_a_store_holds_what_a_disk_holds(
     monkeypatch.setattr(run_module, "STREAMED", 50)
     (tmp_path / "a.jsonl").write_bytes(LINES)
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(LINES))
-    data = [put(at(f"in/{name}"), (tmp_path / name).read_bytes()) for name in ("a.jsonl", "b.jsonl.gz")]
+    data = [
+        put(at(f"in/{name}"), (tmp_path / name).read_bytes()) for name in ("a.jsonl", "b.jsonl.gz")
+    ]
     here = encode([tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz"], tmp_path / "out", **settings)
     there = encode(data, at("out"), jobs=2, **settings)
     assert (here.counts, here.manifest["ledger"]) == (there.counts, there.manifest["ledger"])
@@ -181,13 +197,24 @@ def test_other_settings_take_its_place(at: At) -> None:
     data = put(at("a.jsonl"), LINES)
     first = encode(data, at("out"), max_length=40, packing="best-fit", trainer="llama-factory")
     assert {name.partition("/")[0] for name in names(at("out"))} == {
-        "data", "origins", "manifest.json", "dropped.jsonl", "rejected.jsonl",
-    }  # fmt: skip
-    assert first.counts["dropped"] == len((first.folder / "dropped.jsonl").read_text().splitlines()) > 0
+        "data",
+        "origins",
+        "manifest.json",
+        "dropped.jsonl",
+        "rejected.jsonl",
+    }
+    assert (
+        first.counts["dropped"]
+        == len((first.folder / "dropped.jsonl").read_text().splitlines())
+        > 0
+    )
     second = encode(data, at("out"))
     assert names(at("out")) == [
-        f"data/{second.manifest['shards'][0]['file']}", "dropped.jsonl", "manifest.json", "rejected.jsonl",
-    ]  # fmt: skip
+        f"data/{second.manifest['shards'][0]['file']}",
+        "dropped.jsonl",
+        "manifest.json",
+        "rejected.jsonl",
+    ]
     assert (second.folder / "dropped.jsonl").read_bytes() == b""
     with pytest.raises(DataError, match="longer than max_length"):
         encode(data, at("out"), max_length=20, overflow="error")
@@ -286,4 +313,7 @@ def test_a_second_run_that_ends_first(at: At, monkeypatch: pytest.MonkeyPatch) -
 
 def test_check_reads_it_too(at: At) -> None:
     report = truetune.check(put(at("a.jsonl"), LINES), TOKENIZER)
-    assert (report.ledger.total, report.failed()) == (encode(at("a.jsonl"), at("out")).ledger.total, False)
+    assert (report.ledger.total, report.failed()) == (
+        encode(at("a.jsonl"), at("out")).ledger.total,
+        False,
+    )

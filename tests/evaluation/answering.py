@@ -27,7 +27,9 @@ def learned(folder: Path, rows: list[dict[str, Any]], steps: int = 100) -> Path:
     ids, labels = padded("input_ids", tokenizer.pad_token_id), padded("labels", -100)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _ in range(steps):
-        model(input_ids=ids, attention_mask=ids.ne(tokenizer.pad_token_id), labels=labels).loss.backward()
+        model(
+            input_ids=ids, attention_mask=ids.ne(tokenizer.pad_token_id), labels=labels
+        ).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     return saved(model, folder)

@@ -32,7 +32,9 @@ def examples(path: Path, **settings: Any) -> HeldOut:
     return held_out(probes_of(**settings), read([str(path)]))
 
 
-def one_by_one(model: Any, sequences: Sequence[Sequence[int]], stops: Sequence[int] = ()) -> list[Scored]:
+def one_by_one(
+    model: Any, sequences: Sequence[Sequence[int]], stops: Sequence[int] = ()
+) -> list[Scored]:
     """As plainly as can be."""
     found = []
     for ids in sequences:
@@ -40,7 +42,9 @@ def one_by_one(model: Any, sequences: Sequence[Sequence[int]], stops: Sequence[i
             logprobs = model(torch.tensor([list(ids)])).logits[0].double().log_softmax(-1)
         own = [float("nan"), *(float(logprobs[i, id]) for i, id in enumerate(ids[1:]))]
         stop = [float("nan"), *logprobs[:-1, list(stops)].exp().sum(-1).tolist()]
-        found.append(Scored(*(torch.tensor(part, dtype=torch.float32).numpy() for part in (own, stop))))
+        found.append(
+            Scored(*(torch.tensor(part, dtype=torch.float32).numpy() for part in (own, stop)))
+        )
     return found
 
 

@@ -18,12 +18,20 @@ from truetune.evaluation.compare import compared, words
 from truetune.generation.looks import Answer, Prompt, Sample
 from truetune.generation.scores import score
 
-EN = "The lighthouse stands on the northern cliff, and its lamp is lit every evening by the old keeper."
-DE = "Der Leuchtturm steht auf der nördlichen Klippe, und seine Lampe wird jeden Abend vom Wärter angezündet."
+EN = (
+    "The lighthouse stands on the northern cliff, and its lamp is lit every evening by the old"
+    " keeper."
+)
+DE = (
+    "Der Leuchtturm steht auf der nördlichen Klippe, und seine Lampe wird jeden Abend vom Wärter"
+    " angezündet."
+)
 
 
 def said(text: str, *, stops: bool = True, reference: str = EN) -> Sample:
-    prompt = Prompt((1,), "Where is it?", reference, (1,) * (len(reference.split()) + 1), "a.jsonl", 1)
+    prompt = Prompt(
+        (1,), "Where is it?", reference, (1,) * (len(reference.split()) + 1), "a.jsonl", 1
+    )
     answer = Answer((1,) * len(text.split()), text, 2 if stops else None)
     return Sample(prompt, answer, score(prompt, answer))
 
@@ -35,8 +43,16 @@ def said(text: str, *, stops: bool = True, reference: str = EN) -> Sample:
         (said(EN), said(EN, stops=False), ["stops now, ran on before", "the same words"]),
         (said(EN, stops=False), said(EN), ["runs on now, stopped before", "the same words"]),
         (said(EN), said(DE), ["another language: en, de before", "nearer to the reference"]),
-        (said("On the cliff."), said("On the " + EN), ["shorter: 3 tokens, 20 before", "farther from"]),
-        (said("It is lit."), said("It is lost."), ["part at character 7: 'lit.' now, 'lost.' before"]),
+        (
+            said("On the cliff."),
+            said("On the " + EN),
+            ["shorter: 3 tokens, 20 before", "farther from"],
+        ),
+        (
+            said("It is lit."),
+            said("It is lost."),
+            ["part at character 7: 'lit.' now, 'lost.' before"],
+        ),
         (said("It is"), said("It is lost."), ["the beginning of the one before"]),
         (said(""), said("It is lost."), ["empty now"]),
         (said(EN), said("go on " * 40, stops=False), ["stops now, ran on before", "loops no more"]),
@@ -53,7 +69,11 @@ def test_differences_in_figures() -> None:
     pairs = [(said(EN), said(EN, stops=i % 2 == 0)) for i in range(12)]
     found = compared("other", pairs, 200)
     rows = {row.name: row for row in found.rows}
-    assert (rows["well-formed answers"].mine, rows["well-formed answers"].other, rows["well-formed answers"].only) == (
+    assert (
+        rows["well-formed answers"].mine,
+        rows["well-formed answers"].other,
+        rows["well-formed answers"].only,
+    ) == (
         1.0,
         0.5,
         (6, 0),
@@ -95,8 +115,12 @@ def test_another_template_and_none(right: Path, rows: Path, tmp_path: Path) -> N
         asked(right, rows, compare=str(tmp_path / "nothing"))
 
 
-def test_a_model_without_a_tokenizer_takes_the_other_ones(right: Path, rows: Path, tmp_path: Path) -> None:
-    bare = shutil.copytree(right, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*", "*.jinja"))
+def test_a_model_without_a_tokenizer_takes_the_other_ones(
+    right: Path, rows: Path, tmp_path: Path
+) -> None:
+    bare = shutil.copytree(
+        right, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*", "*.jinja")
+    )
     found = asked(right, rows, compare=str(bare)).compared
     assert found is not None
     assert found.same == 8
@@ -107,9 +131,17 @@ def test_rows_on_one_line_are_told_apart(right: Path, tmp_path: Path) -> None:
     path.write_text(json.dumps(tiny.chats(4)))
     done = ran(right, "--data", path, "--against", right, "--max-new-tokens", LIMIT)
     assert "4 of 4 answers the same" in done.stdout
-    assert all(f"rows.json row {i} How many {fruit}" in done.stdout for i, fruit in enumerate(tiny.FRUITS[:4]))
+    assert all(
+        f"rows.json row {i} How many {fruit}" in done.stdout
+        for i, fruit in enumerate(tiny.FRUITS[:4])
+    )
 
 
 def test_a_pair_is_the_same_token_by_token() -> None:
     other = said(EN)
-    assert compared("x", [(said(EN), replace(other, answer=replace(other.answer, stop=None)))], 200).same == 1
+    assert (
+        compared(
+            "x", [(said(EN), replace(other, answer=replace(other.answer, stop=None)))], 200
+        ).same
+        == 1
+    )

@@ -53,7 +53,12 @@ def test_losses_and_stops_of_a_model(model: Path, held: Path) -> None:
     found = report.evaluated
     assert found is not None
     assert found.rows == 10
-    assert [loss.source for loss in found.model.losses] == ["all", "assistant content", "stop token", "first token"]
+    assert [loss.source for loss in found.model.losses] == [
+        "all",
+        "assistant content",
+        "stop token",
+        "first token",
+    ]
     assert found.model.loss() == found.model.losses[0]
     assert all(7 < loss.mean < 8.5 for loss in found.model.losses)
     assert found.model.stops is not None
@@ -81,13 +86,20 @@ def test_against_another_model(model: Path, other: Path, held: Path) -> None:
 
 
 def test_answers_and_their_agreement(model: Path, other: Path, held: Path) -> None:
-    report = evaluate(str(model), [str(held)], answers=4, max_new_tokens=12, against=str(other), parser="number")
+    report = evaluate(
+        str(model), [str(held)], answers=4, max_new_tokens=12, against=str(other), parser="number"
+    )
     assert report.metrics is not None
     assert report.metrics.groups[0].samples == 4
     assert report.evaluated is not None
     assert report.evaluated.parser is not None
-    assert all(a.both + a.only_this + a.only_other + a.neither <= 4 for a in report.evaluated.agreements)
-    assert [agreement.measure[:10] for agreement in report.evaluated.agreements] == ["stops with", "the parser"]
+    assert all(
+        a.both + a.only_this + a.only_other + a.neither <= 4 for a in report.evaluated.agreements
+    )
+    assert [agreement.measure[:10] for agreement in report.evaluated.agreements] == [
+        "stops with",
+        "the parser",
+    ]
 
 
 def test_a_wrong_parser_asks_no_model(model: Path, held: Path) -> None:
@@ -130,7 +142,12 @@ def test_a_limit_draws_by_the_seed(model: Path, held: Path) -> None:
 
 
 def test_rows_that_are_too_long_are_said(model: Path, tmp_path: Path) -> None:
-    long = {"messages": [{"role": "user", "content": "why " * 600}, {"role": "assistant", "content": "so"}]}
+    long = {
+        "messages": [
+            {"role": "user", "content": "why " * 600},
+            {"role": "assistant", "content": "so"},
+        ]
+    }
     found = evaluate(str(model), [str(write(tmp_path, [*tiny.chats(2), long]))]).evaluated
     assert found is not None
     assert found.rows == 2
@@ -143,14 +160,19 @@ def test_nothing_to_measure(model: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no row"):
         evaluate(str(model), [str(write(tmp_path, []))])
     with pytest.raises(DataError, match="no row can be measured"):
-        evaluate(str(model), [str(write(tmp_path, [{"messages": [{"role": "user", "content": "Hi"}]}] * 2))])
+        evaluate(
+            str(model),
+            [str(write(tmp_path, [{"messages": [{"role": "user", "content": "Hi"}]}] * 2))],
+        )
     with pytest.raises(UsageError, match="--data"):
         evaluate(str(model))
     with pytest.raises(UsageError, match="names no base"):
         evaluate(str(model), [str(write(tmp_path, tiny.chats(2), "two.jsonl"))], against="base")
 
 
-def test_a_backend_that_can_not_score(model: Path, held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_that_can_not_score(
+    model: Path, held: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inside = module.opened
 
     def silent(*args: Any) -> Backend:
@@ -184,7 +206,12 @@ def test_another_vocabulary_is_refused(model: Path, held: Path, tmp_path: Path) 
     vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
     (odd / "tokenizer.json").write_text(json.dumps(spec))
     rows = [
-        {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": first.replace("Ġ", " ")}]}
+        {
+            "messages": [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": first.replace("Ġ", " ")},
+            ]
+        }
     ]
     data = write(tmp_path, [*tiny.chats(2), *rows])
     with pytest.raises(UsageError, match="another one"):
@@ -192,7 +219,17 @@ def test_another_vocabulary_is_refused(model: Path, held: Path, tmp_path: Path) 
 
 
 def test_the_command(model: Path, other: Path, held: Path, tmp_path: Path) -> None:
-    given = [str(model), "--data", str(held), "--against", str(other), "--answers", "2", "--max-new-tokens", "4"]
+    given = [
+        str(model),
+        "--data",
+        str(held),
+        "--against",
+        str(other),
+        "--answers",
+        "2",
+        "--max-new-tokens",
+        "4",
+    ]
     done = CliRunner().invoke(command, [*given, "--verbose"], standalone_mode=False)
     assert done.exception is None
     assert done.return_value == 1
@@ -207,7 +244,9 @@ def test_the_command(model: Path, other: Path, held: Path, tmp_path: Path) -> No
     ):
         assert part in done.output
     out = tmp_path / "report.json"
-    done = CliRunner().invoke(command, [*given[:3], "--format", "json", "-o", str(out)], standalone_mode=False)
+    done = CliRunner().invoke(
+        command, [*given[:3], "--format", "json", "-o", str(out)], standalone_mode=False
+    )
     assert done.exception is None
     body = json.loads(out.read_text())["evaluation"]
     assert body["rows"]["model"]["losses"][0]["source"] == "all"

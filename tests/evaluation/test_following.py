@@ -26,14 +26,20 @@ def checkpoint(run: Path, step: int, model: Path) -> Path:
 
 def record(run: Path, status: str, step: int) -> None:
     run.mkdir(exist_ok=True)
-    (run / "run.json").write_text(json.dumps({"format": 1, "status": status, "step": step, "steps": 4}))
+    (run / "run.json").write_text(
+        json.dumps({"format": 1, "status": status, "step": step, "steps": 4})
+    )
 
 
 def followed(run: Path, rows: Path, said: list[str], **given: Any) -> SampleReport:
-    return follow(str(run), [str(rows)], say=said.append, **{"max_new_tokens": LIMIT, "count": 8, **given})
+    return follow(
+        str(run), [str(rows)], say=said.append, **{"max_new_tokens": LIMIT, "count": 8, **given}
+    )
 
 
-def test_checkpoints_are_asked_as_they_appear(right: Path, broken: Path, rows: Path, tmp_path: Path) -> None:
+def test_checkpoints_are_asked_as_they_appear(
+    right: Path, broken: Path, rows: Path, tmp_path: Path
+) -> None:
     run, said = tmp_path / "run", []
     record(run, "training", 2)
     checkpoint(run, 2, right)
@@ -57,7 +63,9 @@ def test_checkpoints_are_asked_as_they_appear(right: Path, broken: Path, rows: P
     assert followed(run, rows, again, diagnose=False).findings == report.findings
     assert [line.partition("(")[2] for line in again] == ["asked before)"] * 2
     shutil.rmtree(run / "checkpoint-4")
-    assert followed(run, rows, []).notes == ("the checkpoint of step 4 is gone: it can't be asked why",)
+    assert followed(run, rows, []).notes == (
+        "the checkpoint of step 4 is gone: it can't be asked why",
+    )
     with pytest.raises(UsageError, match=r"other questions.*max_new_tokens"):
         followed(run, rows, [], max_new_tokens=8)
     other = written(tmp_path / "rows.jsonl", tiny.chats(3, turns=2))
@@ -90,7 +98,19 @@ def test_a_checkpoint_that_is_not_whole_is_said(right: Path, rows: Path, tmp_pat
     with pytest.raises(UsageError, match=r"checkpoint-4 is not asked: it has no whole\.json"):
         followed(run, rows, [])
     checkpoint(run, 2, right)
-    done = ran("--watch", run, "--data", rows, "--once", "-n", 2, "--max-new-tokens", LIMIT, "--looks", tmp_path / "x")
+    done = ran(
+        "--watch",
+        run,
+        "--data",
+        rows,
+        "--once",
+        "-n",
+        2,
+        "--max-new-tokens",
+        LIMIT,
+        "--looks",
+        tmp_path / "x",
+    )
     assert done.return_value == 0
     assert "checkpoint-4 is not asked" in done.stdout
 

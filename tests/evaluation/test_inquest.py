@@ -47,14 +47,21 @@ def trained(model: Any, *, stops: bool, steps: int) -> Any:
     encoded = tiny.encoded(ROWS)
     longest = max(len(row["input_ids"]) for row in encoded)
     ids = torch.tensor(
-        [row["input_ids"] + [tokenizer.pad_token_id] * (longest - len(row["input_ids"])) for row in encoded]
+        [
+            row["input_ids"] + [tokenizer.pad_token_id] * (longest - len(row["input_ids"]))
+            for row in encoded
+        ]
     )
-    labels = torch.tensor([row["labels"] + [-100] * (longest - len(row["labels"])) for row in encoded])
+    labels = torch.tensor(
+        [row["labels"] + [-100] * (longest - len(row["labels"])) for row in encoded]
+    )
     if not stops:
         labels[labels == tokenizer.eos_token_id] = -100
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
     for _ in range(steps):
-        model(input_ids=ids, attention_mask=ids.ne(tokenizer.pad_token_id), labels=labels).loss.backward()
+        model(
+            input_ids=ids, attention_mask=ids.ne(tokenizer.pad_token_id), labels=labels
+        ).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     return model
@@ -89,14 +96,24 @@ def right(home: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(home / "right", tmp_path / "adapter"))
 
 
-def asked(folder: Path, base: Path | None, tokenizer: Path | None = None, backend: Backend | None = None) -> Inquest:
+def asked(
+    folder: Path, base: Path | None, tokenizer: Path | None = None, backend: Backend | None = None
+) -> Inquest:
     rows = folder.parent / "rows.jsonl" if base is None else base.parent / "rows.jsonl"
-    place = placed(str(folder), base=str(base) if base else None, tokenizer=str(tokenizer) if tokenizer else None)
+    place = placed(
+        str(folder),
+        base=str(base) if base else None,
+        tokenizer=str(tokenizer) if tokenizer else None,
+    )
     probes = place.prepared()
     prompts = prompts_of(probes.spec, read([str(rows)]), count=8, probes=probes)
     with backend or opened(place, probes.tokenizer) as answering:
-        said = answering.answers(prompts, Decoding(served_stops(probes.tokenizer), max_new_tokens=LIMIT))
-        samples = tuple(Sample(p, a, score(p, a)) for p, a in zip(prompts, said, strict=True) if a is not None)
+        said = answering.answers(
+            prompts, Decoding(served_stops(probes.tokenizer), max_new_tokens=LIMIT)
+        )
+        samples = tuple(
+            Sample(p, a, score(p, a)) for p, a in zip(prompts, said, strict=True) if a is not None
+        )
         return inquire(place, probes, prompts, Look(0, samples, 1.0), answering, limit=LIMIT)
 
 
@@ -140,7 +157,9 @@ def test_a_trained_stop_that_is_not_served(home: Path, right: Path) -> None:
 
 def test_an_adapter_of_scale_zero(home: Path, right: Path) -> None:
     config = json.loads((right / "adapter_config.json").read_text("utf-8"))
-    (right / "adapter_config.json").write_text(json.dumps(config | {"lora_alpha": 0}), encoding="utf-8")
+    (right / "adapter_config.json").write_text(
+        json.dumps(config | {"lora_alpha": 0}), encoding="utf-8"
+    )
     found = asked(right, home / "base")
     assert found.effect is not None
     assert found.effect.difference == 0
@@ -155,8 +174,14 @@ def test_an_adapter_on_another_base(home: Path, right: Path) -> None:
 
 def test_another_template(home: Path, right: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(TOKENIZER, tmp_path / "other"))
-    name = next(path for path in other.iterdir() if "im_start" in path.read_text("utf-8") and path.suffix == ".jinja")
-    name.write_text(name.read_text("utf-8").replace("+ message", "+ 'dear ' + message"), encoding="utf-8")
+    name = next(
+        path
+        for path in other.iterdir()
+        if "im_start" in path.read_text("utf-8") and path.suffix == ".jinja"
+    )
+    name.write_text(
+        name.read_text("utf-8").replace("+ message", "+ 'dear ' + message"), encoding="utf-8"
+    )
     causes = named(asked(right, home / "base", other))
     assert list(causes) == ["prompt-is-not-the-trained-one"]
 
@@ -164,7 +189,9 @@ def test_another_template(home: Path, right: Path, tmp_path: Path) -> None:
 def test_a_model_that_is_its_base(home: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(home / "base", tmp_path / "copy"))
     config = json.loads((copy / "config.json").read_text("utf-8"))
-    (copy / "config.json").write_text(json.dumps(config | {"_name_or_path": str(home / "base")}), encoding="utf-8")
+    (copy / "config.json").write_text(
+        json.dumps(config | {"_name_or_path": str(home / "base")}), encoding="utf-8"
+    )
     assert list(named(asked(copy, home / "base"))) == ["weights-equal-the-base"]
 
 
@@ -183,7 +210,10 @@ class Padded(Backend):
     ) -> list[Answer | None]:
         if len(prompts) == 1:
             return self.inner.answers(prompts, decoding)
-        rolled = [replace(prompt, ids=other.ids) for prompt, other in zip(prompts, prompts[::-1], strict=True)]
+        rolled = [
+            replace(prompt, ids=other.ids)
+            for prompt, other in zip(prompts, prompts[::-1], strict=True)
+        ]
         return self.inner.answers(rolled, decoding)
 
 
@@ -201,7 +231,9 @@ def test_what_can_not_be_asked_is_a_note(home: Path) -> None:
     class Silent(Backend):
         kind = "server"
 
-        def answers(self, prompts: Any, decoding: Decoding, progress: Progress | None = None) -> list[Answer | None]:
+        def answers(
+            self, prompts: Any, decoding: Decoding, progress: Progress | None = None
+        ) -> list[Answer | None]:
             return [Answer((5,), "On", min(decoding.stops)) for _ in prompts]
 
     found = asked(home / "right", home / "base", backend=Silent(place.name))

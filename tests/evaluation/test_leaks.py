@@ -25,7 +25,12 @@ HELD = 2
 
 
 def chat(question: str, answer: str) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+    return {
+        "messages": [
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": answer},
+        ]
+    }
 
 
 def place(folder: Path, **run: Any) -> Place:
@@ -41,9 +46,17 @@ def trained(tmp_path: Path) -> Path:
 def asked(tmp_path: Path) -> list[Prompt]:
     """Of a row that is trained on, the held-out row, one in another case, one with another answer, one whose answer
     only begins so, and a new one."""
-    first, _, held, third, fourth, fifth = ([m["content"] for m in row["messages"]] for row in tiny.chats(6))
-    rows = [chat(*first), chat(*held), chat(third[0].upper(), f" {third[1].lower()}. "), chat(fourth[0], "None."),
-            chat(fifth[0], fifth[1].rpartition(" ")[0]), chat("Is it open?", "It is.")]  # fmt: skip
+    first, _, held, third, fourth, fifth = (
+        [m["content"] for m in row["messages"]] for row in tiny.chats(6)
+    )
+    rows = [
+        chat(*first),
+        chat(*held),
+        chat(third[0].upper(), f" {third[1].lower()}. "),
+        chat(fourth[0], "None."),
+        chat(fifth[0], fifth[1].rpartition(" ")[0]),
+        chat("Is it open?", "It is."),
+    ]
     probes = probes_of()
     return prompts_of(probes.spec, read([str(write(tmp_path, rows))]), len(rows), probes=probes)
 
@@ -52,7 +65,11 @@ def run_of(trained: Path, out: Path) -> tuple[Probes, dict[str, Any]]:
     """What `truetune train` records."""
     spec = spec_of({"tokenizer": str(TOKENIZER), "data": [str(trained)]}, "test")
     encoded = encode(spec, out)
-    data = {"key": encoded.manifest["key"], "inputs": encoded.manifest["inputs"], "folder": str(encoded.folder)}
+    data = {
+        "key": encoded.manifest["key"],
+        "inputs": encoded.manifest["inputs"],
+        "folder": str(encoded.folder),
+    }
     return probes_of(), {"data": {**data, "held_out": [HELD]}, "settings": {"data": [str(trained)]}}
 
 
@@ -72,10 +89,19 @@ def test_by_the_encoded_rows(trained: Path, asked: list[Prompt], tmp_path: Path)
     assert found.rows == 5
     assert found.seen[2] is not None
     assert (found.seen[2].file, found.seen[2].line) == (trained.name, 4)
-    assert [prompt.seen for prompt in found.marked(asked)] == [True, False, True, False, False, False]
+    assert [prompt.seen for prompt in found.marked(asked)] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
-def test_by_the_files_where_the_encoded_rows_are_gone(trained: Path, asked: list[Prompt], tmp_path: Path) -> None:
+def test_by_the_files_where_the_encoded_rows_are_gone(
+    trained: Path, asked: list[Prompt], tmp_path: Path
+) -> None:
     probes, run = run_of(trained, tmp_path / "encoded")
     run["data"]["folder"] = str(tmp_path / "gone")
     assert hows(seen_rows(place(tmp_path, **run), asked, probes)) == FOUND
@@ -99,9 +125,15 @@ def test_nothing_is_recorded(asked: list[Prompt], tmp_path: Path) -> None:
 
 
 def test_text_without_turns(tmp_path: Path) -> None:
-    text = "The lamp of the lighthouse is lit every evening by its keeper, who has lived there for many years."
+    text = (
+        "The lamp of the lighthouse is lit every evening by its keeper, who has lived there for"
+        " many years."
+    )
     probes = probes_of()
-    rows = write(tmp_path, [{"text": text}, {"text": text.replace("many", "few")}, {"text": "It is open on Sundays."}])
+    rows = write(
+        tmp_path,
+        [{"text": text}, {"text": text.replace("many", "few")}, {"text": "It is open on Sundays."}],
+    )
     prompts = prompts_of(probes.spec, read([str(rows)]), 3, probes=probes)
     alone = write(tmp_path, [{"text": text}], "trained.jsonl")
     made = [replace(prompt, line=i) for i, prompt in enumerate(prompts)]

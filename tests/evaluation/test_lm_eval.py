@@ -23,11 +23,20 @@ class Plain:
     def __init__(self, adds: tuple[int, ...] = (), drops: int = 0) -> None:
         self.adds, self.drops = adds, drops
 
-    def apply_chat_template(self, chat_history: list[dict[str, Any]], add_generation_prompt: bool = True) -> str:
+    def apply_chat_template(
+        self, chat_history: list[dict[str, Any]], add_generation_prompt: bool = True
+    ) -> str:
         template = PROBES.renderer().template
         assert template is not None
-        return "".join(str(part) for part in template.render(chat_history, tools=None, documents=None,
-                                                             add_generation_prompt=add_generation_prompt))  # fmt: skip
+        return "".join(
+            str(part)
+            for part in template.render(
+                chat_history,
+                tools=None,
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+            )
+        )
 
     def ids(self, text: str) -> list[int]:
         ids = [*self.adds, *PROBES.tokenizer.backend.encode(text).ids]
@@ -50,10 +59,14 @@ def test_the_prompts_of_the_training_are_silent() -> None:
     assert notes_of(asked_by(), PROBES) == ()
 
 
-@pytest.mark.parametrize(("given", "says"), [
-    ({"adds": (1,)}, "other ids"), ({"generation": False}, "lack the generation prompt"),
-    ({"drops": 1}, "merges with the answer"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"adds": (1,)}, "other ids"),
+        ({"generation": False}, "lack the generation prompt"),
+        ({"drops": 1}, "merges with the answer"),
+    ],
+)
 def test_other_prompts_are_told(given: dict[str, Any], says: str) -> None:
     (note,) = notes_of(asked_by(**given), PROBES)
     assert says in note

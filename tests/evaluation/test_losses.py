@@ -20,9 +20,9 @@ from truetune.render.rendering import Source
 from truetune.training.watch.losses import NAMES
 
 THINKING = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
-    "{% if m.role == 'assistant' and loop.last %}<think>{{ m.reasoning_content }}</think>\n{% endif %}"
-    "{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last"
+    " %}<think>{{ m.reasoning_content }}</think>\n{% endif %}{{ m.content }}<|im_end|>\n{% endfor"
+    " %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
 
@@ -37,7 +37,9 @@ def test_kinds_are_those_of_training() -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, 60, 8192])
-def test_the_batch_does_not_matter(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
+def test_the_batch_does_not_matter(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: int
+) -> None:
     monkeypatch.setattr(forced, "TOKENS", tokens)
     held = examples(write(tmp_path, tiny.chats(9, turns=2)))
     ids = [document.ids.tolist() for document in held.documents]
@@ -51,8 +53,12 @@ def test_the_batch_does_not_matter(model: Any, tmp_path: Path, monkeypatch: pyte
 def test_every_supervised_token_counts_once(model: Any, tmp_path: Path) -> None:
     path = write(tmp_path, tiny.chats(6, turns=3))
     held = examples(path)
-    table = row_losses(held.documents, one_by_one(model, [d.ids.tolist() for d in held.documents], [3]))
-    whole, stop, first = (table.counts[:, KINDS.index(kind)] for kind in (WHOLE, Source.STOP.label, FIRST))
+    table = row_losses(
+        held.documents, one_by_one(model, [d.ids.tolist() for d in held.documents], [3])
+    )
+    whole, stop, first = (
+        table.counts[:, KINDS.index(kind)] for kind in (WHOLE, Source.STOP.label, FIRST)
+    )
     assert whole.sum() == sum(int(document.supervised.sum()) for document in held.documents)
     assert stop.tolist() == first.tolist() == [3] * 6
     parts = [i for i, kind in enumerate(KINDS) if kind not in (WHOLE, FIRST)]
@@ -61,7 +67,9 @@ def test_every_supervised_token_counts_once(model: Any, tmp_path: Path) -> None:
     assert sum(int(document.supervised.sum()) for document in single.documents) == whole.sum()
 
 
-def test_turns_that_serving_sees_otherwise_are_examples_of_their_own(model: Any, tmp_path: Path) -> None:
+def test_turns_that_serving_sees_otherwise_are_examples_of_their_own(
+    model: Any, tmp_path: Path
+) -> None:
     """Reasoning of earlier turns is not rendered: each turn is measured as it was answered."""
     template = tmp_path / "thinking.jinja"
     template.write_text(THINKING)
@@ -71,8 +79,12 @@ def test_turns_that_serving_sees_otherwise_are_examples_of_their_own(model: Any,
             message["reasoning_content"] = "Let me count."
     held = examples(write(tmp_path, rows), template=str(template))
     assert len(held.documents) == 12
-    table = row_losses(held.documents, one_by_one(model, [d.ids.tolist() for d in held.documents], [3]))
-    stop, thought = (table.counts[:, KINDS.index(kind)] for kind in (Source.STOP.label, Source.REASONING.label))
+    table = row_losses(
+        held.documents, one_by_one(model, [d.ids.tolist() for d in held.documents], [3])
+    )
+    stop, thought = (
+        table.counts[:, KINDS.index(kind)] for kind in (Source.STOP.label, Source.REASONING.label)
+    )
     assert stop.tolist() == [3] * 4
     assert len(table.rows) == 4
     assert (thought >= 3 * 3).all()
@@ -81,7 +93,9 @@ def test_turns_that_serving_sees_otherwise_are_examples_of_their_own(model: Any,
 def test_a_mean_is_over_tokens_and_an_interval_over_rows(model: Any, tmp_path: Path) -> None:
     held = examples(write(tmp_path, tiny.chats(5)))
     scored = one_by_one(model, [d.ids.tolist() for d in held.documents], [3])
-    every = np.concatenate([-s.logprobs[d.supervised] for s, d in zip(scored, held.documents, strict=True)])
+    every = np.concatenate(
+        [-s.logprobs[d.supervised] for s, d in zip(scored, held.documents, strict=True)]
+    )
     whole = losses(row_losses(held.documents, scored))[0]
     assert (whole.source, whole.tokens, whole.rows) == (WHOLE, len(every), 5)
     assert whole.mean == pytest.approx(float(every.mean()), abs=1e-6)
@@ -96,7 +110,10 @@ def test_a_mean_is_over_tokens_and_an_interval_over_rows(model: Any, tmp_path: P
 def test_losses_of_two_models_are_compared_row_by_row(model: Any, tmp_path: Path) -> None:
     held = examples(write(tmp_path, tiny.chats(12)))
     ids = [document.ids.tolist() for document in held.documents]
-    tables = [row_losses(held.documents, one_by_one(one, ids, [3])) for one in (model, tiny.model(seed=9).eval())]
+    tables = [
+        row_losses(held.documents, one_by_one(one, ids, [3]))
+        for one in (model, tiny.model(seed=9).eval())
+    ]
     found = changes(*tables)
     means = [losses(table)[0].mean for table in tables]
     assert found[0].difference == pytest.approx(means[0] - means[1])
@@ -117,7 +134,14 @@ def test_a_loss_that_is_no_number_is_said(model: Any, tmp_path: Path) -> None:
 def test_rows_that_are_left_out_are_counted(tmp_path: Path) -> None:
     rows = tiny.chats(4)
     rows.append({"messages": [{"role": "user", "content": "Hi"}]})
-    rows.append({"messages": [{"role": "user", "content": "long " * 90}, {"role": "assistant", "content": "yes"}]})
+    rows.append(
+        {
+            "messages": [
+                {"role": "user", "content": "long " * 90},
+                {"role": "assistant", "content": "yes"},
+            ]
+        }
+    )
     held = examples(write(tmp_path, rows), max_length=80)
     assert held.rows == 6
     assert len(held.documents) == 4
@@ -126,14 +150,22 @@ def test_rows_that_are_left_out_are_counted(tmp_path: Path) -> None:
 
 
 def test_of_judged_answers_and_pairs_the_wanted_ones_count(tmp_path: Path) -> None:
-    judged = [{"messages": chat["messages"], "label": i % 2 == 0} for i, chat in enumerate(tiny.chats(4))]
+    judged = [
+        {"messages": chat["messages"], "label": i % 2 == 0} for i, chat in enumerate(tiny.chats(4))
+    ]
     held = examples(write(tmp_path, judged))
     assert (len(held.documents), held.skipped) == (2, {BAD: 2})
     rows = tiny.pairs(3)
-    rows[0]["prompt"] = [*rows[1]["prompt"], {"role": "assistant", "content": "Ask again."}, *rows[0]["prompt"]]
+    rows[0]["prompt"] = [
+        *rows[1]["prompt"],
+        {"role": "assistant", "content": "Ask again."},
+        *rows[0]["prompt"],
+    ]
     pairs = examples(write(tmp_path, rows, "pairs.jsonl"))
     decode = probes_of().tokenizer.backend.decode
-    said = [decode(d.ids[d.supervised].tolist(), skip_special_tokens=False) for d in pairs.documents]
+    said = [
+        decode(d.ids[d.supervised].tolist(), skip_special_tokens=False) for d in pairs.documents
+    ]
     assert said == [f"There are {i + 3} {tiny.FRUITS[i]} in it.<|im_end|>" for i in range(3)]
 
 

@@ -13,7 +13,9 @@ from truetune.generation.scores import score
 NUMBER = parser_of("number")
 
 
-def sample(i: int, said: str, wanted: str, *, seen: bool = False, file: str = "a.jsonl", cut: bool = False) -> Sample:
+def sample(
+    i: int, said: str, wanted: str, *, seen: bool = False, file: str = "a.jsonl", cut: bool = False
+) -> Sample:
     reference = (1,) * (len(wanted.split()) + 1)
     prompt = Prompt((1, i), f"question {i}", wanted, reference, file, i, seen)
     answer = Answer((1,) * len(said.split()), said, None if cut else 2)
@@ -25,12 +27,24 @@ def values(group: Group) -> dict[str, float]:
 
 
 def test_the_measures_of_four_answers() -> None:
-    found = measured([sample(0, "It is 5", "It is 5"), sample(1, "It is 6", "It is 5"),
-                      sample(2, "none", "It is 5", cut=True), sample(3, "5", "It is 5")])  # fmt: skip
+    found = measured(
+        [
+            sample(0, "It is 5", "It is 5"),
+            sample(1, "It is 6", "It is 5"),
+            sample(2, "none", "It is 5", cut=True),
+            sample(3, "5", "It is 5"),
+        ]
+    )
     (group,) = found.groups
     assert (group.name, group.samples) == ("held out", 4)
-    assert values(group) == {"stopped": 0.75, "exact": 0.25, "parsed": 0.75, "agrees": 0.5,
-                             "overlap": round((1 + 2 / 3 + 0 + 0.5) / 4, 3), "length ratio": 0.688}  # fmt: skip
+    assert values(group) == {
+        "stopped": 0.75,
+        "exact": 0.25,
+        "parsed": 0.75,
+        "agrees": 0.5,
+        "overlap": round((1 + 2 / 3 + 0 + 0.5) / 4, 3),
+        "length ratio": 0.688,
+    }
     agrees = group.measure("agrees")
     assert agrees is not None
     assert (agrees.low, agrees.high) == wilson(2, 4)
@@ -39,7 +53,12 @@ def test_the_measures_of_four_answers() -> None:
 def test_rows_that_were_trained_on_are_apart() -> None:
     mixed = [sample(0, "5", "5", seen=True), sample(1, "6", "5"), sample(2, "5", "5", seen=True)]
     held, seen = measured(mixed).groups
-    assert (held.name, values(held)["agrees"], seen.name, values(seen)["agrees"]) == ("held out", 0, "trained on", 1)
+    assert (held.name, values(held)["agrees"], seen.name, values(seen)["agrees"]) == (
+        "held out",
+        0,
+        "trained on",
+        1,
+    )
     (whole,) = measured(mixed, seen_known=False).groups
     assert (whole.name, whole.samples) == ("all", 3)
     (only,) = measured(mixed[:1]).groups
@@ -48,16 +67,24 @@ def test_rows_that_were_trained_on_are_apart() -> None:
 
 
 def test_each_file_counts_the_same_in_their_mean() -> None:
-    rows = [sample(i, "5", "5", file="long.jsonl") for i in range(6)] + [sample(9, "4", "5", file="short.jsonl")]
+    rows = [sample(i, "5", "5", file="long.jsonl") for i in range(6)] + [
+        sample(9, "4", "5", file="short.jsonl")
+    ]
     whole, long, short, mean = measured(rows).groups
-    assert [group.name for group in (long, short, mean)] == ["long.jsonl", "short.jsonl", "mean of files"]
+    assert [group.name for group in (long, short, mean)] == [
+        "long.jsonl",
+        "short.jsonl",
+        "mean of files",
+    ]
     assert values(whole)["agrees"] == round(6 / 7, 3)
     assert values(mean)["agrees"] == 0.5
 
 
 def test_against_another_model() -> None:
     mine = [sample(i, "5", "5") for i in range(8)] + [sample(8, "4", "5", cut=True)]
-    theirs = [sample(i, "4" if i < 6 else "5", "5") for i in reversed(range(9))] + [sample(50, "5", "5")]
+    theirs = [sample(i, "4" if i < 6 else "5", "5") for i in reversed(range(9))] + [
+        sample(50, "5", "5")
+    ]
     found = {paired.name: paired for paired in measured(mine, others=theirs).paired}
     agrees = found["agrees"]
     assert (agrees.of, agrees.better, agrees.worse, agrees.p) == (9, 6, 1, mcnemar(6, 1))

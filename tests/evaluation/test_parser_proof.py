@@ -24,21 +24,29 @@ from truetune.generation.proven import ParserProof
 
 CHOICE = random.Random(7)
 COUNTS = [CHOICE.randint(2, 99) for _ in range(40)]
-SUMS = [f"He picks {a}, then {b}. {a} + {b} = {a + b}.\n#### {a + b}" for a, b in itertools.pairwise(COUNTS)]
+SUMS = [
+    f"He picks {a}, then {b}. {a} + {b} = {a + b}.\n#### {a + b}"
+    for a, b in itertools.pairwise(COUNTS)
+]
 SPOKEN = [f"There are {a} in 3 boxes. The answer is {a}." for a in COUNTS]
 PRICES = [f"#### {1000 + 37 * a:,}" for a in COUNTS]
 LETTERS = [CHOICE.choice("ABCD") for _ in range(40)]
 REASONED = [f"A mast is too long, and (B) sinks. The answer is ({letter})." for letter in LETTERS]
 VERDICTS = [CHOICE.choice(("spam", "ham")) for _ in range(40)]
 THOUGHT = [f"<think>\nIt may be 3.\n</think>\n\n{a}" for a in COUNTS]
-CALLS = [json.dumps({"name": f"weather_{city}", "arguments": {"city": city, "days": day}})
-         for city in ("Oslo", "Rome", "Lima") for day in range(1, 5)]  # fmt: skip
+CALLS = [
+    json.dumps({"name": f"weather_{city}", "arguments": {"city": city, "days": day}})
+    for city in ("Oslo", "Rome", "Lima")
+    for day in range(1, 5)
+]
 
 
 def told(proof: ParserProof) -> dict[str, Finding]:
     """Code -> finding."""
     rules = [rule for rule in choose([], [], "evaluation") if issubclass(rule, EvaluationRule)]
-    found = [finding for rule in rules for finding in rule(Evaluated(rows=20, parser=proof)).findings()]
+    found = [
+        finding for rule in rules for finding in rule(Evaluated(rows=20, parser=proof)).findings()
+    ]
     return {finding.code: finding for finding in found}
 
 
@@ -116,7 +124,9 @@ WRONG: list[tuple[str, Any, list[str], set[str], str]] = [
 
 
 @pytest.mark.parametrize(("name", "parse", "golds", "codes", "says"), WRONG)
-def test_wrong_parsers_are_caught(name: str, parse: Any, golds: list[str], codes: set[str], says: str) -> None:
+def test_wrong_parsers_are_caught(
+    name: str, parse: Any, golds: list[str], codes: set[str], says: str
+) -> None:
     found = told(proof_of(parse or parser_of(name), golds, name=name, seconds=0.3))
     assert set(found) == codes
     first = found[min(found)]
@@ -136,7 +146,11 @@ def test_an_example_shows_gold_reading_and_row() -> None:
 def test_chance_is_that_of_the_golds() -> None:
     proof = proof_of(parser_of("choice"), ["A", "A", "A", "B"], name="choice")
     assert proof.chance == proof.shuffled == 3 / 6
-    assert str(proof) == "choice: reads 4 of 4 gold answers; shuffled ones score 0.50, chance is 0.50; empty ones 0.00"
+    assert (
+        str(proof)
+        == "choice: reads 4 of 4 gold answers; shuffled ones score 0.50, chance is 0.50; empty ones"
+        " 0.00"
+    )
     assert proof_of(parser_of("choice"), ["A"] * 9, name="choice").chance == 1.0
     assert told(proof_of(parser_of("choice"), ["A"] * 9, name="choice")) == {}
     assert proof_of(parser_of("choice"), [], name="choice").golds == 0
@@ -144,9 +158,19 @@ def test_chance_is_that_of_the_golds() -> None:
 
 def test_questions_that_score_are_told() -> None:
     golds = [f"{a} apples" for a in range(20)]
-    proof = proof_of(parser_of("number"), golds, name="number", questions=[f"Repeat: {a} apples" for a in range(20)])
+    proof = proof_of(
+        parser_of("number"),
+        golds,
+        name="number",
+        questions=[f"Repeat: {a} apples" for a in range(20)],
+    )
     assert told(proof)["TT957"].severity == "warning"
-    others = proof_of(parser_of("number"), golds, name="number", questions=[f"{a} and one?" for a in range(20, 40)])
+    others = proof_of(
+        parser_of("number"),
+        golds,
+        name="number",
+        questions=[f"{a} and one?" for a in range(20, 40)],
+    )
     assert told(others) == {}
 
 
@@ -160,32 +184,57 @@ def test_right_answers_that_are_not_read_are_told() -> None:
     assert told(after_answers(proof, parser_of(r"regex:#### (\d+)"), golds, wrong)) == {}
 
 
-@pytest.mark.parametrize(("text", "kind", "value"), [
-    ("3 + 4 = 7\n#### 7", "number", "7"), ("The final answer is $1,234.50.", "number", "1234.5"),
-    ("-3", "number", "-3"),
-    ("So \\boxed{\\text{B}}", "letter", "B"), ("Answer: (C)", "letter", "C"), ("B) Paris", "letter", "B"),
-    ("The answer is A because it is.", "letter", "A"), ("A lighthouse on a cliff by the sea", None, None),
-    ("3 apples", "number", "3"), ("Not spam.", "word", "not spam"), ("答案是B", "letter", "B"),
-    ('{"b": 1, "a": 2}', "json", '{"a": 2, "b": 1}'), ("The answer is 3 + 4 = 7", None, None), ("", None, None),
-    ("<think>7</think>8", "number", "8"), ("The answer is a lighthouse on a hill.", None, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("3 + 4 = 7\n#### 7", "number", "7"),
+        ("The final answer is $1,234.50.", "number", "1234.5"),
+        ("-3", "number", "-3"),
+        ("So \\boxed{\\text{B}}", "letter", "B"),
+        ("Answer: (C)", "letter", "C"),
+        ("B) Paris", "letter", "B"),
+        ("The answer is A because it is.", "letter", "A"),
+        ("A lighthouse on a cliff by the sea", None, None),
+        ("3 apples", "number", "3"),
+        ("Not spam.", "word", "not spam"),
+        ("答案是B", "letter", "B"),
+        ('{"b": 1, "a": 2}', "json", '{"a": 2, "b": 1}'),
+        ("The answer is 3 + 4 = 7", None, None),
+        ("", None, None),
+        ("<think>7</think>8", "number", "8"),
+        ("The answer is a lighthouse on a hill.", None, None),
+    ],
+)
 def test_final_answers(text: str, kind: str | None, value: str | None) -> None:
     found = final_of(text)
     assert (found and found.kind, found and found.value) == (kind, value)
 
 
-@pytest.mark.parametrize(("answer", "gold", "held"), [
-    ("So it is **12**.", "#### 12", True), ("12 of 13", "#### 12", False), ("It is Paris!", "paris", True),
-    ("Parisian", "Paris", False), ('Call: {"b":1, "a":2} now', '{"a": 2, "b": 1}', True), ("{}", '{"a": 2}', False),
-    ("B", "The answer is B.", True), ("A B C", "The answer is B.", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "gold", "held"),
+    [
+        ("So it is **12**.", "#### 12", True),
+        ("12 of 13", "#### 12", False),
+        ("It is Paris!", "paris", True),
+        ("Parisian", "Paris", False),
+        ('Call: {"b":1, "a":2} now', '{"a": 2, "b": 1}', True),
+        ("{}", '{"a": 2}', False),
+        ("B", "The answer is B.", True),
+        ("A B C", "The answer is B.", False),
+    ],
+)
 def test_answers_that_hold_the_gold(answer: str, gold: str, held: bool) -> None:
     assert holds(answer, gold) is held
 
 
 def test_real_tool_calls() -> None:
     rows = json.loads(data("llamafactory/glaive_toolcall_en_demo.json").read_text(encoding="utf-8"))
-    calls = [turn["value"] for row in rows for turn in row["conversations"] if turn["from"] == "function_call"]
+    calls = [
+        turn["value"]
+        for row in rows
+        for turn in row["conversations"]
+        if turn["from"] == "function_call"
+    ]
     assert len(calls) > 100
     assert told(proof_of(parser_of("json"), calls, name="json")) == {}
     assert set(told(proof_of(str.strip, calls, name="as text"))) == {"TT955"}
@@ -203,9 +252,15 @@ class Hostile:
     __hash__ = object.__hash__
 
 
-@pytest.mark.parametrize("parse", [
-    lambda text: Hostile(), lambda text: np.ones(2), lambda text: float("nan"), lambda text: 1 / 0,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "parse",
+    [
+        lambda text: Hostile(),
+        lambda text: np.ones(2),
+        lambda text: float("nan"),
+        lambda text: 1 / 0,
+    ],
+)
 def test_a_parser_can_do_nothing_to_the_proof(parse: Any) -> None:
     golds = ["", "9" * 5000, "#### 9" + "9" * 5000, "\ud800", '{"a": [', "灯塔", "The answer is ²."]
     proof = proof_of(parse, golds, name="hostile", questions=golds)

@@ -18,8 +18,11 @@ from truetune.data.predictions import Prediction, read_predictions
 from truetune.data.rendered_prompts import chat_of_rendered, cut_stop_tokens
 from truetune.errors import DataError, UsageError
 
-ROWS = (("What is 2+2?", "It is 4.", "4"), ("What is the capital of France?", "It is Paris.", "Paris"),
-        ("Name a color.", "Red.", "Blue"))  # fmt: skip
+ROWS = (
+    ("What is 2+2?", "It is 4.", "4"),
+    ("What is the capital of France?", "It is Paris.", "Paris"),
+    ("Name a color.", "Red.", "Blue"),
+)
 Q, A, R = ROWS[0]
 
 
@@ -32,7 +35,10 @@ def reply(answer: str) -> dict[str, str]:
 
 
 def completion(answer: str, reason: str = "stop") -> dict[str, Any]:
-    return {"object": "chat.completion", "choices": [{"index": 0, "message": reply(answer), "finish_reason": reason}]}
+    return {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": reply(answer), "finish_reason": reason}],
+    }
 
 
 JSONL: dict[str, tuple[list[Any], tuple[bool, bool, bool | None]]] = {
@@ -134,27 +140,38 @@ def test_json(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", CSV)
 def test_csv(tmp_path: Path, name: str) -> None:
-    check(read_predictions([write_csv(tmp_path / "preds.csv", CSV[name], ROWS)]).predictions, True, True)
+    check(
+        read_predictions([write_csv(tmp_path / "preds.csv", CSV[name], ROWS)]).predictions,
+        True,
+        True,
+    )
 
 
 def test_messages_in_the_cells_of_a_csv(tmp_path: Path) -> None:
     rows = [(0, str(user(q)), json.dumps([reply(a)])) for q, a, _ in ROWS]
     check(
-        read_predictions([write_csv(tmp_path / "t.csv", ["step", "prompt", "completion"], rows)]).predictions,
+        read_predictions(
+            [write_csv(tmp_path / "t.csv", ["step", "prompt", "completion"], rows)]
+        ).predictions,
         True,
         False,
     )
 
 
 def test_objects_in_the_cells_of_a_csv(tmp_path: Path) -> None:
-    rows = [(json.dumps({"question": q}), json.dumps({"answer": a}), json.dumps({"answer": r})) for q, a, r in ROWS]
+    rows = [
+        (json.dumps({"question": q}), json.dumps({"answer": a}), json.dumps({"answer": r}))
+        for q, a, r in ROWS
+    ]
     names = ["inputs", "outputs", "reference_outputs"]
     check(read_predictions([write_csv(tmp_path / "t.csv", names, rows)]).predictions, True, True)
 
 
 def test_an_answer_in_json_stays_as_it_is(tmp_path: Path) -> None:
     answer = json.dumps({"answer": "Paris"})
-    (found,) = read_predictions([write_lines(tmp_path / "p.jsonl", [{"prompt": Q, "prediction": answer}])]).predictions
+    (found,) = read_predictions(
+        [write_lines(tmp_path / "p.jsonl", [{"prompt": Q, "prediction": answer}])]
+    ).predictions
     assert found.text == answer
 
 
@@ -164,7 +181,9 @@ def test_parquet_and_plain_text(tmp_path: Path) -> None:
 
     columns = zip(*ROWS, strict=True)
     table = dict(zip(("question", "model_answer", "ground_truth"), columns, strict=True))
-    parquet.write_table(arrow.table({name: list(cells) for name, cells in table.items()}), tmp_path / "p.parquet")
+    parquet.write_table(
+        arrow.table({name: list(cells) for name, cells in table.items()}), tmp_path / "p.parquet"
+    )
     check(read_predictions([str(tmp_path / "p.parquet")]).predictions, True, True)
     (tmp_path / "generated_predictions.txt").write_text("".join(f"{a}\n" for _, a, _ in ROWS))
     check(read_predictions([str(tmp_path / "generated_predictions.txt")]).predictions, False, False)
@@ -173,7 +192,8 @@ def test_parquet_and_plain_text(tmp_path: Path) -> None:
 def test_requests_of_a_batch_bring_the_prompts(tmp_path: Path) -> None:
     answers = write_lines(tmp_path / "out.jsonl", JSONL["a batch of OpenAI or vLLM"][0][::-1])
     requests = [
-        {"custom_id": str(i), "method": "POST", "body": {"messages": user(q)}} for i, (q, _, _) in enumerate(ROWS)
+        {"custom_id": str(i), "method": "POST", "body": {"messages": user(q)}}
+        for i, (q, _, _) in enumerate(ROWS)
     ]
     report = truetune.score(answers, data=write_lines(tmp_path / "in.jsonl", requests))
     asked = [(sample.prompt.question, sample.answer.text) for sample in report.samples]
@@ -193,25 +213,31 @@ def test_columns_that_are_parted_by_semicolons(tmp_path: Path) -> None:
         read_predictions([str(tmp_path / "p.csv")])
 
 
-@pytest.mark.parametrize("text", [
-    f"<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n{Q} [/INST]",
-    f"<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{Q}<|eot_id|>"
-    "<|start_header_id|>assistant<|end_header_id|>\n\n",
-    f"<bos><start_of_turn>user\n{Q}<end_of_turn>\n<start_of_turn>model\n",
-    f"<|user|>\n{Q}<|end|>\n<|assistant|>\n",
-    f"system\nBe brief.\nuser\n{Q}\nassistant\n",
-    f"Below is an instruction.\n\n### Instruction:\n{Q}\n\n### Response:\n",
-    f"\n\nHuman: {Q}\n\nAssistant:",
-    f"A chat with an assistant. USER: {Q} ASSISTANT:",
-    f"Question: Who?\nAnswer: He.\n\nQuestion: {Q}\nAnswer:",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n{Q} [/INST]",
+        (
+            f"<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{Q}<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n"
+        ),
+        f"<bos><start_of_turn>user\n{Q}<end_of_turn>\n<start_of_turn>model\n",
+        f"<|user|>\n{Q}<|end|>\n<|assistant|>\n",
+        f"system\nBe brief.\nuser\n{Q}\nassistant\n",
+        f"Below is an instruction.\n\n### Instruction:\n{Q}\n\n### Response:\n",
+        f"\n\nHuman: {Q}\n\nAssistant:",
+        f"A chat with an assistant. USER: {Q} ASSISTANT:",
+        f"Question: Who?\nAnswer: He.\n\nQuestion: {Q}\nAnswer:",
+    ],
+)
 def test_the_question_in_a_rendered_prompt(text: str) -> None:
     assert Prediction(A, chat_of_rendered(text) or "").question == Q
     assert truetune.score([A], [text], [R]).samples[0].prompt.question == Q
 
 
 @pytest.mark.parametrize(
-    "text", [Q, "", "What does <|im_start|>user mean?", "User: me\nIs that a header?", "### Response:"]
+    "text",
+    [Q, "", "What does <|im_start|>user mean?", "User: me\nIs that a header?", "### Response:"],
 )
 def test_other_prompts_are_no_template(text: str) -> None:
     assert chat_of_rendered(text) is None
@@ -224,7 +250,9 @@ def test_stop_tokens_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("command", ["sample", "evaluate", "report"])
-@pytest.mark.parametrize("name", ["Evals", "lm-eval", "a batch of OpenAI or vLLM", "LLaMA-Factory", "Ragas"])
+@pytest.mark.parametrize(
+    "name", ["Evals", "lm-eval", "a batch of OpenAI or vLLM", "LLaMA-Factory", "Ragas"]
+)
 def test_commands_for_models_name_score(tmp_path: Path, command: str, name: str) -> None:
     path = write_lines(tmp_path / "preds.jsonl", JSONL[name][0])
     result = CliRunner().invoke(commands, [command, path], standalone_mode=False)

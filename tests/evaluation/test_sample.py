@@ -24,7 +24,9 @@ from truetune.evaluation.sample import sample
 from truetune.generation.backends.local import Local
 from truetune.generation.backends.place import placed
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
+)
 
 
 def asked(model: Path, rows: Path, **given: Any) -> SampleReport:
@@ -60,18 +62,27 @@ def test_a_model_that_never_stops_fails_and_the_cause_comes_first(broken: Path, 
 
 
 def test_the_same_rows_by_the_same_seed(right: Path, rows: Path) -> None:
-    lines = [[prompt.line for prompt in chosen(right, rows, 3, seed=seed).prompts] for seed in (1, 1, 2, 3)]
+    lines = [
+        [prompt.line for prompt in chosen(right, rows, 3, seed=seed).prompts]
+        for seed in (1, 1, 2, 3)
+    ]
     assert lines[0] == lines[1]
     assert len({tuple(each) for each in lines}) > 1
 
 
 def test_rows_that_were_trained_on_are_left_out(right: Path, rows: Path, tmp_path: Path) -> None:
     model = shutil.copytree(right, tmp_path / "run")
-    data: dict[str, Any] = {"held_out": [2, 5], "inputs": {"data": [{"file": "x", "digest": file_digest(rows)}]}}
+    data: dict[str, Any] = {
+        "held_out": [2, 5],
+        "inputs": {"data": [{"file": "x", "digest": file_digest(rows)}]},
+    }
     run = {"format": 1, "settings": {"data": [str(rows)]}, "data": data}
     (model / "run.json").write_text(json.dumps(run))
     report = sample(str(model), count=8, max_new_tokens=LIMIT)
-    assert [(found.prompt.line, found.prompt.seen) for found in report.samples] == [(3, False), (6, False)]
+    assert [(found.prompt.line, found.prompt.seen) for found in report.samples] == [
+        (3, False),
+        (6, False),
+    ]
     assert "6 that were trained on are left out" in dict(report.subjects[0].facts)["prompts"]
     assert [prompt.line for prompt in chosen(model, rows, 8).prompts] == [3, 6]
     every = chosen(model, rows, 8, all_rows=True).prompts
@@ -94,17 +105,38 @@ def test_the_second_file_of_a_run_counts_from_its_own_start(right: Path, tmp_pat
         chosen(model, files[1], 8)
 
 
-def test_the_command_draws_saves_and_exits(right: Path, broken: Path, rows: Path, tmp_path: Path) -> None:
+def test_the_command_draws_saves_and_exits(
+    right: Path, broken: Path, rows: Path, tmp_path: Path
+) -> None:
     out, page, saved = (tmp_path / name for name in ("out.json", "page.html", "samples.jsonl"))
-    done = ran(right, "--data", rows, "-n", 4, "--max-new-tokens", LIMIT, "--save", saved, "--html", page)
+    done = ran(
+        right, "--data", rows, "-n", 4, "--max-new-tokens", LIMIT, "--save", saved, "--html", page
+    )
     assert done.return_value == 0
     assert "4 of 4 (95 %: 51 to 100 %) stop by themselves without a fault" in done.stdout
     assert "stops by itself" in done.stdout
     assert [json.loads(line)["verdict"] for line in saved.read_text().splitlines()] == ["stops"] * 4
     assert "Findings" in page.read_text()
-    done = ran(broken, "--data", rows, "--max-new-tokens", LIMIT, "--format", "json", "-o", out, "--no-diagnose",
-               "--save", tmp_path / "samples.parquet", "--min-success", 0.5,
-               "--ignore", "TT08", "--ignore", "TT096")  # fmt: skip
+    done = ran(
+        broken,
+        "--data",
+        rows,
+        "--max-new-tokens",
+        LIMIT,
+        "--format",
+        "json",
+        "-o",
+        out,
+        "--no-diagnose",
+        "--save",
+        tmp_path / "samples.parquet",
+        "--min-success",
+        0.5,
+        "--ignore",
+        "TT08",
+        "--ignore",
+        "TT096",
+    )
     assert done.return_value == 1
     document = json.loads(out.read_text())
     jsonschema.validate(document, SCHEMA)
@@ -153,7 +185,9 @@ def test_data_that_gives_no_prompt(right: Path, tmp_path: Path, body: bytes, mes
 def test_models_that_are_none(right: Path, rows: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or folder"):
         asked(tmp_path / "nothing", rows)
-    bare = shutil.copytree(right, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*", "*.jinja"))
+    bare = shutil.copytree(
+        right, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*", "*.jinja")
+    )
     with pytest.raises(UsageError, match="--tokenizer"):
         asked(bare, rows)
     assert asked(bare, rows, tokenizer=str(right), count=1).success.good == 1
@@ -163,7 +197,9 @@ def test_models_that_are_none(right: Path, rows: Path, tmp_path: Path) -> None:
         asked(right, tmp_path / "rows.jsonl")
 
 
-def test_an_interrupt_frees_the_model(right: Path, rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_frees_the_model(
+    right: Path, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     closed: list[str] = []
     close = Local.close
     monkeypatch.setattr(Local, "close", lambda self: (closed.append(self.name), close(self)))

@@ -35,27 +35,38 @@ def rules(report: truetune.ScoreReport) -> set[str]:
 
 def test_good_answers() -> None:
     report = truetune.score(GOOD, QUESTIONS, REFERENCES)
-    assert (report.outcome, report.exit_code(), set(verdicts(report))) == ("no findings", 0, {"sound"})
+    assert (report.outcome, report.exit_code(), set(verdicts(report))) == (
+        "no findings",
+        0,
+        {"sound"},
+    )
     assert "4 of 4 (95 %: 51 to 100 %) are without a fault" in str(report)
-    assert set(verdicts(truetune.score(GOOD, QUESTIONS, REFERENCES, stopped=[True] * 4))) == {"stops"}
+    assert set(verdicts(truetune.score(GOOD, QUESTIONS, REFERENCES, stopped=[True] * 4))) == {
+        "stops"
+    }
 
 
 def test_bad_answers_of_several_kinds() -> None:
     chinese = "法国的首都是巴黎，这是一个美丽的城市，有着悠久的历史和丰富的文化，每年都有很多人来。"
-    report = truetune.score(["What is 2+2? " * 4, chinese, "red red red red red red.", ""], QUESTIONS, REFERENCES)
+    report = truetune.score(
+        ["What is 2+2? " * 4, chinese, "red red red red red red.", ""], QUESTIONS, REFERENCES
+    )
     assert verdicts(report) == ["echo", "language", "loop", "empty"]
     assert rules(report) == {"answers-have-faults"}
 
 
-@pytest.mark.parametrize(("references", "answer", "fires"), [
-    (["the red house", "Tom went home", "in spring"], "CONCLUDE", True),
-    (["OK", "OK", "OK"], "OK", False),
-    (["yes", "no", "yes"], "yes", False),
-    (["yes", "no", "yes"], "CONCLUDE", True),
-    (["A", "B", "C"], "A", False),
-    (["", "", ""], "B", False),
-    (["", "", ""], "I am sorry, but I can't help with that.", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("references", "answer", "fires"),
+    [
+        (["the red house", "Tom went home", "in spring"], "CONCLUDE", True),
+        (["OK", "OK", "OK"], "OK", False),
+        (["yes", "no", "yes"], "yes", False),
+        (["yes", "no", "yes"], "CONCLUDE", True),
+        (["A", "B", "C"], "A", False),
+        (["", "", ""], "B", False),
+        (["", "", ""], "I am sorry, but I can't help with that.", True),
+    ],
+)
 def test_identical_answers(references: list[str], answer: str, fires: bool) -> None:
     report = truetune.score([answer] * 3, ["Who?", "What?", "When?"], references)
     assert ("one-answer-to-all" in rules(report)) is fires
@@ -66,7 +77,11 @@ def test_identical_answers(references: list[str], answer: str, fires: bool) -> N
 
 def test_a_trend_over_steps() -> None:
     rows = [
-        {"prompt": f"Question {i}?", "prediction": "go home now " * 9 if step else f"fine {i}", "step": step}
+        {
+            "prompt": f"Question {i}?",
+            "prediction": "go home now " * 9 if step else f"fine {i}",
+            "step": step,
+        }
         for step in (0, 100)
         for i in range(8)
     ]
@@ -76,18 +91,41 @@ def test_a_trend_over_steps() -> None:
     assert loops.message == "8 of 8 answers loop; at step 0 it was 0 of 8"
 
 
-@pytest.mark.parametrize(("row", "wanted"), [
-    ({"prompt": "p", "predict": "a", "label": "r"}, ("p", "a", "r", None)),
-    ({"question": "p", "response": "a", "answer": "r"}, ("p", "a", "r", None)),
-    ({"instruction": "p", "input": "x", "output": "r", "prediction": "a"}, ("p\nx", "a", "r", None)),
-    ({"messages": [{"role": "user", "content": "p"}], "generated_text": "a", "finish_reason": "length"},
-     ("p", "a", "", False)),
-    ({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"}]}, ("p", "a", "", None)),
-    ({"conversations": [{"from": "human", "value": "p"}, {"from": "gpt", "value": "r"}], "prediction": "a",
-      "stopped": True}, ("p", "a", "r", True)),
-    ({"question": "p", "resps": [["a"]], "target": "r"}, ("p", "a", "r", None)),
-])  # fmt: skip
-def test_columns_by_their_names(tmp_path: Path, row: dict[str, Any], wanted: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        ({"prompt": "p", "predict": "a", "label": "r"}, ("p", "a", "r", None)),
+        ({"question": "p", "response": "a", "answer": "r"}, ("p", "a", "r", None)),
+        (
+            {"instruction": "p", "input": "x", "output": "r", "prediction": "a"},
+            ("p\nx", "a", "r", None),
+        ),
+        (
+            {
+                "messages": [{"role": "user", "content": "p"}],
+                "generated_text": "a",
+                "finish_reason": "length",
+            },
+            ("p", "a", "", False),
+        ),
+        (
+            {"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"}]},
+            ("p", "a", "", None),
+        ),
+        (
+            {
+                "conversations": [{"from": "human", "value": "p"}, {"from": "gpt", "value": "r"}],
+                "prediction": "a",
+                "stopped": True,
+            },
+            ("p", "a", "r", True),
+        ),
+        ({"question": "p", "resps": [["a"]], "target": "r"}, ("p", "a", "r", None)),
+    ],
+)
+def test_columns_by_their_names(
+    tmp_path: Path, row: dict[str, Any], wanted: tuple[Any, ...]
+) -> None:
     (found,) = read_predictions([lines(tmp_path / "p.jsonl", [row])]).predictions
     assert (found.question, found.text, found.reference, found.stopped) == wanted
 
@@ -98,7 +136,9 @@ def test_a_map_of_columns(tmp_path: Path) -> None:
     assert (found.question, found.text) == ("p", "a")
     with pytest.raises(DataError, match=r"no column of predictions; the rows have doc"):
         read_predictions([path])
-    with pytest.raises(UsageError, match="predicton is no column of predictions; did you mean prediction"):
+    with pytest.raises(
+        UsageError, match="predicton is no column of predictions; did you mean prediction"
+    ):
         read_predictions([path], {"predicton": "llama"})
 
 
@@ -106,7 +146,8 @@ def test_references_of_other_rows(tmp_path: Path) -> None:
     rows = [{"prompt": q, "completion": r} for q, r in zip(QUESTIONS, REFERENCES, strict=True)]
     data = lines(tmp_path / "rows.jsonl", rows)
     by_question = lines(
-        tmp_path / "a.jsonl", [{"prompt": q, "prediction": g} for q, g in zip(QUESTIONS, GOOD, strict=True)][::-1]
+        tmp_path / "a.jsonl",
+        [{"prompt": q, "prediction": g} for q, g in zip(QUESTIONS, GOOD, strict=True)][::-1],
     )
     in_order = lines(tmp_path / "b.jsonl", [{"prediction": g} for g in GOOD])
     for path in (by_question, in_order):
@@ -121,7 +162,9 @@ def test_references_of_other_rows(tmp_path: Path) -> None:
 
 def test_a_parser_and_its_proof() -> None:
     golds = [f"#### {i}" for i in range(12)]
-    report = truetune.score([f"It is {i}." for i in range(12)], [f"q{i}?" for i in range(12)], golds, parser="number")
+    report = truetune.score(
+        [f"It is {i}." for i in range(12)], [f"q{i}?" for i in range(12)], golds, parser="number"
+    )
     assert report.proof is not None
     assert report.proof.golds == report.proof.read == 12
     assert all(sample.scores.agrees for sample in report.samples)
@@ -133,20 +176,32 @@ def test_a_parser_and_its_proof() -> None:
 def test_exit_codes(tmp_path: Path) -> None:
     def code(*arguments: str) -> int:
         result = CliRunner().invoke(commands, ["score", *arguments], standalone_mode=False)
-        return 2 if isinstance(result.exception, UsageError | DataError) else int(result.return_value)
+        return (
+            2 if isinstance(result.exception, UsageError | DataError) else int(result.return_value)
+        )
 
     good = lines(
-        tmp_path / "good.jsonl", [{"prompt": q, "prediction": g} for q, g in zip(QUESTIONS, GOOD, strict=True)]
+        tmp_path / "good.jsonl",
+        [{"prompt": q, "prediction": g} for q, g in zip(QUESTIONS, GOOD, strict=True)],
     )
-    bad = lines(tmp_path / "bad.jsonl", [{"prompt": q, "prediction": "CONCLUDE CONCLUDE a b c"} for q in QUESTIONS])
+    bad = lines(
+        tmp_path / "bad.jsonl",
+        [{"prompt": q, "prediction": "CONCLUDE CONCLUDE a b c"} for q in QUESTIONS],
+    )
     holes = lines(
-        tmp_path / "holes.jsonl", [{"prompt": "q", "prediction": "fine"}, {"prompt": "p", "prediction": None}]
+        tmp_path / "holes.jsonl",
+        [{"prompt": "q", "prediction": "fine"}, {"prompt": "p", "prediction": None}],
     )
     page, saved = tmp_path / "p.html", tmp_path / "s.jsonl"
     assert code(good, "--html", str(page), "--save", str(saved), "-q") == 0
     assert "are without a fault" in page.read_text()
     assert json.loads(saved.read_text().splitlines()[0])["verdict"] == "sound"
-    assert (code(str(saved)), code(bad), code(holes), code(holes, "--allow-unjudged")) == (0, 1, 3, 0)
+    assert (code(str(saved)), code(bad), code(holes), code(holes, "--allow-unjudged")) == (
+        0,
+        1,
+        3,
+        0,
+    )
     assert (code(str(tmp_path / "none.jsonl")), code(good, "--min-success", "1.0")) == (2, 0)
     (tmp_path / "broken.jsonl").write_text('{"prediction": "a"}\n{"prediction": \n')
     assert code(str(tmp_path / "broken.jsonl")) == 3
@@ -178,13 +233,24 @@ def test_a_generator_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     from truetune.demo import TOKENIZER
 
     tokenizer = AutoTokenizer.from_pretrained(TOKENIZER)
-    config = LlamaConfig(vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1,
-                         num_attention_heads=2, eos_token_id=tokenizer.eos_token_id)  # fmt: skip
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        eos_token_id=tokenizer.eos_token_id,
+    )
     model = LlamaForCausalLM(config).train()
     before = torch.get_rng_state()
-    said = truetune.Generator(model, tokenizer, max_new_tokens=4)(["Hi", "Who?"], ["Hello", "Me"], step=7)
+    said = truetune.Generator(model, tokenizer, max_new_tokens=4)(
+        ["Hi", "Who?"], ["Hello", "Me"], step=7
+    )
     assert (model.training, torch.equal(before, torch.get_rng_state())) == (True, True)
-    assert [(one.question, one.reference, one.step) for one in said] == [("Hi", "Hello", 7), ("Who?", "Me", 7)]
+    assert [(one.question, one.reference, one.step) for one in said] == [
+        ("Hi", "Hello", 7),
+        ("Who?", "Me", 7),
+    ]
     judge = truetune.Scorer()
     judge(said)
     assert len(judge(said).looks) == 1
@@ -193,7 +259,9 @@ def test_a_generator_leaves_the_model_as_it_was(tmp_path: Path) -> None:
         truetune.Generator(model, tokenizer)(["Hi", "Who?"], ["Hello"])
 
 
-@pytest.mark.parametrize(("text", "is_nan"), [("!" * 64, True), ("! " * 40, True), ("no way out " * 40, False)])
+@pytest.mark.parametrize(
+    ("text", "is_nan"), [("!" * 64, True), ("! " * 40, True), ("no way out " * 40, False)]
+)
 def test_one_mark_over_and_over_is_blamed_on_nan_logits(text: str, is_nan: bool) -> None:
     questions = [f"Who wrote book {number}?" for number in range(8)]
     report = truetune.score([text] * 8, questions)
@@ -205,42 +273,100 @@ FORM = "exact-match-measures-form"
 
 
 def scored(answers: list[str], references: list[str], **settings: Any) -> truetune.ScoreReport:
-    return truetune.score(answers, [f"Question {i}?" for i in range(len(answers))], references, **settings)
+    return truetune.score(
+        answers, [f"Question {i}?" for i in range(len(answers))], references, **settings
+    )
 
 
 NUMBERS = [str(17 * i + 3) for i in range(12)]
-TOWNS = ["Oslo", "New York", "Rome", "Lima", "Cairo", "Delhi", "Quito", "Bern", "Paris", "Tunis", "Accra", "Hanoi"]
+TOWNS = [
+    "Oslo",
+    "New York",
+    "Rome",
+    "Lima",
+    "Cairo",
+    "Delhi",
+    "Quito",
+    "Bern",
+    "Paris",
+    "Tunis",
+    "Accra",
+    "Hanoi",
+]
 
 
-@pytest.mark.parametrize(("answers", "references", "named"), [
-    ([f"First {i} pens, then more. The answer is {n}." for i, n in enumerate(NUMBERS)], NUMBERS, "--parser number"),
-    ([f"{n}." for n in NUMBERS], NUMBERS, "--parser number"),
-    ([f"So we get ${n}" for n in NUMBERS], [f"2 * 3 is 6\n#### {n}" for n in NUMBERS], "--parser number"),
-    ([f"**Answer: {letter}**" for letter in "ABCD" * 3], list("ABCD" * 3), "--parser choice"),
-    ([f"It is {town}, as far as I know." for town in TOWNS], TOWNS, "--parser regex:"),
-    ([f"{town.upper()}!" for town in TOWNS], TOWNS, "--parser regex:"),
-    ([f'Here it is: {{"n":  {n}}}' for n in NUMBERS], [f'{{"n": {n}}}' for n in NUMBERS], "--parser json"),
-    ([f"The answer is {int(n) + (i % 2)}." for i, n in enumerate(NUMBERS)], NUMBERS, "--parser number"),
-    ([f"They live in room {n} now." for n in NUMBERS], [f"room {n}" for n in NUMBERS], "--parser number"),
-])  # fmt: skip
-def test_right_answers_in_another_form_are_a_note(answers: list[str], references: list[str], named: str) -> None:
+@pytest.mark.parametrize(
+    ("answers", "references", "named"),
+    [
+        (
+            [f"First {i} pens, then more. The answer is {n}." for i, n in enumerate(NUMBERS)],
+            NUMBERS,
+            "--parser number",
+        ),
+        ([f"{n}." for n in NUMBERS], NUMBERS, "--parser number"),
+        (
+            [f"So we get ${n}" for n in NUMBERS],
+            [f"2 * 3 is 6\n#### {n}" for n in NUMBERS],
+            "--parser number",
+        ),
+        ([f"**Answer: {letter}**" for letter in "ABCD" * 3], list("ABCD" * 3), "--parser choice"),
+        ([f"It is {town}, as far as I know." for town in TOWNS], TOWNS, "--parser regex:"),
+        ([f"{town.upper()}!" for town in TOWNS], TOWNS, "--parser regex:"),
+        (
+            [f'Here it is: {{"n":  {n}}}' for n in NUMBERS],
+            [f'{{"n": {n}}}' for n in NUMBERS],
+            "--parser json",
+        ),
+        (
+            [f"The answer is {int(n) + (i % 2)}." for i, n in enumerate(NUMBERS)],
+            NUMBERS,
+            "--parser number",
+        ),
+        (
+            [f"They live in room {n} now." for n in NUMBERS],
+            [f"room {n}" for n in NUMBERS],
+            "--parser number",
+        ),
+    ],
+)
+def test_right_answers_in_another_form_are_a_note(
+    answers: list[str], references: list[str], named: str
+) -> None:
     (note,) = [finding for finding in scored(answers, references).findings if finding.rule == FORM]
     assert note.severity == "info"
     assert named in note.message
     assert f"0 of {len(answers)} are their reference word for word" in note.message
 
 
-@pytest.mark.parametrize(("answers", "references"), [
-    (NUMBERS, NUMBERS),
-    ([*NUMBERS[:3], *(f"It is {n}." for n in NUMBERS[3:])], NUMBERS),
-    ([f"The answer is {int(n) + 1}." for n in NUMBERS], NUMBERS),
-    ([f"It is {town}." for town in TOWNS], TOWNS[::-1]),
-    ([f"suite {n}" for n in NUMBERS], [f"room {n}" for n in NUMBERS]),
-    ([f"One should visit {town} in spring, when it is warm." for town in TOWNS],
-     [f"I would go to {town} in summer: the nights are long, and the food is good." for town in TOWNS]),
-    ([f"It is {n}." for n in NUMBERS[:5]], NUMBERS[:5]),
-    ([f"It is {n}." for n in NUMBERS], [""] * 12),
-], ids=["exact", "some exact", "wrong", "wrong word", "another", "free text", "few", "no reference"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answers", "references"),
+    [
+        (NUMBERS, NUMBERS),
+        ([*NUMBERS[:3], *(f"It is {n}." for n in NUMBERS[3:])], NUMBERS),
+        ([f"The answer is {int(n) + 1}." for n in NUMBERS], NUMBERS),
+        ([f"It is {town}." for town in TOWNS], TOWNS[::-1]),
+        ([f"suite {n}" for n in NUMBERS], [f"room {n}" for n in NUMBERS]),
+        (
+            [f"One should visit {town} in spring, when it is warm." for town in TOWNS],
+            [
+                f"I would go to {town} in summer: the nights are long, and the food is good."
+                for town in TOWNS
+            ],
+        ),
+        ([f"It is {n}." for n in NUMBERS[:5]], NUMBERS[:5]),
+        ([f"It is {n}." for n in NUMBERS], [""] * 12),
+    ],
+    ids=[
+        "exact",
+        "some exact",
+        "wrong",
+        "wrong word",
+        "another",
+        "free text",
+        "few",
+        "no reference",
+    ],
+)
 def test_other_answers_are_not_about_form(answers: list[str], references: list[str]) -> None:
     assert FORM not in rules(scored(answers, references))
 

@@ -86,7 +86,10 @@ def test_bootstrap_covers_the_truth() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 40)), min_size=2, max_size=12), st.integers(1, 9))
+@given(
+    st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 40)), min_size=2, max_size=12),
+    st.integers(1, 9),
+)
 def test_bootstrap_scales(rows: list[tuple[int, int]], scale: int) -> None:
     values, counts = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
     plain, scaled = (bootstrap(by * values, counts, rounds=100) for by in (1, scale))

@@ -82,7 +82,9 @@ def test_nothing_is_told_where_nothing_can_be(documents: tuple[Document, ...], s
         silent = [Scored(np.zeros(len(d.ids), np.float32)) for d in documents]
         assert calibration(documents, silent, {STOP}) is None
     else:
-        bare = tuple(d._replace(supervised=d.supervised & (d.source != Source.STOP)) for d in documents)
+        bare = tuple(
+            d._replace(supervised=d.supervised & (d.source != Source.STOP)) for d in documents
+        )
         assert calibration(bare, scored(bare, 0.9, 0.1), {STOP}) is None
 
 

@@ -21,17 +21,23 @@ class Done(NamedTuple):
     path: Path
 
 
-def fixed(data: Path, tokenizer: Path | None = None, *, unsafe: bool = False, **settings: Any) -> Done:
+def fixed(
+    data: Path, tokenizer: Path | None = None, *, unsafe: bool = False, **settings: Any
+) -> Done:
     """The data fixed into a new file beside it."""
     suffixes = "".join(data.suffixes)
     output = data.with_name(f"fixed{suffixes}")
-    spec = RunSpec(data=(str(data),), tokenizer=None if tokenizer is None else str(tokenizer), **settings)
+    spec = RunSpec(
+        data=(str(data),), tokenizer=None if tokenizer is None else str(tokenizer), **settings
+    )
     made = fix(spec, str(output), unsafe=unsafe)
     lines = Path(f"{output}.changes.jsonl").read_text(encoding="ascii").splitlines()
     return Done(made, output.read_bytes(), [json.loads(line) for line in lines[1:-1]], output)
 
 
-def chat(question: Any = "Is the light house open?", answer: Any = "It is open.", **more: Any) -> dict[str, Any]:
+def chat(
+    question: Any = "Is the light house open?", answer: Any = "It is open.", **more: Any
+) -> dict[str, Any]:
     """A row of one question and its answer."""
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     return {"messages": messages, **more}

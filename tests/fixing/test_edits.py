@@ -28,7 +28,11 @@ from truetune.fixing.edits import (
         ('{"a": 1.0, "b": 1e5}', Put(("b",), "x"), '{"a": 1.0, "b": "x"}'),
         ('{ "a" :\t"x" }', Put(("a",), "y"), '{ "a" :\t"y" }'),
         (r'{"a":"caf\u00e9 \/ bot"}', Put(("a",), "café / bit"), r'{"a":"caf\u00e9 \/ bit"}'),
-        (r'{"a":"\ud83d\ude00 \ud83d!"}', Put(("a",), "😀 \ufffd!"), r'{"a":"\ud83d\ude00 \ufffd!"}'),
+        (
+            r'{"a":"\ud83d\ude00 \ud83d!"}',
+            Put(("a",), "😀 \ufffd!"),
+            r'{"a":"\ud83d\ude00 \ufffd!"}',
+        ),
         ('{"a":"é"}', Put(("a",), "éü"), '{"a":"éü"}'),
         ('{"a":"e"}', Put(("a",), "eü"), r'{"a":"e\u00fc"}'),
         ('{"a":1}', Put(("b",), ""), '{"a":1, "b":""}'),
@@ -48,7 +52,11 @@ from truetune.fixing.edits import (
             Put(("m", 0, "role"), "assistant"),
             r'{"m": "[{\"role\": \"assistant\"}]"}',
         ),
-        (r'{"m": "{\"s\": \"{\\\"k\\\": 1}\"}"}', Put(("m", "s", "k"), 2), r'{"m": "{\"s\": \"{\\\"k\\\": 2}\"}"}'),
+        (
+            r'{"m": "{\"s\": \"{\\\"k\\\": 1}\"}"}',
+            Put(("m", "s", "k"), 2),
+            r'{"m": "{\"s\": \"{\\\"k\\\": 2}\"}"}',
+        ),
         (r'{"m": "{\"k\":1,\"k\":1}"}', RemoveRepeated(("m",), "k"), r'{"m": "{\"k\":1}"}'),
     ],
 )
@@ -104,7 +112,13 @@ def _random(draw: random.Random, depth: int) -> Any:
 def _places(value: Any, path: tuple[str | int, ...]) -> Any:
     if path:
         yield path
-    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    steps = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for step, item in steps:
         yield from _places(item, (*path, step))
 
@@ -112,4 +126,6 @@ def _places(value: Any, path: tuple[str | int, ...]) -> Any:
 def test_keys_that_stand_twice_are_found_where_they_stand() -> None:
     text = '{"a": [{"k": 1, "k": 1.0}], "b": {"k": 1, "k": 2}, "c": {"k": 1}}'
     assert list(repeated_keys(text)) == [(("a", 0), "k", True), (("b",), "k", True)]
-    assert list(repeated_keys('{"k": {"x": 1, "y": 2}, "k": {"y": 2, "x": 1}}')) == [((), "k", False)]
+    assert list(repeated_keys('{"k": {"x": 1, "y": 2}, "k": {"y": 2, "x": 1}}')) == [
+        ((), "k", False)
+    ]

@@ -24,9 +24,18 @@ from truetune.errors import DataError, UsageError
 from truetune.fixing.run import fix
 from truetune.spec.run import RunSpec
 
-GOOD = '{"messages": [{"role": "user", "content": "Open?"}, {"role": "assistant", "content": "Yes\\u00e9."}], "n": 1.0}'
-ODD = '{ "n":1e5 ,"messages" : [ {"content":"Open \\/?","role":"human"},{"role":"bot","content":"Yes."}]}'
-MADE = '{ "n":1e5 ,"messages" : [ {"content":"Open \\/?","role":"user"},{"role":"assistant","content":"Yes."}]}'
+GOOD = (
+    '{"messages": [{"role": "user", "content": "Open?"}, {"role": "assistant", "content":'
+    ' "Yes\\u00e9."}], "n": 1.0}'
+)
+ODD = (
+    '{ "n":1e5 ,"messages" : [ {"content":"Open'
+    ' \\/?","role":"human"},{"role":"bot","content":"Yes."}]}'
+)
+MADE = (
+    '{ "n":1e5 ,"messages" : [ {"content":"Open'
+    ' \\/?","role":"user"},{"role":"assistant","content":"Yes."}]}'
+)
 GONE = '{"messages": []}'
 
 
@@ -40,8 +49,11 @@ def test_lines(tmp_path: Path, end: str, mark: str, last: bool) -> None:
     done = fixed(data)
     assert done.body == data.read_bytes().replace(ODD.encode(), MADE.encode())
     assert [(change["row"], change["line"], change["path"]) for change in done.changes] == [
-        (1, 4, "messages[0].role"), (1, 4, "messages[1].role"), (3, 7, "messages[0].role"), (3, 7, "messages[1].role"),
-    ]  # fmt: skip
+        (1, 4, "messages[0].role"),
+        (1, 4, "messages[1].role"),
+        (3, 7, "messages[0].role"),
+        (3, 7, "messages[1].role"),
+    ]
     assert (done.changes[0]["before"], done.changes[0]["after"]) == ("human", "user")
     assert (done.fixed.changed_rows, done.fixed.rows, done.fixed.failed()) == (2, 4, False)
 
@@ -88,7 +100,9 @@ def test_cells(tmp_path: Path, name: str) -> None:
     quoted = '"' + messages.replace('"', '""') + '"'
     lines = [
         between.join(["id", "note", "messages"]),
-        between.join(["1.0", 'an "odd" cell', '"' + json.dumps(chat()["messages"]).replace('"', '""') + '"']),
+        between.join(
+            ["1.0", 'an "odd" cell', '"' + json.dumps(chat()["messages"]).replace('"', '""') + '"']
+        ),
         "",
         between.join(['"007"', f'"two\nlines{between} and ""quotes"""', quoted]),
         between.join(["", '""', quoted]),
@@ -104,7 +118,10 @@ PACK: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
     ".gz": (gzip.compress, gzip.decompress),
     ".bz2": (bz2.compress, bz2.decompress),
     ".xz": (lzma.compress, lzma.decompress),
-    ".zst": (zstandard.compress, lambda body: zstandard.ZstdDecompressor().stream_reader(io.BytesIO(body)).read()),
+    ".zst": (
+        zstandard.compress,
+        lambda body: zstandard.ZstdDecompressor().stream_reader(io.BytesIO(body)).read(),
+    ),
 }
 
 
@@ -136,7 +153,10 @@ def test_parquet(tmp_path: Path, codec: str) -> None:
     done = fixed(data, unsafe=True)
     before, after = parquet.ParquetFile(data), parquet.ParquetFile(done.path)
     assert after.schema_arrow.equals(before.schema_arrow, check_metadata=True)
-    assert after.metadata.row_group(0).column(0).compression == before.metadata.row_group(0).column(0).compression
+    assert (
+        after.metadata.row_group(0).column(0).compression
+        == before.metadata.row_group(0).column(0).compression
+    )
     wanted = [row for i, row in enumerate(rows) if i != 700]
     for i in (3, 600, 1298):
         wanted[i]["messages"][1]["role"] = "assistant"
@@ -153,7 +173,9 @@ def test_arrow(tmp_path: Path, make: Any) -> None:
     data = tmp_path / "a.arrow"
     with data.open("wb") as file, make(file, table.schema) as writer:
         writer.write_table(table)
-    opened = (arrow.ipc.open_file if make is arrow.ipc.new_file else arrow.ipc.open_stream)(fixed(data).path)
+    opened = (arrow.ipc.open_file if make is arrow.ipc.new_file else arrow.ipc.open_stream)(
+        fixed(data).path
+    )
     rows[1]["messages"][1]["role"] = "assistant"
     found = opened.read_all()
     assert found.to_pylist() == rows
@@ -189,7 +211,9 @@ def test_a_column_has_room_for_its_type_alone(tmp_path: Path) -> None:
         ("a.parquet", b"PAR1", "not a Parquet"),
     ],
 )
-def test_what_can_not_be_read_leaves_nothing(tmp_path: Path, name: str, body: bytes, said: str) -> None:
+def test_what_can_not_be_read_leaves_nothing(
+    tmp_path: Path, name: str, body: bytes, said: str
+) -> None:
     data = tmp_path / name
     data.write_bytes(body)
     with pytest.raises(DataError, match=said):
@@ -253,7 +277,9 @@ def test_a_check_of_what_was_fixed_is_silent(tmp_path: Path) -> None:
     data.write_text(f"{ODD}\n{GOOD}\n", encoding="utf-8")
     done = fixed(data, TOKENIZER)
     assert "role-alias-dropped" in {f.rule for f in truetune.check(data, TOKENIZER).findings}
-    assert "role-alias-dropped" not in {f.rule for f in truetune.check(done.path, TOKENIZER).findings}
+    assert "role-alias-dropped" not in {
+        f.rule for f in truetune.check(done.path, TOKENIZER).findings
+    }
 
 
 def test_rows_of_csv_are_read_as_csv(tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ def _data(tmp_path: Path, *rows: Any) -> Path:
 
 
 def _exit_code(*words: str | Path) -> int:
-    result = CliRunner().invoke(commands, ["fix", *map(str, words), "--quiet"], standalone_mode=False)
+    result = CliRunner().invoke(
+        commands, ["fix", *map(str, words), "--quiet"], standalone_mode=False
+    )
     assert result.exception is None, result.exception
     return int(result.return_value)
 
@@ -41,7 +43,10 @@ def test_rows_are_fixed_as_by_the_command(tmp_path: Path) -> None:
     assert (made.rows, made.changed_rows, made.exit_code(), made.not_judged) == (2, 1, 0, ())
     assert _exit_code(data, "-t", TOKENIZER, "-o", tmp_path / "b.jsonl") == 0
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
-    assert truetune.check(tmp_path / "a.jsonl", TOKENIZER, select=["role-alias-dropped"]).findings == ()
+    assert (
+        truetune.check(tmp_path / "a.jsonl", TOKENIZER, select=["role-alias-dropped"]).findings
+        == ()
+    )
 
 
 def test_a_diff_writes_nothing(tmp_path: Path) -> None:
@@ -82,7 +87,9 @@ def test_settings_are_those_of_a_run(tmp_path: Path) -> None:
         (("{broken", chat()), ["--ignore", "malformed-rows"], 3),
     ],
 )
-def test_exit_codes_without_a_tokenizer(rows: tuple[Any, ...], words: list[str], code: int, tmp_path: Path) -> None:
+def test_exit_codes_without_a_tokenizer(
+    rows: tuple[Any, ...], words: list[str], code: int, tmp_path: Path
+) -> None:
     data = _data(tmp_path, *rows)
     assert _exit_code(data, "-o", tmp_path / "fixed.jsonl", *words) == code
 
@@ -99,5 +106,11 @@ def test_a_rule_or_remedy_that_fails_leaves_the_others_standing(
         with monkeypatch.context() as patch:
             patch.setattr(kind, method, fail)
             made = truetune.fix(data, TOKENIZER)
-        assert ("malformed-rows", "write numbers and truth values in contents as text") in made.changed
-        assert any(part.what == "role-alias-dropped" and "no such thing" in part.reason for part in made.not_judged)
+        assert (
+            "malformed-rows",
+            "write numbers and truth values in contents as text",
+        ) in made.changed
+        assert any(
+            part.what == "role-alias-dropped" and "no such thing" in part.reason
+            for part in made.not_judged
+        )

@@ -1,4 +1,5 @@
 """Remedies: for each, a real tokenizer finds the fault, fix ends it, and a check of the result finds nothing new."""
+
 # ruff: noqa: E501 (one fault a line)
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ FAULTS = (
 def _data(tmp_path: Path, fault: Fault) -> Path:
     row = fault.row if isinstance(fault.row, str) else json.dumps(fault.row)
     data = tmp_path / "data.jsonl"
-    data.write_text("".join(f"{line}\n" for line in (*map(json.dumps, fault.others), row)), encoding="utf-8")
+    data.write_text(
+        "".join(f"{line}\n" for line in (*map(json.dumps, fault.others), row)), encoding="utf-8"
+    )
     return data
 
 
@@ -147,16 +150,24 @@ def test_an_unsafe_remedy_is_offered_and_not_made(tmp_path: Path) -> None:
         if not fault.unsafe or fault.tokenizer not in ("qwen3", "smollm2"):
             continue
         done = fixed(_data(tmp_path, fault), folder(fault.tokenizer), **fault.settings)
-        assert any(rule == fault.rule and what.startswith(fault.what) for rule, what in done.fixed.offered), fault.what
+        assert any(
+            rule == fault.rule and what.startswith(fault.what) for rule, what in done.fixed.offered
+        ), fault.what
         assert done.body == (tmp_path / "data.jsonl").read_bytes()
 
 
 def test_each_remedy_has_a_fault() -> None:
     for remedy in remedies():
         assert issubclass(find(remedy.rule), object)
-        known = any(remedy.rule == fault.rule and remedy.what.startswith(fault.what) for fault in FAULTS)
+        known = any(
+            remedy.rule == fault.rule and remedy.what.startswith(fault.what) for fault in FAULTS
+        )
         assert known or remedy.rule == "train-eval-leak", remedy.what
-        unsafe = [fault.unsafe for fault in FAULTS if remedy.rule == fault.rule and remedy.what.startswith(fault.what)]
+        unsafe = [
+            fault.unsafe
+            for fault in FAULTS
+            if remedy.rule == fault.rule and remedy.what.startswith(fault.what)
+        ]
         assert all(one != remedy.safe for one in unsafe), remedy.what
 
 
@@ -189,7 +200,9 @@ def test_rows_that_stand_in_the_evaluation_data_go(tmp_path: Path) -> None:
         ("qwen2.5-instruct", chat([{"type": "image"}, {"type": "text", "text": "q"}], "a")),
     ],
 )
-def test_what_is_not_plain_is_left_with_a_reason(tmp_path: Path, tokenizer: str, row: dict[str, Any]) -> None:
+def test_what_is_not_plain_is_left_with_a_reason(
+    tmp_path: Path, tokenizer: str, row: dict[str, Any]
+) -> None:
     data = tmp_path / "data.jsonl"
     data.write_text(json.dumps(row), encoding="utf-8")
     done = fixed(data, folder(tokenizer))

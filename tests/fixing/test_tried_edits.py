@@ -21,14 +21,24 @@ from truetune.data.conversation import Conversation, Origin
 Turn = dict[str, Any]
 ASK: Turn = {"role": "user", "content": "Is it open?"}
 SAY: Turn = {"role": "assistant", "content": "It is open."}
-CALL = {"id": "c1", "type": "function", "function": {"name": "hours", "arguments": {"day": "Monday"}}}
+CALL = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "hours", "arguments": {"day": "Monday"}},
+}
 RESULT: Turn = {"role": "tool", "tool_call_id": "c1", "name": "hours", "content": "nine"}
 NULL: list[Turn] = [ASK, {"role": "assistant", "content": None, "tool_calls": [CALL]}, RESULT, SAY]
 PARTS: list[Turn] = [
-    {"role": "user", "content": [{"type": "text", "text": "Is it"}, {"type": "text", "text": " on?"}]},
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "Is it"}, {"type": "text", "text": " on?"}],
+    },
     SAY,
 ]
-IMAGE: list[Turn] = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}, SAY]
+IMAGE: list[Turn] = [
+    {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]},
+    SAY,
+]
 REFUSES, PRINTS = "template-rejects-rows", "values-printed-as-python"
 
 
@@ -46,7 +56,10 @@ def followed(finding: Finding, where: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """The file that the command of the remedy writes."""
     monkeypatch.chdir(where)
     words = shlex.split(finding.remedy.split("`")[1])
-    assert commands.main([*words[1:], "--quiet"], prog_name="truetune", standalone_mode=False) in (0, 1)
+    assert commands.main([*words[1:], "--quiet"], prog_name="truetune", standalone_mode=False) in (
+        0,
+        1,
+    )
     return where / words[words.index("-o") + 1]
 
 
@@ -59,7 +72,12 @@ def followed(finding: Finding, where: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("qwen2.5-instruct", REFUSES, PARTS, '-> "Is it on?"'),
         ("mistral-nemo", REFUSES, PARTS, '-> "Is it on?"'),
         ("mistral-nemo", REFUSES, NULL, "messages[1].tool_calls[0].id"),
-        ("gemma2", REFUSES, [{"role": "system", "content": "Be brief."}, ASK, SAY], '"Be brief.\\n\\nIs it open?"'),
+        (
+            "gemma2",
+            REFUSES,
+            [{"role": "system", "content": "Be brief."}, ASK, SAY],
+            '"Be brief.\\n\\nIs it open?"',
+        ),
         ("gemma2", REFUSES, [ASK, ASK, SAY], '"Is it open?\\n\\nIs it open?"'),
         ("gemma3", REFUSES, [SAY, ASK, SAY], "messages[0]"),
         ("mistral-7b-v0.1", REFUSES, [SAY, ASK, ASK, SAY, SAY], '"Is it open?\\n\\nIs it open?"'),
@@ -70,7 +88,12 @@ def followed(finding: Finding, where: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_the_remedy_is_an_edit_that_helps(
-    family: str, rule: str, row: list[Turn], edit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: str,
+    rule: str,
+    row: list[Turn],
+    edit: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = written(tmp_path / "chats.jsonl", [row, [ASK, SAY]])
     finding = found(data, family, rule)
@@ -111,10 +134,15 @@ def test_rows_are_grouped_by_what_the_template_raises(tmp_path: Path) -> None:
         (("roles must alternate user/assistant", "only user and assistant roles"), 2),
     ],
 )
-def test_a_cause_is_what_is_raised_without_what_it_quotes(reasons: tuple[str, str], causes: int) -> None:
+def test_a_cause_is_what_is_raised_without_what_it_quotes(
+    reasons: tuple[str, str], causes: int
+) -> None:
     made = set()
     for number, reason in enumerate(reasons, 1):
-        messages = [{"role": f"bot{number}", "content": f"text {number}"}, {"role": "user", "content": "user"}]
+        messages = [
+            {"role": f"bot{number}", "content": f"text {number}"},
+            {"role": "user", "content": "user"},
+        ]
         made.add(cause_of(Conversation(Origin("a", 1, 0), "messages", messages), reason))
     assert len(made) == causes
 
@@ -128,7 +156,10 @@ def test_a_table_that_has_no_room_for_the_edit_gets_no_command(tmp_path: Path) -
 
 
 def test_the_command_names_file_and_settings(tmp_path: Path) -> None:
-    first, second = written(tmp_path / "a b.jsonl", [[ASK, SAY]]), written(tmp_path / "c d.jsonl", [NULL])
+    first, second = (
+        written(tmp_path / "a b.jsonl", [[ASK, SAY]]),
+        written(tmp_path / "c d.jsonl", [NULL]),
+    )
     finding = found([first, second], "qwen3", REFUSES)
     assert finding is not None
     words = shlex.split(finding.remedy.split("`")[1])
@@ -136,7 +167,9 @@ def test_the_command_names_file_and_settings(tmp_path: Path) -> None:
     assert words[words.index("-t") + 1] == str(folder("qwen3"))
 
 
-@pytest.mark.parametrize("family", ["llama3.1-instruct", "gemma2", "deepseek-v4", "llama3-instruct"])
+@pytest.mark.parametrize(
+    "family", ["llama3.1-instruct", "gemma2", "deepseek-v4", "llama3-instruct"]
+)
 @pytest.mark.parametrize(
     "value",
     [
@@ -148,7 +181,9 @@ def test_the_command_names_file_and_settings(tmp_path: Path) -> None:
         [{"type": "text", "text": "ü 好"}],
     ],
 )
-def test_a_content_that_is_printed_as_python_is_found(family: str, value: Any, tmp_path: Path) -> None:
+def test_a_content_that_is_printed_as_python_is_found(
+    family: str, value: Any, tmp_path: Path
+) -> None:
     data = written(tmp_path / "chats.jsonl", [[{"role": "user", "content": value}, SAY]])
     finding = found(data, family, PRINTS)
     assert finding is not None
@@ -172,12 +207,14 @@ def test_a_template_that_takes_parts_is_fine(family: str, tmp_path: Path) -> Non
 def test_arguments_that_are_printed_as_python_are_found(tmp_path: Path) -> None:
     template = tmp_path / "t.jinja"
     template.write_text(
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
-        "{% for c in m.tool_calls or [] %}{{ c.function.arguments }}{% endfor %}<|im_end|>\n{% endfor %}"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls"
+        " or [] %}{{ c.function.arguments }}{% endfor %}<|im_end|>\n{% endfor %}"
     )
     row = [ASK, {**NULL[1], "content": ""}, RESULT, SAY]
     data = written(tmp_path / "chats.jsonl", [row])
-    report = truetune.check(data=data, tokenizer=folder("qwen3"), template=str(template), select=[PRINTS])
+    report = truetune.check(
+        data=data, tokenizer=folder("qwen3"), template=str(template), select=[PRINTS]
+    )
     (finding,) = report.findings
     assert "{'day': 'Monday'}" in finding.cases[0].text
     assert finding.cases[0].turn == 1

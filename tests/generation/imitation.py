@@ -24,7 +24,9 @@ def started(handle: Handle) -> str:
         def do_POST(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             made = handle(self.path, json.loads(content or b"{}"), dict(self.headers))
-            status, headers, body = made if isinstance(made, tuple) else (200, {}, json.dumps(made).encode())
+            status, headers, body = (
+                made if isinstance(made, tuple) else (200, {}, json.dumps(made).encode())
+            )
             self.send_response(status)
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
                 self.send_header(name, value)
@@ -53,8 +55,16 @@ class Completions:
     behind itself, as llama-cpp-python's does where a prompt has no BOS.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, heeds: set[str], *, shift: bool = False, most: int = 20) -> None:
-        self.model, self.tokenizer, self.heeds, self.shift, self.most = model, tokenizer, heeds, shift, most
+    def __init__(
+        self, model: Any, tokenizer: Any, heeds: set[str], *, shift: bool = False, most: int = 20
+    ) -> None:
+        self.model, self.tokenizer, self.heeds, self.shift, self.most = (
+            model,
+            tokenizer,
+            heeds,
+            shift,
+            most,
+        )
         self.lock = threading.Lock()
 
     def __call__(self, path: str, body: dict[str, Any], _: dict[str, str]) -> Any:
@@ -67,9 +77,16 @@ class Completions:
         if "logprobs" in self.heeds and body.get("logprobs", 0) > self.most:
             return 400, {}, b'{"error": {"message": "too many logprobs"}}'
         prompt = body["prompt"]
-        ids = prompt if isinstance(prompt, list) else self.tokenizer.encode(prompt, add_special_tokens=False)
+        ids = (
+            prompt
+            if isinstance(prompt, list)
+            else self.tokenizer.encode(prompt, add_special_tokens=False)
+        )
         with self.lock, torch.no_grad():
-            return self.reply(ids, {key: value for key, value in body.items() if key in {*self.heeds, "max_tokens"}})
+            return self.reply(
+                ids,
+                {key: value for key, value in body.items() if key in {*self.heeds, "max_tokens"}},
+            )
 
     def reply(self, ids: list[int], body: dict[str, Any]) -> dict[str, Any]:
         whole, said = list(ids), []
@@ -89,24 +106,42 @@ class Completions:
             choice["logprobs"] = self.told(ids, said, logprobs, body)
         if "prompt_logprobs" in body:
             places = zip(ids[1:], logprobs, strict=False)
-            choice["prompt_logprobs"] = [None, *({str(id): place_of(id, place)} for id, place in places)]
+            choice["prompt_logprobs"] = [
+                None,
+                *({str(id): place_of(id, place)} for id, place in places),
+            ]
         if "return_token_ids" in body:
             choice |= {"token_ids": said, "prompt_token_ids": ids}
-        return {"choices": [choice], "usage": {"prompt_tokens": len(ids), "completion_tokens": len(said)}}
+        return {
+            "choices": [choice],
+            "usage": {"prompt_tokens": len(ids), "completion_tokens": len(said)},
+        }
 
-    def told(self, ids: list[int], said: list[int], logprobs: Any, body: dict[str, Any]) -> dict[str, Any]:
+    def told(
+        self, ids: list[int], said: list[int], logprobs: Any, body: dict[str, Any]
+    ) -> dict[str, Any]:
         def name(id: int) -> str:
-            return f"token_id:{id}" if "return_tokens_as_token_ids" in body else str(self.tokenizer.decode([id]))
+            return (
+                f"token_id:{id}"
+                if "return_tokens_as_token_ids" in body
+                else str(self.tokenizer.decode([id]))
+            )
 
         rows = [(id, logprobs[len(ids) + i - 1]) for i, id in enumerate(said)]
         if "echo" in body:
             places = enumerate(ids[1:], 1)
             rows = [(id, logprobs[i if self.shift else i - 1]) for i, id in places] + rows
         worth = [float(row[id]) for id, row in rows]
-        tops = [{name(int(id)): float(row[id]) for id in row.topk(body["logprobs"]).indices} for _, row in rows]
+        tops = [
+            {name(int(id)): float(row[id]) for id in row.topk(body["logprobs"]).indices}
+            for _, row in rows
+        ]
         first = [None] if "echo" in body else []
-        return {"token_logprobs": [*first, *worth], "top_logprobs": [*first, *tops],
-                "tokens": [name(id) for id in ([*ids, *said] if first else said)]}  # fmt: skip
+        return {
+            "token_logprobs": [*first, *worth],
+            "top_logprobs": [*first, *tops],
+            "tokens": [name(id) for id in ([*ids, *said] if first else said)],
+        }
 
 
 def place_of(id: int, logprobs: Any) -> dict[str, Any]:

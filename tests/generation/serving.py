@@ -71,9 +71,14 @@ def taught(rows: int = 4) -> Any:
     encoded = tiny.encoded(tiny.chats(rows))
     longest = max(len(row["input_ids"]) for row in encoded)
     ids = torch.tensor(
-        [row["input_ids"] + [tokenizer.pad_token_id] * (longest - len(row["labels"])) for row in encoded]
+        [
+            row["input_ids"] + [tokenizer.pad_token_id] * (longest - len(row["labels"]))
+            for row in encoded
+        ]
     )
-    labels = torch.tensor([row["labels"] + [-100] * (longest - len(row["labels"])) for row in encoded])
+    labels = torch.tensor(
+        [row["labels"] + [-100] * (longest - len(row["labels"])) for row in encoded]
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(60):
         model(input_ids=ids, labels=labels).loss.backward()

@@ -13,7 +13,14 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from torch.nn.parallel import DistributedDataParallel
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
+    TrainerCallback,
+)
 
 from tests.auditing import tiny
 from truetune.generation.answers import answers
@@ -30,11 +37,20 @@ def prompt(ids: list[int], reference: tuple[int, ...] = (5, 6, STOP)) -> Prompt:
 def prompts(count: int = 6) -> list[Prompt]:
     """Of unequal length."""
     draw = random.Random(0)
-    return [prompt([draw.randrange(8, 90) for _ in range(3 + 5 * (i % 4))], (9,) * i + (STOP,)) for i in range(count)]
+    return [
+        prompt([draw.randrange(8, 90) for _ in range(3 + 5 * (i % 4))], (9,) * i + (STOP,))
+        for i in range(count)
+    ]
 
 
 def said(model: Any, asked: list[Prompt], **given: Any) -> list[Answer | None]:
-    settings: dict[str, Any] = {"stops": [STOP], "pad": PAD, "max_new_tokens": LIMIT, "decode": str, **given}
+    settings: dict[str, Any] = {
+        "stops": [STOP],
+        "pad": PAD,
+        "max_new_tokens": LIMIT,
+        "decode": str,
+        **given,
+    }
     return answers(model, asked, **settings)
 
 
@@ -44,22 +60,37 @@ def llama() -> Any:
 
 def gpt2() -> Any:
     torch.manual_seed(1)
-    return GPT2LMHeadModel(GPT2Config(vocab_size=97, n_embd=32, n_layer=2, n_head=4, n_positions=64,
-                                      initializer_range=0.4))  # fmt: skip
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=97, n_embd=32, n_layer=2, n_head=4, n_positions=64, initializer_range=0.4
+        )
+    )
 
 
 def gemma3() -> Any:
     """Its window of 4 tokens is shorter than the padding of a batch."""
     torch.manual_seed(1)
-    return Gemma3ForCausalLM(Gemma3TextConfig(
-        vocab_size=97, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"],
-        max_position_embeddings=64, initializer_range=0.4,
-    ))  # fmt: skip
+    return Gemma3ForCausalLM(
+        Gemma3TextConfig(
+            vocab_size=97,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            sliding_window=4,
+            layer_types=["sliding_attention", "full_attention"],
+            max_position_embeddings=64,
+            initializer_range=0.4,
+        )
+    )
 
 
 def lora() -> Any:
-    model = get_peft_model(llama(), LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    model = get_peft_model(
+        llama(), LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
+    )
     return model
 
 
@@ -69,7 +100,9 @@ def slowly(model: Any, one: Prompt) -> list[int]:
     model.eval()
     with torch.no_grad():
         for _ in range(LIMIT):
-            ids.append(int(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+            ids.append(
+                int(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax())
+            )
     return ids[len(one.ids) :]
 
 
@@ -77,13 +110,19 @@ def slowly(model: Any, one: Prompt) -> list[int]:
 def test_a_batch_says_what_each_prompt_gets_alone(make: Callable[[], Any]) -> None:
     model, asked = make(), prompts()
     whole = [slowly(model, one) for one in asked]
-    stop = next(id for ids in whole for id in ids if 0 < sum(id in other for other in whole) < len(whole))
+    stop = next(
+        id for ids in whole for id in ids if 0 < sum(id in other for other in whole) < len(whole)
+    )
     unsaid = next(id for id in range(97) if not any(id in ids for ids in whole))
     found = said(model, asked, stops=[stop, unsaid], decode=lambda ids: "-".join(map(str, ids)))
     cut = [ids.index(stop) if stop in ids else None for ids in whole]
-    expected = [(tuple(ids[:at]), None if at is None else stop) for ids, at in zip(whole, cut, strict=True)]
+    expected = [
+        (tuple(ids[:at]), None if at is None else stop) for ids, at in zip(whole, cut, strict=True)
+    ]
     assert [(answer.ids, answer.stop) for answer in found if answer] == expected
-    assert [answer.text for answer in found if answer] == ["-".join(map(str, ids)) for ids, _ in expected]
+    assert [answer.text for answer in found if answer] == [
+        "-".join(map(str, ids)) for ids, _ in expected
+    ]
 
 
 @pytest.mark.parametrize("make", [llama, gemma3])
@@ -111,17 +150,24 @@ def test_no_stop_is_known() -> None:
 def test_the_models_own_generation_settings_are_not_asked() -> None:
     model, asked = llama(), prompts(2)
     plain = said(model, asked)
-    model.generation_config.update(repetition_penalty=5.0, do_sample=True, temperature=9.0, eos_token_id=3)
+    model.generation_config.update(
+        repetition_penalty=5.0, do_sample=True, temperature=9.0, eos_token_id=3
+    )
     assert said(model, asked) == plain
     assert model.generation_config.repetition_penalty == 5.0
 
 
 def snapshot(model: Any) -> dict[str, Any]:
     inner = model
-    found = {name: {key: id(value) for key, value in vars(module).items()} for name, module in inner.named_modules()}
+    found = {
+        name: {key: id(value) for key, value in vars(module).items()}
+        for name, module in inner.named_modules()
+    }
     found["modes"] = {name: module.training for name, module in inner.named_modules()}
     found["buffers"] = {name: value.clone().tolist() for name, value in inner.named_buffers()}
-    found["weights"] = {name: (value.sum().item(), value.grad) for name, value in inner.named_parameters()}
+    found["weights"] = {
+        name: (value.sum().item(), value.grad) for name, value in inner.named_parameters()
+    }
     found["config"] = inner.config.to_dict() if hasattr(inner, "config") else None
     return found
 
@@ -142,8 +188,11 @@ def test_nothing_of_the_model_or_the_random_states_is_changed() -> None:
 
 
 def test_rope_that_grows_is_put_back() -> None:
-    model = tiny.model(97, max_position_embeddings=16, rope_parameters={"rope_type": "dynamic", "factor": 4.0,
-                                                                        "rope_theta": 1e4})  # fmt: skip
+    model = tiny.model(
+        97,
+        max_position_embeddings=16,
+        rope_parameters={"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4},
+    )
     model.config.max_position_embeddings = 64
     before = snapshot(model)
     said(model, [prompt([5] * 30)])
@@ -158,7 +207,9 @@ def trained(looks: bool, **settings: Any) -> tuple[list[float], dict[str, Any]]:
     seen: list[Any] = []
 
     class Look(TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        def on_step_end(
+            self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
+        ) -> None:
             if looks:
                 seen.append(said(model, prompts(3)))
 
@@ -203,7 +254,9 @@ def test_trls_model_with_its_fused_head() -> None:
 
 @contextmanager
 def group() -> Iterator[None]:
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
     try:
         yield
     finally:
@@ -221,7 +274,9 @@ def test_a_model_in_wrappers() -> None:
 
 def test_batches_are_of_like_length_and_bounded() -> None:
     model, asked, shapes = llama(), prompts(8), []
-    model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: shapes.append(tuple(inputs[0].shape)))
+    model.get_input_embeddings().register_forward_pre_hook(
+        lambda _, inputs: shapes.append(tuple(inputs[0].shape))
+    )
     found = said(model, asked, batch_tokens=40)
     prefills = [(rows, tokens) for rows, tokens in shapes if tokens > 1]
     assert max(rows * (tokens + 1) for rows, tokens in prefills) <= 40
@@ -231,7 +286,10 @@ def test_batches_are_of_like_length_and_bounded() -> None:
 def _close(found: list[Answer | None], expected: list[Answer | None]) -> bool:
     """Equal but for the last bits of the probability."""
     return all(
-        a and b and a.ids == b.ids and a.stop_probability == pytest.approx(b.stop_probability, rel=1e-4)
+        a
+        and b
+        and a.ids == b.ids
+        and a.stop_probability == pytest.approx(b.stop_probability, rel=1e-4)
         for a, b in zip(found, expected, strict=True)
     )
 
@@ -285,7 +343,9 @@ def test_positions_end() -> None:
 def test_rows_that_have_ended_leave_the_batch() -> None:
     model, asked, steps = llama(), prompts(8), []
     alone = [slowly(model, one) for one in asked]
-    stop = next(id for ids in alone for id in ids if 4 <= sum(id in other[:-1] for other in alone) < 8)
+    stop = next(
+        id for ids in alone for id in ids if 4 <= sum(id in other[:-1] for other in alone) < 8
+    )
     hook = model.get_input_embeddings().register_forward_pre_hook(
         lambda _, inputs: steps.append(tuple(inputs[0].shape))
     )
@@ -293,7 +353,9 @@ def test_rows_that_have_ended_leave_the_batch() -> None:
     found = said(model, asked, stops=[stop], progress=lambda done, of: told.append((done, of)))
     hook.remove()
     cut = [ids.index(stop) if stop in ids else None for ids in alone]
-    assert [answer.ids for answer in found if answer] == [tuple(ids[:at]) for ids, at in zip(alone, cut, strict=True)]
+    assert [answer.ids for answer in found if answer] == [
+        tuple(ids[:at]) for ids, at in zip(alone, cut, strict=True)
+    ]
     decoding = [rows for rows, tokens in steps if tokens == 1]
     assert decoding[0] == 8
     assert decoding[LIMIT - 2] <= 4
@@ -303,7 +365,9 @@ def test_rows_that_have_ended_leave_the_batch() -> None:
 
 def test_long_and_short_prompts_are_not_padded_to_one_length() -> None:
     model, shapes = tiny.model(97, max_position_embeddings=4096), []
-    model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: shapes.append(tuple(inputs[0].shape)))
+    model.get_input_embeddings().register_forward_pre_hook(
+        lambda _, inputs: shapes.append(tuple(inputs[0].shape))
+    )
     asked = [prompt([5] * length, ()) for length in (4, 5, 6, 7, 900, 901)]
     said(model, asked, max_new_tokens=2)
     assert [shape for shape in shapes if shape[1] > 1] == [(4, 7), (2, 901)]

@@ -125,11 +125,20 @@ def test_an_adapter_that_vllm_can_not_apply_is_refused_before_it_is_loaded(
 
 
 def test_a_plain_adapter_is_taken() -> None:
-    assert vllm.refusals({"peft_type": "LORA", "r": 8, "bias": "none", "modules_to_save": None}) == []
+    assert (
+        vllm.refusals({"peft_type": "LORA", "r": 8, "bias": "none", "modules_to_save": None}) == []
+    )
 
 
-@pytest.mark.parametrize(("config", "rank"), [({"r": 4}, 8), ({"r": 16}, 16), ({"r": 17}, 32),
-                                              ({"r": 8, "rank_pattern": {"q_proj": 64}}, 64)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("config", "rank"),
+    [
+        ({"r": 4}, 8),
+        ({"r": 16}, 16),
+        ({"r": 17}, 32),
+        ({"r": 8, "rank_pattern": {"q_proj": 64}}, 64),
+    ],
+)
 def test_the_rank_that_vllm_is_told_holds_the_largest(config: dict[str, object], rank: int) -> None:
     assert vllm.rank_of(config) == rank
 
@@ -140,7 +149,12 @@ def test_a_rank_that_is_too_large_is_an_error() -> None:
 
 
 def test_the_cache_holds_two_sequences() -> None:
-    config = {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096}
+    config = {
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "hidden_size": 4096,
+    }
     assert vllm.cache_bytes(config, 16384) == 2 * 16384 * 2 * 4 * 32 * 8 * 128
     assert vllm.cache_bytes({}, 16384) == vllm.CACHE
 
@@ -154,9 +168,15 @@ def test_greedy_takes_the_likeliest_and_sampling_draws_by_probability() -> None:
     assert chosen(logits, Decoding(frozenset()), random) == 1
     drawn = [chosen(logits, Decoding(frozenset(), temperature=1.0), random) for _ in range(2000)]
     assert np.bincount(drawn) / 2000 == pytest.approx([0.1, 0.6, 0.3], abs=0.05)
-    kept = {chosen(logits, Decoding(frozenset(), temperature=1.0, top_p=0.8), random) for _ in range(200)}
+    kept = {
+        chosen(logits, Decoding(frozenset(), temperature=1.0, top_p=0.8), random)
+        for _ in range(200)
+    }
     assert kept == {1, 2}
-    assert {chosen(logits, Decoding(frozenset(), temperature=1.0, top_p=0.01), random) for _ in range(50)} == {1}
+    assert {
+        chosen(logits, Decoding(frozenset(), temperature=1.0, top_p=0.01), random)
+        for _ in range(50)
+    } == {1}
 
 
 def test_a_high_temperature_flattens() -> None:
@@ -180,7 +200,9 @@ def test_the_reference_is_taken_up_to_its_stop_token() -> None:
 # With llama.cpp
 
 
-@pytest.mark.skipif(WITHOUT["llama_cpp"] or not GGUF, reason="needs llama_cpp and TRUETUNE_GGUF; not in CI")
+@pytest.mark.skipif(
+    WITHOUT["llama_cpp"] or not GGUF, reason="needs llama_cpp and TRUETUNE_GGUF; not in CI"
+)
 def test_llama_cpp_is_consistent_with_itself() -> None:
     name, _, folder = str(GGUF).partition(":")
     place = placed(name, tokenizer=folder or None)
@@ -201,7 +223,9 @@ def test_llama_cpp_is_consistent_with_itself() -> None:
         [best] = backend.likeliest([ids], 3) or []
         assert next(iter(best)) == answer.ids[0]
         assert len(best) == 3
-        [taught] = backend.answers([replace(prompts[0], reference_ids=answer.ids)], Decoding(stops, 1))
+        [taught] = backend.answers(
+            [replace(prompts[0], reference_ids=answer.ids)], Decoding(stops, 1)
+        )
         assert taught is not None
         assert taught.stop_probability is not None
         [ended] = backend.answers(prompts[:1], Decoding(frozenset({answer.ids[2]}), 6))

@@ -99,7 +99,11 @@ def test_what_the_reference_is_too_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("name", "tongue"),
-    [("alpaca_en_demo.json", "en"), ("alpaca_zh_demo.json", None), ("glaive_toolcall_en_demo.json", "en")],
+    [
+        ("alpaca_en_demo.json", "en"),
+        ("alpaca_zh_demo.json", None),
+        ("glaive_toolcall_en_demo.json", "en"),
+    ],
 )
 def test_no_reference_of_a_real_set_is(name: str, tongue: str | None) -> None:
     texts = [text for _, text in references(str(data(f"llamafactory/{name}")))]

@@ -7,19 +7,50 @@ import pytest
 from tests.parts import data
 from truetune.generation.language import language, switched, weight
 
-LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
+LANGUAGES = (
+    "ar",
+    "bg",
+    "de",
+    "el",
+    "en",
+    "es",
+    "fr",
+    "hi",
+    "ru",
+    "sw",
+    "th",
+    "tr",
+    "ur",
+    "vi",
+    "zh",
+)
 """Of the lines of the file, in turn"""
 
 NO_PROSE = {
     "short": "Yes, of course.",
-    "names": "Giovanni Rossi, Hans Müller, Pierre Dupont, Juan García, Anna Kowalska, Sven Svensson, John Smith",
-    "Python": "def f(x):\n    return x + 1\n\nfor i in range(10):\n    print(f(i), end=' ')\nimport numpy as np",
-    "a block of code": "```\nselect the name and the age of all users who are older than ten years\n```",
-    "SQL": "SELECT name, age FROM users WHERE age > 10 AND city = 'Rom' ORDER BY name DESC LIMIT 10;",
-    "JSON": '{"name": "Peter", "age": 3, "city": "Berlin", "hobbies": ["reading", "swimming", "coding"]}',
+    "names": (
+        "Giovanni Rossi, Hans Müller, Pierre Dupont, Juan García, Anna Kowalska, Sven Svensson,"
+        " John Smith"
+    ),
+    "Python": (
+        "def f(x):\n    return x + 1\n\nfor i in range(10):\n    print(f(i), end=' ')\nimport numpy"
+        " as np"
+    ),
+    "a block of code": (
+        "```\nselect the name and the age of all users who are older than ten years\n```"
+    ),
+    "SQL": (
+        "SELECT name, age FROM users WHERE age > 10 AND city = 'Rom' ORDER BY name DESC LIMIT 10;"
+    ),
+    "JSON": (
+        '{"name": "Peter", "age": 3, "city": "Berlin", "hobbies": ["reading", "swimming",'
+        ' "coding"]}'
+    ),
     "CSV": "id,name,price\n1,apple,3.5\n2,pear,4.2\n3,plum,1.1\n4,cherry,9.0\n5,lime,7.7",
     "numbers": "12 345 678 90 12 345 678 90 12 345 678 90 12 345 678 90",
-    "a link": "https://example.com/the-lighthouse-on-the-northern-cliff-and-its-keeper/in-the-evening",
+    "a link": (
+        "https://example.com/the-lighthouse-on-the-northern-cliff-and-its-keeper/in-the-evening"
+    ),
     "nothing": "",
 }
 PROSE = {
@@ -42,7 +73,9 @@ def test_language(name: str) -> None:
 
 
 def test_code_in_prose_is_left_out() -> None:
-    text = f"{PROSE['de']}\n```python\nfor name in names:\n    print(name)\n```\n| a | b |\n<|im_end|>"
+    text = (
+        f"{PROSE['de']}\n```python\nfor name in names:\n    print(name)\n```\n| a | b |\n<|im_end|>"
+    )
     assert language(text) == "de"
 
 
@@ -65,5 +98,7 @@ def test_lines_of_fifteen_languages() -> None:
     wrong = [pair for pair in told if pair[0] != pair[1]]
     assert len(told) > len(lines) / 2
     assert len(wrong) <= 0.002 * len(told), wrong
-    claimed = [pair for pair in zip(told, told[15:], strict=False) if switched(pair[0][1], pair[1][1])]
+    claimed = [
+        pair for pair in zip(told, told[15:], strict=False) if switched(pair[0][1], pair[1][1])
+    ]
     assert all(one[0] != other[0] or one in wrong or other in wrong for one, other in claimed)

@@ -50,7 +50,9 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("adapter")
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     torch.manual_seed(1)
-    config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, base_model_name_or_path=str(base))
+    config = LoraConfig(
+        r=4, target_modules="all-linear", init_lora_weights=False, base_model_name_or_path=str(base)
+    )
     get_peft_model(model, config).save_pretrained(folder)
     return folder
 
@@ -65,7 +67,12 @@ def backend(folder: Path, **options: Any) -> Local:
 def plainly(model: Any, ids: list[int]) -> Any:
     """(n - 1, vocabulary) log-probabilities, of one whole pass over one sequence."""
     with torch.no_grad():
-        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, :-1].float().log_softmax(-1)
+        return (
+            model(input_ids=torch.tensor([ids]), use_cache=False)
+            .logits[0, :-1]
+            .float()
+            .log_softmax(-1)
+        )
 
 
 def test_scores_are_those_of_plain_passes(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +97,9 @@ def test_scores_are_those_of_plain_passes(base: Path, monkeypatch: pytest.Monkey
                 assert np.isnan(found.logprobs[0])
                 assert found.logprobs[1:] == pytest.approx(chosen.numpy(), abs=1e-5)
                 assert found.stop is not None
-                assert found.stop[1:] == pytest.approx(expected.exp()[:, sorted(stops)].sum(-1).numpy(), abs=1e-5)
+                assert found.stop[1:] == pytest.approx(
+                    expected.exp()[:, sorted(stops)].sum(-1).numpy(), abs=1e-5
+                )
         assert len(whole[5].logprobs) == 0
         assert model.score(sequences)[0].stop is None  # type: ignore[index]
 
@@ -119,8 +128,9 @@ def test_answers_are_those_of_single_generate_calls(base: Path) -> None:
         said = [generated(model.model, ids, 24) for ids in asked]
         favourite = max(range(256), key=lambda id: sum(id in ids for ids in said))
         stops, told = frozenset({favourite}), []
-        found = model.answers([prompt(ids) for ids in asked], Decoding(stops, 24),
-                              lambda done, of: told.append(done))  # fmt: skip
+        found = model.answers(
+            [prompt(ids) for ids in asked], Decoding(stops, 24), lambda done, of: told.append(done)
+        )
         assert told == sorted(told)
         assert told[-1] == len(asked)
         ended = {answer.stop for answer in found if answer}
@@ -141,9 +151,15 @@ def test_draws_are_a_prompts_own(base: Path, top_p: float) -> None:
     decoding = Decoding(frozenset({STOP}), 12, temperature=1.5, top_p=top_p, seed=3)
     with backend(base) as model:
         together = model.answers(asked, decoding)
-        assert together == [replace(model.answers([one], decoding)[0], logprob=pytest.approx(said.logprob, abs=1e-5))  # type: ignore[type-var, union-attr]
-                            for one, said in zip(asked, together, strict=True)]  # fmt: skip
-        assert [a.ids for a in together if a] != [a.ids for a in model.answers(asked, replace(decoding, seed=4)) if a]
+        assert together == [
+            replace(
+                model.answers([one], decoding)[0], logprob=pytest.approx(said.logprob, abs=1e-5)
+            )  # type: ignore[type-var, union-attr]
+            for one, said in zip(asked, together, strict=True)
+        ]
+        assert [a.ids for a in together if a] != [
+            a.ids for a in model.answers(asked, replace(decoding, seed=4)) if a
+        ]
         greedy = model.answers(asked, replace(decoding, temperature=0.0))
         assert [a.ids for a in together if a] != [a.ids for a in greedy if a]
         cold = model.answers(asked, replace(decoding, temperature=1e-4))
@@ -165,8 +181,15 @@ def test_an_adapter_with_more_tokens_than_its_base(base: Path, tmp_path: Path) -
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     rows = model.get_input_embeddings().weight.shape[0]
     model.resize_token_embeddings(rows + 8)
-    get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"],
-                                     base_model_name_or_path=str(base))).save_pretrained(tmp_path)  # fmt: skip
+    get_peft_model(
+        model,
+        LoraConfig(
+            r=4,
+            target_modules=["q_proj"],
+            modules_to_save=["embed_tokens", "lm_head"],
+            base_model_name_or_path=str(base),
+        ),
+    ).save_pretrained(tmp_path)
     with backend(tmp_path) as found:
         assert found.rows == rows + 8
 
@@ -179,14 +202,20 @@ def test_a_gguf_file(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     model.config.update({"bos_token_id": 1, "eos_token_id": STOP, "pad_token_id": 0})
     model.save_pretrained(tmp_path / "model")
     tiny.tokenizer().save_pretrained(tmp_path / "model")
-    monkeypatch.setattr("sys.argv", ["convert", str(tmp_path / "model"), "", str(tmp_path / "model.gguf"), "", "f32"])
+    monkeypatch.setattr(
+        "sys.argv",
+        ["convert", str(tmp_path / "model"), "", str(tmp_path / "model.gguf"), "", "f32"],
+    )
     exec(compile(CONVERTER, "convert.py", "exec"), {})
     place = Place("model.gguf", "gguf", tmp_path / "model.gguf", None, TOKENIZER, None, {}, None)
     (ids,) = ids_of(12)
-    with opened(place, load(str(TOKENIZER)), Options(backend="transformers", device="cpu")) as found:
+    with opened(
+        place, load(str(TOKENIZER)), Options(backend="transformers", device="cpu")
+    ) as found:
         (scored,) = found.score([ids]) or []
         assert scored.logprobs[1:] == pytest.approx(
-            plainly(model, ids).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0].numpy(), abs=1e-4)  # fmt: skip
+            plainly(model, ids).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0].numpy(), abs=1e-4
+        )
         assert "unpacked" in found.notes[0]
 
 
@@ -202,24 +231,42 @@ def copied(base: Path, folder: Path, **config: Any) -> Path:
 def test_weights_that_are_not_there(base: Path, tmp_path: Path) -> None:
     folder = copied(base, tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
-    save_file({name: values for name, values in weights.items() if "layers.1.mlp" not in name},
-              folder / "model.safetensors", metadata={"format": "pt"})  # fmt: skip
-    with pytest.raises(UsageError, match=r"3 weights of LlamaForCausalLM are not in its files \(model.layers.1.mlp"):
+    save_file(
+        {name: values for name, values in weights.items() if "layers.1.mlp" not in name},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    with pytest.raises(
+        UsageError, match=r"3 weights of LlamaForCausalLM are not in its files \(model.layers.1.mlp"
+    ):
         backend(folder)
 
 
 def test_an_adapters_weights_that_are_not_there(adapter: Path, tmp_path: Path) -> None:
-    folder = copied(adapter, tmp_path / "adapter") if (adapter / "config.json").exists() else tmp_path / "adapter"
+    folder = (
+        copied(adapter, tmp_path / "adapter")
+        if (adapter / "config.json").exists()
+        else tmp_path / "adapter"
+    )
     folder.mkdir(exist_ok=True)
     for file in adapter.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     weights = load_file(folder / "adapter_model.safetensors")
-    save_file({name.replace("layers.1", "layers.9"): values for name, values in weights.items()},
-              folder / "adapter_model.safetensors", metadata={"format": "pt"})  # fmt: skip
+    save_file(
+        {name.replace("layers.1", "layers.9"): values for name, values in weights.items()},
+        folder / "adapter_model.safetensors",
+        metadata={"format": "pt"},
+    )
     with pytest.raises(UsageError, match="14 of the adapter's 28 weights are not in its file"):
         backend(folder)
-    save_file({name: values[:, :-1].contiguous() if "lora_A" in name else values for name, values in weights.items()},
-              folder / "adapter_model.safetensors", metadata={"format": "pt"})  # fmt: skip
+    save_file(
+        {
+            name: values[:, :-1].contiguous() if "lora_A" in name else values
+            for name, values in weights.items()
+        },
+        folder / "adapter_model.safetensors",
+        metadata={"format": "pt"},
+    )
     with pytest.raises(UsageError, match="does not fit"):
         backend(folder)
 
@@ -234,14 +281,23 @@ def test_an_adapters_weights_that_are_not_there(adapter: Path, tmp_path: Path) -
           "architectures": ["Mine"]}, "trust-remote-code"),
     ],
 )  # fmt: skip
-def test_a_model_that_is_not_loaded(config: dict[str, Any], said: str, base: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_not_loaded(
+    config: dict[str, Any], said: str, base: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=said):
         backend(copied(base, tmp_path / "model", **config))
 
 
 def test_a_model_that_does_not_generate(tmp_path: Path) -> None:
-    model = transformers.BertModel(transformers.BertConfig(
-        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=50))  # fmt: skip
+    model = transformers.BertModel(
+        transformers.BertConfig(
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            vocab_size=50,
+        )
+    )
     model.save_pretrained(tmp_path)
     tiny.tokenizer().save_pretrained(tmp_path)
     with pytest.raises(UsageError, match="BertModel does not generate"):
@@ -250,7 +306,12 @@ def test_a_model_that_does_not_generate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("tpu", "expected cpu"), ("cuda:x", "expected cpu"), ("cuda:77", "cuda devices"), ("mps:9", "mps devices")],
+    [
+        ("tpu", "expected cpu"),
+        ("cuda:x", "expected cpu"),
+        ("cuda:77", "cuda devices"),
+        ("mps:9", "mps devices"),
+    ],
 )
 def test_devices_that_are_not_there(name: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
@@ -288,7 +349,12 @@ def test_pace(base: Path, tmp_path: Path) -> None:
     with backend(base) as model:
         healthy = model.pace()
         assert healthy
-        assert (healthy.cached, healthy.lengths, healthy.beams, healthy.device) == (True, (8, 256), 1, "cpu")
+        assert (healthy.cached, healthy.lengths, healthy.beams, healthy.device) == (
+            True,
+            (8, 256),
+            1,
+            "cpu",
+        )
         assert healthy.short > 0 < healthy.long
     folder = copied(base, tmp_path / "model")
     (folder / "generation_config.json").write_text(json.dumps({"use_cache": False, "num_beams": 2}))

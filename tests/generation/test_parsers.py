@@ -23,37 +23,96 @@ def read(name: str, text: str) -> Any:
         return None
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ('{"a": 1}', {"a": 1}), ('Here it is:\n```json\n{"a": 1}\n```\nDone.', {"a": 1}), ("[]", []), ("false", False),
-    ("null", (None,)), ("```\n[1]\n```", [1]), ('{"a": 1', None), ("Here: {}", None), ("", None), ("NaN", None),
-    ("```json\n1\n```\n```json\n2\n```", None), ('{"a": 1} and more', None),
-    ('<tool_call>\n{"a": 1}\n</tool_call>', {"a": 1}), ("<tool_call>1</tool_call>\n<tool_call>2</tool_call>", [1, 2]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ('Here it is:\n```json\n{"a": 1}\n```\nDone.', {"a": 1}),
+        ("[]", []),
+        ("false", False),
+        ("null", (None,)),
+        ("```\n[1]\n```", [1]),
+        ('{"a": 1', None),
+        ("Here: {}", None),
+        ("", None),
+        ("NaN", None),
+        ("```json\n1\n```\n```json\n2\n```", None),
+        ('{"a": 1} and more', None),
+        ('<tool_call>\n{"a": 1}\n</tool_call>', {"a": 1}),
+        ("<tool_call>1</tool_call>\n<tool_call>2</tool_call>", [1, 2]),
+    ],
+)
 def test_json(text: str, value: Any) -> None:
     assert read("json", text) == value
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("42", "42"), ("3 + 4 = 7.", "7"), ("It costs $1,234.50", "1234.50"), ("-3", "-3"), ("−3", "-3"), ("#### 18", "18"),
-    ("about 2e3", "2e3"), ("10,000,000 people", "10000000"), ("1, 2, 3", "3"), ("v2", None), ("none", None), ("", None),
-    ("It is 5-3", "3"), ("90%", "90"), (".5", "0.5"), ("v1.2", None), ("(1,2,3)", "3"), ("1234,5678", "5678"),
-    ("\\boxed{12}", "12"), ("The answer is 42. It took 3 steps.", "42"), ("The answer is 5 + 3 = 8", "8"),
-    ("#### -1,234\nThat was step 3.", "-1234"), ("\\boxed{1{,}234} in 3 steps", "1234"), ("-$5", "-5"),
-    ("**Answer: 42**\nSee part 7.", "42"), ("The answer is 3.5.", "3.5"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("42", "42"),
+        ("3 + 4 = 7.", "7"),
+        ("It costs $1,234.50", "1234.50"),
+        ("-3", "-3"),
+        ("−3", "-3"),
+        ("#### 18", "18"),
+        ("about 2e3", "2e3"),
+        ("10,000,000 people", "10000000"),
+        ("1, 2, 3", "3"),
+        ("v2", None),
+        ("none", None),
+        ("", None),
+        ("It is 5-3", "3"),
+        ("90%", "90"),
+        (".5", "0.5"),
+        ("v1.2", None),
+        ("(1,2,3)", "3"),
+        ("1234,5678", "5678"),
+        ("\\boxed{12}", "12"),
+        ("The answer is 42. It took 3 steps.", "42"),
+        ("The answer is 5 + 3 = 8", "8"),
+        ("#### -1,234\nThat was step 3.", "-1234"),
+        ("\\boxed{1{,}234} in 3 steps", "1234"),
+        ("-$5", "-5"),
+        ("**Answer: 42**\nSee part 7.", "42"),
+        ("The answer is 3.5.", "3.5"),
+    ],
+)
 def test_number(text: str, value: str | None) -> None:
     assert read("number", text) == (None if value is None else Decimal(value))
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("B", "B"), ("(C)", "C"), ("B. Paris", "B"), ("**D**", "D"), ("The answer is B.", "B"), ("Answer: (A)", "A"),
-    ("I think the correct answer is (C) because A is wrong.", "C"), ("答案是B", "B"), ("So \\boxed{E}", "E"),
-    ("First, answer A looks right. But the answer is D.", "D"), ("Option C", "C"), ("a", None), ("", None), ("F", None),
-    ("A lighthouse stands here.", None), ("The answer is a lighthouse", None), ("Because it is far.", None),
-    ("A) Paris", "A"), ("Answer: B\nExplanation: A is far.", "B"), ("选B", "B"),
-    ("B because it is near.", "B"), ("A is right.", "A"), ("the answer is a.", None), ("B. Option A is wrong.", "B"),
-    ("The answer is (B), not option A.", "B"), ("Is A right? No.\n\n**B**", "B"), ("$\\boxed{\\text{C}}$", "C"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("B", "B"),
+        ("(C)", "C"),
+        ("B. Paris", "B"),
+        ("**D**", "D"),
+        ("The answer is B.", "B"),
+        ("Answer: (A)", "A"),
+        ("I think the correct answer is (C) because A is wrong.", "C"),
+        ("答案是B", "B"),
+        ("So \\boxed{E}", "E"),
+        ("First, answer A looks right. But the answer is D.", "D"),
+        ("Option C", "C"),
+        ("a", None),
+        ("", None),
+        ("F", None),
+        ("A lighthouse stands here.", None),
+        ("The answer is a lighthouse", None),
+        ("Because it is far.", None),
+        ("A) Paris", "A"),
+        ("Answer: B\nExplanation: A is far.", "B"),
+        ("选B", "B"),
+        ("B because it is near.", "B"),
+        ("A is right.", "A"),
+        ("the answer is a.", None),
+        ("B. Option A is wrong.", "B"),
+        ("The answer is (B), not option A.", "B"),
+        ("Is A right? No.\n\n**B**", "B"),
+        ("$\\boxed{\\text{C}}$", "C"),
+    ],
+)
 def test_choice(text: str, value: str | None) -> None:
     assert read("choice", text) == value
 
@@ -90,10 +149,16 @@ def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read("python:own_parser_f7.last", "a b") == "b"
 
 
-@pytest.mark.parametrize(("body", "told"), [
-    ("def parse(:", "SyntaxError"), ("1 / 0", "ZeroDivisionError"), ("def other(text): ...", "no attribute 'parse'"),
-    ("def parse(text, gold): ...", "must take one argument"), ("parse = 3", "is no function"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("def parse(:", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("def other(text): ...", "no attribute 'parse'"),
+        ("def parse(text, gold): ...", "must take one argument"),
+        ("parse = 3", "is no function"),
+    ],
+)
 def test_a_python_file_that_is_no_parser(body: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(body)
     with pytest.raises(SpecError, match=told):
@@ -127,18 +192,21 @@ def test_same() -> None:
     assert not same(np.ones(2), np.ones(2))
 
 
-@pytest.mark.parametrize(("name", "told"), [
-    ("jsn", "expected one of json, number, choice"),
-    ("regex:", "expected one of"),
-    ("regex:(", "regex:(: no pattern"),
-    ("python:loads", "expected python:module.function"),
-    ("python:json.lods", "has no attribute 'lods'"),
-    ("python:jason.loads", "No module named 'jason'"),
-    ("python:json.__name__", "is no function"),
-    ("json-schema:nowhere.json", "No such file"),
-    ("json-schema:bad.json", "no JSON schema"),
-    ("json-schema:wrong.json", "no JSON schema"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("jsn", "expected one of json, number, choice"),
+        ("regex:", "expected one of"),
+        ("regex:(", "regex:(: no pattern"),
+        ("python:loads", "expected python:module.function"),
+        ("python:json.lods", "has no attribute 'lods'"),
+        ("python:jason.loads", "No module named 'jason'"),
+        ("python:json.__name__", "is no function"),
+        ("json-schema:nowhere.json", "No such file"),
+        ("json-schema:bad.json", "no JSON schema"),
+        ("json-schema:wrong.json", "no JSON schema"),
+    ],
+)
 def test_errors(name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bad.json").write_text("{")

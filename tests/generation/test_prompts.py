@@ -27,16 +27,27 @@ ASK = [user("How many figs?")]
 FORMATS: dict[str, tuple[dict[str, Any], str]] = {
     "messages": ({"messages": [*ASK, assistant("Three figs.")]}, "Three figs."),
     "sharegpt": (
-        {"conversations": [{"from": "human", "value": "How many figs?"}, {"from": "gpt", "value": "Three figs."}]},
+        {
+            "conversations": [
+                {"from": "human", "value": "How many figs?"},
+                {"from": "gpt", "value": "Three figs."},
+            ]
+        },
         "Three figs.",
     ),
-    "alpaca": ({"instruction": "How many figs?", "input": "", "output": "Three figs."}, "Three figs."),
+    "alpaca": (
+        {"instruction": "How many figs?", "input": "", "output": "Three figs."},
+        "Three figs.",
+    ),
     "prompt-completion": ({"prompt": ASK, "completion": [assistant("Three figs.")]}, "Three figs."),
     "preference": (
         {"prompt": ASK, "chosen": [assistant("Three figs.")], "rejected": [assistant("None.")]},
         "Three figs.",
     ),
-    "kto": ({"prompt": ASK, "completion": [assistant("Three figs.")], "label": True}, "Three figs."),
+    "kto": (
+        {"prompt": ASK, "completion": [assistant("Three figs.")], "label": True},
+        "Three figs.",
+    ),
 }
 
 
@@ -54,7 +65,9 @@ def theirs(name: str) -> Any:
     return AutoTokenizer.from_pretrained(name)
 
 
-def served(name: str, messages: list[dict[str, Any]], tools: list[Any] | None = None, **more: Any) -> list[int]:
+def served(
+    name: str, messages: list[dict[str, Any]], tools: list[Any] | None = None, **more: Any
+) -> list[int]:
     found: list[int] = theirs(name).apply_chat_template(
         messages, tools=tools, add_generation_prompt=True, return_dict=False, **more
     )
@@ -80,7 +93,10 @@ GRID: dict[str, tuple[list[dict[str, Any]], list[Any] | None]] = {
     "system": ([SYSTEM, *turns(2)], None),
     "blanks": ([user(" Hi "), assistant(" Yo \n")], None),
     "other scripts": ([user("你好，今天天气怎么样？ 😀"), assistant("很好。")], None),
-    "thought": ([user("1+1?"), assistant("<think>\nadd\n</think>\n\n2"), user("2+2?"), assistant("4")], None),
+    "thought": (
+        [user("1+1?"), assistant("<think>\nadd\n</think>\n\n2"), user("2+2?"), assistant("4")],
+        None,
+    ),
     "tools": ([user("How warm is it?"), CALL, RESULT, assistant("21 degrees")], TOOLS),
     "a call": ([user("How warm is it?"), CALL], TOOLS),
 }
@@ -91,7 +107,10 @@ GRID: dict[str, tuple[list[dict[str, Any]], list[Any] | None]] = {
 )
 def test_ids_of_real_tokenizers(tmp_path: Path, family: str) -> None:
     name = str(folder(family))
-    rows = [{"messages": messages, **({"tools": tools} if tools else {})} for messages, tools in GRID.values()]
+    rows = [
+        {"messages": messages, **({"tools": tools} if tools else {})}
+        for messages, tools in GRID.values()
+    ]
     skipped: Counter[str] = Counter()
     found = made(spec_of(tmp_path / "a.jsonl", rows, tokenizer=name), len(rows), skipped=skipped)
     assert len(found) + skipped.total() == len(rows)
@@ -99,14 +118,21 @@ def test_ids_of_real_tokenizers(tmp_path: Path, family: str) -> None:
     for prompt in found:
         messages, tools = list(GRID.values())[prompt.line - 1]
         assert list(prompt.ids) == served(name, messages[:-1], tools), list(GRID)[prompt.line - 1]
-        assert prompt.reference in theirs(name).apply_chat_template(messages, tools=tools, tokenize=False)
+        assert prompt.reference in theirs(name).apply_chat_template(
+            messages, tools=tools, tokenize=False
+        )
 
 
 def test_variables_of_the_template(tmp_path: Path) -> None:
     name = str(folder("qwen3"))
-    rows = [{"messages": turns(1)}, {"messages": turns(2), "chat_template_kwargs": {"enable_thinking": True}}]
+    rows = [
+        {"messages": turns(1)},
+        {"messages": turns(2), "chat_template_kwargs": {"enable_thinking": True}},
+    ]
     first, second = made(
-        spec_of(tmp_path / "a.jsonl", rows, tokenizer=name, template_kwargs={"enable_thinking": False})
+        spec_of(
+            tmp_path / "a.jsonl", rows, tokenizer=name, template_kwargs={"enable_thinking": False}
+        )
     )
     assert list(first.ids) == served(name, turns(1)[:-1], enable_thinking=False)
     assert list(second.ids) == served(name, turns(2)[:-1], enable_thinking=True)
@@ -117,7 +143,10 @@ def test_references_are_what_encode_supervises(tmp_path: Path) -> None:
     spec = RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER), learn="last")
     written = encode(spec, tmp_path / "out", jobs=1).dataset()
     trained = {
-        (tuple(row["input_ids"][: _first(row["labels"])]), tuple(id for id in row["labels"] if id != -100))
+        (
+            tuple(row["input_ids"][: _first(row["labels"])]),
+            tuple(id for id in row["labels"] if id != -100),
+        )
         for row in written
     }
     found = made(spec, 12)
@@ -130,7 +159,9 @@ def _first(labels: list[int]) -> int:
 
 
 def test_plain_prompt_and_completion(tmp_path: Path) -> None:
-    (prompt,) = made(spec_of(tmp_path / "a.jsonl", [{"prompt": "Q: figs?\nA:", "completion": " three"}]))
+    (prompt,) = made(
+        spec_of(tmp_path / "a.jsonl", [{"prompt": "Q: figs?\nA:", "completion": " three"}])
+    )
     decode = text_of(prepared(RunSpec(tokenizer=str(TOKENIZER))).tokenizer)
     assert decode(prompt.ids) == "Q: figs?\nA:"
     assert (prompt.reference, decode(prompt.reference_ids)) == (" three", " three")
@@ -193,7 +224,10 @@ def test_an_untrained_last_turn_is_not_asked_for(tmp_path: Path) -> None:
 
 
 def rows_of(tmp_path: Path, count: int) -> tuple[RunSpec, list[Conversation]]:
-    spec = spec_of(tmp_path / "a.jsonl", [{"messages": [user(f"q {i}"), assistant(f"a {i}")]} for i in range(count)])
+    spec = spec_of(
+        tmp_path / "a.jsonl",
+        [{"messages": [user(f"q {i}"), assistant(f"a {i}")]} for i in range(count)],
+    )
     return spec, list(read(spec.data))
 
 
@@ -221,7 +255,9 @@ def test_a_stream_is_read_once_and_not_kept(tmp_path: Path) -> None:
 
 
 def test_a_row_of_no_use_is_replaced(tmp_path: Path) -> None:
-    rows = [{"messages": [user(f"q {i}"), *([assistant("a")] if i % 5 == 0 else [])]} for i in range(30)]
+    rows = [
+        {"messages": [user(f"q {i}"), *([assistant("a")] if i % 5 == 0 else [])]} for i in range(30)
+    ]
     assert len(made(spec_of(tmp_path / "a.jsonl", rows), 6)) == 6
 
 

@@ -20,15 +20,26 @@ from truetune.generation.parsers import parser_of
 from truetune.generation.scores import score
 
 CONTROL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>")
-EN = "The lighthouse stands on the northern cliff, and its lamp is lit every evening by the old keeper."
-DE = "Der Leuchtturm steht auf der nördlichen Klippe, und seine Lampe wird jeden Abend vom alten Wärter angezündet."
+EN = (
+    "The lighthouse stands on the northern cliff, and its lamp is lit every evening by the old"
+    " keeper."
+)
+DE = (
+    "Der Leuchtturm steht auf der nördlichen Klippe, und seine Lampe wird jeden Abend vom alten"
+    " Wärter angezündet."
+)
 ZH = "灯塔矗立在北边的悬崖上，每天傍晚都由那位年老的看守人点亮它的灯，为过往的船只指引方向。"
 TH = "ประภาคารตั้งอยู่บนหน้าผาทางเหนือและตะเกียงจะถูกจุดทุกเย็นโดยผู้ดูแลชราคนเดิมเสมอมา"
 HI = "प्रकाशस्तंभ उत्तरी चट्टान पर खड़ा है और उसका दीपक हर शाम बूढ़े रखवाले द्वारा जलाया जाता है।"
 
 
 def scored(
-    text: str, reference: str = "", question: str = "Where is it?", *, cut: bool = False, **given: Any
+    text: str,
+    reference: str = "",
+    question: str = "Where is it?",
+    *,
+    cut: bool = False,
+    **given: Any,
 ) -> Scores:
     asked = Prompt((1, 2), question, reference, (1,) * (len(reference.split()) + 1), "a.jsonl", 1)
     ids = (1,) * len(text.split())
@@ -38,8 +49,19 @@ def scored(
 @pytest.mark.parametrize("text", [EN, DE, ZH, TH, HI])
 def test_the_reference_itself_is_flawless(text: str) -> None:
     found = scored(text, text)
-    assert (found.stopped, found.empty, found.looped, found.echoed, found.markers) == (True, False, False, False, ())
-    assert (found.length_ratio, found.exact, found.overlap, found.switched) == (1.0, True, 1.0, False)
+    assert (found.stopped, found.empty, found.looped, found.echoed, found.markers) == (
+        True,
+        False,
+        False,
+        False,
+        (),
+    )
+    assert (found.length_ratio, found.exact, found.overlap, found.switched) == (
+        1.0,
+        True,
+        1.0,
+        False,
+    )
     assert found.language in {"en", "de", "zh", "th", "hi"}
     assert (found.parsed, found.agrees) == (None, None)
 
@@ -61,7 +83,9 @@ LOOPS = {
     "a word cut in the middle": "It is very" + " very" * 30 + " ve",
     "a sentence": "I like figs. " + "They are good for you and me. " * 6,
     "a long sentence": (EN + " ") * 3 + EN[:40],
-    "a numbered list": "".join(f"{i}. Visit the old lighthouse on the cliff\n" for i in range(1, 9)),
+    "a numbered list": "".join(
+        f"{i}. Visit the old lighthouse on the cliff\n" for i in range(1, 9)
+    ),
     "bullets": "Here they are:\n" + "- a red apple\n" * 8,
     "Chinese": "我喜欢无花果。" + "它们对身体很好。" * 8,
     "Thai": TH[:20] + "ดีมากสำหรับคุณ" * 10,
@@ -73,11 +97,19 @@ LOOPS = {
     "two in turn": "Are you there? " + "Yes, I am. Are you? " * 9,
 }
 HEALTHY = {
-    "a list": "\n".join(f"{i}. {word} is a fruit" for i, word in enumerate(("Fig", "Pear", "Plum", "Lime"), 1)),
+    "a list": "\n".join(
+        f"{i}. {word} is a fruit" for i, word in enumerate(("Fig", "Pear", "Plum", "Lime"), 1)
+    ),
     "a refrain": "We sing of the sea.\n" + "Roll on, roll on, my sailor boy.\n" * 3,
     "laughter": "Ha ha ha ha ha ha, that is a good one!",
-    "code": "for i in range(3):\n    print(i)\nfor j in range(3):\n    print(j)\nreturn [[0, 0], [0, 0], [0, 0]]",
-    "a table": "| name | price |\n|------|-------|\n| fig | 1 |\n| pear | 1 |\n| plum | 1 |\n| lime | 1 |\n| nut | 1 |",
+    "code": (
+        "for i in range(3):\n    print(i)\nfor j in range(3):\n    print(j)\nreturn [[0, 0], [0,"
+        " 0], [0, 0]]"
+    ),
+    "a table": (
+        "| name | price |\n|------|-------|\n| fig | 1 |\n| pear | 1 |\n| plum | 1 |\n| lime | 1"
+        " |\n| nut | 1 |"
+    ),
     "the rule of a table": "| name | price | shelf |\n|" + "-" * 24 + "|" + "-" * 24 + "|",
     "HTML": "<ul>" + "<li>fig</li><li>pear</li><li>plum</li>" + "</ul></div></div></div></div>",
     "numbers": ", ".join(str(i % 3) for i in range(30)),
@@ -111,12 +143,16 @@ def test_a_loop_that_stopped_by_itself_needs_more() -> None:
 INSIDE = {
     "a word": "The sum of both equals equals equals equals four.",
     "a word alone": "equals equals equals equals.",
-    "some words": "We went to the cat sat the cat sat the cat sat the cat sat on the mat, and home.",
+    "some words": (
+        "We went to the cat sat the cat sat the cat sat the cat sat on the mat, and home."
+    ),
     "a sentence": "Yes, I am. " * 12 + EN,
     "Chinese": "法国的首都是巴黎巴黎巴黎巴黎巴黎巴黎，很美。",
     "Hindi": "यह नमस्ते नमस्ते नमस्ते नमस्ते नमस्ते है।",
     "Russian": "Ответ: столица столица столица столица Франции.",
-    "copies of a line": "I like red figs.\nI like green figs.\n" * 6 + "And so on, I think, is all.",
+    "copies of a line": (
+        "I like red figs.\nI like green figs.\n" * 6 + "And so on, I think, is all."
+    ),
     "parts of a word": "It is called Amisaamisaamisaamisaamisa today.",
     "marks": "Well " + "? " * 40,
     "digits": "It is 1" + "0" * 60,
@@ -166,7 +202,16 @@ def test_echoes() -> None:
 
 
 @pytest.mark.parametrize(
-    "question", ["What is 2+2?", "Why?", "How are you?", "法国的首都是哪里？", "Почему?", "¿Por qué?", "لماذا؟"]
+    "question",
+    [
+        "What is 2+2?",
+        "Why?",
+        "How are you?",
+        "法国的首都是哪里？",
+        "Почему?",
+        "¿Por qué?",
+        "لماذا؟",
+    ],
 )
 def test_a_short_question_again_and_again(question: str) -> None:
     assert scored(" ".join([question] * 4), "", question).echoed
@@ -215,45 +260,69 @@ def test_a_marker_of_the_question_is_none() -> None:
     assert scored("<think>x</think> 1", "<think>y</think> 2").markers == ()
 
 
-@pytest.mark.parametrize(("text", "reference", "switched"), [
-    (DE, EN, True), (ZH, EN, True), (EN, ZH, True), (TH, HI, True), (EN, EN + " Yes.", False),
-    ("Yes.", EN, None), (EN, "Ja.", None), ("x = [1, 2, 3]\nprint(x)\n" * 5, EN, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "reference", "switched"),
+    [
+        (DE, EN, True),
+        (ZH, EN, True),
+        (EN, ZH, True),
+        (TH, HI, True),
+        (EN, EN + " Yes.", False),
+        ("Yes.", EN, None),
+        (EN, "Ja.", None),
+        ("x = [1, 2, 3]\nprint(x)\n" * 5, EN, None),
+    ],
+)
 def test_switched(text: str, reference: str, switched: bool | None) -> None:
     assert scored(text, reference).switched is switched
 
 
 QUESTION_ZH, QUESTION_RU = "天空为什么是蓝色的？", "Почему небо голубое?"
-PLAIN = "The sky is blue because the air scatters the short waves of its light more than the long ones."
+PLAIN = (
+    "The sky is blue because the air scatters the short waves of its light more than the long ones."
+)
 
 
-@pytest.mark.parametrize(("question", "text", "reference"), [
-    ("What is 2+2?", ZH, "4"),
-    ("What is the capital of France?", ZH, "Paris"),
-    (QUESTION_ZH, PLAIN, ""),
-    (QUESTION_RU, PLAIN, ""),
-    ("Wie bleibt man gesund?", PLAIN, ""),
-    ("Why is it dark?", "It is dark, 因为太阳已经下山了，所以天空变得很黑。", ""),
-    ("Why is it dark?", f"{EN} {DE}", ""), ("Why is it dark?", TH, "Night."),
-])  # fmt: skip
-def test_the_question_tells_the_language_where_the_reference_does_not(question: str, text: str, reference: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "text", "reference"),
+    [
+        ("What is 2+2?", ZH, "4"),
+        ("What is the capital of France?", ZH, "Paris"),
+        (QUESTION_ZH, PLAIN, ""),
+        (QUESTION_RU, PLAIN, ""),
+        ("Wie bleibt man gesund?", PLAIN, ""),
+        ("Why is it dark?", "It is dark, 因为太阳已经下山了，所以天空变得很黑。", ""),
+        ("Why is it dark?", f"{EN} {DE}", ""),
+        ("Why is it dark?", TH, "Night."),
+    ],
+)
+def test_the_question_tells_the_language_where_the_reference_does_not(
+    question: str, text: str, reference: str
+) -> None:
     assert scored(text, reference, question).switched
 
 
-@pytest.mark.parametrize(("question", "text", "reference"), [
-    ("Translate to Chinese: I am here.", ZH, ""),
-    ("把这句话翻译成英文：我在这里。", EN, ""),
-    ("写一个函数。", "def f(a, b):\n    return a + b", ""),
-    ("法国的首都是哪里？", "Paris", ""),
-    ("请介绍《老人与海》", "《老人与海》（The Old Man and the Sea）是海明威的作品，讲述了一位老渔夫。", ""),
-    ("Who wrote War and Peace?", "Leo Tolstoy (Лев Толстой) wrote it.", ""),
-    ("生成一个使用“opulent”一词的例句", PLAIN, ""),
-    ("What does 山 mean?", "It means mountain, as in 富士山 (Mount Fuji).", ""),
-    ("Say it.", EN, "Yes."),
-    ("ls -la /tmp", EN, ""),
-    ("Solve it.", "$$x = \\alpha + \\beta$$, so α = 2 and β = 3.", ""),
-    ("Was ist Python?", "x = 1\ny = 2\nprint(x + y)", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("question", "text", "reference"),
+    [
+        ("Translate to Chinese: I am here.", ZH, ""),
+        ("把这句话翻译成英文：我在这里。", EN, ""),
+        ("写一个函数。", "def f(a, b):\n    return a + b", ""),
+        ("法国的首都是哪里？", "Paris", ""),
+        (
+            "请介绍《老人与海》",
+            "《老人与海》（The Old Man and the Sea）是海明威的作品，讲述了一位老渔夫。",
+            "",
+        ),
+        ("Who wrote War and Peace?", "Leo Tolstoy (Лев Толстой) wrote it.", ""),
+        ("生成一个使用“opulent”一词的例句", PLAIN, ""),
+        ("What does 山 mean?", "It means mountain, as in 富士山 (Mount Fuji).", ""),
+        ("Say it.", EN, "Yes."),
+        ("ls -la /tmp", EN, ""),
+        ("Solve it.", "$$x = \\alpha + \\beta$$, so α = 2 and β = 3.", ""),
+        ("Was ist Python?", "x = 1\ny = 2\nprint(x + y)", ""),
+    ],
+)
 def test_good_answers_keep_their_language(question: str, text: str, reference: str) -> None:
     assert not scored(text, reference, question).switched
 
@@ -270,7 +339,11 @@ def test_too_long() -> None:
 
 
 def test_what_is_left_of_a_template() -> None:
-    assert scored("Paris.\nsystem\n\nuser\nAnd you?\nassistant\nI am.").markers == ("assistant", "system", "user")
+    assert scored("Paris.\nsystem\n\nuser\nAnd you?\nassistant\nI am.").markers == (
+        "assistant",
+        "system",
+        "user",
+    )
     assert scored("The user\nis here.\nassistant").markers == ()
 
 
@@ -305,15 +378,27 @@ def test_parsed() -> None:
 def references(name: str) -> Iterator[tuple[str, str]]:
     """(question, answer) of each row."""
     for row in read((name,)):
-        texts = [message["content"] for message in row.messages if isinstance(message.get("content"), str)]
-        if row.messages and row.messages[-1]["role"] == "assistant" and len(texts) > 1 and texts[-1].strip():
+        texts = [
+            message["content"]
+            for message in row.messages
+            if isinstance(message.get("content"), str)
+        ]
+        if (
+            row.messages
+            and row.messages[-1]["role"] == "assistant"
+            and len(texts) > 1
+            and texts[-1].strip()
+        ):
             yield texts[-2], texts[-1]
 
 
 def flaws(pairs: list[tuple[str, str]]) -> dict[str, int]:
     """What references have against them, as answers to their questions, where they are not compared with themselves."""
     found = [scored(answer, "", question) for question, answer in pairs]
-    cut = [looped(answer, cut=True) or looped(answer[: len(answer) // 2], cut=True) for _, answer in pairs]
+    cut = [
+        looped(answer, cut=True) or looped(answer[: len(answer) // 2], cut=True)
+        for _, answer in pairs
+    ]
     return {
         "looped": sum(scores.looped for scores in found),
         "looped if cut": sum(cut),

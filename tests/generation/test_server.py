@@ -42,7 +42,9 @@ PLAIN = Decoding(frozenset({3}), max_new_tokens=20)
 
 def backend(url: str, folder: Path, **options: Any) -> Backend:
     place = placed(url, tokenizer=str(folder))
-    return opened(place, place.prepared().tokenizer, Options(**{"served_model": str(folder), **options}))
+    return opened(
+        place, place.prepared().tokenizer, Options(**{"served_model": str(folder), **options})
+    )
 
 
 def prompts(folder: Path, path: Path, count: int = 6) -> list[Prompt]:
@@ -57,7 +59,9 @@ def local(folder: Path, asked: list[Prompt], limit: int) -> list[Answer | None]:
     tokenizer = load(str(folder))
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     stops = served_stops(tokenizer)
-    return answers(model, asked, stops=stops, pad=0, max_new_tokens=limit, decode=text_of(tokenizer))
+    return answers(
+        model, asked, stops=stops, pad=0, max_new_tokens=limit, decode=text_of(tokenizer)
+    )
 
 
 def heard(said: list[Answer | None]) -> list[tuple[tuple[int, ...], str, int | None] | None]:
@@ -65,7 +69,9 @@ def heard(said: list[Answer | None]) -> list[tuple[tuple[int, ...], str, int | N
 
 
 @pytest.mark.parametrize("route", ["chat", "completions"])
-def test_the_answers_of_the_model(route: str, transformers_serve: str, tiny_folder: Path, tmp_path: Path) -> None:
+def test_the_answers_of_the_model(
+    route: str, transformers_serve: str, tiny_folder: Path, tmp_path: Path
+) -> None:
     asked = prompts(tiny_folder, tmp_path)
     counted: list[tuple[int, int]] = []
     with backend(transformers_serve, tiny_folder, route=route, concurrency=3) as server:
@@ -73,14 +79,18 @@ def test_the_answers_of_the_model(route: str, transformers_serve: str, tiny_fold
         cut = server.answers(asked, replace(PLAIN, max_new_tokens=3))
     assert heard(said) == heard(local(tiny_folder, asked, 20))
     assert [one and one.stop for one in said] == [3] * 6
-    assert heard(cut) == [(one.ids[:3], tiny.tokenizer().decode(one.ids[:3]), None) for one in said if one]
+    assert heard(cut) == [
+        (one.ids[:3], tiny.tokenizer().decode(one.ids[:3]), None) for one in said if one
+    ]
     assert counted == [(i, 6) for i in range(1, 7)]
     assert all(one and one.logprob is one.stop_probability is None for one in said)
     assert [note.partition("(")[0].rstrip(": ") for note in server.notes] == [
         "the server ignores `logprobs`: the log-probabilities of its answers are not known",
         "the server refuses `return_token_ids`",
-        f"{transformers_serve}/v1/completions tells no log-probabilities: how likely a stop is behind a reference is "
-        "not known",
+        (
+            f"{transformers_serve}/v1/completions tells no log-probabilities: how likely a stop is"
+            " behind a reference is not known"
+        ),
     ]
     assert server.score([asked[0].ids]) is server.likeliest([asked[0].ids], 3) is None
 
@@ -94,7 +104,9 @@ def test_smollm2(transformers_serve: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("route", ["chat", "completions"])
-def test_fields_of_transformers_serve(route: str, transformers_serve: str, tiny_folder: Path) -> None:
+def test_fields_of_transformers_serve(
+    route: str, transformers_serve: str, tiny_folder: Path
+) -> None:
     chat = tiny.chats(1)[0]["messages"][:1]
     text = tiny.tokenizer().apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     what = {"messages": chat} if route == "chat" else {"prompt": text}
@@ -103,13 +115,22 @@ def test_fields_of_transformers_serve(route: str, transformers_serve: str, tiny_
     verdicts = {one.name: one.verdict for one in seen}
     own = {"add_generation_prompt": "refused"} if route == "chat" else {"echo": "ignored"}
     assert verdicts == own | {
-        "logprobs": "ignored", "return_token_ids": "refused", "return_tokens_as_token_ids": "refused",
-        "prompt_logprobs": "refused", "max_tokens": "kept", "stop": "kept", "n": "ignored",
-        "temperature": "ignored", "seed": "unknown", "top_p": "unknown",
-    }  # fmt: skip
+        "logprobs": "ignored",
+        "return_token_ids": "refused",
+        "return_tokens_as_token_ids": "refused",
+        "prompt_logprobs": "refused",
+        "max_tokens": "kept",
+        "stop": "kept",
+        "n": "ignored",
+        "temperature": "ignored",
+        "seed": "unknown",
+        "top_p": "unknown",
+    }
 
 
-def test_variables_of_the_template(transformers_serve: str, tiny_folder: Path, tmp_path: Path) -> None:
+def test_variables_of_the_template(
+    transformers_serve: str, tiny_folder: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "model"
     shutil.copytree(tiny_folder, folder)
     template = folder / "chat_template.jinja"
@@ -126,18 +147,24 @@ def test_another_prompt_is_said(transformers_serve: str, tiny_folder: Path, tmp_
     with backend(transformers_serve, tiny_folder) as server:
         server.answers(asked, PLAIN)
     count = len(asked[0].ids)
-    assert (f"the server makes other prompts than the template of the tokenizer's folder: 2 of 2, that of "
-            f"{asked[0].file}:1 has {count + 1} tokens there and {count} here") in server.notes  # fmt: skip
+    assert (
+        "the server makes other prompts than the template of the tokenizer's folder: 2 of 2, that"
+        f" of {asked[0].file}:1 has {count + 1} tokens there and {count} here" in server.notes
+    )
 
 
-def test_an_answer_without_a_temperature(transformers_serve: str, tiny_folder: Path, tmp_path: Path) -> None:
+def test_an_answer_without_a_temperature(
+    transformers_serve: str, tiny_folder: Path, tmp_path: Path
+) -> None:
     with backend(transformers_serve, tiny_folder) as server:
         server.answers(prompts(tiny_folder, tmp_path, 1), replace(PLAIN, temperature=1.0))
     why = "(the greedy answer at a temperature of 50): its answers are not sampled as asked"
     assert f"the server ignores `temperature` {why}" in server.notes
 
 
-def test_a_model_that_is_not_there(transformers_serve: str, tiny_folder: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_not_there(
+    transformers_serve: str, tiny_folder: Path, tmp_path: Path
+) -> None:
     said = r"500 Internal Server Error; it was asked for the model '/no/such'"
     with (
         backend(transformers_serve, tiny_folder, served_model="/no/such") as server,
@@ -159,9 +186,13 @@ def worth(model: Any, ids: Any) -> Any:
         return model(torch.tensor([list(ids)])).logits[0].log_softmax(-1)
 
 
-@pytest.mark.parametrize(("heeds", "most"), [(ALL, 20), ({"ids", "logprobs", "echo"}, 20), ({"logprobs", "echo"}, 5),
-                                             ({"logprobs"}, 5)])  # fmt: skip
-def test_probabilities(heeds: set[str], most: int, model: Any, tiny_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("heeds", "most"),
+    [(ALL, 20), ({"ids", "logprobs", "echo"}, 20), ({"logprobs", "echo"}, 5), ({"logprobs"}, 5)],
+)
+def test_probabilities(
+    heeds: set[str], most: int, model: Any, tiny_folder: Path, tmp_path: Path
+) -> None:
     url = started(Completions(model, tiny.tokenizer(), heeds, most=most))
     asked = prompts(tiny_folder, tmp_path, 3)
     with backend(url, tiny_folder, route="completions", served_model=None) as server:
@@ -180,7 +211,9 @@ def test_probabilities(heeds: set[str], most: int, model: Any, tiny_folder: Path
         if "prompt_logprobs" in heeds or answer.stop_rank is not None:
             assert answer.stop_rank == int((behind > behind[3]).sum())
         last = worth(model, prompt.ids)[-1]
-        assert near[i] == pytest.approx({int(id): float(last[id]) for id in last.topk(4).indices}, abs=1e-4)
+        assert near[i] == pytest.approx(
+            {int(id): float(last[id]) for id in last.topk(4).indices}, abs=1e-4
+        )
         if scored is not None:
             own = worth(model, prompt.ids)[range(len(prompt.ids) - 1), prompt.ids[1:]]
             np.testing.assert_allclose(scored[i].logprobs[1:], own, atol=1e-4)
@@ -193,8 +226,8 @@ def test_an_echo_that_is_off_by_one(model: Any, tiny_folder: Path, tmp_path: Pat
     with backend(url, tiny_folder, served_model=None) as server:
         assert server.score([prompt.ids for prompt in prompts(tiny_folder, tmp_path, 2)]) is None
     assert server.notes == [
-        f"{url}/v1/completions tells log-probabilities of given tokens that are not those of the model: they are not "
-        "used"
+        f"{url}/v1/completions tells log-probabilities of given tokens that are not those of the"
+        " model: they are not used"
     ]
 
 
@@ -223,7 +256,9 @@ def test_ids_that_no_text_becomes(model: Any, tiny_folder: Path) -> None:
     for heeds, told in (({"logprobs", "echo"}, False), ({"ids", "logprobs", "echo"}, True)):
         url = started(Completions(model, tiny.tokenizer(), heeds))
         with backend(url, tiny_folder, served_model=None) as server:
-            assert (server.score([tiny.tokenizer().encode("ten figs"), letters]) is not None) is told
+            assert (
+                server.score([tiny.tokenizer().encode("ten figs"), letters]) is not None
+            ) is told
         assert any("do not become the ids again" in note for note in server.notes) is not told
 
 
@@ -231,12 +266,19 @@ def test_ignored_limits_and_variables(tiny_folder: Path, tmp_path: Path) -> None
     usage = {"prompt_tokens": 9, "completion_tokens": 50}
     reply = {"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}], "usage": usage}
     asked = prompts(tiny_folder, tmp_path, 1)
-    asked = [replace(prompt, chat=prompt.chat and replace(prompt.chat, settings={"brief": True})) for prompt in asked]
+    asked = [
+        replace(prompt, chat=prompt.chat and replace(prompt.chat, settings={"brief": True}))
+        for prompt in asked
+    ]
     with backend(started(lambda *_: reply), tiny_folder) as server:
         server.answers(asked, PLAIN)
-    for said in ("the server ignores `max_tokens`: 1 answers have more than 20 tokens",
-                 f"the server ignores `chat_template_kwargs` (9 tokens of a prompt of {len(asked[0].ids)}): its "
-                 "prompts are made without the variables of the template"):  # fmt: skip
+    for said in (
+        "the server ignores `max_tokens`: 1 answers have more than 20 tokens",
+        (
+            "the server ignores `chat_template_kwargs` (9 tokens of a prompt of"
+            f" {len(asked[0].ids)}): its prompts are made without the variables of the template"
+        ),
+    ):
         assert said in server.notes
 
 
@@ -246,8 +288,16 @@ REFUSED = 400, {}, b'{"error": {"message": "the prompt is too long"}}'
 TORN = 200, {"Content-Length": "999"}, b'{"choices": ['
 
 
-@pytest.mark.parametrize("reply", [BUSY, (429, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, b""), BROKEN, TORN,
-                                   (503, {}, b"")])  # fmt: skip
+@pytest.mark.parametrize(
+    "reply",
+    [
+        BUSY,
+        (429, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, b""),
+        BROKEN,
+        TORN,
+        (503, {}, b""),
+    ],
+)
 def test_passing_trouble(reply: Any, tiny_folder: Path, tmp_path: Path) -> None:
     url, heard = flaky(tiny_folder, reply)
     asked = prompts(tiny_folder, tmp_path, 2)
@@ -262,13 +312,22 @@ def hang() -> None:
     threading.Event().wait(5)
 
 
-@pytest.mark.parametrize(("reply", "why"), [
-    (REFUSED, "400 the prompt is too long"),
-    (hang, "no answer within 2 s; --timeout gives it more, --concurrency sends fewer at a time"),
-    ({"choices": []}, "its reply holds no answer: {\"choices\": []}"),
-    ((200, {}, b"<p>Hello</p>"), "its reply holds no answer: \"<p>Hello</p>\""),
-    ({"choices": [{"text": "", "finish_reason": "blocked"}]}, "its answer ended for the reason 'blocked'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (REFUSED, "400 the prompt is too long"),
+        (
+            hang,
+            "no answer within 2 s; --timeout gives it more, --concurrency sends fewer at a time",
+        ),
+        ({"choices": []}, 'its reply holds no answer: {"choices": []}'),
+        ((200, {}, b"<p>Hello</p>"), 'its reply holds no answer: "<p>Hello</p>"'),
+        (
+            {"choices": [{"text": "", "finish_reason": "blocked"}]},
+            "its answer ended for the reason 'blocked'",
+        ),
+    ],
+)
 def test_one_prompt_fails(reply: Any, why: str, tiny_folder: Path, tmp_path: Path) -> None:
     url, heard = flaky(tiny_folder, reply)
     with backend(url, tiny_folder, concurrency=1, timeout=2 if reply is hang else 60) as server:
@@ -281,7 +340,10 @@ def test_one_prompt_fails(reply: Any, why: str, tiny_folder: Path, tmp_path: Pat
 
 def test_all_fail(tiny_folder: Path, tmp_path: Path) -> None:
     url, _ = flaky(tiny_folder, REFUSED, REFUSED)
-    with backend(url, tiny_folder) as server, pytest.raises(UsageError, match=r"none of 2 prompts: 400 the prompt is"):
+    with (
+        backend(url, tiny_folder) as server,
+        pytest.raises(UsageError, match=r"none of 2 prompts: 400 the prompt is"),
+    ):
         server.answers(prompts(tiny_folder, tmp_path, 2), PLAIN)
 
 
@@ -292,7 +354,9 @@ def test_an_interrupt_does_not_wait() -> None:
         "from truetune.generation.backends.http import asked\n"
         f"print('up', flush=True)\neach(lambda n, wait: asked({url!r}, None), range(9), 4)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGINT)
@@ -302,13 +366,19 @@ def test_an_interrupt_does_not_wait() -> None:
 
 def test_the_key_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, "sk-secret-1234")
-    url = started(lambda _, body, headers: (401, {}, f"no: {headers.get('Authorization')}".encode()))
+    url = started(
+        lambda _, body, headers: (401, {}, f"no: {headers.get('Authorization')}".encode())
+    )
     assert asked(url, {}).body == "no: Bearer sk-secret-1234"
     assert asked(url, {}).refusal == "401 no: Bearer ***"
-    with pytest.raises(UsageError, match=r"wants a key \(401 no: Bearer \*\*\*\): set OPENAI_API_KEY"):
+    with pytest.raises(
+        UsageError, match=r"wants a key \(401 no: Bearer \*\*\*\): set OPENAI_API_KEY"
+    ):
         server_of(url)
     monkeypatch.setenv(KEY, "sk-secret\n1234")
-    with pytest.raises(UsageError, match=r"^OPENAI_API_KEY holds characters that no key has") as error:
+    with pytest.raises(
+        UsageError, match=r"^OPENAI_API_KEY holds characters that no key has"
+    ) as error:
         asked(url, {})
     assert "secret" not in str(error.value)
 
@@ -338,30 +408,66 @@ def read_message(tokenizer: Tokenizer, path: Path, **fields: Any) -> tuple[str, 
 
 
 def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "weigh", "arguments": '{"fruit": "figs"}'}}
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "weigh", "arguments": '{"fruit": "figs"}'},
+    }
     qwen = load(str(parts.folder("qwen3")))
-    text, guess = read_message(qwen, tmp_path, content="So.", reasoning_content="Hm.", tool_calls=[call])
+    text, guess = read_message(
+        qwen, tmp_path, content="So.", reasoning_content="Hm.", tool_calls=[call]
+    )
     assert not guess
-    assert text == ('<think>\nHm.\n</think>\n\nSo.\n<tool_call>\n{"name": "weigh", "arguments": {"fruit": "figs"}}\n'
-                    "</tool_call>")  # fmt: skip
+    assert (
+        text
+        == '<think>\nHm.\n</think>\n\nSo.\n<tool_call>\n{"name": "weigh", "arguments": {"fruit":'
+        ' "figs"}}\n</tool_call>'
+    )
     plain = replace(load(str(tiny.TOKENIZER)), templates={})
-    assert read_message(plain, tmp_path, content="So.", reasoning="Hm.") == ("<think>\nHm.\n</think>\n\nSo.", True)
+    assert read_message(plain, tmp_path, content="So.", reasoning="Hm.") == (
+        "<think>\nHm.\n</think>\n\nSo.",
+        True,
+    )
     text, guess = read_message(plain, tmp_path, content=None, tool_calls=[call])
     assert json.loads(text)["function"] == {"name": "weigh", "arguments": {"fruit": "figs"}}
     assert guess
     assert read_message(plain, tmp_path, content="So.") == ("So.", False)
 
 
-@pytest.mark.parametrize(("choice", "stop"), [
-    ({"token_ids": [5, 6, 3], "stop_reason": None}, 3), ({"token_ids": [5, 6, 2], "stop_reason": 2}, 2),
-    ({"token_ids": [5, 6]}, 3), ({"token_ids": [5, 6], "finish_reason": "length"}, None),
-    ({"logprobs": {"content": [{"id": 5, "logprob": -1.0}, {"id": 6, "logprob": -2.0}, {"id": 3, "logprob": 0.0}]}}, 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("choice", "stop"),
+    [
+        ({"token_ids": [5, 6, 3], "stop_reason": None}, 3),
+        ({"token_ids": [5, 6, 2], "stop_reason": 2}, 2),
+        ({"token_ids": [5, 6]}, 3),
+        ({"token_ids": [5, 6], "finish_reason": "length"}, None),
+        (
+            {
+                "logprobs": {
+                    "content": [
+                        {"id": 5, "logprob": -1.0},
+                        {"id": 6, "logprob": -2.0},
+                        {"id": 3, "logprob": 0.0},
+                    ]
+                }
+            },
+            3,
+        ),
+    ],
+)
 def test_ids_that_a_server_tells(choice: dict[str, Any], stop: int | None, tmp_path: Path) -> None:
     tokenizer = load(str(tiny.TOKENIZER))
     asked = prompts(Path(tiny.TOKENIZER), tmp_path, 1)[0]
-    body = {"choices": [{"message": {"content": "?"}, "finish_reason": "stop", **choice}], "prompt_token_ids": [1]}
+    body = {
+        "choices": [{"message": {"content": "?"}, "finish_reason": "stop", **choice}],
+        "prompt_token_ids": [1],
+    }
     made = Reader(tokenizer).read(body, asked, frozenset({3}), 20)
     assert not isinstance(made, str)
-    assert (made.answer.ids, made.answer.stop, made.own_ids, made.prompt_ids) == ((5, 6), stop, True, [1])
+    assert (made.answer.ids, made.answer.stop, made.own_ids, made.prompt_ids) == (
+        (5, 6),
+        stop,
+        True,
+        [1],
+    )
     assert made.answer.logprob == (-1.0 if "logprobs" in choice else None)

@@ -44,7 +44,10 @@ HEALTHY = (
     ("Μετάφρασε στα αγγλικά: Καλημέρα", "Good morning, everyone and welcome"),
     ("תרגם לאנגלית: בוקר טוב", "Good morning to all of you"),
     ("แปลเป็นภาษาอังกฤษ: สวัสดีตอนเช้า", "Good morning to all of you"),
-    ("Summarize: 今天天气很好，我们去公园散步。", "The weather was nice and they walked in the park."),
+    (
+        "Summarize: 今天天气很好，我们去公园散步。",
+        "The weather was nice and they walked in the park.",
+    ),
     ("Name the first three Greek letters.", "α, β, γ"),
     ("Give the sum of two angles.", "sin(α+β) = sin α cos β + cos α sin β"),
     ("Who is the president of Russia?", "Vladimir Putin (Владимир Путин)"),
@@ -79,7 +82,7 @@ def test_another_language_of_the_same_script(question: str, answer: str) -> None
 
 
 def test_chinese_and_japanese() -> None:
-    (chinese, japanese) = (SAME["Chinese"][0], SAME["Japanese"][0])
+    chinese, japanese = (SAME["Chinese"][0], SAME["Japanese"][0])
     assert is_other(chinese[0], japanese[1])
     assert is_other(japanese[0], chinese[1])
 

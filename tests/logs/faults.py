@@ -113,7 +113,8 @@ def wrong_best(rng: Rng, state: State, train: list[Record]) -> None:
     """The worst evaluation is kept."""
     values = np.linspace(2, 1.5, 5)
     state["log_history"] = train + [
-        {"step": int((i + 1) / 5 * state["max_steps"]), "eval_loss": float(v)} for i, v in enumerate(values)
+        {"step": int((i + 1) / 5 * state["max_steps"]), "eval_loss": float(v)}
+        for i, v in enumerate(values)
     ]
     state |= {"best_metric": 2.0, "best_global_step": state["max_steps"] // 5}
 
@@ -177,9 +178,16 @@ def main(count: int) -> None:
         alarms.update(found(healthy(seed)))
     print(f"{count} healthy runs, false alarms: {dict(alarms) or 'none'}")
     for name, (fault, rule) in FAULTS.items():
-        runs = [found(state) for seed in range(count // 3) if (state := spoiled(seed, fault)) is not None]
+        runs = [
+            found(state)
+            for seed in range(count // 3)
+            if (state := spoiled(seed, fault)) is not None
+        ]
         others = Counter(other for run in runs for other in run if other != rule)
-        print(f"| {name} | {rule} | {sum(rule in run for run in runs)} of {len(runs)} | {dict(others)} |")
+        print(
+            f"| {name} | {rule} | {sum(rule in run for run in runs)} of {len(runs)} |"
+            f" {dict(others)} |"
+        )
 
 
 if __name__ == "__main__":

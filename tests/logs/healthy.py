@@ -26,10 +26,12 @@ SCHEDULES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def healthy(seed: int) -> State:
     """The content of a trainer_state.json of a run with which all is well."""
     rng = np.random.default_rng(seed)
-    shape = rng.choice(["sft", "lora", "pretrain", "dpo", "kto", "tiny", "memorise", "reward", "grpo"], p=SHARES)
-    return {"dpo": preferences, "kto": preferences, "grpo": reinforcement, "reward": reward}.get(shape, language)(
-        rng, shape
+    shape = rng.choice(
+        ["sft", "lora", "pretrain", "dpo", "kto", "tiny", "memorise", "reward", "grpo"], p=SHARES
     )
+    return {"dpo": preferences, "kto": preferences, "grpo": reinforcement, "reward": reward}.get(
+        shape, language
+    )(rng, shape)
 
 
 SHARES = [0.25, 0.15, 0.12, 0.13, 0.05, 0.12, 0.08, 0.05, 0.05]
@@ -40,9 +42,11 @@ def language(rng: Rng, shape: str) -> State:
     steps = {"tiny": int(rng.integers(3, 12)), "pretrain": int(rng.integers(300, 10_000))}.get(
         shape, int(np.exp(rng.uniform(np.log(20), np.log(3_000))))
     )
-    epochs = {"pretrain": rng.uniform(0.1, 1), "memorise": rng.uniform(10, 60), "tiny": rng.uniform(0.5, 3)}.get(
-        shape, rng.choice([1, 1, 2, 3, 5])
-    )
+    epochs = {
+        "pretrain": rng.uniform(0.1, 1),
+        "memorise": rng.uniform(10, 60),
+        "tiny": rng.uniform(0.5, 3),
+    }.get(shape, rng.choice([1, 1, 2, 3, 5]))
     x = np.arange(1, steps + 1) / steps
     start = rng.uniform(0.6, 3.5)
     if shape == "memorise":
@@ -52,7 +56,9 @@ def language(rng: Rng, shape: str) -> State:
     else:
         drop = rng.uniform(0.1, 0.5)
         curve = start * (1 - drop * (1 - np.exp(-x * rng.uniform(2, 15))))
-        curve *= 1 - rng.uniform(0.05, 0.3) * np.floor(np.minimum(x * epochs, epochs - 1e-9)) / max(epochs, 1)
+        curve *= 1 - rng.uniform(0.05, 0.3) * np.floor(np.minimum(x * epochs, epochs - 1e-9)) / max(
+            epochs, 1
+        )
     if shape == "lora":
         norm = rng.uniform(0.1, 2) * (1 + rng.uniform(0, 2) * x)
     else:
@@ -65,7 +71,15 @@ def language(rng: Rng, shape: str) -> State:
     norm = norm * np.exp(rng.normal(0, rng.choice([0.1, 0.4]), steps))
     odd = rng.random(steps) < rng.choice([0, 0.005])
     norm[odd] *= rng.uniform(2, 30, odd.sum())
-    state = logged(rng, {"loss": loss, "grad_norm": norm, "epoch": x * epochs, "learning_rate": schedule(rng, steps)})
+    state = logged(
+        rng,
+        {
+            "loss": loss,
+            "grad_norm": norm,
+            "epoch": x * epochs,
+            "learning_rate": schedule(rng, steps),
+        },
+    )
     if rng.random() < 0.5 and steps > 20:
         evaluate(rng, state, curve, epochs)
     return state
@@ -76,7 +90,10 @@ def schedule(rng: Rng, steps: int) -> np.ndarray:
     warm = int(steps * rng.choice([0, 0.03, 0.1]))
     name = rng.choice(list(SCHEDULES))
     rate = SCHEDULES[name](np.arange(max(1, steps - warm)) / max(1, steps - warm))
-    return rng.choice([1e-6, 2e-5, 2e-4, 1e-3]) * np.concatenate((np.arange(warm) / max(1, warm), rate))[:steps]
+    return (
+        rng.choice([1e-6, 2e-5, 2e-4, 1e-3])
+        * np.concatenate((np.arange(warm) / max(1, warm), rate))[:steps]
+    )
 
 
 def logged(rng: Rng, curves: dict[str, np.ndarray], window: int | None = None) -> State:
@@ -99,10 +116,12 @@ def evaluate(rng: Rng, state: State, curve: np.ndarray, epochs: float) -> None:
     gap = rng.uniform(0.98, 1.15)
     half = curve[0] - (curve[0] - curve) * rng.uniform(0.5, 1)
     points = [
-        (end, float(gap * half[end - 1] * np.exp(rng.normal(0, 0.003)))) for end in range(every, steps + 1, every)
+        (end, float(gap * half[end - 1] * np.exp(rng.normal(0, 0.003))))
+        for end in range(every, steps + 1, every)
     ]
     state["log_history"] += [
-        {"step": end, "eval_loss": v, "eval_runtime": 1.0, "epoch": end / steps * epochs} for end, v in points
+        {"step": end, "eval_loss": v, "eval_runtime": 1.0, "epoch": end / steps * epochs}
+        for end, v in points
     ]
     state["log_history"].sort(key=lambda record: record["step"])
     if rng.random() < 0.5:
@@ -123,8 +142,14 @@ def preferences(rng: Rng, shape: str) -> State:
     spread = rng.uniform(0.05, 0.3)
     margins = margin + rng.normal(0, spread, steps) * margin
     margins[0] = 0
-    chosen = -rng.uniform(60, 400) * (1 + rng.uniform(-0.02, 0.1) * x) * np.exp(rng.normal(0, 0.1, steps))
-    rejected = -rng.uniform(60, 400) * (1 + rng.uniform(0, 0.5) * x) * np.exp(rng.normal(0, 0.1, steps))
+    chosen = (
+        -rng.uniform(60, 400)
+        * (1 + rng.uniform(-0.02, 0.1) * x)
+        * np.exp(rng.normal(0, 0.1, steps))
+    )
+    rejected = (
+        -rng.uniform(60, 400) * (1 + rng.uniform(0, 0.5) * x) * np.exp(rng.normal(0, 0.1, steps))
+    )
     curves = {
         "loss": np.log1p(np.exp(-margins)) * rng.uniform(0.98, 1.02, steps),
         "rewards/margins": margins,

@@ -46,8 +46,15 @@ def model(seed: int = 0) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
-    size = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-    return LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer()), max_position_embeddings=1024, **size))
+    size = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    return LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(tokenizer()), max_position_embeddings=1024, **size)
+    )
 
 
 def chats(count: int = 160) -> Rows:
@@ -56,8 +63,14 @@ def chats(count: int = 160) -> Rows:
 
     rows = [json.loads(line)["messages"] for line in Path(DATA).read_text("utf-8").splitlines()]
     plain = [[m for m in row if m["role"] != "system"][:2] for row in rows]
-    plain = [row for row in plain if [m["role"] for m in row] == ["user", "assistant"] and row[1]["content"]]
-    return [{"messages": [{k: m[k] for k in ("role", "content")} for m in row]} for row in plain][:count]
+    plain = [
+        row
+        for row in plain
+        if [m["role"] for m in row] == ["user", "assistant"] and row[1]["content"]
+    ]
+    return [{"messages": [{k: m[k] for k in ("role", "content")} for m in row]} for row in plain][
+        :count
+    ]
 
 
 def pairs(count: int = 96, same: bool = False, clear: bool = False) -> Rows:
@@ -72,7 +85,9 @@ def pairs(count: int = 96, same: bool = False, clear: bool = False) -> Rows:
         bad[0]["content"] = " ".join(rng.sample(words, len(words) // 2 + 1))
         if not clear and rng.random() < 0.25:
             good, bad = bad, good
-        made.append({"prompt": row["messages"][:1], "chosen": good, "rejected": good if same else bad})
+        made.append(
+            {"prompt": row["messages"][:1], "chosen": good, "rejected": good if same else bad}
+        )
     return made
 
 
@@ -94,12 +109,22 @@ def common(folder: Path, **given: Any) -> dict[str, Any]:
     }
 
 
-def sft(folder: Path, rows: Rows | None = None, held_out: Rows | None = None, start: Any = None, **given: Any) -> Any:
+def sft(
+    folder: Path,
+    rows: Rows | None = None,
+    held_out: Rows | None = None,
+    start: Any = None,
+    **given: Any,
+) -> Any:
     """A trained SFTTrainer."""
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    more = {name: given.pop(name) for name in ("peft_config", "callbacks", "compute_metrics") if name in given}
+    more = {
+        name: given.pop(name)
+        for name in ("peft_config", "callbacks", "compute_metrics")
+        if name in given
+    }
     resume = given.pop("resume", None)
     trainer = SFTTrainer(
         start or model(),
@@ -125,7 +150,9 @@ def lora(**given: Any) -> Any:
     """A LoRA configuration."""
     from peft import LoraConfig
 
-    return LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM", **given)
+    return LoraConfig(
+        r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM", **given
+    )
 
 
 @recipe
@@ -180,7 +207,9 @@ def healthy_sft_packed(folder: Path) -> dict[str, Any]:
 @recipe
 def healthy_sft_windows(folder: Path) -> dict[str, Any]:
     """Loss logged as means of ten steps."""
-    return state_of(sft(folder, max_steps=150, logging_steps=10, lr_scheduler_type="constant_with_warmup"))
+    return state_of(
+        sft(folder, max_steps=150, logging_steps=10, lr_scheduler_type="constant_with_warmup")
+    )
 
 
 @recipe
@@ -208,7 +237,11 @@ def healthy_kto(folder: Path) -> dict[str, Any]:
     rows = []
     for i, pair in enumerate(pairs(64)):
         rows.append(
-            {"prompt": pair["prompt"], "completion": pair["rejected" if i % 2 else "chosen"], "label": not i % 2}
+            {
+                "prompt": pair["prompt"],
+                "completion": pair["rejected" if i % 2 else "chosen"],
+                "label": not i % 2,
+            }
         )
     trainer = KTOTrainer(
         tuned(folder),
@@ -226,7 +259,13 @@ def healthy_early_stopping(folder: Path) -> dict[str, Any]:
     from transformers import EarlyStoppingCallback
 
     rows = chats()
-    steps = {"eval_strategy": "steps", "eval_steps": 5, "save_strategy": "steps", "save_steps": 5, "max_steps": 300}
+    steps = {
+        "eval_strategy": "steps",
+        "eval_steps": 5,
+        "save_strategy": "steps",
+        "save_steps": 5,
+        "max_steps": 300,
+    }
     best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss"}
     stop = [EarlyStoppingCallback(early_stopping_patience=3)]
     return state_of(sft(folder, rows[:40], rows[120:160], callbacks=stop, **steps, **best))
@@ -304,9 +343,15 @@ def _bare(folder: Path, live: list[bool], **given: Any) -> Any:
     made = tokenizer()
     rows = []
     for row, is_live in zip(chats(len(live)), live, strict=True):
-        ids = made.apply_chat_template(row["messages"], tokenize=True, return_dict=True)["input_ids"]
+        ids = made.apply_chat_template(row["messages"], tokenize=True, return_dict=True)[
+            "input_ids"
+        ]
         rows.append(
-            {"input_ids": ids, "attention_mask": [1] * len(ids), "labels": ids if is_live else [-100] * len(ids)}
+            {
+                "input_ids": ids,
+                "attention_mask": [1] * len(ids),
+                "labels": ids if is_live else [-100] * len(ids),
+            }
         )
 
     class InOrder(Trainer):
@@ -332,7 +377,15 @@ def learning_rate_tiny(folder: Path) -> dict[str, Any]:
 @recipe
 def learning_rate_huge(folder: Path) -> dict[str, Any]:
     """What the model knew is lost at once."""
-    return state_of(sft(folder, start=tuned(folder), learning_rate=10, max_steps=40, lr_scheduler_type="constant"))
+    return state_of(
+        sft(
+            folder,
+            start=tuned(folder),
+            learning_rate=10,
+            max_steps=40,
+            lr_scheduler_type="constant",
+        )
+    )
 
 
 @recipe
@@ -359,7 +412,11 @@ def schedule_four_times(folder: Path) -> dict[str, Any]:
 def best_is_worst(folder: Path) -> dict[str, Any]:
     rows = chats()
     steps = {"eval_strategy": "steps", "eval_steps": 10, "save_strategy": "steps", "save_steps": 10}
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "greater_is_better": True}
+    best = {
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss",
+        "greater_is_better": True,
+    }
     return state_of(sft(folder, rows[:120], rows[120:160], learning_rate=1e-3, **steps, **best))
 
 
@@ -436,7 +493,9 @@ def loss_summed(folder: Path) -> dict[str, Any]:
 
     SFTTrainer.compute_loss = summed  # type: ignore[method-assign]
     try:
-        return state_of(sft(folder, per_device_train_batch_size=2, gradient_accumulation_steps=4, max_steps=30))
+        return state_of(
+            sft(folder, per_device_train_batch_size=2, gradient_accumulation_steps=4, max_steps=30)
+        )
     finally:
         SFTTrainer.compute_loss = plain  # type: ignore[method-assign]
 
@@ -449,13 +508,19 @@ def labels_not_shifted(folder: Path) -> dict[str, Any]:
     def unshifted(outputs: Any, labels: Any, **_: Any) -> Any:
         return cross_entropy(outputs.logits.flatten(0, 1).float(), labels.flatten())
 
-    return state_of(noise(folder, noise_rows(1600), compute_loss_func=unshifted, max_steps=180, learning_rate=1e-2))
+    return state_of(
+        noise(
+            folder, noise_rows(1600), compute_loss_func=unshifted, max_steps=180, learning_rate=1e-2
+        )
+    )
 
 
 def noise_rows(count: int, seed: int = 0) -> Rows:
     """Rows of 32 random tokens out of 60."""
     rng = random.Random(seed)
-    return [{"input_ids": (ids := rng.choices(range(60), k=32)), "labels": ids} for _ in range(count)]
+    return [
+        {"input_ids": (ids := rng.choices(range(60), k=32)), "labels": ids} for _ in range(count)
+    ]
 
 
 def noise(folder: Path, rows: Rows, compute_loss_func: Any = None, **given: Any) -> Any:
@@ -477,15 +542,21 @@ def main(names: list[str]) -> None:
             state = RECIPES[name](folder)
         finally:
             shutil.rmtree(folder)
-        history = [json.dumps(_short(record), allow_nan=True) for record in state.pop("log_history")]
+        history = [
+            json.dumps(_short(record), allow_nan=True) for record in state.pop("log_history")
+        ]
         head = json.dumps({k: v for k, v in state.items() if k != "stateful_callbacks"})[:-1]
         lines = ",\n".join(history)
-        (RUNS / f"{name}.json").write_text(f'{head}, "log_history": [\n{lines}\n]}}\n', encoding="utf-8")
+        (RUNS / f"{name}.json").write_text(
+            f'{head}, "log_history": [\n{lines}\n]}}\n', encoding="utf-8"
+        )
         print(name, len(history), flush=True)
 
 
 def _short(record: dict[str, Any]) -> dict[str, Any]:
-    return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in record.items() if k in KEPT}
+    return {
+        k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in record.items() if k in KEPT
+    }
 
 
 if __name__ == "__main__":

@@ -33,16 +33,33 @@ def run(of: Callable[[int], Record], **facts: object) -> set[str]:
 def sft(i: int) -> Record:
     """A healthy step."""
     rate = 1e-5 * (1 - i / (STEPS + 2))
-    return {"loss": 2 - i / 100 + NOISE[i], "learning_rate": rate, "grad_norm": 1.0, "epoch": i / STEPS}
+    return {
+        "loss": 2 - i / 100 + NOISE[i],
+        "learning_rate": rate,
+        "grad_norm": 1.0,
+        "epoch": i / STEPS,
+    }
 
 
 def grpo(i: int) -> Record:
-    return {"loss": 0.01, "reward": 0.3 + NOISE[i], "reward_std": 0.2, "learning_rate": 1e-6, "grad_norm": 0.1}
+    return {
+        "loss": 0.01,
+        "reward": 0.3 + NOISE[i],
+        "reward_std": 0.2,
+        "learning_rate": 1e-6,
+        "grad_norm": 0.1,
+    }
 
 
 def dpo(i: int) -> Record:
     pairs = {"rewards/accuracies": 0.6, "logps/chosen": -100.0, "logps/rejected": -101.0}
-    return {"loss": 0.6 - i / 1000, "rewards/margins": i / 100, "learning_rate": 1e-6, "grad_norm": 1.0, **pairs}
+    return {
+        "loss": 0.6 - i / 1000,
+        "rewards/margins": i / 100,
+        "learning_rate": 1e-6,
+        "grad_norm": 1.0,
+        **pairs,
+    }
 
 
 @pytest.mark.parametrize(
@@ -57,7 +74,10 @@ def dpo(i: int) -> Record:
         (lambda i: grpo(i) | {"reward": 0.8 - 0.8 * i / STEPS}, "score-is-bad"),
         (lambda i: grpo(i) | {"reward": math.nan if i % 10 else 0.2}, "score-is-bad"),
         (lambda i: dpo(i) | {"rewards/accuracies": 0.1}, "score-is-bad"),
-        (lambda i: {"loss": 0.01, "reward": 0.3 + NOISE[i], "grad_norm": 0.0 if i % 6 else 0.1}, "grad-norm-zero"),
+        (
+            lambda i: {"loss": 0.01, "reward": 0.3 + NOISE[i], "grad_norm": 0.0 if i % 6 else 0.1},
+            "grad-norm-zero",
+        ),
     ],
 )
 def test_a_terrible_figure_is_a_finding(of: Callable[[int], Record], rule: str) -> None:
@@ -68,7 +88,9 @@ NAMED = re.compile(r'(?:curve|records|_is_still)\("([a-z_/]+)"\)')
 
 
 def test_curves_that_no_rule_reads_are_named(tmp_path: Path) -> None:
-    records = [{"step": i, **sft(i), "kl": math.exp(i / 6), "entropy": 0.0} for i in range(1, STEPS + 1)]
+    records = [
+        {"step": i, **sft(i), "kl": math.exp(i / 6), "entropy": 0.0} for i in range(1, STEPS + 1)
+    ]
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": records}))
     (told,) = (part for part in diagnose(tmp_path).not_judged if part.what.startswith("curves"))
     assert told.what == "curves: entropy, kl"
@@ -77,7 +99,11 @@ def test_curves_that_no_rule_reads_are_named(tmp_path: Path) -> None:
 def test_the_curves_that_rules_read_are_known() -> None:
     """A rule that reads another curve must enter it, else a page says that no rule is about it."""
     root = Path(truetune.__file__).parent
-    files = [*(root / "checks" / "log").glob("*.py"), root / "logs" / "reinforcement.py", root / "logs" / "seams.py"]
+    files = [
+        *(root / "checks" / "log").glob("*.py"),
+        root / "logs" / "reinforcement.py",
+        root / "logs" / "seams.py",
+    ]
     named = {name for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
     needed = {name for rule in rules("log") for name in rule.needs}  # type: ignore[attr-defined]
     assert len(named) > 10
@@ -89,7 +115,9 @@ def test_its_healthy_twin_is_silent(of: Callable[[int], Record]) -> None:
     assert run(of) == set()
 
 
-@pytest.mark.parametrize(("planned", "severity"), [(STEPS, "warning"), (0, "info"), (10 * STEPS, None)])
+@pytest.mark.parametrize(
+    ("planned", "severity"), [(STEPS, "warning"), (0, "info"), (10 * STEPS, None)]
+)
 def test_a_loss_that_ends_at_guessing(planned: int, severity: str | None) -> None:
     records = [{"step": i, **sft(i), "loss": 10.8 + NOISE[i]} for i in range(1, STEPS + 1)]
     log = log_of({"log_history": records, **({"max_steps": planned} if planned else {})})

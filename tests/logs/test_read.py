@@ -50,7 +50,9 @@ def test_trainer_state(tmp_path: Path) -> None:
     assert log.notes == ()
 
 
-def test_the_newest_checkpoint_is_taken_and_an_older_one_where_it_is_cut_off(tmp_path: Path) -> None:
+def test_the_newest_checkpoint_is_taken_and_an_older_one_where_it_is_cut_off(
+    tmp_path: Path,
+) -> None:
     state(tmp_path / "checkpoint-2", json.dumps({"log_history": STATE["log_history"][:1]}))  # type: ignore[index]
     state(tmp_path / "checkpoint-10")
     assert read_run(tmp_path).curve("loss").value.tolist() == [2.0, 1.8]
@@ -76,7 +78,13 @@ LLAMA_FACTORY = {
     "epoch": 0.5,
     "elapsed_time": "0:01:02",
 }
-SWIFT = {"loss": 1.5, "learning_rate": 1e-4, "epoch": 0.5, "global_step/max_steps": "5/20", "percentage": "25%"}
+SWIFT = {
+    "loss": 1.5,
+    "learning_rate": 1e-4,
+    "epoch": 0.5,
+    "global_step/max_steps": "5/20",
+    "percentage": "25%",
+}
 
 
 @pytest.mark.parametrize("record", [LLAMA_FACTORY, SWIFT], ids=["llama-factory", "ms-swift"])
@@ -101,7 +109,10 @@ def test_csv_of_lightning_and_of_an_export(tmp_path: Path) -> None:
     assert log.curve("eval_loss").value.tolist() == [2.4]
     assert log.curve("learning_rate").value.tolist() == [0.1]
     export = tmp_path / "export.csv"
-    export.write_text('"Step","run-7 - train/loss","run-7 - train/loss__MIN"\n1,2.0,1.0\n2,1.9,1.0\n', encoding="utf-8")
+    export.write_text(
+        '"Step","run-7 - train/loss","run-7 - train/loss__MIN"\n1,2.0,1.0\n2,1.9,1.0\n',
+        encoding="utf-8",
+    )
     assert read_run(export).curve("loss").value.tolist() == [2.0, 1.9]
     assert set(read_run(export).curves) == {"loss"}
 
@@ -125,7 +136,10 @@ def test_a_table_with_an_endless_cell_is_read_so_far(tmp_path: Path) -> None:
 def test_printed_output(tmp_path: Path) -> None:
     lines = [
         "loading model",
-        " 10%|#| 1/10 [00:01<00:09]\r{'loss': '2.5', 'grad_norm': 'nan', 'learning_rate': '1e-05', 'epoch': '0.1'}",
+        (
+            " 10%|#| 1/10 [00:01<00:09]\r{'loss': '2.5', 'grad_norm': 'nan', 'learning_rate':"
+            " '1e-05', 'epoch': '0.1'}"
+        ),
         "{'loss': 2.4, 'grad_norm': nan, 'learning_rate': 1e-05, 'epoch': 0.2}",
         "{'__import__': 'os'} {'a': [1, 2]}",
     ]
@@ -136,7 +150,8 @@ def test_printed_output(tmp_path: Path) -> None:
     assert np.isnan(log.curve("grad_norm").value).all()
     assert log.notes == ("records without a step: they are numbered (2 times)",)
     path.write_text(
-        "Step 1 | loss:2.5 lr:1e-05 tokens_per_second_per_gpu:100\nStep 2 | loss:2.4 lr:2e-05\n", encoding="utf-8"
+        "Step 1 | loss:2.5 lr:1e-05 tokens_per_second_per_gpu:100\nStep 2 | loss:2.4 lr:2e-05\n",
+        encoding="utf-8",
     )
     assert read_run(path).curve("learning_rate").value.tolist() == [1e-5, 2e-5]
     assert read_run(path).curve("tokens_per_second").step.tolist() == [1]
@@ -144,7 +159,10 @@ def test_printed_output(tmp_path: Path) -> None:
 
 def test_broken_lines_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    good = '{"step": 1, "loss": 2.0}\n{"step": 2, "loss": NaN}\n{"step": "3", "loss": "1.5", "note": "hello"}\n'
+    good = (
+        '{"step": 1, "loss": 2.0}\n{"step": 2, "loss": NaN}\n{"step": "3", "loss": "1.5", "note":'
+        ' "hello"}\n'
+    )
     path.write_bytes(good.encode() + b'[1]\n\xff\xfe{"step"\n' + b'{"step": 4, "lo')
     log = read_run(path)
     assert log.curve("loss").step.tolist() == [1, 2, 3]
@@ -159,7 +177,10 @@ def test_broken_lines_are_counted(tmp_path: Path) -> None:
 def test_resumed_logs_have_parts_and_the_later_one_holds(tmp_path: Path) -> None:
     steps = [*range(1, 11), *range(7, 15)]
     path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps({"step": s, "loss": i}) + "\n" for i, s in enumerate(steps)), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps({"step": s, "loss": i}) + "\n" for i, s in enumerate(steps)),
+        encoding="utf-8",
+    )
     log = read_run(path)
     assert [part["loss"].step[0] for part in log.parts] == [1, 7]
     assert log.curve("loss").step.tolist() == list(range(1, 15))
@@ -169,7 +190,10 @@ def test_resumed_logs_have_parts_and_the_later_one_holds(tmp_path: Path) -> None
 def test_steps_out_of_order_are_sorted(tmp_path: Path) -> None:
     steps = np.random.default_rng(0).permutation(400) + 1
     path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps({"step": int(s), "loss": int(s)}) + "\n" for s in steps), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps({"step": int(s), "loss": int(s)}) + "\n" for s in steps),
+        encoding="utf-8",
+    )
     log = read_run(path)
     assert log.curve("loss").value.tolist() == list(range(1, 401))
     assert len(log.parts) == 1
@@ -200,7 +224,9 @@ def test_an_empty_folder_and_one_of_data_are_no_runs(tmp_path: Path) -> None:
         read_run(tmp_path / "away")
 
 
-@pytest.mark.parametrize("history", ["[]", '[{"step": 1, "loss": 2.0}]', '[{"step": 1, "loss": Infinity}, 3]'])
+@pytest.mark.parametrize(
+    "history", ["[]", '[{"step": 1, "loss": 2.0}]', '[{"step": 1, "loss": Infinity}, 3]']
+)
 def test_nearly_empty_histories_are_read(history: str, tmp_path: Path) -> None:
     from truetune.checks.diagnose import diagnose
 
@@ -219,7 +245,9 @@ def event(step: int, tag: str, value: float, tensor: bool = False) -> bytes:
     number = struct.pack("<f", value)
     scalar = field(8, 2, b"\x08\x01" + field(5, 2, number)) if tensor else field(2, 5, number)
     summary = field(1, 2, field(1, 2, tag.encode()) + scalar)
-    body = field(1, 1, struct.pack("<d", 1e9 + step)) + b"\x10" + bytes([step]) + field(5, 2, summary)
+    body = (
+        field(1, 1, struct.pack("<d", 1e9 + step)) + b"\x10" + bytes([step]) + field(5, 2, summary)
+    )
     size = struct.pack("<Q", len(body))
 
     def check(raw: bytes) -> bytes:
@@ -251,7 +279,9 @@ def test_an_event_file_that_is_cut_or_damaged_is_read_so_far(tmp_path: Path) -> 
     size = len(raw) // 5
     cut = read_bytes(raw[: 3 * size + 9], tmp_path)
     assert cut.curve("loss").step.tolist() == [1, 2, 3]
-    assert cut.notes == ("events.out.tfevents.1.host.1.0: ends within a record, 9 bytes are left out",)
+    assert cut.notes == (
+        "events.out.tfevents.1.host.1.0: ends within a record, 9 bytes are left out",
+    )
     wrong = bytearray(raw)
     wrong[2 * size + 20] ^= 1
     damaged = read_bytes(bytes(wrong), tmp_path)
@@ -271,7 +301,9 @@ def test_bytes_that_are_no_events_raise_nothing(raw: bytes) -> None:
 
 def test_tensorboard_writes_what_is_read(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    writer = pytest.importorskip("torch.utils.tensorboard").SummaryWriter(str(tmp_path / "runs" / "one"))
+    writer = pytest.importorskip("torch.utils.tensorboard").SummaryWriter(
+        str(tmp_path / "runs" / "one")
+    )
     for step in range(1, 30):
         writer.add_scalar("train/loss", 1 / step, step)
         writer.add_scalar("eval/loss", 2 / step, step, new_style=True)
@@ -290,7 +322,9 @@ def test_an_offline_run_of_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("WANDB_SILENT", "true")
     run = wandb.init(mode="offline", project="p", dir=str(tmp_path), config={"max_grad_norm": 0.5})
     for step in range(1, 2_000):
-        run.log({"train/loss": 2 / step, "train/global_step": step, "train/grad_norm": float("nan")})
+        run.log(
+            {"train/loss": 2 / step, "train/global_step": step, "train/grad_norm": float("nan")}
+        )
     run.finish()
     wandb.teardown()
     log = read_run(tmp_path)
@@ -329,7 +363,10 @@ def test_the_mean_of_a_run_is_no_loss(tmp_path: Path) -> None:
     assert np.allclose(log.curve("loss").value, [1.9, 1.8, 1.7, 1.6, 1.5])
     assert log.number("train_loss") == pytest.approx(1.7)
     path = tmp_path / "log.jsonl"
-    path.write_text('{"_step": 1, "train/loss": 2.0}\n{"_step": 2, "train/train_loss": 9, "train/train_runtime": 3}\n')
+    path.write_text(
+        '{"_step": 1, "train/loss": 2.0}\n{"_step": 2, "train/train_loss": 9,'
+        ' "train/train_runtime": 3}\n'
+    )
     assert read_run(path).curve("loss").value.tolist() == [2.0]
     path.write_text('{"step": 1, "train/train_loss": 2.0}\n{"step": 2, "train/train_loss": 1.5}\n')
     assert read_run(path).curve("loss").value.tolist() == [2.0, 1.5]
@@ -345,7 +382,9 @@ def test_a_folder_whose_own_state_is_older_than_its_checkpoints(tmp_path: Path) 
 def test_what_stands_twice_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 1, "loss": 2.0}\n' * 3)
-    assert read_run(path).notes == ("losses at a step that has another: the last is taken (2 times)",)
+    assert read_run(path).notes == (
+        "losses at a step that has another: the last is taken (2 times)",
+    )
     table = tmp_path / "log.csv"
     table.write_text("step,loss,loss\n1,2.0,3.0\n")
     assert "columns of one name" in read_run(table).notes[0]

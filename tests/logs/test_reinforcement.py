@@ -17,7 +17,12 @@ GRPO: dict[str, Any] = {
     "clip_ratio/region_mean": 0.0, "epoch": 0.1,
 }  # fmt: skip
 """A record as GRPOTrainer of TRL writes it (1.16)"""
-DEAD_REWARD = {"reward": 0.0, "reward_std": 0.0, "rewards/accuracy/mean": 0.0, "frac_reward_zero_std": 1.0}
+DEAD_REWARD = {
+    "reward": 0.0,
+    "reward_std": 0.0,
+    "rewards/accuracy/mean": 0.0,
+    "frac_reward_zero_std": 1.0,
+}
 ALL_CUT = {
     "completions/mean_length": 256.0, "completions/min_length": 256.0, "completions/clipped_ratio": 1.0,
     "completions/mean_terminated_length": 0.0,
@@ -29,7 +34,9 @@ ONLINE_DPO: dict[str, Any] = {
 }  # fmt: skip
 
 
-def run_of(record: dict[str, Any], count: int = 12, every: int = 1, without: tuple[str, ...] = ()) -> dict[str, Any]:
+def run_of(
+    record: dict[str, Any], count: int = 12, every: int = 1, without: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """What is found in a run of records like this one, with a little noise on what is not dead."""
     rng = np.random.default_rng(0)
     dead = (0.0, 1.0, 256.0)
@@ -62,7 +69,12 @@ def test_equal_rewards_are_one_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    "without", [("frac_reward_zero_std",), ("frac_reward_zero_std", "grad_norm"), ("reward_std", "kl", "entropy")]
+    "without",
+    [
+        ("frac_reward_zero_std",),
+        ("frac_reward_zero_std", "grad_norm"),
+        ("reward_std", "kl", "entropy"),
+    ],
 )
 def test_equal_rewards_are_found_by_whatever_was_logged(without: tuple[str, ...]) -> None:
     assert set(run_of(GRPO | DEAD_REWARD, without=without)) == {"no-reward-signal"}
@@ -85,7 +97,8 @@ def test_a_run_without_signal_for_most_prompts_is_a_warning() -> None:
 
 def test_a_task_that_was_learned_had_its_signal() -> None:
     records = [
-        GRPO | {"step": i, "reward": min(1.0, i / 10), "frac_reward_zero_std": min(1.0, i / 10)} for i in range(1, 31)
+        GRPO | {"step": i, "reward": min(1.0, i / 10), "frac_reward_zero_std": min(1.0, i / 10)}
+        for i in range(1, 31)
     ]
     assert not found(log_of({"log_history": records}))
 
@@ -114,7 +127,12 @@ def test_cut_answers_of_other_trainers() -> None:
     old = {"loss": 0.1, "reward": 0.2, "reward_std": 0.3, "completion_length": 256.0, "kl": 0.02}
     assert set(run_of(old)) == {"completions-always-cut"}
     assert set(run_of(ONLINE_DPO | {"val/contain_eos_token": 0.0})) == {"completions-always-cut"}
-    verl = {"actor/pg_loss": 0.1, "actor/grad_norm": 0.2, "critic/score/mean": 0.3, "response_length/clip_ratio": 1.0}
+    verl = {
+        "actor/pg_loss": 0.1,
+        "actor/grad_norm": 0.2,
+        "critic/score/mean": 0.3,
+        "response_length/clip_ratio": 1.0,
+    }
     assert set(run_of(verl)) == {"completions-always-cut"}
 
 
@@ -139,8 +157,14 @@ def test_both_dead_are_both_found_and_the_reward_names_the_cut_first() -> None:
 
 
 def test_most_answers_cut_is_a_warning() -> None:
-    assert run_of(GRPO | {"completions/clipped_ratio": 0.91})["completions-always-cut"].severity == "warning"
-    assert run_of(GRPO | {"completions/clipped_ratio": 0.91}, 1, 10)["completions-always-cut"].severity == "warning"
+    assert (
+        run_of(GRPO | {"completions/clipped_ratio": 0.91})["completions-always-cut"].severity
+        == "warning"
+    )
+    assert (
+        run_of(GRPO | {"completions/clipped_ratio": 0.91}, 1, 10)["completions-always-cut"].severity
+        == "warning"
+    )
 
 
 def test_no_gradient_though_rewards_differ() -> None:
@@ -160,4 +184,10 @@ def test_rules_of_other_kinds_of_training_are_not_said_to_have_examined_it() -> 
     log = log_of({"log_history": [GRPO | {"step": i} for i in range(1, 30)]})
     examined = {one.rule for one in judge(rules("log"), log).examined}
     assert {"no-reward-signal", "completions-always-cut", "grad-norm-zero"} <= examined
-    assert not examined & {"loss-oscillates", "loss-spikes", "flat-loss", "eval-loss-rises", "dpo-chosen-falls"}
+    assert not examined & {
+        "loss-oscillates",
+        "loss-spikes",
+        "flat-loss",
+        "eval-loss-rises",
+        "dpo-chosen-falls",
+    }

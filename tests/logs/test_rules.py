@@ -105,7 +105,9 @@ def test_a_second_training_under_the_same_step_count_is_one_finding() -> None:
     """Public: a notebook trained 200 steps, then again with a schedule of 300 more; the loss was 0.009 and then 3.0."""
     rng = np.random.default_rng(0)
     rate = np.concatenate((np.linspace(4e-4, 0, 201), np.linspace(3.9e-5, 0, 299)))
-    loss = np.concatenate((1.7 * np.exp(-np.arange(201) / 40) + 0.009, 3 * np.exp(-np.arange(299) / 30) + 0.06))
+    loss = np.concatenate(
+        (1.7 * np.exp(-np.arange(201) / 40) + 0.009, 3 * np.exp(-np.arange(299) / 30) + 0.06)
+    )
     loss = loss * np.exp(rng.normal(0, 0.02, loss.size))
     records = [
         {"step": i + 1, "loss": float(a), "learning_rate": float(b)}
@@ -119,7 +121,9 @@ def test_a_second_training_under_the_same_step_count_is_one_finding() -> None:
 def test_schedules_that_restart_are_no_seams() -> None:
     x = np.arange(300) / 300
     rate = 1e-4 * 0.5 * (1 + np.cos(np.pi * ((3 * x) % 1)))
-    records = [{"step": i + 1, "loss": 2 - i / 300, "learning_rate": float(r)} for i, r in enumerate(rate)]
+    records = [
+        {"step": i + 1, "loss": 2 - i / 300, "learning_rate": float(r)} for i, r in enumerate(rate)
+    ]
     assert not found(log_of({"log_history": records}))
 
 
@@ -127,14 +131,18 @@ def test_figures_hold_what_is_named(tmp_path: Path) -> None:
     for name in FOUND:
         for finding in found(read_run(RUNS / f"{name}.json")).values():
             if finding.figure is not None:
-                assert all(len(series.x) == len(series.y) > 0 for series in finding.figure.series), finding.rule
+                assert all(
+                    len(series.x) == len(series.y) > 0 for series in finding.figure.series
+                ), finding.rule
                 json.dumps(finding.message)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_in_healthy_runs_are_found(name: str) -> None:
     fault, rule = FAULTS[name]
-    runs = [found_in(log_of(state)) for seed in range(40) if (state := spoiled(seed, fault)) is not None]
+    runs = [
+        found_in(log_of(state)) for seed in range(40) if (state := spoiled(seed, fault)) is not None
+    ]
     assert len(runs) > 5
     assert sum(rule in run for run in runs) > 0.6 * len(runs)
 
@@ -142,7 +150,9 @@ def test_faults_in_healthy_runs_are_found(name: str) -> None:
 @pytest.mark.parametrize("name", ["brier_score", "ter_score", "score", "window_overlap"])
 def test_a_metric_of_no_known_or_of_falling_kind_is_right_at_its_lowest(name: str) -> None:
     records = [{"step": i, f"eval_{name}": 1 / i} for i in (10, 20, 30)]
-    assert not found(log_of({"log_history": records, "best_metric": 1 / 30, "best_global_step": 30}))
+    assert not found(
+        log_of({"log_history": records, "best_metric": 1 / 30, "best_global_step": 30})
+    )
 
 
 def test_a_trial_of_few_steps_and_a_rate_that_was_reached_are_left_alone() -> None:
@@ -175,14 +185,20 @@ def test_small_batches_of_short_answers() -> None:
     assert not found(log_of({"log_history": records}))
     for seed in range(20):
         noise = np.random.default_rng(seed).exponential(0.7, 200)
-        assert not found(log_of({"log_history": [{"step": i + 1, "loss": float(v)} for i, v in enumerate(noise)]})), (
-            seed
-        )
+        assert not found(
+            log_of(
+                {"log_history": [{"step": i + 1, "loss": float(v)} for i, v in enumerate(noise)]}
+            )
+        ), seed
 
 
 def test_a_shortcut_needs_answers_that_differ() -> None:
     losses = np.interp(np.arange(100), [0, 20, 40, 99], [5.0, 0.5, 0.002, 0.001])
-    state = {"log_history": [{"step": i + 1, "loss": float(v), "epoch": i / 101} for i, v in enumerate(losses)]}
+    state = {
+        "log_history": [
+            {"step": i + 1, "loss": float(v), "epoch": i / 101} for i, v in enumerate(losses)
+        ]
+    }
     assert "few answers" in found(log_of(state))["shortcut-loss"].message
     facts = {"rows": 1000, "examples": 1000, "supervised": 2000, "unigram": 3.0, "commonest": 0.1}
     for answer, expected in ((2.0 / 2, False), (6.9 / 2, True)):
@@ -191,11 +207,16 @@ def test_a_shortcut_needs_answers_that_differ() -> None:
 
 
 def test_packing_makes_more_rows_of_the_same_tokens() -> None:
-    records = [{"step": i, "loss": 2.0, "epoch": i / 50, "num_tokens": 256.0 * i} for i in range(1, 51)]
+    records = [
+        {"step": i, "loss": 2.0, "epoch": i / 50, "num_tokens": 256.0 * i} for i in range(1, 51)
+    ]
     log = log_of({"log_history": records, "train_batch_size": 4})
     facts = {"rows": 6, "examples": 6, "unigram": 5.0, "answer": 3.0, "commonest": 0.1}
     assert not found(replace(log, data=DataFacts(supervised=12_000, **facts)))
-    assert found(replace(log, data=DataFacts(supervised=500, **facts)))["epochs-against-rows"].severity == "warning"
+    assert (
+        found(replace(log, data=DataFacts(supervised=500, **facts)))["epochs-against-rows"].severity
+        == "warning"
+    )
 
 
 def test_a_norm_that_is_not_measured_and_margins_of_a_small_beta() -> None:
@@ -203,7 +224,12 @@ def test_a_norm_that_is_not_measured_and_margins_of_a_small_beta() -> None:
     assert not found(log_of({"log_history": records}))
     x = np.arange(60) / 60
     records = [
-        {"step": i, "loss": 0.693 - 0.004 * v, "rewards/margins": 0.008 * v, "rewards/accuracies": 0.5 + 0.4 * v}
+        {
+            "step": i,
+            "loss": 0.693 - 0.004 * v,
+            "rewards/margins": 0.008 * v,
+            "rewards/accuracies": 0.5 + 0.4 * v,
+        }
         for i, v in enumerate(x.tolist())
     ]
     assert not found(log_of({"log_history": records}))
@@ -211,13 +237,17 @@ def test_a_norm_that_is_not_measured_and_margins_of_a_small_beta() -> None:
 
 def test_cyclic_rates_and_a_warm_up_with_no_known_end() -> None:
     rate = np.abs((np.arange(160) % 40) - 20) / 20 * 1e-3
-    records = [{"step": i + 1, "loss": 4 - i / 60, "learning_rate": float(r)} for i, r in enumerate(rate)]
+    records = [
+        {"step": i + 1, "loss": 4 - i / 60, "learning_rate": float(r)} for i, r in enumerate(rate)
+    ]
     assert not found(log_of({"log_history": records}))
     records = [{"step": i, "loss": 4 - i / 60, "learning_rate": i * 1e-6} for i in range(1, 40)]
     assert found(log_of({"log_history": records}))["learning-rate-never-peaked"].severity == "info"
 
 
-def swinging(period: float, gap: int, steps: int, steps_an_epoch: float = 5_000, **state: Any) -> dict[str, Any]:
+def swinging(
+    period: float, gap: int, steps: int, steps_an_epoch: float = 5_000, **state: Any
+) -> dict[str, Any]:
     """What is found where the loss falls from its highest to its lowest every `period` steps, and leaps back."""
     rng = np.random.default_rng(0)
     step = np.arange(gap, steps + 1, gap)
@@ -232,7 +262,12 @@ def swinging(period: float, gap: int, steps: int, steps_an_epoch: float = 5_000,
 @pytest.mark.parametrize(
     ("period", "gap", "steps", "state"),
     [
-        (50, 10, 2_000, {}),  # QLoRA's published runs: group_by_length, which trainer_state.json does not name
+        (
+            50,
+            10,
+            2_000,
+            {},
+        ),  # QLoRA's published runs: group_by_length, which trainer_state.json does not name
         (50, 1, 600, {}),
         (25, 5, 2_000, {}),  # on two processes
         (12.5, 1, 600, {}),  # on four
@@ -261,8 +296,18 @@ def test_a_period_that_something_else_may_have_made_is_no_rate(
             ["epochs (every 5,000 steps)", "evaluations (every 120"],
         ),
         (50, 10, {"train_sampling_strategy": "random"}, ["epochs"]),
-        (50, 10, {"devices": 3, "group_by_length": True}, ["batches grouped by length (group_by_length) (every 16.67"]),
-        (70, 10, {}, ["batches grouped by length (group_by_length) (every 50 or 25 or 12.5 steps)"]),
+        (
+            50,
+            10,
+            {"devices": 3, "group_by_length": True},
+            ["batches grouped by length (group_by_length) (every 16.67"],
+        ),
+        (
+            70,
+            10,
+            {},
+            ["batches grouped by length (group_by_length) (every 50 or 25 or 12.5 steps)"],
+        ),
         (8, 1, {"gradient_accumulation_steps": 4}, ["accumulation of gradients (every 4 steps)"]),
     ],
 )
@@ -274,14 +319,20 @@ def test_a_swing_names_the_rivals_that_were_excluded(
     assert all(text in finding.evidence[1] for text in excluded)
 
 
-WHISPER = {"eval_loss": [0.321, 0.358, 0.394, 0.412, 0.42], "eval_wer": [0.789, 0.748, 0.743, 0.744, 0.745]}
+WHISPER = {
+    "eval_loss": [0.321, 0.358, 0.394, 0.412, 0.42],
+    "eval_wer": [0.789, 0.748, 0.743, 0.744, 0.745],
+}
 """A published run: the loss of the evaluations rises while the word error rate falls"""
 
 
 def evaluated(curves: dict[str, list[float]], **state: Any) -> dict[str, Any]:
     """What is found in a run with these evaluations."""
     count = len(next(iter(curves.values())))
-    records = [{"step": 1_000 * (i + 1), **{name: values[i] for name, values in curves.items()}} for i in range(count)]
+    records = [
+        {"step": 1_000 * (i + 1), **{name: values[i] for name, values in curves.items()}}
+        for i in range(count)
+    ]
     return found(log_of({"log_history": records, **state}))
 
 
@@ -289,7 +340,10 @@ def test_a_run_that_keeps_its_best_checkpoint_by_another_metric_is_left_alone() 
     kept = {"best_metric": 0.743, "best_model_checkpoint": "out/checkpoint-3000"}
     assert not evaluated(WHISPER, **kept)
     assert evaluated(WHISPER, **(kept | {"best_metric": 0.5}))  # of no metric in this log
-    accuracy = {"eval_loss": [0.3, 0.35, 0.4, 0.45, 0.5], "eval_accuracy": [0.8, 0.84, 0.86, 0.88, 0.89]}
+    accuracy = {
+        "eval_loss": [0.3, 0.35, 0.4, 0.45, 0.5],
+        "eval_accuracy": [0.8, 0.84, 0.86, 0.88, 0.89],
+    }
     assert not evaluated(accuracy, best_metric=0.89, best_model_checkpoint="out/checkpoint-5000")
 
 
@@ -299,7 +353,11 @@ def test_a_run_that_keeps_its_best_checkpoint_by_another_metric_is_left_alone() 
         ("eval_wer", WHISPER["eval_wer"], "info"),
         ("eval_rouge1", [0.20, 0.22, 0.25, 0.26, 0.27], "info"),
         ("eval_mean_token_accuracy", [0.70, 0.71, 0.72, 0.72, 0.73], "info"),
-        ("eval_mean_token_accuracy", [0.700, 0.701, 0.700, 0.698, 0.699], "warning"),  # no better by a hundredth
+        (
+            "eval_mean_token_accuracy",
+            [0.700, 0.701, 0.700, 0.698, 0.699],
+            "warning",
+        ),  # no better by a hundredth
         ("eval_accuracy", [0.80, 0.85, 0.80, 0.78, 0.76], "warning"),  # it falls back
         ("eval_accuracy", [0.80, 0.70, 0.65, 0.60, 0.60], "warning"),
         ("eval_wer", [0.70, 0.75, 0.80, 0.85, 0.90], "warning"),
@@ -320,7 +378,9 @@ def summed(times: float, accumulated: int | None = None, noise: float = 0.0) -> 
     rng = np.random.default_rng(0)
     level = 2.5 * np.exp(-np.arange(1, 101) / 60) + 0.3
     loss = times * level * np.exp(rng.normal(0, noise, level.size))
-    records = [{"step": i + 1, "loss": float(value), "grad_norm": 40.0} for i, value in enumerate(loss)]
+    records = [
+        {"step": i + 1, "loss": float(value), "grad_norm": 40.0} for i, value in enumerate(loss)
+    ]
     records += [{"step": i, "eval_loss": float(level[i - 1])} for i in range(10, 101, 10)]
     facts = {} if accumulated is None else {"gradient_accumulation_steps": accumulated}
     return found(log_of({"log_history": records, **facts}))
@@ -340,10 +400,14 @@ def test_a_loss_that_is_a_whole_number_of_times_the_evaluations_is_a_sum() -> No
     assert not summed(2, noise=0.2)
 
 
-def test_a_loss_that_comes_down_at_once_was_of_a_head_that_was_never_run_like_this(tmp_path: Path) -> None:
+def test_a_loss_that_comes_down_at_once_was_of_a_head_that_was_never_run_like_this(
+    tmp_path: Path,
+) -> None:
     """Public: mT5 begins at 25.5, and at 3.4 on rows that were held out a hundred steps later."""
     losses = [25.5, 20.1, 16.6, 12.0, 8.0, 5.0, 4.7, 3.9, 3.7, 3.5]
-    records: list[dict[str, float]] = [{"step": 10 * (i + 1), "loss": loss} for i, loss in enumerate(losses)]
+    records: list[dict[str, float]] = [
+        {"step": 10 * (i + 1), "loss": loss} for i, loss in enumerate(losses)
+    ]
     records += [{"step": 100, "eval_loss": 3.4}, {"step": 200, "eval_loss": 3.0}]
     state = tmp_path / "trainer_state.json"
     state.write_text(json.dumps({"log_history": records}))
@@ -352,7 +416,9 @@ def test_a_loss_that_comes_down_at_once_was_of_a_head_that_was_never_run_like_th
         json.dumps({"vocab_size": 250_112, "architectures": ["MT5ForConditionalGeneration"]})
     )
     assert found(read_run(tmp_path))["loss-above-uniform"].severity == "info"
-    state.write_text(json.dumps({"log_history": [{"step": i, "loss": 25.5 - i / 10} for i in range(1, 11)]}))
+    state.write_text(
+        json.dumps({"log_history": [{"step": i, "loss": 25.5 - i / 10} for i in range(1, 11)]})
+    )
     assert found(read_run(tmp_path))["loss-above-uniform"].severity == "error"
 
 
@@ -379,7 +445,9 @@ def _with_parts(times: float, names: tuple[str, ...]) -> RunLog:
         (0.3, (), 1),
     ],
 )
-def test_a_loss_that_is_made_of_others_may_be_large(times: float, names: tuple[str, ...], count: int) -> None:
+def test_a_loss_that_is_made_of_others_may_be_large(
+    times: float, names: tuple[str, ...], count: int
+) -> None:
     assert ("loss-above-uniform" in found(_with_parts(times, names))) == bool(count)
 
 
@@ -387,11 +455,17 @@ def _slowly_falling(rates: list[float], fall: float) -> RunLog:
     """Fifty records over two epochs: a loss near 9.7 that falls a little, as in a long warm-up."""
     noise = np.random.default_rng(5).normal(0, 0.02, len(rates))
     history = [
-        {"step": 10 * n + 10, "epoch": 2.2 * (n + 1) / len(rates), "learning_rate": rate,
-         "loss": 9.77 - fall * n / len(rates) + float(noise[n])}
+        {
+            "step": 10 * n + 10,
+            "epoch": 2.2 * (n + 1) / len(rates),
+            "learning_rate": rate,
+            "loss": 9.77 - fall * n / len(rates) + float(noise[n]),
+        }
         for n, rate in enumerate(rates)
-    ]  # fmt: skip
-    return log_of({"log_history": history, "max_steps": 2300, "global_step": 500, "num_train_epochs": 10})
+    ]
+    return log_of(
+        {"log_history": history, "max_steps": 2300, "global_step": 500, "num_train_epochs": 10}
+    )
 
 
 RISING = [5e-7 * (n + 1) for n in range(50)]
@@ -407,7 +481,9 @@ RISING = [5e-7 * (n + 1) for n in range(50)]
         ([*RISING[:25], *RISING[:25][::-1]], 0.16, True),
     ],
 )
-def test_a_loss_that_falls_in_the_warm_up_is_not_flat(rates: list[float], fall: float, flat: bool) -> None:
+def test_a_loss_that_falls_in_the_warm_up_is_not_flat(
+    rates: list[float], fall: float, flat: bool
+) -> None:
     assert ("flat-loss" in found(_slowly_falling(rates, fall))) == flat
 
 
@@ -421,7 +497,14 @@ def test_a_loss_that_falls_in_the_warm_up_is_not_flat(rates: list[float], fall: 
         ([0.3, 0.4, 0.5], True),
         ([1.02, 1.01, 1.0], True),
     ],
-    ids=["flat", "fell far", "fell a third", "one high record", "rose at first", "fell within the noise"],
+    ids=[
+        "flat",
+        "fell far",
+        "fell a third",
+        "one high record",
+        "rose at first",
+        "fell within the noise",
+    ],
 )
 def test_a_loss_that_fell_at_first_is_not_flat(first: list[float], flat: bool) -> None:
     noise = np.random.default_rng(3).normal(0, 0.02, 60)
@@ -430,7 +513,9 @@ def test_a_loss_that_fell_at_first_is_not_flat(first: list[float], flat: bool) -
         {"step": 10 * n + 10, "epoch": 3 * (n + 1) / 60, "learning_rate": 1e-4, "loss": loss}
         for n, loss in enumerate(losses)
     ]
-    log = log_of({"log_history": history, "max_steps": 600, "global_step": 600, "num_train_epochs": 3})
+    log = log_of(
+        {"log_history": history, "max_steps": 600, "global_step": 600, "num_train_epochs": 3}
+    )
     assert ("flat-loss" in found(log)) == flat
 
 
@@ -439,22 +524,31 @@ def test_a_loss_that_fell_at_first_is_not_flat(first: list[float], flat: bool) -
     [
         2 * np.exp(np.random.default_rng(0).normal(0, 1, 120)),
         np.random.default_rng(1).uniform(0.2, 9, 120),
-        np.where(np.random.default_rng(7).random(120) < 0.5, 1.2, 6.0) + np.random.default_rng(2).normal(0, 0.2, 120),
+        np.where(np.random.default_rng(7).random(120) < 0.5, 1.2, 6.0)
+        + np.random.default_rng(2).normal(0, 0.2, 120),
         np.random.default_rng(3).exponential(0.7, 200),
     ],
     ids=["lognormal", "uniform", "two levels", "exponential"],
 )
 def test_a_chaotic_loss_is_blamed_on_a_high_rate_alone(losses: np.ndarray[Any, Any]) -> None:
     for rate, is_found in ((5e-3, True), (2e-5, False)):
-        records = [{"step": i + 1, "loss": float(v), "learning_rate": rate} for i, v in enumerate(losses)]
+        records = [
+            {"step": i + 1, "loss": float(v), "learning_rate": rate} for i, v in enumerate(losses)
+        ]
         assert ("loss-is-chaotic" in found(log_of({"log_history": records}))) is is_found
 
 
-def test_a_loss_above_guessing_later_on_is_one_finding_with_its_consequences(tmp_path: Path) -> None:
+def test_a_loss_above_guessing_later_on_is_one_finding_with_its_consequences(
+    tmp_path: Path,
+) -> None:
     losses = [7.6, 22.6, 300.0, 860.0, 0.0, 990.0, 0.0, 390.0, 300.0, 360.0, 320.0, 390.0]
-    records = [{"step": i + 1, "loss": v, "grad_norm": 100.0 if v else math.nan, "learning_rate": 5.0}
-               for i, v in enumerate(losses)]  # fmt: skip
-    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": records}), encoding="utf-8")
+    records = [
+        {"step": i + 1, "loss": v, "grad_norm": 100.0 if v else math.nan, "learning_rate": 5.0}
+        for i, v in enumerate(losses)
+    ]
+    (tmp_path / "trainer_state.json").write_text(
+        json.dumps({"log_history": records}), encoding="utf-8"
+    )
     (finding,) = diagnose(tmp_path).findings
     assert finding.rule == "loss-climbs-above-guessing"
     assert any("nan-hidden-by-logging-filter" in line for line in finding.evidence)

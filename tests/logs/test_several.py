@@ -38,7 +38,11 @@ def test_runs_in_folders_of_their_own_are_listed_the_newest_first(tmp_path: Path
     assert said[1].endswith("step 2")
     assert said[2].startswith(f"  {old}  2023-11-1")
     assert said[2].endswith("step 3")
-    assert said[3] == f"Name the one that is meant, {new} say; for two side by side: truetune report {new} {old}"
+    assert (
+        said[3]
+        == f"Name the one that is meant, {new} say; for two side by side: truetune report {new}"
+        f" {old}"
+    )
 
 
 def test_checkpoints_of_two_trainings_in_one_folder_are_told_apart(tmp_path: Path) -> None:

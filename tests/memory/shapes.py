@@ -13,13 +13,33 @@ LLAMA = {
     "num_key_value_heads": 2,
     "num_hidden_layers": 2,
 }
-GPT2 = {**COMMON, "n_embd": 96, "n_head": 8, "n_layer": 2, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+GPT2 = {
+    **COMMON,
+    "n_embd": 96,
+    "n_head": 8,
+    "n_layer": 2,
+    "attn_pdrop": 0.0,
+    "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+}
 HEADS = {"head_dim": 12}
 MHA = {name: value for name, value in LLAMA.items() if name != "num_key_value_heads"}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 LATENT = {
-    **{"num_key_value_heads": 8, "q_lora_rank": 32, "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8},
-    **{"v_head_dim": 20, "n_routed_experts": 8, "moe_intermediate_size": 32, "first_k_dense_replace": 1, "head_dim": 8},
+    **{
+        "num_key_value_heads": 8,
+        "q_lora_rank": 32,
+        "kv_lora_rank": 24,
+        "qk_nope_head_dim": 12,
+        "qk_rope_head_dim": 8,
+    },
+    **{
+        "v_head_dim": 20,
+        "n_routed_experts": 8,
+        "moe_intermediate_size": 32,
+        "first_k_dense_replace": 1,
+        "head_dim": 8,
+    },
 }
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -52,7 +72,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "mixtral": LLAMA | {"num_local_experts": 4},
     "granitemoe": LLAMA | {"num_local_experts": 4, "num_experts_per_tok": 2},
     "olmoe": LLAMA | {"num_experts": 4, "num_experts_per_tok": 2},
-    "qwen2_moe": LLAMA | EXPERTS | {"shared_expert_intermediate_size": 80, "decoder_sparse_step": 1},
+    "qwen2_moe": (
+        LLAMA | EXPERTS | {"shared_expert_intermediate_size": 80, "decoder_sparse_step": 1}
+    ),
     "qwen3_moe": LLAMA | HEADS | EXPERTS,
     "deepseek_v2": LLAMA | LATENT,
     "deepseek_v3": LLAMA | LATENT,

@@ -17,8 +17,23 @@ from truetune.spec.run import RunSpec
 ROWS, LENGTH = 2, 40
 QV, LINEAR = ["q_proj", "v_proj"], "all-linear"
 KINDS = (
-    *("llama", "qwen2", "qwen3", "gemma", "gemma3_text", "mistral", "phi3", "phi", "gpt2", "gpt_neox", "olmo2"),
-    *("smollm3", "granite", "starcoder2", "mixtral", "qwen3_moe", "glm4"),
+    "llama",
+    "qwen2",
+    "qwen3",
+    "gemma",
+    "gemma3_text",
+    "mistral",
+    "phi3",
+    "phi",
+    "gpt2",
+    "gpt_neox",
+    "olmo2",
+    "smollm3",
+    "granite",
+    "starcoder2",
+    "mixtral",
+    "qwen3_moe",
+    "glm4",
 )
 
 
@@ -32,7 +47,9 @@ def model_of(kind: str, layers: int, dtype: str, attention: str, targets: Any) -
     loader = transformers.AutoModelForCausalLM
     model = loader.from_config(config, dtype=getattr(torch, dtype), attn_implementation=attention)
     if targets is not None:
-        model = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=targets, task_type="CAUSAL_LM"))
+        model = peft.get_peft_model(
+            model, peft.LoraConfig(r=4, target_modules=targets, task_type="CAUSAL_LM")
+        )
     return model.train()
 
 
@@ -40,7 +57,9 @@ def saved(model: Any, amp: bool, padded: bool) -> int:
     """Bytes that autograd saves in a forward pass, without weights and what is made of weights alone."""
     import torch
 
-    weights = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    weights = {
+        tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())
+    }
     shapes = {tuple(sorted(p.shape)) for p in model.parameters()}
     kept: dict[int, Any] = {}
 
@@ -69,8 +88,16 @@ def error(kind: str, dtype: str, attention: str, targets: Any, amp: bool, padded
     measured = saved(three, amp, padded) - saved(two, amp, padded)
     known = architecture(three.config.to_dict())
     training = {
-        **{"dtype": dtype, "bf16": amp or None, "attn_implementation": attention, "padding_free": not padded},
-        **{"per_device_train_batch_size": ROWS, "lora": {"r": 4, "target_modules": targets} if targets else None},
+        **{
+            "dtype": dtype,
+            "bf16": amp or None,
+            "attn_implementation": attention,
+            "padding_free": not padded,
+        },
+        **{
+            "per_device_train_batch_size": ROWS,
+            "lora": {"r": 4, "target_modules": targets} if targets else None,
+        },
     }
     settings = resolve(RunSpec.model_validate({"max_length": LENGTH, "training": training}), known)
     return of_block(known.blocks[-1], known, settings) * ROWS * LENGTH / measured - 1
@@ -102,7 +129,9 @@ def test_families_with_eager_attention(kind: str) -> None:
         ("bfloat16", "eager", QV, True, True),
     ],
 )
-def test_settings(kind: str, dtype: str, attention: str, targets: Any, amp: bool, padded: bool) -> None:
+def test_settings(
+    kind: str, dtype: str, attention: str, targets: Any, amp: bool, padded: bool
+) -> None:
     assert abs(error(kind, dtype, attention, targets, amp, padded)) < 0.01
 
 
@@ -111,13 +140,23 @@ def test_the_formula_of_korthikanti() -> None:
     softmax in float32, 4 a s^2 b more."""
     hidden, heads, length = 12288, 96, 2048
     config = {
-        **{"model_type": "gpt_neox", "hidden_size": hidden, "num_attention_heads": heads, "num_hidden_layers": 1},
+        **{
+            "model_type": "gpt_neox",
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+            "num_hidden_layers": 1,
+        },
         **{"intermediate_size": 4 * hidden, "vocab_size": 51200},
     }
     known = replace(architecture(config), family=replace(FAMILIES["gpt_neox"], parallel=False))
-    training = {"dtype": "bfloat16", "attn_implementation": "eager", "per_device_train_batch_size": 1}
+    training = {
+        "dtype": "bfloat16",
+        "attn_implementation": "eager",
+        "per_device_train_batch_size": 1,
+    }
     settings = resolve(RunSpec.model_validate({"max_length": length, "training": training}), known)
     paper = 34 * hidden + 5 * heads * length
     assert (
-        of_block(known.blocks[0], known, settings) - 16 == paper - 2 * hidden - 3 * heads * length + 4 * heads * length
+        of_block(known.blocks[0], known, settings) - 16
+        == paper - 2 * hidden - 3 * heads * length + 4 * heads * length
     )

@@ -38,10 +38,14 @@ def test_parameters_are_exact(kind: str, whole: bool) -> None:
     assert found.tied == bool(model.config.tie_word_embeddings)
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3_moe", "deepseek_v3", "gpt_oss", "gemma3_text", "mixtral"])
+@pytest.mark.parametrize(
+    "kind", ["llama", "qwen3_moe", "deepseek_v3", "gpt_oss", "gemma3_text", "mixtral"]
+)
 def test_full_sizes_are_exact(kind: str) -> None:
     model = built(kind)
-    assert architecture(model.config.to_diff_dict()).parameters == sum(p.numel() for p in model.parameters())
+    assert architecture(model.config.to_diff_dict()).parameters == sum(
+        p.numel() for p in model.parameters()
+    )
 
 
 def test_every_family_is_compared() -> None:
@@ -52,7 +56,12 @@ def test_parts_are_those_of_the_names() -> None:
     model = built("llama", **LLAMA)
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     parts = architecture(model.config.to_dict()).parts()
-    for part, word in (("attention", "self_attn"), ("mlp", "mlp"), ("head", "lm_head"), ("norms", "norm")):
+    for part, word in (
+        ("attention", "self_attn"),
+        ("mlp", "mlp"),
+        ("head", "lm_head"),
+        ("norms", "norm"),
+    ):
         assert parts[part] == sum(size for name, size in sizes.items() if word in name)  # type: ignore[index]
 
 
@@ -91,7 +100,9 @@ def test_published_counts(name: str) -> None:
 def test_gemma_3_leaves_out_fields_of_its_text_config() -> None:
     text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
     inner = {**text, "model_type": "gemma3_text"}
-    found = architecture({"model_type": "gemma3", "text_config": inner, "vision_config": {"hidden_size": 0}})
+    found = architecture(
+        {"model_type": "gemma3", "text_config": inner, "vision_config": {"hidden_size": 0}}
+    )
     assert found.parameters == sum(p.numel() for p in built("gemma3_text", **text).parameters())
 
 
@@ -105,8 +116,13 @@ def test_safetensors_are_counted(tmp_path: Path) -> None:
     import numpy as np
     from safetensors.numpy import save_file
 
-    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "model_type": "llama"}), encoding="utf-8")
-    save_file({"model.embed_tokens.weight": np.zeros((1000, 2000), np.float16)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(
+        json.dumps({**LLAMA, "model_type": "llama"}), encoding="utf-8"
+    )
+    save_file(
+        {"model.embed_tokens.weight": np.zeros((1000, 2000), np.float16)},
+        tmp_path / "model.safetensors",
+    )
     found = read(tmp_path)
     assert found.parameters == 2_000_000
     assert "2,000,000" in found.notes[0]
@@ -131,7 +147,9 @@ def test_a_broken_config_is_refused(config: dict[str, Any]) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=4,
 )
 NAMES = (

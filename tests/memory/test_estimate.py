@@ -19,12 +19,16 @@ from truetune.spec.run import RunSpec
 LLAMA_8B = {**REAL["llama-3.1-8b"], "dtype": "bfloat16"}
 
 
-def settings_of(known: Architecture, stack: Stack = "transformers", length: int = 1024, **training: Any) -> Settings:
+def settings_of(
+    known: Architecture, stack: Stack = "transformers", length: int = 1024, **training: Any
+) -> Settings:
     spec = RunSpec.model_validate({"max_length": length, "training": training})
     return resolve(Config(stack, "1.16.0", "", spec), known)
 
 
-def of(config: dict[str, Any], stack: Stack = "transformers", length: int = 1024, **training: Any) -> Estimate:
+def of(
+    config: dict[str, Any], stack: Stack = "transformers", length: int = 1024, **training: Any
+) -> Estimate:
     known = architecture(config)
     return estimate(known, settings_of(known, stack, length, **training))
 
@@ -36,9 +40,18 @@ def allocated(found: Estimate) -> float:
 
 CASES = (
     Case("smollm2-135m", 2, 256, {"dtype": "bfloat16"}),
-    Case("smollm2-135m", 2, 256, {"dtype": "float32", "bf16": True, "gradient_accumulation_steps": 2}),
-    Case("smollm2-135m", 4, 512, {"dtype": "bfloat16", "bf16": True, "gradient_checkpointing": True}),
-    Case("smollm2-135m", 4, 512, {"dtype": "bfloat16", "bf16": True, "lora": {"r": 8, "target_modules": "all-linear"}}),
+    Case(
+        "smollm2-135m", 2, 256, {"dtype": "float32", "bf16": True, "gradient_accumulation_steps": 2}
+    ),
+    Case(
+        "smollm2-135m", 4, 512, {"dtype": "bfloat16", "bf16": True, "gradient_checkpointing": True}
+    ),
+    Case(
+        "smollm2-135m",
+        4,
+        512,
+        {"dtype": "bfloat16", "bf16": True, "lora": {"r": 8, "target_modules": "all-linear"}},
+    ),
 )
 
 
@@ -55,21 +68,43 @@ def test_the_peak_of_a_step(case: Case, monkeypatch: pytest.MonkeyPatch) -> None
 def test_zero(stage: int, gigabytes: float) -> None:
     """7.5 billion parameters on 64 GPUs (arXiv:1910.02054, figure 1)."""
     known = replace(
-        architecture(REAL["smollm2-135m"]), blocks=(), embedding=7_500_000_000, final=0, hidden=1, vocabulary=1
+        architecture(REAL["smollm2-135m"]),
+        blocks=(),
+        embedding=7_500_000_000,
+        final=0,
+        hidden=1,
+        vocabulary=1,
     )
     settings = settings_of(known, bf16=True, deepspeed_stage=stage, devices=64)
-    held = sum(part(known, settings) for part in (states.weights, states.gradients, states.optimizer))
+    held = sum(
+        part(known, settings) for part in (states.weights, states.gradients, states.optimizer)
+    )
     assert round(held / 1e9, 1) == gigabytes
 
 
 def test_qlora() -> None:
     """65B trains on 48 GB, and double quantization saves about 3 GB (arXiv:2305.14314, section 3 and abstract)."""
     config = {
-        **{"model_type": "llama", "hidden_size": 8192, "intermediate_size": 22016, "num_hidden_layers": 80},
-        **{"num_attention_heads": 64, "vocab_size": 32000, "tie_word_embeddings": False, "dtype": "bfloat16"},
+        **{
+            "model_type": "llama",
+            "hidden_size": 8192,
+            "intermediate_size": 22016,
+            "num_hidden_layers": 80,
+        },
+        **{
+            "num_attention_heads": 64,
+            "vocab_size": 32000,
+            "tie_word_embeddings": False,
+            "dtype": "bfloat16",
+        },
     }
     run = {
-        **{"load_in": 4, "bf16": True, "gradient_checkpointing": True, "per_device_train_batch_size": 1},
+        **{
+            "load_in": 4,
+            "bf16": True,
+            "gradient_checkpointing": True,
+            "per_device_train_batch_size": 1,
+        },
         **{"lora": {"r": 64, "target_modules": "all-linear"}, "optim": "paged_adamw_32bit"},
     }
     double = of(config, length=512, **run, other={"bnb_4bit_use_double_quant": True})
@@ -82,7 +117,10 @@ def test_qlora() -> None:
 TORCHTUNE = {
     "LoRA": (16.2, {"gradient_checkpointing": True}),
     "LoRA without checkpointing": (30.3, {"use_liger_kernel": True}),
-    "QLoRA": (7.4, {"gradient_checkpointing": True, "load_in": 4, "other": {"use_bnb_nested_quant": True}}),
+    "QLoRA": (
+        7.4,
+        {"gradient_checkpointing": True, "load_in": 4, "other": {"use_bnb_nested_quant": True}},
+    ),
 }
 """Peak GiB of Llama 3.1 8B, 2 rows of 2,048 tokens (README of torchtune 0.3)"""
 
@@ -92,7 +130,14 @@ def test_torchtune(name: str) -> None:
     published, training = TORCHTUNE[name]
     lora = {"r": 8, "lora_alpha": 16, "target_modules": ("q_proj", "v_proj", "o_proj")}
     found = of(
-        LLAMA_8B, "trl", 2048, dtype="bfloat16", lora=lora, per_device_train_batch_size=2, padding_free=True, **training
+        LLAMA_8B,
+        "trl",
+        2048,
+        dtype="bfloat16",
+        lora=lora,
+        per_device_train_batch_size=2,
+        padding_free=True,
+        **training,
     )
     assert abs(allocated(found) / published - 1) < 0.12
 
@@ -106,11 +151,15 @@ def test_accelerate_agrees(name: str) -> None:
     from tests.memory.test_architecture import built
 
     config = dict(REAL[name])
-    model = built(config["model_type"], **{key: value for key, value in config.items() if key != "model_type"})
+    model = built(
+        config["model_type"], **{key: value for key, value in config.items() if key != "model_type"}
+    )
     total, _ = calculate_maximum_sizes(model)
     known = architecture(config)
     settings = settings_of(known, dtype="float32")
-    held = sum(part(known, settings) for part in (states.weights, states.gradients, states.optimizer))
+    held = sum(
+        part(known, settings) for part in (states.weights, states.gradients, states.optimizer)
+    )
     assert held == pytest.approx(estimate_training_usage(total, "float32")["step"], rel=1e-3)
 
 
@@ -118,7 +167,10 @@ def test_mixed_precision_takes_eighteen_bytes() -> None:
     """6 for weights, 4 for gradients, 8 for Adam (transformers documentation, "GPU memory usage")."""
     known = architecture(REAL["llama-3.2-1b"])
     settings = settings_of(known, dtype="float32", bf16=True)
-    held = sum(part(known, settings) for part in (states.weights, states.gradients, states.optimizer, states.cast))
+    held = sum(
+        part(known, settings)
+        for part in (states.weights, states.gradients, states.optimizer, states.cast)
+    )
     assert held / known.parameters == pytest.approx(18, rel=1e-3)
 
 
@@ -128,10 +180,17 @@ def test_adapters_are_those_of_peft() -> None:
 
     from tests.memory.test_architecture import built
 
-    for kind, targets in (("llama", "all-linear"), ("qwen3", None), ("phi3", ["qkv_proj"]), ("gpt2", None)):
+    for kind, targets in (
+        ("llama", "all-linear"),
+        ("qwen3", None),
+        ("phi3", ["qkv_proj"]),
+        ("gpt2", None),
+    ):
         model = built(kind)
         with torch.device("meta"):
-            adapted = peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules=targets, task_type="CAUSAL_LM"))
+            adapted = peft.get_peft_model(
+                model, peft.LoraConfig(r=8, target_modules=targets, task_type="CAUSAL_LM")
+            )
         known = architecture(model.config.to_dict())
         settings = settings_of(known, lora={"r": 8, "target_modules": targets})
         assert states.trained(known, settings) == adapted.get_nb_trainable_parameters()[0], kind
@@ -141,7 +200,9 @@ def test_sharding_divides_and_offload_removes() -> None:
     run = {"bf16": True, "dtype": "bfloat16", "per_device_train_batch_size": 1}
     one = of(LLAMA_8B, **run)
     shared = of(LLAMA_8B, **run, fsdp=True, devices=8)
-    away = of(LLAMA_8B, **run, fsdp=True, devices=8, other={"fsdp_config": {"fsdp_offload_params": True}})
+    away = of(
+        LLAMA_8B, **run, fsdp=True, devices=8, other={"fsdp_config": {"fsdp_offload_params": True}}
+    )
     assert shared.peak.parts["weights"] == one.peak.parts["weights"] / 8
     assert away.peak.total < shared.peak.total
 
@@ -150,7 +211,9 @@ def test_a_reference_model_is_held_once() -> None:
     run = {"dtype": "bfloat16", "bf16": True, "per_device_train_batch_size": 1}
     full = of(LLAMA_8B, **run, method="dpo")
     assert full.peak.parts["reference model"] == full.peak.parts["weights"]
-    assert not of(LLAMA_8B, **run, method="dpo", precompute_ref_log_probs=True).peak.parts["reference model"]
+    assert not of(LLAMA_8B, **run, method="dpo", precompute_ref_log_probs=True).peak.parts[
+        "reference model"
+    ]
     assert not of(LLAMA_8B, **run, method="dpo", lora={"r": 8}).peak.parts["reference model"]
     assert full.settings.tokens == 2 * of(LLAMA_8B, **run).settings.tokens
 
@@ -160,12 +223,23 @@ def test_logits_are_most_of_a_small_model() -> None:
     parts = found.peak.parts
     assert found.peak.name == "loss"
     assert parts["logits"] == 8 * 4096 * 49152 * 12 > found.peak.allocated / 2
-    liger = of(REAL["smollm2-135m"], length=4096, dtype="bfloat16", gradient_checkpointing=True, use_liger_kernel=True)
+    liger = of(
+        REAL["smollm2-135m"],
+        length=4096,
+        dtype="bfloat16",
+        gradient_checkpointing=True,
+        use_liger_kernel=True,
+    )
     assert liger.peak.total < found.peak.total / 3
 
 
 def test_an_evaluation_can_be_the_peak() -> None:
-    run = {"dtype": "bfloat16", "gradient_checkpointing": True, "lora": {"r": 8}, "per_device_train_batch_size": 1}
+    run = {
+        "dtype": "bfloat16",
+        "gradient_checkpointing": True,
+        "lora": {"r": 8},
+        "per_device_train_batch_size": 1,
+    }
     assert of(LLAMA_8B, **run, eval_strategy="steps").peak.name == "evaluation"
     assert of(LLAMA_8B, **run, eval_strategy="no").peak.name == "loss"
 

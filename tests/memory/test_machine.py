@@ -10,7 +10,10 @@ from truetune.memory.machine import Gpu, Machine, gpus_of, machine
 
 def test_the_output_of_nvidia_smi() -> None:
     text = "NVIDIA H200, 143771\nNVIDIA GeForce RTX 4090, 24564\n"
-    assert gpus_of(text) == [Gpu("NVIDIA H200", 143771 * 2**20), Gpu("NVIDIA GeForce RTX 4090", 24564 * 2**20)]
+    assert gpus_of(text) == [
+        Gpu("NVIDIA H200", 143771 * 2**20),
+        Gpu("NVIDIA GeForce RTX 4090", 24564 * 2**20),
+    ]
     assert gpus_of("No devices were found\n") == []
 
 

@@ -27,7 +27,9 @@ STACKS: tuple[Stack, ...] = ("truetune", "trl", "transformers", "axolotl", "llam
 FULL: dict[str, Any] = {"per_device_train_batch_size": 8, "bf16": True, "dtype": "float32"}
 
 
-def planned(stack: Stack = "transformers", length: int = 4096, gpu: str | None = "24GB", **training: Any) -> Plan:
+def planned(
+    stack: Stack = "transformers", length: int = 4096, gpu: str | None = "24GB", **training: Any
+) -> Plan:
     spec = RunSpec.model_validate({"max_length": length, "training": {**FULL, **training}})
     return plan(Config(stack, "1.16.0", "", spec), model=LLAMA_8B, gpu_memory=gpu)
 
@@ -55,14 +57,23 @@ def test_remedies_reach_a_run_that_fits(stack: Stack) -> None:
 
 def test_remedies_keep_the_effective_batch_and_the_order() -> None:
     found = planned("trl", gradient_accumulation_steps=2)
-    assert found.remedies[0].lines == ("per_device_train_batch_size: 1", "gradient_accumulation_steps: 16")
+    assert found.remedies[0].lines == (
+        "per_device_train_batch_size: 1",
+        "gradient_accumulation_steps: 16",
+    )
     whats = [remedy.what for remedy in found.remedies]
     assert [what.split()[0] for what in whats] == ["1", "gradient", "LoRA"]
 
 
 def test_the_batch_goes_down_only_as_far_as_needed() -> None:
-    found = planned("trl", gpu="80GB", lora={"r": 16, "target_modules": "all-linear"}, gradient_checkpointing=True,
-                    per_device_train_batch_size=64, dtype="bfloat16")  # fmt: skip
+    found = planned(
+        "trl",
+        gpu="80GB",
+        lora={"r": 16, "target_modules": "all-linear"},
+        gradient_checkpointing=True,
+        per_device_train_batch_size=64,
+        dtype="bfloat16",
+    )
     (remedy,) = found.remedies
     assert remedy.fits
     assert not remedy.lines[0].endswith(": 1")
@@ -111,7 +122,11 @@ def test_lines_of_axolotl_are_read_as_they_are_meant(tmp_path: Path) -> None:
 
     lines = [line for remedy in planned("axolotl").remedies for line in remedy.lines]
     path = tmp_path / "axolotl.yaml"
-    base = ["base_model: model", "datasets: [{path: a.jsonl, type: chat_template}]", "sequence_len: 4096"]
+    base = [
+        "base_model: model",
+        "datasets: [{path: a.jsonl, type: chat_template}]",
+        "sequence_len: 4096",
+    ]
     path.write_text("\n".join([*base, *lines]), encoding="utf-8")
     config = read_config(path)
     assert config.stack == "axolotl"
@@ -123,7 +138,8 @@ def test_lines_of_axolotl_are_read_as_they_are_meant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "gib"), [("24GB", 24), ("24 gib", 24), ("81920MiB", 80), (16, 16), ("0.5G", 0.5), ("40", 40)]
+    ("text", "gib"),
+    [("24GB", 24), ("24 gib", 24), ("81920MiB", 80), (16, 16), ("0.5G", 0.5), ("40", 40)],
 )
 def test_memory_of_a_gpu(text: str | float, gib: float) -> None:
     assert memory_of(text) == gib * GIB
@@ -139,7 +155,13 @@ def test_a_plan_is_drawn_and_is_json(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(SHAPES["smollm2-135m"]), encoding="utf-8")
     found = plan(RunSpec(model=str(tmp_path)), gpu_memory="2GB")
     text = drawn(found)
-    for word in ("134.5 million parameters", "logits", "optimizer step", "it does not fit", "1,024 tokens are assumed"):
+    for word in (
+        "134.5 million parameters",
+        "logits",
+        "optimizer step",
+        "it does not fit",
+        "1,024 tokens are assumed",
+    ):
         assert word in " ".join(text.split())
     assert all(len(line) <= 60 for line in drawn(planned(), 60).splitlines())
     again = json.loads(json.dumps(found.to_dict()))

@@ -35,9 +35,36 @@ MAX_GROWTH = 1 << 30
 ADDRESS_SPACE = 6 << 30
 PIECES = (b"\0", b'"', b"{", b"[", b"}", b"\xff", b"\\ud800", b"1" * 500, b"&a *a", b"\r")
 NASTY: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1.5, "", "x", [], {}, [[]], [{}], {"": None}, "\ud800", "a\0b", "é" * 300),
-    *(10**30, -(10**30), 10**400, float("inf"), float("nan"), "1e400", "9" * 400, "../..", "x" * 70_000),
-    *({"role": "user"}, {"name": []}, ["x"] * 300, [0.5, None, "x"], {"a": {"a": {"a": {}}}}),
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    "",
+    "x",
+    [],
+    {},
+    [[]],
+    [{}],
+    {"": None},
+    "\ud800",
+    "a\0b",
+    "é" * 300,
+    10**30,
+    -(10**30),
+    10**400,
+    float("inf"),
+    float("nan"),
+    "1e400",
+    "9" * 400,
+    "../..",
+    "x" * 70_000,
+    {"role": "user"},
+    {"name": []},
+    ["x"] * 300,
+    [0.5, None, "x"],
+    {"a": {"a": {"a": {}}}},
 )
 
 
@@ -51,11 +78,25 @@ def of_bytes(kind: str, big: int) -> Iterator[bytes]:
     yield b"\xff\xfe\xff\xfe"
     yield b"\xed\xa0\x80" * 10
     for deep in (65, 900, big):
-        for opener in (b"{", b"[", b'{"a":', b"[{", b"- ", b"? ", b"(", b"x=[", b"-", b"a.", b'{"messages":['):
+        for opener in (
+            b"{",
+            b"[",
+            b'{"a":',
+            b"[{",
+            b"- ",
+            b"? ",
+            b"(",
+            b"x=[",
+            b"-",
+            b"a.",
+            b'{"messages":[',
+        ):
             yield opener * (deep // len(opener) + 1)
     yield b'{"a": ' + b"[" * 60 + b"]" * 60 + b"}"
     yield b'{"a": ' + b"[" * 900 + b"]" * 900 + b"}"
-    yield b'{"messages": [{"role": "user", "content": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}]}"
+    yield (
+        b'{"messages": [{"role": "user", "content": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}]}"
+    )
     yield b'"' + b'\\"' * big
     yield b'{"a": ' + b"1" * 5_000 + b"}"
     yield b'{"a": ' + b"1" * 400 + b"}"
@@ -74,7 +115,9 @@ def of_bytes(kind: str, big: int) -> Iterator[bytes]:
     yield b"a0: &a0 [x]\n" + b"".join(
         b"a%d: &a%d [%s]\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 10)) for i in range(1, 20)
     )
-    yield b"a0: &a0 {k: 1}\n" + b"".join(b"a%d: &a%d {<<: [*a%d, *a%d]}\n" % (i, i, i - 1, i - 1) for i in range(1, 60))
+    yield b"a0: &a0 {k: 1}\n" + b"".join(
+        b"a%d: &a%d {<<: [*a%d, *a%d]}\n" % (i, i, i - 1, i - 1) for i in range(1, 60)
+    )
     yield b"max_steps: 1" + b"0" * 400
     yield b"max_steps: 0x" + b"f" * 4000
     yield b"max_steps: " + b":".join([b"1"] * 50_000)
@@ -118,14 +161,16 @@ def changed_bytes(body: bytes, rng: random.Random) -> bytes:
     """The bytes cut, repeated, with others between or in place of some."""
     at = rng.randrange(len(body) + 1)
     upto = min(len(body), at + rng.randrange(1, 40))
-    return rng.choice((
-        body[:at],
-        body[:at] + bytes(rng.randrange(256) for _ in range(upto - at)) + body[upto:],
-        body[:at] + rng.choice(PIECES) + body[at:],
-        body[:at] + body[upto:],
-        body[:at] + body[at:upto] * rng.randrange(2, 2000) + body[upto:],
-        body * rng.randrange(2, 50),
-    ))  # fmt: skip
+    return rng.choice(
+        (
+            body[:at],
+            body[:at] + bytes(rng.randrange(256) for _ in range(upto - at)) + body[upto:],
+            body[:at] + rng.choice(PIECES) + body[at:],
+            body[:at] + body[upto:],
+            body[:at] + body[at:upto] * rng.randrange(2, 2000) + body[upto:],
+            body * rng.randrange(2, 50),
+        )
+    )
 
 
 def mutants(reader: Reader, rng: random.Random) -> Iterator[bytes]:
@@ -191,7 +236,11 @@ def main(modules: list[str], count: int, seed: int, progress: Path) -> None:
             folder = Path(name, str(number))
             folder.mkdir()
             if (said := feed(reader, reader.sound, folder)) is not None:
-                print(json.dumps({"file": reader.file, "said": f"the sound input: {said}", "input": ""}))
+                print(
+                    json.dumps(
+                        {"file": reader.file, "said": f"the sound input: {said}", "input": ""}
+                    )
+                )
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
             for body in inputs(reader, count, rng):
                 progress.write_bytes(f"{reader.file}: ".encode() + body[:500])
@@ -201,7 +250,10 @@ def main(modules: list[str], count: int, seed: int, progress: Path) -> None:
                 if said is None and grown > MAX_GROWTH:
                     said, before = f"{grown >> 20} MiB more memory", before + grown
                 if said is not None:
-                    print(json.dumps({"file": reader.file, "said": said, "input": repr(body[:200])}), flush=True)
+                    print(
+                        json.dumps({"file": reader.file, "said": said, "input": repr(body[:200])}),
+                        flush=True,
+                    )
     print(json.dumps({"inputs": total}))
 
 

@@ -12,20 +12,48 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROW = {"messages": [{"role": "user", "content": "Is it open?"}, {"role": "assistant", "content": "Yes."}]}
+ROW = {
+    "messages": [
+        {"role": "user", "content": "Is it open?"},
+        {"role": "assistant", "content": "Yes."},
+    ]
+}
 TOOL_CALL = {"function": {"name": "f", "arguments": '{"a": [1, {"b": 2}]}'}}
 CALLING = {"role": "assistant", "content": "", "tool_calls": [TOOL_CALL]}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 TOOL_ROW = {"messages": [{"role": "user", "content": "?"}, CALLING], "tools": json.dumps(TOOLS)}
 LINES = "".join(json.dumps(row) + "\n" for row in (ROW, TOOL_ROW)).encode()
-SETTINGS = b"data: [a.jsonl]\ntokenizer: .\nmax_length: 2048\nlearn: {what: last}\ntraining: &t {learning_rate: 1e-4}\n"
-STATE = {"global_step": 2, "max_steps": 2, "log_history": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5}]}
-CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100,
-          "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 256}  # fmt: skip
+SETTINGS = (
+    b"data: [a.jsonl]\ntokenizer: .\nmax_length: 2048\nlearn: {what: last}\ntraining: &t"
+    b" {learning_rate: 1e-4}\n"
+)
+STATE = {
+    "global_step": 2,
+    "max_steps": 2,
+    "log_history": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5}],
+}
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "vocab_size": 100,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "max_position_embeddings": 256,
+}
 TOKENS = {"added_tokens": [{"id": 1, "content": "<s>"}], "model": {"vocab": {"a": 0}}}
-NOTEBOOK = {"cells": [{"cell_type": "code", "source": ["x = 1\n", "y = 2"]}], "metadata": {}, "nbformat": 4}
+NOTEBOOK = {
+    "cells": [{"cell_type": "code", "source": ["x = 1\n", "y = 2"]}],
+    "metadata": {},
+    "nbformat": 4,
+}
 RUN_NOTEBOOK = {
-    "cells": [{"cell_type": "code", "outputs": [{"name": "stdout", "text": ["{'loss': 2.5, 'epoch': 0.1}\n"]}]}],
+    "cells": [
+        {
+            "cell_type": "code",
+            "outputs": [{"name": "stdout", "text": ["{'loss': 2.5, 'epoch': 0.1}\n"]}],
+        }
+    ],
     "nbformat": 4,
 }
 CONSOLE = b"""{'loss': 2.5, 'epoch': 0.1}
@@ -37,7 +65,10 @@ ValueError: no rows
 WEIGHT_MAP = b'{"weight_map": {"a": "b.safetensors"}}'
 RESULT = b'{"schema": "truetune.report/1", "subjects": [], "findings": []}'
 VALUE_ERRORS = ("ValueError", "JSONDecodeError", "InputLimitError")
-PYTHON = b"from trl import SFTConfig\nargs = SFTConfig(learning_rate=2e-5, output_dir='x')\nif args:\n    print(args)\n"
+PYTHON = (
+    b"from trl import SFTConfig\nargs = SFTConfig(learning_rate=2e-5, output_dir='x')\nif args:\n  "
+    b"  print(args)\n"
+)
 
 
 class Reader(NamedTuple):
@@ -186,7 +217,9 @@ def _answer(path: Path) -> Any:
 def _call(path: Path) -> Any:
     from truetune.generation.backends.spoken import _parsed
 
-    return _parsed({"function": {"name": "f", "arguments": path.read_bytes().decode("utf-8", "replace")}})
+    return _parsed(
+        {"function": {"name": "f", "arguments": path.read_bytes().decode("utf-8", "replace")}}
+    )
 
 
 def _vocabulary(path: Path) -> Any:
@@ -201,7 +234,9 @@ def _vocabulary(path: Path) -> Any:
 
 
 def safetensors_file() -> bytes:
-    header = json.dumps({"a.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}).encode()
+    header = json.dumps(
+        {"a.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}
+    ).encode()
     return struct.pack("<Q", len(header)) + header + bytes(16)
 
 
@@ -214,7 +249,9 @@ def parquet_file(kind: str) -> bytes:
     if kind == "parquet":
         parquet.write_table(table, sink)
     else:
-        with (arrow.ipc.new_file if kind == "feather" else arrow.ipc.new_stream)(sink, table.schema) as writer:
+        with (arrow.ipc.new_file if kind == "feather" else arrow.ipc.new_stream)(
+            sink, table.schema
+        ) as writer:
             writer.write_table(table)
     return bytes(sink.getvalue())
 
@@ -233,7 +270,9 @@ def events_file() -> bytes:
 
     scalar = b"\x0a\x04loss\x15" + struct.pack("<f", 2.0)
     value = b"\x0a" + bytes([len(scalar)]) + scalar
-    return framed(b"\x09" + struct.pack("<d", 1.0) + b"\x10\x01\x2a" + bytes([len(value)]) + value) * 3
+    return (
+        framed(b"\x09" + struct.pack("<d", 1.0) + b"\x10\x01\x2a" + bytes([len(value)]) + value) * 3
+    )
 
 
 def compressed(kind: str, body: bytes) -> bytes:
@@ -244,8 +283,11 @@ def compressed(kind: str, body: bytes) -> bytes:
     import zstandard
 
     packers: Mapping[str, Callable[[bytes], bytes]] = {
-        "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress,
-    }  # fmt: skip
+        "gz": gzip.compress,
+        "bz2": bz2.compress,
+        "xz": lzma.compress,
+        "zst": zstandard.compress,
+    }
     return packers[kind](body)
 
 
@@ -254,48 +296,86 @@ def of_others() -> dict[str, list[Reader]]:
     array = json.dumps([ROW, TOOL_ROW]).encode()
     header = b'prompt,completion\n"a, b",c\n"d\ne",f\n'
     return {
-        "data.records": [Reader("a.jsonl", LINES, _rows), Reader("a.csv", header, _rows),
-                         Reader("a.tsv", header, _rows)],
+        "data.records": [
+            Reader("a.jsonl", LINES, _rows),
+            Reader("a.csv", header, _rows),
+            Reader("a.tsv", header, _rows),
+        ],
         "data.json_text": [Reader("t.jsonl", json.dumps(TOOL_ROW).encode() + b"\n", _rows)],
-        "data.window": [Reader("a.json", array, _rows), Reader("b.json", b'{"x": 1, "rows": ' + array + b"}", _rows)],
+        "data.window": [
+            Reader("a.json", array, _rows),
+            Reader("b.json", b'{"x": 1, "rows": ' + array + b"}", _rows),
+        ],
         "data.files": [
-            *(Reader(f"a.jsonl.{kind}", compressed(kind, LINES * 50), _rows) for kind in ("gz", "bz2", "xz", "zst")),
+            *(
+                Reader(f"a.jsonl.{kind}", compressed(kind, LINES * 50), _rows)
+                for kind in ("gz", "bz2", "xz", "zst")
+            ),
             Reader("state.json", b'{"_data_files": [{"filename": "a.arrow"}]}', _rows_of_folder),
         ],
         "data.columnar": [
-            *(Reader(f"a.{kind}", parquet_file(kind), _rows) for kind in ("parquet", "arrow", "feather")),
+            *(
+                Reader(f"a.{kind}", parquet_file(kind), _rows)
+                for kind in ("parquet", "arrow", "feather")
+            ),
             Reader("a.parquet.gz", compressed("gz", parquet_file("parquet")), _rows),
         ],
         "data.stretches": [Reader("s.jsonl", LINES, _scan)],
-        "fixing.pieces": [Reader("f.jsonl", LINES, _fixed), Reader("f.json", array, _fixed),
-                          Reader("f.csv", header, _fixed), Reader("f.jsonl.gz", compressed("gz", LINES), _fixed)],
-        "fixing.tables": [Reader(f"f.{kind}", parquet_file(kind), _fixed) for kind in ("parquet", "arrow")],
-        "spec.files": [Reader("truetune.yaml", SETTINGS, _settings),
-                       Reader("pyproject.toml", b"[tool.truetune]\nmax-length = 5\ndata = ['a']\n", _settings)],
-        "spec.located": [Reader("c.yaml", b"base_model: x\ndatasets:\n  - {path: a, type: chat_template}\n", _config),
-                         Reader("c.json", b'{"model_name_or_path": "x", "stage": "sft", "dataset": "a"}', _config)],
+        "fixing.pieces": [
+            Reader("f.jsonl", LINES, _fixed),
+            Reader("f.json", array, _fixed),
+            Reader("f.csv", header, _fixed),
+            Reader("f.jsonl.gz", compressed("gz", LINES), _fixed),
+        ],
+        "fixing.tables": [
+            Reader(f"f.{kind}", parquet_file(kind), _fixed) for kind in ("parquet", "arrow")
+        ],
+        "spec.files": [
+            Reader("truetune.yaml", SETTINGS, _settings),
+            Reader("pyproject.toml", b"[tool.truetune]\nmax-length = 5\ndata = ['a']\n", _settings),
+        ],
+        "spec.located": [
+            Reader(
+                "c.yaml", b"base_model: x\ndatasets:\n  - {path: a, type: chat_template}\n", _config
+            ),
+            Reader(
+                "c.json", b'{"model_name_or_path": "x", "stage": "sft", "dataset": "a"}', _config
+            ),
+        ],
         "spec.kind": [Reader("k.json", array, _kind), Reader("k.yaml", SETTINGS, _kind)],
-        "spec.stacks.columns": [Reader("k.jsonl", LINES, _columns),
-                                 Reader("k.parquet", parquet_file("parquet"), _columns)],
+        "spec.stacks.columns": [
+            Reader("k.jsonl", LINES, _columns),
+            Reader("k.parquet", parquet_file("parquet"), _columns),
+        ],
         "logs.records": [
             Reader("log.jsonl", b'{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n', _log),
             Reader("metrics.csv", b"step,loss\n1,2.0\n2,1.5\n", _log),
             Reader("train.log", b"{'loss': 2.5, 'epoch': 0.1}\nStep 1 | loss:1.2 lr:2e-5\n", _log),
             Reader("trainer_state.json", json.dumps(STATE).encode(), _log),
         ],
-        "logs.printed": [Reader("printed.log", b"{'loss': 2.5, 'epoch': 0.1}\n{'loss': 1.5, 'epoch': 0.2}\n", _log)],
+        "logs.printed": [
+            Reader(
+                "printed.log", b"{'loss': 2.5, 'epoch': 0.1}\n{'loss': 1.5, 'epoch': 0.2}\n", _log
+            )
+        ],
         "logs.text_stream": [Reader("nohup.out", CONSOLE, _log)],
         "logs.cells": [Reader("run.ipynb", json.dumps(RUN_NOTEBOOK).encode(), _log)],
-        "logs.read": [Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)],
+        "logs.read": [
+            Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)
+        ],
         "logs.several": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
         "logs.events": [Reader("events.out.tfevents.1", events_file(), _log)],
         "logs.wandb_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
         "source.module": [Reader("train.py", PYTHON, _lint)],
         "source.notebook": [Reader("train.ipynb", json.dumps(NOTEBOOK).encode(), _lint)],
-        "checkpoint.safetensors": [Reader("model.safetensors", safetensors_file(), _safetensors, ("BrokenFile",))],
+        "checkpoint.safetensors": [
+            Reader("model.safetensors", safetensors_file(), _safetensors, ("BrokenFile",))
+        ],
         "checkpoint.files": [Reader("model.safetensors.index.json", WEIGHT_MAP, _weights)],
         "checkpoint.tokens": [Reader("tokenizer.json", json.dumps(TOKENS).encode(), _tokens)],
-        "render.folder": [Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)],
+        "render.folder": [
+            Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)
+        ],
         "memory.architecture": [Reader("config.json", json.dumps(CONFIG).encode(), _architecture)],
         "report.results": [Reader("r.json", RESULT, _result)],
         "cli.options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
@@ -304,10 +384,13 @@ def of_others() -> dict[str, list[Reader]]:
         "generation.backends.spoken": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
         "checks.config.model": [Reader("model.safetensors", safetensors_file(), _vocabulary)],
-    }  # fmt: skip
+    }
 
 
-SWALLOWS = "what can't be read is no answer there, and its reader of files is that of another module that is fed"
+SWALLOWS = (
+    "what can't be read is no answer there, and its reader of files is that of another module that"
+    " is fed"
+)
 WRITES = "reads what truetune itself wrote or ships"
 TELLS = "tells files of truetune's own from others: what can't be read is another's"
 OF_A_ROW = "text inside of a row that fixing.pieces has read, which is fed"

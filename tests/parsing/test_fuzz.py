@@ -31,7 +31,9 @@ def users_of_the_guard() -> set[str]:
         if parts[0] == "parsing":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("truetune.parsing"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "truetune.parsing"
+            ):
                 found.add(".".join(parts).removesuffix(".__init__"))
     return found
 
@@ -59,5 +61,7 @@ def test_broken_input_ends_in_an_error_of_truetune(share: int, tmp_path: Path) -
     last = repr(progress.read_bytes()[:200]) if progress.exists() else ""
     assert done.returncode == 0, f"exit code {done.returncode} at {last}\n{done.stderr[-2000:]}"
     *wrong, total = [json.loads(line) for line in done.stdout.splitlines()]
-    assert not wrong, "\n".join(f"{one['file']}: {one['said']}: {one['input']}" for one in wrong[:20])
+    assert not wrong, "\n".join(
+        f"{one['file']}: {one['said']}: {one['input']}" for one in wrong[:20]
+    )
     assert total["inputs"] > COUNT

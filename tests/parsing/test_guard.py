@@ -64,7 +64,10 @@ def test_no_duplicate_key_is_missed_and_none_is_made_up(case: tuple[str, bool]) 
 
 def test_a_row_with_a_key_twice_is_a_malformed_row(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text('{"prompt": "q", "completion": "a"}\n{"prompt": "q", "completion": "a", "completion": "b"}\n')
+    path.write_text(
+        '{"prompt": "q", "completion": "a"}\n{"prompt": "q", "completion": "a", "completion":'
+        ' "b"}\n'
+    )
     first, second = read([str(path)])
     assert not first.problems
     assert [problem.kind for problem in second.problems] == ["duplicate-key"]
@@ -131,7 +134,10 @@ def test_strings_with_many_escaped_quotes_take_linear_time() -> None:
         ('a: "\\ud800"', "half of a surrogate pair"),
         ("a: b\0c", "control characters|special characters"),
         ("- x\n" * 60_000, "more than 50,000 values.*: line 50000"),
-        ("a: &a " + "x" * 500_000 + "\nb: [" + ",".join(["*a"] * 50) + "]", "aliases repeat more text.*: line 2"),
+        (
+            "a: &a " + "x" * 500_000 + "\nb: [" + ",".join(["*a"] * 50) + "]",
+            "aliases repeat more text.*: line 2",
+        ),
     ],
 )
 def test_yaml_that_is_refused(text: str, said: str) -> None:
@@ -140,12 +146,19 @@ def test_yaml_that_is_refused(text: str, said: str) -> None:
 
 
 def test_bombs_of_aliases_and_merge_keys_are_counted_before_they_grow() -> None:
-    aliases = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40))
-    merges = "a0: &a0 {k: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 60))
+    aliases = "a0: &a0 [x]\n" + "".join(
+        f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40)
+    )
+    merges = "a0: &a0 {k: 1}\n" + "".join(
+        f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 60)
+    )
     for text in (aliases, merges):
         with pytest.raises(InputLimitError, match="those of aliases included"):
             parse_yaml(text)
-    assert parse_yaml("a: &a {k: [1, 2]}\nb: {<<: *a, c: *a}").value["b"] == {"k": [1, 2], "c": {"k": [1, 2]}}
+    assert parse_yaml("a: &a {k: [1, 2]}\nb: {<<: *a, c: *a}").value["b"] == {
+        "k": [1, 2],
+        "c": {"k": [1, 2]},
+    }
 
 
 @pytest.mark.parametrize(
@@ -164,7 +177,11 @@ def test_toml_that_is_refused(text: str, said: str) -> None:
 
 
 def test_python_that_is_nested_too_deeply_and_literals() -> None:
-    for text in ("x = a" + ".b" * 10_000, "x = " + "+".join(["1"] * 5_000), "x = " + "-" * 100_000 + "1"):
+    for text in (
+        "x = a" + ".b" * 10_000,
+        "x = " + "+".join(["1"] * 5_000),
+        "x = " + "-" * 100_000 + "1",
+    ):
         with pytest.raises((InputLimitError, SyntaxError)):
             parse_python(text)
     parse_python("if a:\n    pass\n" + "elif b:\n    pass\n" * 60)
@@ -177,7 +194,10 @@ def test_python_that_is_nested_too_deeply_and_literals() -> None:
 def test_compressed_streams(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"".join(b"%d line\n" % i for i in range(50_000))
     packed = compressed(kind, body)
-    assert open_decompressed(BytesIO(packed + compressed(kind, b"end")), f".{kind}").read() == body + b"end"
+    assert (
+        open_decompressed(BytesIO(packed + compressed(kind, b"end")), f".{kind}").read()
+        == body + b"end"
+    )
     with pytest.raises((EOFError, OSError)):
         open_decompressed(BytesIO(packed[:-9]), f".{kind}").read()
     monkeypatch.setattr("truetune.parsing.decompression.MIN_DECOMPRESSED_BYTES", 1 << 20)
@@ -207,7 +227,9 @@ BLANKS = {
 
 @pytest.mark.parametrize("name", BLANKS)
 @pytest.mark.parametrize("packed", ["", ".bz2"])
-def test_a_file_of_blank_lines_is_an_error_that_names_the_line(name: str, packed: str, tmp_path: Path) -> None:
+def test_a_file_of_blank_lines_is_an_error_that_names_the_line(
+    name: str, packed: str, tmp_path: Path
+) -> None:
     path = tmp_path / f"{name}{packed}"
     body = BLANKS[name].encode()
     path.write_bytes(compressed("bz2", body) if packed else body)
@@ -269,12 +291,19 @@ def test_a_message_lists_few_columns(name: str, body: str, tmp_path: Path) -> No
 
 def test_a_problem_of_a_row_lists_few_keys_and_the_beginning_of_a_value(tmp_path: Path) -> None:
     wide = {f"key{i}": i for i in range(9_000)}
-    messages = [wide, {"role": "x" * 90_000, "content": "a"}, {"role": "user", "content": "a", "weight": "x" * 90_000}]
+    messages = [
+        wide,
+        {"role": "x" * 90_000, "content": "a"},
+        {"role": "user", "content": "a", "weight": "x" * 90_000},
+    ]
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"messages": messages}) + "\n")
     (row,) = read([str(path)])
     assert [problem.kind for problem in row.problems] == [
-        *("unknown-role", "no-content", "unknown-role", "not-a-number")
+        "unknown-role",
+        "no-content",
+        "unknown-role",
+        "not-a-number",
     ]
     assert max(len(problem.text) for problem in row.problems) < 400
 
@@ -290,9 +319,11 @@ def test_a_list_of_names_says_how_many_there_are() -> None:
 def test_a_row_that_is_too_long_is_named(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     long = "x" * (ROW.max_bytes + 1)
-    begin = {"a.jsonl": '{"text": "a"}\n{"text": "', "a.json": '[{"text": "a"},\n{"text": "', "a.csv": 'text\na\n"'}[
-        name
-    ]
+    begin = {
+        "a.jsonl": '{"text": "a"}\n{"text": "',
+        "a.json": '[{"text": "a"},\n{"text": "',
+        "a.csv": 'text\na\n"',
+    }[name]
     path.write_text(begin + long)
     with pytest.raises(DataError, match=r"longer than 16 MiB, the limit for one row") as raised:
         list(read([str(path)]))
@@ -311,5 +342,8 @@ def test_the_table_of_the_documents_is_that_of_the_code() -> None:
     text = Path(__file__).parents[2].joinpath("docs", "limits.md").read_text(encoding="utf-8")
     for known in vars(limits).values():
         if isinstance(known, limits.Limits):
-            assert f"| {known.name} | {limits.size_text(known.max_bytes)} | {known.max_values:,} |" in text
+            assert (
+                f"| {known.name} | {limits.size_text(known.max_bytes)} | {known.max_values:,} |"
+                in text
+            )
     assert f"at most {MAX_NESTING} deep" in text

@@ -12,18 +12,18 @@ import truetune
 
 ROOT = Path(truetune.__file__).parent
 PARSERS = (
-    *("json.load", "json.loads", "json.JSONDecoder", "json.decoder", "json.scanner"),
-    *("yaml.load", "yaml.safe_load", "yaml.load_all", "yaml.safe_load_all", "yaml.full_load", "yaml.unsafe_load"),
-    *("yaml.compose", "yaml.compose_all", "yaml.parse", "yaml.scan", "yaml.SafeLoader", "yaml.CSafeLoader"),
+    "json.load", "json.loads", "json.JSONDecoder", "json.decoder", "json.scanner",
+    "yaml.load", "yaml.safe_load", "yaml.load_all", "yaml.safe_load_all", "yaml.full_load", "yaml.unsafe_load",
+    "yaml.compose", "yaml.compose_all", "yaml.parse", "yaml.scan", "yaml.SafeLoader", "yaml.CSafeLoader",
     "yaml.Loader",
-    *("tomllib", "tomli", "ast.parse", "ast.literal_eval", "csv", "configparser", "plistlib", "marshal"),
-    *("gzip.open", "gzip.GzipFile", "gzip.decompress", "bz2", "lzma", "zipfile", "tarfile", "shelve"),
-    *("zlib.decompress", "zlib.decompressobj", "zlib.error", "zstandard", "pickle.load", "pickle.loads"),
-    *("dill", "joblib"),
-    *("xml", "html.parser", "lxml", "simplejson", "orjson", "ujson", "toml", "ruamel", "pandas"),
-    *("pyarrow.json", "pyarrow.csv", "pyarrow.ipc.open_file", "pyarrow.ipc.open_stream", "pyarrow.feather"),
-    *("pyarrow.parquet.ParquetFile", "pyarrow.parquet.read_table", "pyarrow.parquet.read_schema"),
-    *("pyarrow.parquet.read_metadata", "pyarrow.parquet.ParquetDataset", "pyarrow.dataset.dataset"),
+    "tomllib", "tomli", "ast.parse", "ast.literal_eval", "csv", "configparser", "plistlib", "marshal",
+    "gzip.open", "gzip.GzipFile", "gzip.decompress", "bz2", "lzma", "zipfile", "tarfile", "shelve",
+    "zlib.decompress", "zlib.decompressobj", "zlib.error", "zstandard", "pickle.load", "pickle.loads",
+    "dill", "joblib",
+    "xml", "html.parser", "lxml", "simplejson", "orjson", "ujson", "toml", "ruamel", "pandas",
+    "pyarrow.json", "pyarrow.csv", "pyarrow.ipc.open_file", "pyarrow.ipc.open_stream", "pyarrow.feather",
+    "pyarrow.parquet.ParquetFile", "pyarrow.parquet.read_table", "pyarrow.parquet.read_schema",
+    "pyarrow.parquet.read_metadata", "pyarrow.parquet.ParquetDataset", "pyarrow.dataset.dataset",
     "safetensors.safe_open",
 )  # fmt: skip
 ALLOWED = {
@@ -31,26 +31,53 @@ ALLOWED = {
     ("encoding/entry.py", "json.loads"): "the manifest that truetune has just made",
     ("encoding/objects.py", "json.loads"): "the manifest that truetune has just made",
     ("encoding/shard.py", "json.loads"): "a line that truetune has just written",
-    ("evaluation/report.py", "pyarrow.parquet.read_schema"): "the schema alone, of a file that is to be replaced",
-    ("encoding/replay.py", "pyarrow.parquet.read_table"): "a data set that truetune has just written",
+    (
+        "evaluation/report.py",
+        "pyarrow.parquet.read_schema",
+    ): "the schema alone, of a file that is to be replaced",
+    (
+        "encoding/replay.py",
+        "pyarrow.parquet.read_table",
+    ): "a data set that truetune has just written",
     ("encoding/replay.py", "pyarrow.ipc.open_stream"): "a data set that truetune has just written",
-    ("evaluation/leaks.py", "pyarrow.dataset.dataset"): "a data set that truetune wrote, by its manifest",
-    ("fixing/json_source.py", "json.JSONDecoder"): "strings alone, of a text that the guard has read before",
+    (
+        "evaluation/leaks.py",
+        "pyarrow.dataset.dataset",
+    ): "a data set that truetune wrote, by its manifest",
+    (
+        "fixing/json_source.py",
+        "json.JSONDecoder",
+    ): "strings alone, of a text that the guard has read before",
     ("fixing/outputs.py", "bz2"): "packs what is written; nothing is read",
     ("fixing/outputs.py", "gzip.GzipFile"): "packs what is written; nothing is read",
     ("fixing/outputs.py", "lzma"): "packs what is written; nothing is read",
     ("fixing/outputs.py", "zstandard"): "packs what is written; nothing is read",
-    ("fixing/tables.py", "pyarrow.ipc.open_file"): "the schema alone, of a file whose rows the guard reads",
-    ("fixing/tables.py", "pyarrow.ipc.open_stream"): "the schema alone, of a file whose rows the guard reads",
+    (
+        "fixing/tables.py",
+        "pyarrow.ipc.open_file",
+    ): "the schema alone, of a file whose rows the guard reads",
+    (
+        "fixing/tables.py",
+        "pyarrow.ipc.open_stream",
+    ): "the schema alone, of a file whose rows the guard reads",
     ("probe/forked.py", "json.loads"): "what a copy of the same process says",
     ("probe/hooked/sitecustomize.py", "json.loads"): "orders that truetune gives to its own child",
     ("probe/rehearsing.py", "json.loads"): "orders that truetune gives to its own child",
     ("probe/observe.py", "json.loads"): "what was a line before a value of the same process",
     ("probe/recite.py", "json.loads"): "what was a line before a value of the same process",
     ("rehearsal/guarded.py", "json.loads"): "notes that the guard of a rehearsal has written",
-    ("render/template_process.py", "json.loads"): "replies of the template process, of a bounded length and depth",
-    ("render/template_worker.py", "pickle.loads"): "requests that truetune sends to its own process",
-    ("training/watch/store.py", "pyarrow.parquet.read_schema"): "the schema alone, of a file that is to be replaced",
+    (
+        "render/template_process.py",
+        "json.loads",
+    ): "replies of the template process, of a bounded length and depth",
+    (
+        "render/template_worker.py",
+        "pickle.loads",
+    ): "requests that truetune sends to its own process",
+    (
+        "training/watch/store.py",
+        "pyarrow.parquet.read_schema",
+    ): "the schema alone, of a file that is to be replaced",
 }
 
 
@@ -85,7 +112,9 @@ def parsers_in(text: str) -> Iterator[tuple[int, str]]:
     names = imported_names(tree)
 
     def is_parser(name: str) -> str | None:
-        return next((parser for parser in PARSERS if name == parser or name.startswith(f"{parser}.")), None)
+        return next(
+            (parser for parser in PARSERS if name == parser or name.startswith(f"{parser}.")), None
+        )
 
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -121,7 +150,9 @@ def test_a_parser_is_seen(text: str, parser: str) -> None:
 
 
 def test_what_only_writes_is_no_parser() -> None:
-    assert not list(parsers_in("import json, yaml, gzip\njson.dumps(1); yaml.safe_dump(1); gzip.compress(b'')"))
+    assert not list(
+        parsers_in("import json, yaml, gzip\njson.dumps(1); yaml.safe_dump(1); gzip.compress(b'')")
+    )
 
 
 def test_only_the_guard_calls_parsers() -> None:

@@ -31,8 +31,14 @@ def test_a_script(text: str, expected: list[tuple[str, ...]]) -> None:
 
 
 def test_a_dockerfile_starts_its_entry_point_with_the_words_of_cmd() -> None:
-    text = 'FROM a AS b\nRUN pip install x && echo y\nENTRYPOINT ["vllm", "serve"]\nCMD ["m", "--z"]\n'
-    assert words(text, "Dockerfile") == [("pip", "install", "x"), ("echo", "y"), ("vllm", "serve", "m", "--z")]
+    text = (
+        'FROM a AS b\nRUN pip install x && echo y\nENTRYPOINT ["vllm", "serve"]\nCMD ["m", "--z"]\n'
+    )
+    assert words(text, "Dockerfile") == [
+        ("pip", "install", "x"),
+        ("echo", "y"),
+        ("vllm", "serve", "m", "--z"),
+    ]
 
 
 def test_what_a_job_asks_for() -> None:
@@ -50,6 +56,9 @@ def test_options() -> None:
     assert option(given_words, "--port") is None
 
 
-@given(st.text(alphabet="ab'\"\\$(){}<>&|;#=\n -[]", max_size=60), st.sampled_from(["run.sh", "Dockerfile"]))
+@given(
+    st.text(alphabet="ab'\"\\$(){}<>&|;#=\n -[]", max_size=60),
+    st.sampled_from(["run.sh", "Dockerfile"]),
+)
 def test_any_text_is_read(text: str, path: str) -> None:
     parse_commands(f"ENTRYPOINT {text}\n{text}", path)

@@ -53,7 +53,9 @@ def data(path: str) -> Path:
     package, _, name = path.partition("/")
     found = _or_skip(unpack, package) / DATA[package] / name
     if not found.is_file():
-        raise FileNotFoundError(f"{package} holds no {name}; it holds {sorted(p.name for p in found.parent.iterdir())}")
+        raise FileNotFoundError(
+            f"{package} holds no {name}; it holds {sorted(p.name for p in found.parent.iterdir())}"
+        )
     return found
 
 

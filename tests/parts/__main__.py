@@ -27,10 +27,17 @@ def main() -> None:
     began = time.perf_counter()
     skipped: list[str] = []
     for done, (name, seconds, reason) in enumerate(_run(jobs), 1):
-        print(f"[{done:2}/{len(jobs)}] {name:<24} {f'SKIPPED: {reason}' if reason else f'{seconds:.1f} s'}", flush=True)
+        print(
+            f"[{done:2}/{len(jobs)}] {name:<24}"
+            f" {f'SKIPPED: {reason}' if reason else f'{seconds:.1f} s'}",
+            flush=True,
+        )
         if reason:
             skipped.append(name)
-    print(f"{len(jobs) - len(skipped)} laid out, {len(skipped)} skipped, {time.perf_counter() - began:.0f} s")
+    print(
+        f"{len(jobs) - len(skipped)} laid out, {len(skipped)} skipped,"
+        f" {time.perf_counter() - began:.0f} s"
+    )
 
 
 def _parse() -> argparse.Namespace:
@@ -38,7 +45,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--only", help="comma-separated names of families: " + ", ".join(FAMILIES))
     parser.add_argument("--dir", type=Path, help="the cache folder (default: $TRUETUNE_PARTS)")
     parser.add_argument("--data", action="store_true", help="also real training data")
-    parser.add_argument("--model", action="store_true", help=f"also {MODEL} (538 MB; needs torch and transformers)")
+    parser.add_argument(
+        "--model", action="store_true", help=f"also {MODEL} (538 MB; needs torch and transformers)"
+    )
     arguments = parser.parse_args()
     unknown = set(arguments.only.split(",") if arguments.only else ()) - set(FAMILIES)
     if unknown:
@@ -50,7 +59,10 @@ def _jobs(arguments: argparse.Namespace) -> dict[str, Job]:
     names = arguments.only.split(",") if arguments.only else FAMILIES
     jobs: dict[str, Job] = {}
     if not arguments.only:
-        jobs |= {f"templates of {origin}": partial(unpack, package) for origin, (package, _) in TEMPLATES.items()}
+        jobs |= {
+            f"templates of {origin}": partial(unpack, package)
+            for origin, (package, _) in TEMPLATES.items()
+        }
     jobs |= {name: partial(tokenizer_folder, name) for name in names}
     if arguments.data:
         jobs |= {f"data of {package}": partial(unpack, package) for package in DATA}

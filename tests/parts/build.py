@@ -10,8 +10,18 @@ Json = dict[str, Any]
 Kind = Literal["normal", "unknown", "control", "byte"]
 
 SPACE = "\u2581"
-BYTE_LEVEL_DECODER: Json = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
-BYTE_LEVEL_GPT2: Json = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+BYTE_LEVEL_DECODER: Json = {
+    "type": "ByteLevel",
+    "add_prefix_space": True,
+    "trim_offsets": True,
+    "use_regex": True,
+}
+BYTE_LEVEL_GPT2: Json = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": True,
+}
 SPACE_BACK: Json = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
 
 
@@ -67,7 +77,9 @@ def bos_processor(token: str, id_: int) -> Json:
     def special(type_id: int) -> Json:
         return {"SpecialToken": {"id": token, "type_id": type_id}}
 
-    first, second = ({"Sequence": {"id": name, "type_id": type_id}} for type_id, name in enumerate("AB"))
+    first, second = (
+        {"Sequence": {"id": name, "type_id": type_id}} for type_id, name in enumerate("AB")
+    )
     return {
         "type": "TemplateProcessing",
         "single": [special(0), first],
@@ -78,7 +90,12 @@ def bos_processor(token: str, id_: int) -> Json:
 
 def split_pre_tokenizer(pattern: str) -> Json:
     """Split by a pattern, then to byte-level characters."""
-    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": pattern},
+        "behavior": "Isolated",
+        "invert": False,
+    }
     return {"type": "Sequence", "pretokenizers": [split, BYTE_LEVEL_GPT2 | {"use_regex": False}]}
 
 
@@ -89,7 +106,9 @@ def from_pieces(pieces: list[tuple[str, float, Kind]], bos: str) -> Json:
     for text, score, kind in pieces:
         if kind == "normal":
             pairs = ((text[:i], text[i:]) for i in range(1, len(text)))
-            known = sorted((vocab[a], vocab[b], a, b) for a, b in pairs if a in vocab and b in vocab)
+            known = sorted(
+                (vocab[a], vocab[b], a, b) for a, b in pairs if a in vocab and b in vocab
+            )
             scored += [(a, b, score) for _, _, a, b in known]
     scored.sort(key=lambda merge: merge[2], reverse=True)
     strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
@@ -118,7 +137,10 @@ def from_sentencepiece(path: Path, bos: str) -> Json:
             return "control"
         return "byte" if model.is_byte(i) else "normal"
 
-    return from_pieces([(model.id_to_piece(i), model.get_score(i), kind(i)) for i in range(model.vocab_size())], bos)
+    return from_pieces(
+        [(model.id_to_piece(i), model.get_score(i), kind(i)) for i in range(model.vocab_size())],
+        bos,
+    )
 
 
 def gguf_fields(path: Path, *names: str) -> list[Any]:
@@ -139,8 +161,17 @@ def gguf_bpe(path: Path) -> tuple[dict[str, int], list[list[str]], list[tuple[in
 def from_gguf_pieces(path: Path, bos: str) -> Json:
     """From a GGUF file that holds SentencePiece pieces."""
     tokens, scores, types = gguf_fields(path, "ggml.tokens", "ggml.scores", "ggml.token_type")
-    kinds: dict[int, Kind] = {1: "normal", 2: "unknown", 3: "control", 4: "control", 5: "control", 6: "byte"}
-    return from_pieces([(t, s, kinds[k]) for t, s, k in zip(tokens, scores, types, strict=True)], bos)
+    kinds: dict[int, Kind] = {
+        1: "normal",
+        2: "unknown",
+        3: "control",
+        4: "control",
+        5: "control",
+        6: "byte",
+    }
+    return from_pieces(
+        [(t, s, kinds[k]) for t, s, k in zip(tokens, scores, types, strict=True)], bos
+    )
 
 
 def _byte_characters() -> list[str]:
@@ -150,7 +181,9 @@ def _byte_characters() -> list[str]:
     return [chr(byte if byte in plain else next(spare)) for byte in range(256)]
 
 
-def ranks_to_bpe(ranks: dict[bytes, int], offset: int = 0) -> tuple[dict[str, int], list[list[str]]]:
+def ranks_to_bpe(
+    ranks: dict[bytes, int], offset: int = 0
+) -> tuple[dict[str, int], list[list[str]]]:
     """(vocab, merges) in byte-level characters, from the rank of each byte string; ids start at `offset`."""
     characters = _byte_characters()
 
@@ -159,7 +192,9 @@ def ranks_to_bpe(ranks: dict[bytes, int], offset: int = 0) -> tuple[dict[str, in
 
     merges: list[list[str]] = []
     for piece, _ in sorted(ranks.items(), key=lambda item: item[1]):
-        pairs: Iterable[tuple[bytes, bytes]] = ((piece[:i], piece[i:]) for i in range(1, len(piece)))
+        pairs: Iterable[tuple[bytes, bytes]] = (
+            (piece[:i], piece[i:]) for i in range(1, len(piece))
+        )
         known = sorted((ranks[a], ranks[b], a, b) for a, b in pairs if a in ranks and b in ranks)
         merges += [[text(a), text(b)] for _, _, a, b in known]
     return {text(piece): rank + offset for piece, rank in ranks.items()}, merges

@@ -24,7 +24,12 @@ MODEL = "smollm2-135m-instruct"
 def edition() -> str:
     """Changes whenever the code that decides what the folders hold changes."""
     here = Path(__file__).parent
-    sources = [Path(__file__), here / "packages.py", here / "build.py", *sorted((here / "families").glob("*.py"))]
+    sources = [
+        Path(__file__),
+        here / "packages.py",
+        here / "build.py",
+        *sorted((here / "families").glob("*.py")),
+    ]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:8]
 
 
@@ -53,7 +58,9 @@ def golden_ids(name: str) -> list[tuple[str, list[int]]]:
     mark = "\n__ggml_vocab_test__\n"
     texts = read_exactly(path.with_name(path.name + ".inp")).removesuffix(mark).split(mark)
     lines = read_exactly(path.with_name(path.name + ".out")).removesuffix("\n").split("\n")
-    return [(text, [int(id_) for id_ in line.split()]) for text, line in zip(texts, lines, strict=True)]
+    return [
+        (text, [int(id_) for id_ in line.split()]) for text, line in zip(texts, lines, strict=True)
+    ]
 
 
 def model_folder() -> Path:
@@ -89,7 +96,9 @@ def _write(folder: Path, pieces: Pieces, about: dict[str, str]) -> None:
         settings["chat_template"] = pieces.template
         _write_text(folder / "chat_template.jinja", pieces.template)
     _write_text(folder / "tokenizer.json", json.dumps(pieces.tokenizer, ensure_ascii=False))
-    _write_text(folder / "tokenizer_config.json", json.dumps(settings, ensure_ascii=False, indent=1))
+    _write_text(
+        folder / "tokenizer_config.json", json.dumps(settings, ensure_ascii=False, indent=1)
+    )
     provenance = about | pieces.provenance
     _write_text(folder / "PROVENANCE.json", json.dumps(provenance, ensure_ascii=False, indent=1))
 

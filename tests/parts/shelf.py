@@ -17,7 +17,11 @@ class Missing(Exception):
 
 def root() -> Path:
     """`$TRUETUNE_PARTS`, else `~/.cache/truetune-parts`."""
-    return Path(os.environ.get("TRUETUNE_PARTS") or Path.home() / ".cache" / "truetune-parts").expanduser().absolute()
+    return (
+        Path(os.environ.get("TRUETUNE_PARTS") or Path.home() / ".cache" / "truetune-parts")
+        .expanduser()
+        .absolute()
+    )
 
 
 def lay(relative: str, fill: Callable[[Path], None]) -> Path:

@@ -50,7 +50,9 @@ def test_labels_that_hold_the_ids_are_theirs(batch: Any) -> None:
         assert torch.equal(inputs["attention_mask"], MASK)
 
 
-@pytest.mark.parametrize("batch", [(IDS, NEXT), {"x": IDS, "y": NEXT}, {"input_ids": IDS, "targets": NEXT}])
+@pytest.mark.parametrize(
+    "batch", [(IDS, NEXT), {"x": IDS, "y": NEXT}, {"input_ids": IDS, "targets": NEXT}]
+)
 def test_labels_that_stand_one_place_earlier_are_told(batch: Any) -> None:
     inputs = named(batch)
     assert "labels" not in inputs
@@ -79,7 +81,10 @@ def test_classes_are_no_labels_of_tokens() -> None:
         (IDS, IDS.flip(0)),
         (torch.rand(2, 5), torch.rand(2, 5)),
         {"a": IDS + VOCABULARY},
-        {"pixel_values": torch.rand(2, 3, 4, 4), "label": torch.tensor([1, 2])[:, None].expand(2, 1)[:, 0:0]},
+        {
+            "pixel_values": torch.rand(2, 3, 4, 4),
+            "label": torch.tensor([1, 2])[:, None].expand(2, 1)[:, 0:0],
+        },
     ],
 )
 def test_a_doubt_is_a_reason_and_no_guess(batch: Any) -> None:
@@ -123,7 +128,11 @@ def test_prompts_alone_are_no_lines(batch: Any) -> None:
         {"chosen_input_ids": IDS, "rejected_input_ids": IDS},
         {"input_ids": IDS, "attention_mask": MASK, "completion_mask": MASK},
         {"query_input_ids": IDS, "positive_input_ids": IDS},
-        {"input_ids": IDS, "KL_input_ids": IDS, "completion_mask": MASK},  # KTO, whose mismatch is the row itself
+        {
+            "input_ids": IDS,
+            "KL_input_ids": IDS,
+            "completion_mask": MASK,
+        },  # KTO, whose mismatch is the row itself
     ],
 )
 def test_batches_of_known_names_are_left_as_they_are(batch: dict[str, Any]) -> None:
@@ -133,7 +142,9 @@ def test_batches_of_known_names_are_left_as_they_are(batch: dict[str, Any]) -> N
     assert not made.names
 
 
-@pytest.mark.parametrize("batch", [(IDS, LABELS, "other"), [IDS, LABELS], {"tokens": IDS, "labels": LABELS}, IDS])
+@pytest.mark.parametrize(
+    "batch", [(IDS, LABELS, "other"), [IDS, LABELS], {"tokens": IDS, "labels": LABELS}, IDS]
+)
 def test_a_batch_is_given_back_as_it_was(batch: Any) -> None:
     made = name_batch(batch, {}, VOCABULARY)
     back = made.restore(made.inputs)

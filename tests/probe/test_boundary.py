@@ -52,7 +52,9 @@ def test_what_cannot_be_told_is_not() -> None:
 def test_what_hangs_is_abandoned(work: Any, main: bool) -> None:
     told: list[str] = []
     if not main and work is not spin:
-        pytest.skip("a call that waits in C, off the main thread, can't be left: the documents say so")
+        pytest.skip(
+            "a call that waits in C, off the main thread, can't be left: the documents say so"
+        )
     thread = threading.Thread(target=lambda: contain(work, on_failure=told.append, seconds=0.2))
     if main:
         thread.run()
@@ -80,7 +82,9 @@ def test_ctrl_c_and_the_users_handlers_get_through() -> None:
     seen: list[int] = []
     former = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
     try:
-        contain(lambda: os.kill(os.getpid(), signal.SIGUSR1), on_failure=lambda reason: seen.append(-1))
+        contain(
+            lambda: os.kill(os.getpid(), signal.SIGUSR1), on_failure=lambda reason: seen.append(-1)
+        )
     finally:
         signal.signal(signal.SIGUSR1, former)
     assert seen == [signal.SIGUSR1]
@@ -88,11 +92,16 @@ def test_ctrl_c_and_the_users_handlers_get_through() -> None:
 
 @HERE
 @pytest.mark.skipif(not can_fork(), reason="a device is in use")
-def test_a_copy_changes_nothing_of_its_original(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_changes_nothing_of_its_original(
+    tmp_path: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "rows").write_text("one two three")
     numbers = [1, 2]
     told: list[dict[str, Any]] = []
-    with open(tmp_path / "rows", encoding="ascii") as rows, open(tmp_path / "log", "w", encoding="ascii") as log:
+    with (
+        open(tmp_path / "rows", encoding="ascii") as rows,
+        open(tmp_path / "log", "w", encoding="ascii") as log,
+    ):
         assert os.read(rows.fileno(), 4) == b"one "
         log.write("of the original; ")
 

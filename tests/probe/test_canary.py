@@ -27,10 +27,16 @@ from truetune.probe.twins import CARRIED, MIRRORED
 
 Rows = list[dict[str, Any]]
 NOTED = [{**row, "notes": f"Written down by keeper {i}"} for i, row in enumerate(tiny.chats())]
-ASKED = [{"question": f"How many in {i}?", "answer": f"There are {i}.", "hint": f"Count {i}."} for i in range(8)]
-PROMPTED = [{"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in tiny.chats()]
+ASKED = [
+    {"question": f"How many in {i}?", "answer": f"There are {i}.", "hint": f"Count {i}."}
+    for i in range(8)
+]
+PROMPTED = [
+    {"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in tiny.chats()
+]
 LABELLED = [
-    {"prompt": row["prompt"], "completion": row["chosen"], "label": bool(i % 2)} for i, row in enumerate(tiny.pairs())
+    {"prompt": row["prompt"], "completion": row["chosen"], "label": bool(i % 2)}
+    for i, row in enumerate(tiny.pairs())
 ]
 
 
@@ -49,20 +55,28 @@ def kto(rows: Rows) -> Any:
 
 
 def orpo(rows: Rows) -> Any:
-    return ORPOTrainer(tiny.model(), args=tiny.arguments(ORPOConfig), processing_class=tiny.tokenizer(),
-                       train_dataset=Dataset.from_list(rows))  # fmt: skip
+    return ORPOTrainer(
+        tiny.model(),
+        args=tiny.arguments(ORPOConfig),
+        processing_class=tiny.tokenizer(),
+        train_dataset=Dataset.from_list(rows),
+    )
 
 
 def nameless(rows: Dataset) -> Any:
     """A trainer that was told no tokenizer, with a collator that keeps none."""
     pad = truetune.collate.PaddingCollator.of(tiny.tokenizer())
-    return transformers.Trainer(tiny.model(), tiny.arguments(remove_unused_columns=False), pad, rows)
+    return transformers.Trainer(
+        tiny.model(), tiny.arguments(remove_unused_columns=False), pad, rows
+    )
 
 
 def own(rows: Dataset) -> Any:
     tokenizer = tiny.tokenizer()
     collator = transformers.DataCollatorForSeq2Seq(tokenizer)
-    return transformers.Trainer(tiny.model(), tiny.arguments(), collator, rows, processing_class=tokenizer)
+    return transformers.Trainer(
+        tiny.model(), tiny.arguments(), collator, rows, processing_class=tokenizer
+    )
 
 
 def seen(trainer: Any, rows: Rows | None = None) -> dict[str, str]:
@@ -111,7 +125,9 @@ def test_what_becomes_of_each_text(name: str) -> None:
 @pytest.fixture
 def followed() -> Iterator[None]:
     """`install`, taken back afterwards."""
-    methods = {name: getattr(Dataset, name) for name in MIRRORED + CARRIED if hasattr(Dataset, name)}
+    methods = {
+        name: getattr(Dataset, name) for name in MIRRORED + CARRIED if hasattr(Dataset, name)
+    }
     joined, init = datasets.concatenate_datasets, Dataset.__init__
     install()
     yield
@@ -132,16 +148,24 @@ def encode(row: dict[str, Any]) -> dict[str, Any]:
 def test_a_row_is_followed_through_the_users_own_map() -> None:
     rows = Dataset.from_list(tiny.chats(turns=2)).shuffle(seed=1).rename_column("messages", "said")
     rows = (
-        rows.rename_column("said", "messages").filter(lambda row: True).train_test_split(test_size=2, seed=0)["train"]
+        rows.rename_column("said", "messages")
+        .filter(lambda row: True)
+        .train_test_split(test_size=2, seed=0)["train"]
     )
     rows = datasets.concatenate_datasets([rows, rows.select(range(2))])
     fates = seen(own(rows.map(encode, remove_columns=["messages"])))
-    assert fates == dict(zip((f"messages[{i}].content" for i in range(4)), (LEARNED, READ, LOST, LOST), strict=True))
+    assert fates == dict(
+        zip((f"messages[{i}].content" for i in range(4)), (LEARNED, READ, LOST, LOST), strict=True)
+    )
 
 
 @pytest.mark.usefixtures("followed")
 def test_a_row_is_followed_through_preparation_in_a_constructor() -> None:
-    fates = {"prompt[0].content": READ, "chosen[0].content": LEARNED, "rejected[0].content": LEARNED}
+    fates = {
+        "prompt[0].content": READ,
+        "chosen[0].content": LEARNED,
+        "rejected[0].content": LEARNED,
+    }
     assert seen(orpo(tiny.pairs())) == fates
     assert seen(sft(NOTED, lambda row: row["notes"], packing=True, max_length=64))["notes"] == LOST
 
@@ -163,7 +187,9 @@ def test_following_changes_no_row_and_no_random_state() -> None:
     def prepared() -> tuple[Any, ...]:
         random.seed(1), np.random.seed(1), torch.manual_seed(1)
         rows = Dataset.from_list(tiny.chats(20)).shuffle()
-        rows = rows.map(lambda row: {"drawn": random.random() + np.random.rand() + torch.rand(1).item()})
+        rows = rows.map(
+            lambda row: {"drawn": random.random() + np.random.rand() + torch.rand(1).item()}
+        )
         return rows._fingerprint, rows.to_list(), random.getstate(), torch.get_rng_state().tolist()
 
     mine = prepared()
@@ -176,7 +202,10 @@ def test_following_changes_no_row_and_no_random_state() -> None:
 @pytest.mark.usefixtures("followed")
 def test_what_the_users_function_raises_on_the_canary_is_a_note() -> None:
     rows = Dataset.from_list([{"answer": f"{i} apples #### {i}"} for i in range(8)])
-    rows = rows.map(lambda row: {"input_ids": [5, int(row["answer"].split("####")[1])]}, remove_columns=["answer"])
+    rows = rows.map(
+        lambda row: {"input_ids": [5, int(row["answer"].split("####")[1])]},
+        remove_columns=["answer"],
+    )
     told = canaries(own(rows))
     assert told["fields"] == []
     assert "the canary was not taken: ValueError" in told["note"]
@@ -184,9 +213,13 @@ def test_what_the_users_function_raises_on_the_canary_is_a_note() -> None:
 
 @pytest.mark.usefixtures("followed")
 def test_texts_beside_ids_are_not_taken_for_lost() -> None:
-    rows = [{**ids, **chat} for ids, chat in zip(tiny.encoded(tiny.chats()), tiny.chats(), strict=True)]
+    rows = [
+        {**ids, **chat} for ids, chat in zip(tiny.encoded(tiny.chats()), tiny.chats(), strict=True)
+    ]
     for run in (own(Dataset.from_list(rows).select(range(6))), sft(rows)):
-        told = canaries(run, None if isinstance(run.train_dataset, list) else Dataset.from_list(rows))
+        told = canaries(
+            run, None if isinstance(run.train_dataset, list) else Dataset.from_list(rows)
+        )
         assert (told["fields"], bool(told["note"])) == ([], True)
 
 
@@ -234,7 +267,11 @@ def test_marks_keep_what_steers_the_trainer() -> None:
     made, marks = marked(row)
     assert [mark.path for mark in marks] == ["messages[0].content", "long"]
     assert [mark.role for mark in marks] == ["user", ""]
-    assert made["messages"][0] == {"role": "user", "content": f"Hi there {marks[0].text}", "name": "anna"}
+    assert made["messages"][0] == {
+        "role": "user",
+        "content": f"Hi there {marks[0].text}",
+        "name": "anna",
+    }
     assert made["long"].endswith(marks[1].text)
     assert len(made["long"]) < 700
     assert {key: made[key] for key in ("tools", "score", "number", "label")} == {
@@ -253,4 +290,6 @@ def test_without_a_tokenizer_the_canary_is_not_read() -> None:
 
     found = canaries(nameless(Dataset.from_list(ASKED).map(encode)))
     assert found["fields"] == []
-    assert found["note"].endswith("the trainer has no tokenizer: give it processing_class=tokenizer")
+    assert found["note"].endswith(
+        "the trainer has no tokenizer: give it processing_class=tokenizer"
+    )

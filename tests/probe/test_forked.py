@@ -16,7 +16,9 @@ import torch
 from truetune.probe import forked
 from truetune.probe.forked import CopyFailed, Send, run_in_copy
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the audit runs in the process itself")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere the audit runs in the process itself"
+)
 
 
 def hear_once(work: Callable[[Send], None]) -> dict[str, Any]:
@@ -75,7 +77,9 @@ def test_a_handler_of_sigchld_does_not_run_for_the_copy() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_a_copy_that_waits_for_a_thread_it_has_not_got_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_waits_for_a_thread_it_has_not_got_is_abandoned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(forked, "STALL_SECONDS", 1.0)
     lock = threading.Lock()
     held, done = threading.Event(), threading.Event()

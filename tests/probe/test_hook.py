@@ -105,5 +105,7 @@ def test_the_probe_needs_no_package_of_the_parent() -> None:
         "import truetune.probe.hook, truetune.probe.session, truetune.probe.record\n"
         "print(sorted(name for name in sys.modules if name in ('torch', 'transformers')))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment()
+    )
     assert done.stdout == "[]\n", done.stderr

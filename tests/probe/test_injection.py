@@ -25,7 +25,11 @@ SAMPLE = [
     *[(f, "raise") for f in OWN if f.module == "truetune.probe.hook"],
     *[(f, ("exit", "interrupt", "weird", "none")[n % 4]) for n, f in enumerate(OWN[::24])],
     *[(f, "raise") for f in CONTAINED[::50]],
-    *[(f, "hang") for f in OWN if f.name in ("Hook.find", "observe", "OwnLoop._note", "observe_loop")],
+    *[
+        (f, "hang")
+        for f in OWN
+        if f.name in ("Hook.find", "observe", "OwnLoop._note", "observe_loop")
+    ],
     *[(f, "raise") for f in OWN if f.module == "truetune.probe.own_loop"],
 ]
 KINDS = ("dataclass", "__eq__", "__bool__", "property", "slots", "new", "past", "metaclass")
@@ -39,11 +43,15 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
 
 def test_a_healthy_hook_judges_and_changes_nothing(subjects: Injector) -> None:
     for in_place, kind in product((False, True), ("plain", "own loop")):
-        outcome = subjects.inject(None, "none", ("loss-alive", "padding-invariance"), in_place=in_place, kind=kind)
+        outcome = subjects.inject(
+            None, "none", ("loss-alive", "padding-invariance"), in_place=in_place, kind=kind
+        )
         assert (outcome.seen, outcome.told, outcome.judged) == (subjects.alone[kind], (), True)
 
 
-@pytest.mark.parametrize(("function", "fault"), SAMPLE, ids=lambda item: item if isinstance(item, str) else item.name)
+@pytest.mark.parametrize(
+    ("function", "fault"), SAMPLE, ids=lambda item: item if isinstance(item, str) else item.name
+)
 def test_a_fault_changes_nothing(function: Function, fault: str, subjects: Injector) -> None:
     kind = kind_for(function)
     outcome = subjects.inject(function, fault, laws_for(function), kind=kind)
@@ -54,8 +62,14 @@ def test_a_fault_changes_nothing(function: Function, fault: str, subjects: Injec
 def test_a_fault_in_the_process_itself_changes_nothing(subjects: Injector) -> None:
     """Where a device is in use the audit can't be made in a copy."""
     for fault in ("raise", "hang"):
-        outcome = subjects.inject(next(f for f in OWN if f.name == "trial_of"), fault, ("loss-alive",), in_place=True)
-        assert (outcome.seen, outcome.reached, len(outcome.told)) == (subjects.alone["plain"], True, 1)
+        outcome = subjects.inject(
+            next(f for f in OWN if f.name == "trial_of"), fault, ("loss-alive",), in_place=True
+        )
+        assert (outcome.seen, outcome.reached, len(outcome.told)) == (
+            subjects.alone["plain"],
+            True,
+            1,
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,9 +83,16 @@ def test_trainers_of_odd_classes_are_judged(kind: str, subjects: Injector) -> No
 def test_the_table_is_of_these_functions() -> None:
     """Of the hook's own modules: the table is to be written anew where they change."""
     table = Path(__file__).parent.joinpath("injection", "table.md").read_text()
-    modules = ("truetune.probe.hook", "truetune.probe.session", "truetune.probe.forked", "truetune.probe.trainers")
+    modules = (
+        "truetune.probe.hook",
+        "truetune.probe.session",
+        "truetune.probe.forked",
+        "truetune.probe.trainers",
+    )
     missing = [
-        f"{f.module}.{f.name}" for f in functions() if f.module in modules and f"{f.module}.{f.name} |" not in table
+        f"{f.module}.{f.name}"
+        for f in functions()
+        if f.module in modules and f"{f.module}.{f.name} |" not in table
     ]
     assert not missing
     assert "| **DIFFERS** |" not in table.partition("## The entry points")[0]

@@ -20,7 +20,11 @@ MODULE = random.Random(1)
 class Holder:
     def __init__(self) -> None:
         self.count, self.seen, self.names = 0, deque([1], maxlen=2), {"a": 1}
-        self.python, self.arrays, self.old = random.Random(2), np.random.default_rng(3), np.random.RandomState(4)
+        self.python, self.arrays, self.old = (
+            random.Random(2),
+            np.random.default_rng(3),
+            np.random.RandomState(4),
+        )
         self.tensors = torch.Generator().manual_seed(5)
 
     def __call__(self) -> list[float]:

@@ -18,7 +18,9 @@ def served(routes: Routes) -> str:
         def do_POST(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             route = routes.get(self.path)
-            answer = json.dumps(route(json.loads(content or b"{}")) if route else {"error": "no such path"}).encode()
+            answer = json.dumps(
+                route(json.loads(content or b"{}")) if route else {"error": "no such path"}
+            ).encode()
             self.send_response(200 if route else 404)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
@@ -44,4 +46,6 @@ def server(tokenizer: Any, chat_template: str, **routes: Any) -> str:
         )  # fmt: skip
         return {"tokens": ids, "count": len(ids)}
 
-    return served({"/tokenize": tokenize, "/v1/models": lambda _: {"data": [{"id": "small"}]}, **routes})
+    return served(
+        {"/tokenize": tokenize, "/v1/models": lambda _: {"data": [{"id": "small"}]}, **routes}
+    )

@@ -18,7 +18,11 @@ SYSTEM = {"role": "system", "content": "Be brief."}
     [
         ({"messages": [USER, ANSWER]}, [USER], True),
         ({"messages": [USER, ANSWER, USER, ANSWER, USER]}, [USER, ANSWER, USER], True),
-        ({"conversations": [{"from": "human", "value": "2+2?"}, {"from": "gpt", "value": "4"}]}, [USER], True),
+        (
+            {"conversations": [{"from": "human", "value": "2+2?"}, {"from": "gpt", "value": "4"}]},
+            [USER],
+            True,
+        ),
         ({"prompt": [USER], "completion": [ANSWER]}, [USER], True),
         ({"prompt": "2+2?", "completion": "4"}, [USER], False),
         ({"instruction": "2+2?", "input": "", "output": "4"}, [USER], False),
@@ -36,7 +40,15 @@ def test_recognised(row: dict[str, Any], messages: list[dict[str, str]], chat: b
 
 
 @pytest.mark.parametrize(
-    "row", [{"text": "a story"}, {"input_ids": [1, 2]}, {"messages": []}, {"messages": [USER]}, {"prompt": "2+2?"}, {}]
+    "row",
+    [
+        {"text": "a story"},
+        {"input_ids": [1, 2]},
+        {"messages": []},
+        {"messages": [USER]},
+        {"prompt": "2+2?"},
+        {},
+    ],
 )
 def test_not_recognised(row: dict[str, Any]) -> None:
     assert asked(row, 0) is None

@@ -20,10 +20,14 @@ from truetune.probe.recite import rehearse
 SIZE = 300
 
 
-def values(ids: list[int], shape: tuple[int, ...], seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, Border]:
+def values(
+    ids: list[int], shape: tuple[int, ...], seed: int = 0
+) -> tuple[torch.Tensor, torch.Tensor, Border]:
     """Values over the whole vocabulary, those not in use forbidden; and the same as a border's."""
     border = Border(ids, SIZE)
-    kept = torch.randn(*shape, len(border.ids), generator=torch.Generator().manual_seed(seed), requires_grad=True)
+    kept = torch.randn(
+        *shape, len(border.ids), generator=torch.Generator().manual_seed(seed), requires_grad=True
+    )
     whole = torch.full((*shape, SIZE), float("-inf")).index_copy(-1, border.ids, kept)
     return whole, kept, border
 
@@ -35,7 +39,9 @@ SETS = st.sets(st.integers(0, SIZE - 1), min_size=4, max_size=40)
 @settings(max_examples=25, deadline=None)
 def test_losses_and_gradients(ids: set[int], data: st.DataObject) -> None:
     whole, kept, border = values(sorted(ids), (2, 5))
-    labels = torch.tensor(data.draw(st.lists(st.sampled_from([-100, *sorted(ids)]), min_size=10, max_size=10)))
+    labels = torch.tensor(
+        data.draw(st.lists(st.sampled_from([-100, *sorted(ids)]), min_size=10, max_size=10))
+    )
     labels[0] = min(ids)
     spoken = speaking(kept, border)
     expected = functional.cross_entropy(whole.view(-1, SIZE), labels)
@@ -54,19 +60,28 @@ def test_what_is_picked_by_id(ids: set[int], data: st.DataObject) -> None:
     whole, kept, border = values(sorted(ids), (2, 5))
     spoken = speaking(kept.detach(), border)
     whole = whole.detach()
-    picked = torch.tensor(data.draw(st.lists(st.sampled_from(sorted(ids)), min_size=10, max_size=10))).view(2, 5)
+    picked = torch.tensor(
+        data.draw(st.lists(st.sampled_from(sorted(ids)), min_size=10, max_size=10))
+    ).view(2, 5)
     chances, of_whole = spoken.log_softmax(-1), whole.log_softmax(-1)
-    torch.testing.assert_close(chances.gather(-1, picked[..., None]), of_whole.gather(-1, picked[..., None]))
-    torch.testing.assert_close(torch.gather(chances, 2, picked[..., None]), of_whole.gather(-1, picked[..., None]))
+    torch.testing.assert_close(
+        chances.gather(-1, picked[..., None]), of_whole.gather(-1, picked[..., None])
+    )
+    torch.testing.assert_close(
+        torch.gather(chances, 2, picked[..., None]), of_whole.gather(-1, picked[..., None])
+    )
     torch.testing.assert_close(chances[..., int(picked[0, 0])], of_whole[..., int(picked[0, 0])])
     torch.testing.assert_close(chances[0, :, picked[0]], of_whole[0, :, picked[0]])
-    torch.testing.assert_close(selective_log_softmax(spoken, picked), selective_log_softmax(whole, picked))
+    torch.testing.assert_close(
+        selective_log_softmax(spoken, picked), selective_log_softmax(whole, picked)
+    )
     assert (spoken.argmax(-1) == whole.argmax(-1)).all()
     assert (spoken[:, -1].argmax(dim=-1) == whole[:, -1].argmax(dim=-1)).all()
     assert (spoken.topk(3).indices == whole.topk(3).indices).all()
     assert (spoken.max(dim=-1).indices == whole.max(dim=-1).indices).all()
     assert (
-        torch.sort(spoken, dim=-1, descending=True).indices == whole.sort(-1, descending=True).indices[..., : len(ids)]
+        torch.sort(spoken, dim=-1, descending=True).indices
+        == whole.sort(-1, descending=True).indices[..., : len(ids)]
     ).all()
 
 
@@ -74,7 +89,9 @@ def test_what_is_as_wide_as_the_vocabulary() -> None:
     _, kept, border = values([3, 5, 299], (2,))
     spoken = speaking(kept.detach(), border)
     bias = torch.arange(SIZE).float()
-    torch.testing.assert_close(torch.Tensor(spoken + bias), kept.detach() + torch.tensor([3.0, 5.0, 299.0]))
+    torch.testing.assert_close(
+        torch.Tensor(spoken + bias), kept.detach() + torch.tensor([3.0, 5.0, 299.0])
+    )
     one_hot = functional.one_hot(torch.tensor([5, 299]), SIZE).float()
     torch.testing.assert_close((spoken * one_hot).sum(-1), kept.detach()[[0, 1], [1, 2]])
     entropy = -(kept.softmax(-1) * kept.log_softmax(-1)).sum(-1)
@@ -106,7 +123,8 @@ def test_a_compacted_model(tied: bool) -> None:
     expected.backward()
     made.loss.backward()
     torch.testing.assert_close(
-        small.get_input_embeddings().weight.grad, whole.get_input_embeddings().weight.grad[border.ids]
+        small.get_input_embeddings().weight.grad,
+        whole.get_input_embeddings().weight.grad[border.ids],
     )
     assert border_of(whole) is None
     assert border_of(small) is border
@@ -129,7 +147,9 @@ def adapted() -> Any:
     return get_peft_model(tiny.model(), LoraConfig(target_modules="all-linear"))
 
 
-def test_log_probabilities_that_the_real_model_computed_are_not_compared_with_the_miniature() -> None:
+def test_log_probabilities_that_the_real_model_computed_are_not_compared_with_the_miniature() -> (
+    None
+):
     laws = rehearse(tiny.dpo(precompute_ref_log_probs=True), {"laws": "quick"}).facts["laws"]
     assert {laws[law].get("untested") for law in ("dpo-start", "precomputed-reference")} == {
         "the reference's log-probabilities were computed before the miniature was made as it is"

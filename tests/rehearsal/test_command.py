@@ -38,7 +38,17 @@ raise SystemExit("the training was not stopped")
 
 
 def rehearse(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "truetune", "rehearse", "--laws", "none", "--rows", "3", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "truetune",
+        "rehearse",
+        "--laws",
+        "none",
+        "--rows",
+        "3",
+        *arguments,
+    ]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
@@ -49,9 +59,15 @@ def model(folder: Path) -> None:
     for file in TOKENIZER.iterdir():
         target.joinpath(file.name).write_bytes(file.read_bytes())
     config = json.loads(target.joinpath("config.json").read_text())
-    big = {"num_hidden_layers": 80, "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64,
-           "num_key_value_heads": 8, "head_dim": 128,
-           "quantization_config": {"quant_method": "bitsandbytes"}}  # fmt: skip
+    big = {
+        "num_hidden_layers": 80,
+        "hidden_size": 8192,
+        "intermediate_size": 28672,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "quantization_config": {"quant_method": "bitsandbytes"},
+    }
     target.joinpath("config.json").write_text(json.dumps({**config, **big}))
 
 
@@ -92,10 +108,14 @@ print("trained")
 
 def test_a_loop_of_its_own_ends_before_its_first_step(tmp_path: Path) -> None:
     model(tmp_path)
-    tmp_path.joinpath("train.py").write_text(LOOP.format(model='AutoModelForCausalLM.from_pretrained("model")'))
+    tmp_path.joinpath("train.py").write_text(
+        LOOP.format(model='AutoModelForCausalLM.from_pretrained("model")')
+    )
     done = rehearse(tmp_path, "train.py")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "with a miniature of the model, was ended before its optimizer's first step" in done.stderr
+    assert (
+        "with a miniature of the model, was ended before its optimizer's first step" in done.stderr
+    )
     assert "truetune.audit(model, loader, tokenizer, given=rows)" in done.stderr
 
 
@@ -104,7 +124,10 @@ def test_a_side_model_of_another_kind_is_trained(tmp_path: Path) -> None:
     tmp_path.joinpath("train.py").write_text(LOOP.format(model="torch.nn.Embedding(4, 2)"))
     done = rehearse(tmp_path, "train.py")
     assert (done.returncode, done.stdout) == (3, "trained\n")
-    assert "the command ran as it is, with miniatures for models of transformers. For a loop of your own" in done.stderr
+    assert (
+        "the command ran as it is, with miniatures for models of transformers. For a loop of"
+        " your own" in done.stderr
+    )
 
 
 PLAIN = """
@@ -127,15 +150,27 @@ def test_nothing_recited_is_not_judged(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     said = " ".join(done.stderr.split())
     assert "no findings" not in said
-    assert "not judged: recitation: nothing was recited: there is no tokenizer; give the Trainer" in said
-    assert re.search(r"not judged, \d+ checks examined and fine, \d+ not judged \(-v lists them\) · 8 lines", said)
+    assert (
+        "not judged: recitation: nothing was recited: there is no tokenizer; give the Trainer"
+        in said
+    )
+    assert re.search(
+        r"not judged, \d+ checks examined and fine, \d+ not judged \(-v lists them\) · 8 lines",
+        said,
+    )
 
 
 def test_own_settings(tmp_path: Path) -> None:
     model(tmp_path)
-    rows = [{"messages": [{"role": "user", "content": f"Where is box {i}?"},
-                          {"role": "assistant", "content": f"Box {i} is on shelf {i + 3}."}]}
-            for i in range(8)]  # fmt: skip
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": f"Where is box {i}?"},
+                {"role": "assistant", "content": f"Box {i} is on shelf {i + 3}."},
+            ]
+        }
+        for i in range(8)
+    ]
     tmp_path.joinpath("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     tmp_path.joinpath("truetune.yaml").write_text("data: rows.jsonl\ntokenizer: model\n")
     done = rehearse(tmp_path, "truetune.yaml")
@@ -146,12 +181,23 @@ def test_own_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("base_model: m\ndatasets:\n  - path: d.jsonl\n    type: chat_template\n", "axolotl is not installed here"),
-        ("stage: sft\nmodel_name_or_path: m\ndataset: d\ntemplate: qwen3\nfinetuning_type: full\n", "llamafactory-cli"),
+        (
+            "base_model: m\ndatasets:\n  - path: d.jsonl\n    type: chat_template\n",
+            "axolotl is not installed here",
+        ),
+        (
+            (
+                "stage: sft\nmodel_name_or_path: m\ndataset: d\ntemplate: qwen3\nfinetuning_type:"
+                " full\n"
+            ),
+            "llamafactory-cli",
+        ),
         ("compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\n", "expected"),
     ],
 )
-def test_settings_of_others(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_others(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     path = tmp_path / "settings.yaml"
@@ -169,6 +215,11 @@ def test_settings_of_others(text: str, said: str, tmp_path: Path, monkeypatch: p
 def test_what_cannot_be_rehearsed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         command_of(("missing.yaml",), tmp_path)
-    assert command_of(("train.py", "--lr", "1"), tmp_path) == [sys.executable, "train.py", "--lr", "1"]
+    assert command_of(("train.py", "--lr", "1"), tmp_path) == [
+        sys.executable,
+        "train.py",
+        "--lr",
+        "1",
+    ]
     made = CliRunner().invoke(commands, ["rehearse", "--help"])
     assert "before any weight is downloaded" in made.output

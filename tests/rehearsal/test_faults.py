@@ -22,24 +22,46 @@ import truetune
 from tests.auditing import tiny
 from truetune.rehearsal.report import RehearsalReport
 
-SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+SHAPE = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 SHAPES = {"llama": LlamaConfig, "qwen3": Qwen3Config, "gemma3": Gemma3TextConfig}
 ROWS = tiny.chats(6)
 Rows = list[dict[str, Any]]
 
 
-def rehearsed(rows: Rows, shape: str = "llama", collator: Any = DataCollatorForSeq2Seq, given: Rows = ROWS,
-              tokenizer: Any = None) -> RehearsalReport:  # fmt: skip
+def rehearsed(
+    rows: Rows,
+    shape: str = "llama",
+    collator: Any = DataCollatorForSeq2Seq,
+    given: Rows = ROWS,
+    tokenizer: Any = None,
+) -> RehearsalReport:
     """A Trainer over encoded rows, rehearsed."""
     tokenizer = tokenizer or tiny.tokenizer()
     torch.manual_seed(0)
     settings = {"head_dim": 8} if shape != "llama" else {}
-    config = SHAPES[shape](vocab_size=len(tokenizer), num_hidden_layers=6, eos_token_id=tokenizer.eos_token_id,
-                           **SHAPE, **settings)  # fmt: skip
+    config = SHAPES[shape](
+        vocab_size=len(tokenizer),
+        num_hidden_layers=6,
+        eos_token_id=tokenizer.eos_token_id,
+        **SHAPE,
+        **settings,
+    )
     made = collator(tokenizer)
-    trainer = Trainer(AutoModelForCausalLM.from_config(config), tiny.arguments(), made, Dataset.from_list(rows),
-                      processing_class=tokenizer)  # fmt: skip
-    return truetune.rehearse(trainer, given=Dataset.from_list(given), laws="none", rows=4, batches=2)
+    trainer = Trainer(
+        AutoModelForCausalLM.from_config(config),
+        tiny.arguments(),
+        made,
+        Dataset.from_list(rows),
+        processing_class=tokenizer,
+    )
+    return truetune.rehearse(
+        trainer, given=Dataset.from_list(given), laws="none", rows=4, batches=2
+    )
 
 
 def codes(report: RehearsalReport) -> list[str]:
@@ -52,7 +74,9 @@ def test_healthy(shape: str) -> None:
     assert codes(report) == []
     assert len(report.recited) == 4
     assert all(row.recited and row.stopped and row.said == row.reference for row in report.recited)
-    assert report.miniature.startswith({"llama": "Llama", "qwen3": "Qwen3", "gemma3": "Gemma3"}[shape])
+    assert report.miniature.startswith(
+        {"llama": "Llama", "qwen3": "Qwen3", "gemma3": "Gemma3"}[shape]
+    )
     assert report.losses[-1] < 0.1
 
 
@@ -60,13 +84,20 @@ def pad_is_eos() -> RehearsalReport:
     tokenizer = tiny.tokenizer()
     tokenizer.pad_token = tokenizer.eos_token
     ids = [{"input_ids": row["input_ids"]} for row in tiny.encoded(ROWS)]
-    return rehearsed(ids, collator=lambda t: DataCollatorForLanguageModeling(t, mlm=False), tokenizer=tokenizer)
+    return rehearsed(
+        ids, collator=lambda t: DataCollatorForLanguageModeling(t, mlm=False), tokenizer=tokenizer
+    )
 
 
 def eos_never_appended() -> RehearsalReport:
     rows = tiny.encoded(ROWS)
     cut = [max(i for i, label in enumerate(row["labels"]) if label != -100) for row in rows]
-    return rehearsed([{key: value[:end] for key, value in row.items()} for row, end in zip(rows, cut, strict=True)])
+    return rehearsed(
+        [
+            {key: value[:end] for key, value in row.items()}
+            for row, end in zip(rows, cut, strict=True)
+        ]
+    )
 
 
 def labels_shifted_twice() -> RehearsalReport:
@@ -75,28 +106,45 @@ def labels_shifted_twice() -> RehearsalReport:
 
 def another_column() -> RehearsalReport:
     hints = [f"a hint on box {i}" for i in range(len(ROWS))]
-    given = [{"question": row["messages"][0]["content"], "answer": row["messages"][1]["content"], "hint": hint}
-             for row, hint in zip(ROWS, hints, strict=True)]  # fmt: skip
-    rows = [{"messages": [row["messages"][0], {"role": "assistant", "content": hint}]}
-            for row, hint in zip(ROWS, hints, strict=True)]  # fmt: skip
+    given = [
+        {
+            "question": row["messages"][0]["content"],
+            "answer": row["messages"][1]["content"],
+            "hint": hint,
+        }
+        for row, hint in zip(ROWS, hints, strict=True)
+    ]
+    rows = [
+        {"messages": [row["messages"][0], {"role": "assistant", "content": hint}]}
+        for row, hint in zip(ROWS, hints, strict=True)
+    ]
     return rehearsed(tiny.encoded(rows), given=given)
 
 
 def another_template() -> RehearsalReport:
     trained = tiny.tokenizer()
     trained.chat_template = (
-        "{% for m in messages %}{% if m.role == 'user' %}User: {{ m.content }}\n{% else %}Assistant:\n{{ m.content }}"
-        "{{ eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}Assistant:\n{% endif %}"
+        "{% for m in messages %}{% if m.role == 'user' %}User: {{ m.content }}\n{% else"
+        " %}Assistant:\n{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}{% if"
+        " add_generation_prompt %}Assistant:\n{% endif %}"
     )
     return rehearsed(tiny.encoded(ROWS, trained))
 
 
 def prompt_alone_supervised() -> RehearsalReport:
     rows = tiny.encoded(ROWS)
-    return rehearsed([{"input_ids": row["input_ids"],
-                       "labels": [-100 if label != -100 else id
-                                  for id, label in zip(row["input_ids"], row["labels"], strict=True)]}
-                      for row in rows])  # fmt: skip
+    return rehearsed(
+        [
+            {
+                "input_ids": row["input_ids"],
+                "labels": [
+                    -100 if label != -100 else id
+                    for id, label in zip(row["input_ids"], row["labels"], strict=True)
+                ],
+            }
+            for row in rows
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,16 +172,23 @@ def test_nothing_of_the_trainer_is_changed() -> None:
     before, state = dict(vars(trainer)), torch.get_rng_state()
     weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     truetune.rehearse(trainer, given=Dataset.from_list(tiny.chats()), laws="none", rows=1)
-    assert {name: value for name, value in vars(trainer).items() if before.get(name) is not value} == {}
+    assert {
+        name: value for name, value in vars(trainer).items() if before.get(name) is not value
+    } == {}
     assert torch.equal(state, torch.get_rng_state())
-    assert all(torch.equal(weights[name], value) for name, value in trainer.model.state_dict().items())
+    assert all(
+        torch.equal(weights[name], value) for name, value in trainer.model.state_dict().items()
+    )
     assert trainer.model.config.hidden_size == 32
     trainer.train()
 
 
 def test_a_row_in_two_parts_of_a_pack_is_asked_alone() -> None:
     report = truetune.rehearse(
-        tiny.sft(packing=True, max_length=128), given=Dataset.from_list(tiny.chats()), laws="none", rows=3
+        tiny.sft(packing=True, max_length=128),
+        given=Dataset.from_list(tiny.chats()),
+        laws="none",
+        rows=3,
     )
     assert codes(report) == []
     assert all(row.recited and row.stopped for row in report.recited)

@@ -153,7 +153,11 @@ def test_every_order_of_imports_shrinks(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     orders = {"mode": "rehearse", "folder": str(work), "address": "", "authkey": ""}
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HOOKED), str(ROOT / "src")]), "OMP_NUM_THREADS": "1"}
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HOOKED), str(ROOT / "src")]),
+        "OMP_NUM_THREADS": "1",
+    }
     command = launch.command_line([sys.executable, "-c", ALL_ORDERS], [work])
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=600,
@@ -169,24 +173,53 @@ def test_the_adapter_stays_as_it_was(tmp_path: Path) -> None:
     outside, folder = outside_of(tmp_path), tmp_path / "project"
     folder.mkdir()
     model(folder)
-    for name in ("adapter/adapter_model.safetensors", "merged/model.safetensors", "run/checkpoint-1/optimizer.pt"):
+    for name in (
+        "adapter/adapter_model.safetensors",
+        "merged/model.safetensors",
+        "run/checkpoint-1/optimizer.pt",
+    ):
         path = folder / name
         path.parent.mkdir(parents=True)
         path.write_bytes(b"trained for a week")
     folder.joinpath("train.log").write_text("of the real run")
     folder.joinpath("train.py").write_text(TRAINS)
-    orders = [PACKAGES, ("peft", "trl", "transformers", "datasets"), ("trl", "transformers", "peft", "datasets")]
+    orders = [
+        PACKAGES,
+        ("peft", "trl", "transformers", "datasets"),
+        ("trl", "transformers", "peft", "datasets"),
+    ]
     before = tree(folder), tree(outside)
     with ears(tmp_path) as (places, heard):
         targets = {"outside": str(outside), "skipped": [], "native": True, **places}
-        command = [sys.executable, "-m", "truetune", "rehearse", "--laws", "none", "--rows", "1", "train.py"]
-        done = subprocess.run([*command, json.dumps(orders), str(ROOT)], cwd=folder, capture_output=True, text=True,
-                              timeout=600, env={**os.environ, "ESCAPES": json.dumps(targets)})  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "truetune",
+            "rehearse",
+            "--laws",
+            "none",
+            "--rows",
+            "1",
+            "train.py",
+        ]
+        done = subprocess.run(
+            [*command, json.dumps(orders), str(ROOT)],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env={**os.environ, "ESCAPES": json.dumps(targets)},
+        )
         assert (tree(folder), tree(outside)) == before, done.stdout
         assert heard == []
     lines = done.stdout.splitlines()
-    assert [line for line in lines if line.startswith("['")] == [f"{list(order)} 0" for order in orders], done.stderr
-    assert [len(json.loads(line)) for line in lines if line.startswith('{"open_for')] == [3, len(WAYS)]
+    assert [line for line in lines if line.startswith("['")] == [
+        f"{list(order)} 0" for order in orders
+    ], done.stderr
+    assert [len(json.loads(line)) for line in lines if line.startswith('{"open_for')] == [
+        3,
+        len(WAYS),
+    ]
     assert done.stderr.count("memorised in ") == 3, done.stderr
 
 
@@ -202,15 +235,32 @@ def test_a_hook_that_fails_ends_the_command(tmp_path: Path) -> None:
     assert "truetune: nothing was rehearsed: the hook failed (AttributeError" in done.stderr
 
 
-@pytest.mark.parametrize("claim", [{"landlock": 7, "covered": []}, {"landlock": 0, "covered": ["/"]}])
+@pytest.mark.parametrize(
+    "claim", [{"landlock": 7, "covered": []}, {"landlock": 0, "covered": ["/"]}]
+)
 def test_a_guard_that_does_not_stand_is_found(claim: dict[str, object], tmp_path: Path) -> None:
     """A process that got the variables but is not confined runs none of the program."""
     folder = tmp_path / "work"
     folder.mkdir()
-    guard = {"writable": [str(folder)], "refused": str(folder), "signals": True, "gaps": [], **claim}
-    variables = {"PYTHONPATH": str(HOOKED), launch.GUARD: json.dumps(guard), launch.ORDERS: json.dumps({"folder": ""})}
-    done = subprocess.run([sys.executable, "-c", "print('went on')"], capture_output=True, text=True, cwd=tmp_path,
-                          env={**os.environ, **variables})  # fmt: skip
+    guard = {
+        "writable": [str(folder)],
+        "refused": str(folder),
+        "signals": True,
+        "gaps": [],
+        **claim,
+    }
+    variables = {
+        "PYTHONPATH": str(HOOKED),
+        launch.GUARD: json.dumps(guard),
+        launch.ORDERS: json.dumps({"folder": ""}),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "print('went on')"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+    )
     assert (done.returncode, done.stdout) == (125, "")
     assert "truetune: the rehearsal ends here, nothing was trained: UnguardedError" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
@@ -220,5 +270,8 @@ def test_refusals_are_told_with_their_line(tmp_path: Path) -> None:
     tmp_path.joinpath("train.py").write_text("import os\n\nos.remove('/etc/passwd')\n")
     done = rehearse(tmp_path, "train.py")
     assert done.returncode == 1
-    assert "truetune: a rehearsal keeps the program from this (train.py:3 removes): '/etc/passwd'" in done.stderr
+    assert (
+        "truetune: a rehearsal keeps the program from this (train.py:3 removes): '/etc/passwd'"
+        in done.stderr
+    )
     assert "truetune: kept from the program: train.py:3 removes /etc/passwd\n" in done.stderr

@@ -25,8 +25,9 @@ CHATS = tiny.chats(6)
 
 
 def mutated(trainer: Any, given: Any = CHATS, mutate: Any = True, rows: int = 4) -> Mutation:
-    report = truetune.rehearse(trainer, given=Dataset.from_list(given), laws="none", rows=rows, batches=2,
-                               mutate=mutate)  # fmt: skip
+    report = truetune.rehearse(
+        trainer, given=Dataset.from_list(given), laws="none", rows=rows, batches=2, mutate=mutate
+    )
     assert report.mutation is not None
     return report.mutation
 
@@ -37,8 +38,14 @@ def test_the_loss_does_not_show_a_masked_stop() -> None:
     trainer._set_signature_columns_if_needed()
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     held, state = dict(vars(trainer)), torch.get_rng_state()
-    report = truetune.rehearse(trainer, given=Dataset.from_list(rows), laws="none", rows=2, batches=2,
-                               mutate=["stop-masked", "shifted-twice", "others-answers"])  # fmt: skip
+    report = truetune.rehearse(
+        trainer,
+        given=Dataset.from_list(rows),
+        laws="none",
+        rows=2,
+        batches=2,
+        mutate=["stop-masked", "shifted-twice", "others-answers"],
+    )
     found = report.mutation
     assert found is not None
     assert [finding for finding in report.findings if finding.code.startswith("TT07")] == []
@@ -50,7 +57,9 @@ def test_the_loss_does_not_show_a_masked_stop() -> None:
     assert found.sentence() == "your logs would have shown 0 of 3 faults; truetune found 3"
     assert {name for name, value in vars(trainer).items() if held.get(name) is not value} == set()
     assert torch.equal(state, torch.get_rng_state())
-    assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
+    assert all(
+        torch.equal(before[name], value) for name, value in trainer.model.state_dict().items()
+    )
     console = Console(record=True, width=140)
     draw(report, console, False)
     assert found.sentence() in console.export_text()
@@ -78,14 +87,22 @@ def right(prediction: EvalPrediction) -> dict[str, float]:
 
 def trainer_of(kind: type[Trainer] = Trainer, **settings: Any) -> Trainer:
     tokenizer = tiny.tokenizer()
-    return kind(tiny.model(), tiny.arguments(), DataCollatorForSeq2Seq(tokenizer), Dataset.from_list(
-        tiny.encoded(CHATS)), processing_class=tokenizer, **settings)  # fmt: skip
+    return kind(
+        tiny.model(),
+        tiny.arguments(),
+        DataCollatorForSeq2Seq(tokenizer),
+        Dataset.from_list(tiny.encoded(CHATS)),
+        processing_class=tokenizer,
+        **settings,
+    )
 
 
 def test_a_loss_without_labels() -> None:
     found = mutated(trainer_of(Own), mutate=["stop-masked"], rows=2)
     assert found.mutants == ()
-    assert found.skipped == (("stop-masked", "the loss is the same with it: it does not use these labels"),)
+    assert found.skipped == (
+        ("stop-masked", "the loss is the same with it: it does not use these labels"),
+    )
 
 
 def test_own_metrics_are_asked() -> None:
@@ -93,7 +110,9 @@ def test_own_metrics_are_asked() -> None:
     model = copy.deepcopy(trainer.model)
     batch = dict(trainer.data_collator(tiny.encoded(CHATS)))
     with torch.no_grad():
-        best = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits.argmax(-1)
+        best = model(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
+        ).logits.argmax(-1)
     batch["labels"] = torch.cat([best[:, :1], best[:, :-1]], 1)
     compact(model, batch["input_ids"].unique().tolist() + best.unique().tolist())
     notes: list[str] = []
@@ -122,7 +141,10 @@ def test_an_unknown_fault() -> None:
     ],
 )
 def test_faults(name: str, first: tuple[list[int], list[int]]) -> None:
-    lines = [Line([1, 2, 3, 4, 9, 5], [-100, -100, 3, 4, 9, -100], 2, 4), Line([7, 8, 9], [-100, 8, 9], 1, 2)]
+    lines = [
+        Line([1, 2, 3, 4, 9, 5], [-100, -100, 3, 4, 9, -100], 2, 4),
+        Line([7, 8, 9], [-100, 8, 9], 1, 2),
+    ]
     made = ROWS[name][1](copy.deepcopy(lines), {9})
     assert (made[0].ids, made[0].labels) == first
     assert made != lines
@@ -143,5 +165,10 @@ def test_what_logs_show() -> None:
         return shown({"loss": [loss], "logs": {"accuracy": accuracy}}, clean)
 
     assert [seen(0.06), seen(0.29), seen(0.31), seen(0.0), seen(math.nan), seen(0.06, 0.4)] == [
-        "", "", "loss", "loss is 0", "loss is no number", "accuracy",
-    ]  # fmt: skip
+        "",
+        "",
+        "loss",
+        "loss is 0",
+        "loss is no number",
+        "accuracy",
+    ]

@@ -33,7 +33,13 @@ TEMPLATE = str(TOKENIZER.chat_template)
 
 @pytest.fixture(scope="module")
 def record() -> Record:
-    return record_of(tiny.sft(tiny.chats()), given=Dataset.from_list(tiny.chats()), laws="none", rows=2, batches=1)
+    return record_of(
+        tiny.sft(tiny.chats()),
+        given=Dataset.from_list(tiny.chats()),
+        laws="none",
+        rows=2,
+        batches=1,
+    )
 
 
 def asked(record: Record, url: str, model: str | None = None) -> tuple[tuple[Finding, ...], str]:
@@ -45,21 +51,35 @@ def asked(record: Record, url: str, model: str | None = None) -> tuple[tuple[Fin
 
 
 def ids_of(chat: dict[str, Any]) -> list[int]:
-    return list(TOKENIZER.apply_chat_template(chat["messages"], add_generation_prompt=True, return_dict=False))
+    return list(
+        TOKENIZER.apply_chat_template(
+            chat["messages"], add_generation_prompt=True, return_dict=False
+        )
+    )
 
 
 def completed(ids: list[int] | None, count: int) -> dict[str, Any]:
-    return {"choices": [{"message": {"content": ""}, "prompt_token_ids": ids}], "usage": {"prompt_tokens": count}}
+    return {
+        "choices": [{"message": {"content": ""}, "prompt_token_ids": ids}],
+        "usage": {"prompt_tokens": count},
+    }
 
 
 def llama_cpp(template: str = TEMPLATE) -> Routes:
     def text(chat: dict[str, Any]) -> dict[str, Any]:
-        made = TOKENIZER.apply_chat_template(chat["messages"], chat_template=template, add_generation_prompt=True,
-                                             tokenize=False)  # fmt: skip
+        made = TOKENIZER.apply_chat_template(
+            chat["messages"], chat_template=template, add_generation_prompt=True, tokenize=False
+        )
         return {"prompt": made}
 
     def tokenize(asked: dict[str, Any]) -> dict[str, Any]:
-        return {"tokens": TOKENIZER.encode(asked["content"], add_special_tokens=False) if "content" in asked else []}
+        return {
+            "tokens": (
+                TOKENIZER.encode(asked["content"], add_special_tokens=False)
+                if "content" in asked
+                else []
+            )
+        }
 
     return {"/apply-template": text, "/tokenize": tokenize}
 
@@ -75,7 +95,9 @@ def test_the_same_ids(record: Record) -> None:
 @pytest.mark.parametrize("way", ["vllm", "llama.cpp"])
 def test_a_system_prompt_of_the_server(record: Record, way: str) -> None:
     template = BRIEF + TEMPLATE
-    (finding,), _ = asked(record, server(TOKENIZER, template) if way == "vllm" else served(llama_cpp(template)))
+    (finding,), _ = asked(
+        record, server(TOKENIZER, template) if way == "vllm" else served(llama_cpp(template))
+    )
     assert (finding.severity, finding.count, finding.total) == ("error", 2, 2)
     assert "the server puts in" in finding.evidence[0]
     assert "Be brief." in finding.evidence[0]
@@ -99,27 +121,43 @@ def test_ids_in_a_chat(record: Record) -> None:
 
     (finding,), _ = asked(record, served({"/v1/chat/completions": twice}))
     assert finding.severity == "error"
-    assert re.search(r"from token \d on, the server puts in '<\|im_start\|>' \(ids \[\d+\]\)", finding.evidence[0])
+    assert re.search(
+        r"from token \d on, the server puts in '<\|im_start\|>' \(ids \[\d+\]\)",
+        finding.evidence[0],
+    )
 
 
 @pytest.mark.parametrize("more", [0, 3])
 def test_a_number_alone(record: Record, more: int) -> None:
-    findings, note = asked(record, served({"/v1/chat/completions": lambda c: completed(None, len(ids_of(c)) + more)}))
+    findings, note = asked(
+        record, served({"/v1/chat/completions": lambda c: completed(None, len(ids_of(c)) + more)})
+    )
     assert [finding.severity for finding in findings] == (["warning"] if more else [])
     assert "can't tell its prompt ids: the number of tokens of 2 prompts was compared" in note
 
 
-@pytest.mark.parametrize(("routes", "message"), [
-    ({}, "tells no prompt of a chat (/tokenize: 404 no such path; /apply-template: 404"),
-    ({"/tokenize": lambda _: ["no"], "/v1/chat/completions": lambda _: {"usage": None}}, "tells no prompt of a chat"),
-    ({"/v1/models": lambda _: {"data": [{"id": "a"}, {"id": "b"}]}}, "serves 2 models (a, b): name one with"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("routes", "message"),
+    [
+        ({}, "tells no prompt of a chat (/tokenize: 404 no such path; /apply-template: 404"),
+        (
+            {"/tokenize": lambda _: ["no"], "/v1/chat/completions": lambda _: {"usage": None}},
+            "tells no prompt of a chat",
+        ),
+        (
+            {"/v1/models": lambda _: {"data": [{"id": "a"}, {"id": "b"}]}},
+            "serves 2 models (a, b): name one with",
+        ),
+    ],
+)
 def test_no_such_server(record: Record, routes: Routes, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         asked(record, served(routes))
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "file:///etc/passwd", "http://", "http://127.0.0.1:9/"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "file:///etc/passwd", "http://", "http://127.0.0.1:9/"]
+)
 def test_no_url(url: str) -> None:
     with pytest.raises(UsageError, match=r"like http://localhost:8000"):
         server_of(url)
@@ -144,21 +182,39 @@ def test_tools_and_settings() -> None:
         return {"tokens": [1]}
 
     call = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}
-    row = {"asked": {"messages": [call], "tools": [{"type": "function"}], "settings": {"enable_thinking": False}}}
+    row = {
+        "asked": {
+            "messages": [call],
+            "tools": [{"type": "function"}],
+            "settings": {"enable_thinking": False},
+        }
+    }
     record = Record({"recitation": {"rows": [row, {"asked": None}]}, "notes": []})
     ask(record, server_of(served({"/tokenize": tokenize}), "small"))
-    assert heard == [{
-        "messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": '{"x": 1}'}}]}],
-        "model": "small", "tools": [{"type": "function"}], "chat_template_kwargs": {"enable_thinking": False},
-        "add_generation_prompt": True, "add_special_tokens": False,
-    }]  # fmt: skip
+    assert heard == [
+        {
+            "messages": [
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"function": {"name": "f", "arguments": '{"x": 1}'}}],
+                }
+            ],
+            "model": "small",
+            "tools": [{"type": "function"}],
+            "chat_template_kwargs": {"enable_thinking": False},
+            "add_generation_prompt": True,
+            "add_special_tokens": False,
+        }
+    ]
     assert record.facts["recitation"]["served"]["prompts"] == [{"row": 0, "ids": [1], "count": 1}]
 
 
 def test_the_record_is_json(record: Record) -> None:
     rows = json.loads(json.dumps(record.facts["recitation"]))["rows"]
     assert [row["asked"]["messages"][-1]["role"] for row in rows] == ["user", "user"]
-    assert all(row["ids"]["trained"] == row["ids"]["prompt"] == ids_of(row["asked"]) for row in rows)
+    assert all(
+        row["ids"]["trained"] == row["ids"]["prompt"] == ids_of(row["asked"]) for row in rows
+    )
 
 
 def test_a_real_server(record: Record, transformers_serve: str, tiny_folder: Path) -> None:

@@ -34,7 +34,11 @@ def test_it_is_small_and_of_its_kind(name: str) -> None:
 
 
 def test_heads_keep_their_ratio() -> None:
-    config = shrink(LlamaConfig(hidden_size=4096, num_attention_heads=32, num_key_value_heads=8, num_hidden_layers=32))
+    config = shrink(
+        LlamaConfig(
+            hidden_size=4096, num_attention_heads=32, num_key_value_heads=8, num_hidden_layers=32
+        )
+    )
     assert (config.num_attention_heads, config.num_key_value_heads) == (8, 2)
     assert shrink(copy.deepcopy(config)).hidden_size == config.hidden_size
 
@@ -53,7 +57,8 @@ def test_what_cannot_be_shrunk_becomes_a_llama() -> None:
     assert type(made) is LlamaForCausalLM
     assert (made.config.vocab_size, made.config.eos_token_id) == (123, 7)
     assert any(
-        "Stubborn can't be shrunk (ValueError: the kernel needs 1024 columns)" in note for note in miniature.notes
+        "Stubborn can't be shrunk (ValueError: the kernel needs 1024 columns)" in note
+        for note in miniature.notes
     )
 
 

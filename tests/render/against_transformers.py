@@ -74,7 +74,12 @@ def compare(source: str, rows: list[Conversation], history: History = "single") 
         else:
             outcome.rendered += 1
         difference = _compare_row(i, row, source, renderer, whole)
-        if difference and difference.kind == "raised" and may_refuse and DEFECT not in difference.got:
+        if (
+            difference
+            and difference.kind == "raised"
+            and may_refuse
+            and DEFECT not in difference.got
+        ):
             outcome.refused += 1
         elif difference:
             outcome.differences.append(difference)
@@ -84,13 +89,19 @@ def compare(source: str, rows: list[Conversation], history: History = "single") 
 
 def _renderer(source: str, history: History) -> Renderer | Exception:
     try:
-        return Renderer(Template(source, SPECIAL, now=lambda: CLOCK), RunSpec(history=history), STOPS)
+        return Renderer(
+            Template(source, SPECIAL, now=lambda: CLOCK), RunSpec(history=history), STOPS
+        )
     except Exception as error:
         return error
 
 
 def _compare_row(
-    number: int, row: Conversation, source: str, renderer: Renderer | Exception, whole: str | Exception
+    number: int,
+    row: Conversation,
+    source: str,
+    renderer: Renderer | Exception,
+    whole: str | Exception,
 ) -> Difference | None:
     filled_before = renderer.filled if isinstance(renderer, Renderer) else 0
     got = renderer if isinstance(renderer, Exception) else _examples(renderer.render, row)
@@ -101,7 +112,10 @@ def _compare_row(
     texts = [example.text for example in got]
     if isinstance(whole, Exception):
         return Difference("not raised", number, f"{type(whole).__name__}: {whole}", repr(texts))
-    expected = [whole if example.turn is None else _through(source, row, example.turn, whole) for example in got]
+    expected = [
+        whole if example.turn is None else _through(source, row, example.turn, whole)
+        for example in got
+    ]
     if texts != expected:
         return Difference("text", number, repr(expected), repr(texts))
     assert isinstance(renderer, Renderer)
@@ -110,11 +124,15 @@ def _compare_row(
     exact = _examples(renderer.exact, row)
     if isinstance(exact, Exception):
         return Difference("crash", number, whole, f"exact: {type(exact).__name__}: {exact}")
-    marks, wanted = ([(example.text, example.spans, example.turns) for example in some] for some in (got, exact))
+    marks, wanted = (
+        [(example.text, example.spans, example.turns) for example in some] for some in (got, exact)
+    )
     return Difference("span", number, repr(wanted), repr(marks)) if marks != wanted else None
 
 
-def _examples(render: Callable[[Conversation], list[Rendering]], row: Conversation) -> list[Rendering] | Exception:
+def _examples(
+    render: Callable[[Conversation], list[Rendering]], row: Conversation
+) -> list[Rendering] | Exception:
     try:
         return render(row)
     except Exception as error:
@@ -174,12 +192,15 @@ class Report(NamedTuple):
     def __str__(self) -> str:
         if self.difference is None:
             return f"template {self.seed}: no difference"
-        contents = "\n".join(f"  {[message.get('content') for message in row.messages]}" for row in self.rows)
+        contents = "\n".join(
+            f"  {[message.get('content') for message in row.messages]}" for row in self.rows
+        )
         return (
-            f"template {self.seed}, {len(self.outcome.differences)} rows differ ({self.difference.kind}):\n"
-            f"{self.smallest.text}\ncontents of the rows, in order:\n{contents}\n"
-            f"row {self.difference.row}: expected {self.difference.expected}\n"
-            f"row {self.difference.row}: got      {self.difference.got}"
+            f"template {self.seed}, {len(self.outcome.differences)} rows differ"
+            f" ({self.difference.kind}):\n{self.smallest.text}\ncontents of the rows, in"
+            f" order:\n{contents}\nrow {self.difference.row}: expected"
+            f" {self.difference.expected}\nrow {self.difference.row}: got     "
+            f" {self.difference.got}"
         )
 
 
@@ -190,7 +211,9 @@ def history_of(seed: int) -> History:
 
 def report(seed: int) -> Report:
     """Compare the template of a seed; make it small where it differs."""
-    warnings.simplefilter("ignore", SyntaxWarning)  # Python's, about the templates' constant expressions
+    warnings.simplefilter(
+        "ignore", SyntaxWarning
+    )  # Python's, about the templates' constant expressions
     tree, rows, history = grammar.template(seed), grammar.rows(seed, ROWS), history_of(seed)
     outcome = compare(tree.text, rows, history)
     if not outcome.differences:
@@ -210,12 +233,16 @@ def _is_operation(part: grammar.Part) -> bool:
     """Not what only carries the others, a name or a literal."""
     if part.type == "statement":
         return part.rule not in ("text", "output")
-    return "«" in part.rule and part.rule not in [pattern for _, pattern in grammar.LEAVES.get(part.type, ())]
+    return "«" in part.rule and part.rule not in [
+        pattern for _, pattern in grammar.LEAVES.get(part.type, ())
+    ]
 
 
 def main() -> None:
     """Compare many templates in processes; print the differences, then the counts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("count", type=int)
     parser.add_argument("--first", type=int, default=0, help="seed of the first template")
     parser.add_argument("-j", "--jobs", type=int, default=1)
@@ -223,7 +250,9 @@ def main() -> None:
     counts: Counter[str] = Counter()
     rules: Counter[str] = Counter()
     with ProcessPoolExecutor(options.jobs) as pool:
-        for made in pool.map(report, range(options.first, options.first + options.count), chunksize=8):
+        for made in pool.map(
+            report, range(options.first, options.first + options.count), chunksize=8
+        ):
             outcome = made.outcome
             counts.update(
                 {
@@ -238,7 +267,10 @@ def main() -> None:
             )
             if made.difference is not None:
                 print(f"{made}\n", flush=True)
-                rules.update({part.rule for part in made.smallest.walk() if _is_operation(part)} or {"no operation"})
+                rules.update(
+                    {part.rule for part in made.smallest.walk() if _is_operation(part)}
+                    or {"no operation"}
+                )
     for name, count in counts.items():
         print(f"{count:>8,} {name}")
     for rule, count in rules.most_common():

@@ -6,7 +6,10 @@ rendering; those of ESCAPES must also show nothing of Python.
 
 from __future__ import annotations
 
-CHAT = [{"role": "user", "content": "Is it <so>, yes?\n42"}, {"role": "assistant", "content": "a b" * 300}]
+CHAT = [
+    {"role": "user", "content": "Is it <so>, yes?\n42"},
+    {"role": "assistant", "content": "a b" * 300},
+]
 
 
 def repeated(start: str, step: str, times: int = 60, end: str = "{{ ns.s|length }}") -> str:
@@ -24,9 +27,8 @@ def nested(count: int, opening: str, inside: str, closing: str) -> str:
 def shared(use: str, times: int = 40) -> str:
     """A list of 2 ** times entries that share their parts, twice, and what is done with them."""
     return (
-        "{% set ns = namespace(s=[1], t=[1]) %}"
-        f"{{% for i in range({times}) %}}{{% set ns.s = [ns.s, ns.s] %}}{{% set ns.t = [ns.t, ns.t] %}}{{% endfor %}}"
-        f"{{{{ {use} }}}}"
+        f"{{% set ns = namespace(s=[1], t=[1]) %}}{{% for i in range({times}) %}}{{% set ns.s ="
+        f" [ns.s, ns.s] %}}{{% set ns.t = [ns.t, ns.t] %}}{{% endfor %}}{{{{ {use} }}}}"
     )
 
 
@@ -111,10 +113,14 @@ REPEATS = {
     "safe text": "{{ ('a'|safe) * 10000000000 }}",
     "half a gigabyte, twice": "{{ ('a' * 268435455) ~ ('b' * 268435455) }}",
     "a fraction of a field's length": "{{ 'a' * (messages[1].content|length ** 4) }}",
-    "negative repeats before a large one": "{% for i in range(999) %}{% set x = 'ab' * -999999999 %}{% endfor %}"
-    "{% set s = 'a' * 16000000 %}{{ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s }}",
-    "negative widths before a large one": "{% for i in range(999) %}{% set x = 'ab'.center(-999999999) %}{% endfor %}"
-    + repeated("'a' * 9999999", "ns.s ~ ns.s", 9),
+    "negative repeats before a large one": (
+        "{% for i in range(999) %}{% set x = 'ab' * -999999999 %}{% endfor %}{% set s = 'a' *"
+        " 16000000 %}{{ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s ~ s }}"
+    ),
+    "negative widths before a large one": (
+        "{% for i in range(999) %}{% set x = 'ab'.center(-999999999) %}{% endfor %}"
+        + repeated("'a' * 9999999", "ns.s ~ ns.s", 9)
+    ),
     "doubling by ~": repeated("'a'", "ns.s ~ ns.s"),
     "doubling by +": repeated("'a'", "ns.s + ns.s"),
     "doubling of a list": repeated("[1]", "ns.s + ns.s"),
@@ -137,28 +143,44 @@ REPEATS = {
     "doubling by capitals": repeated("'ﬃ'", "(ns.s|upper|replace('F', 'ﬃ')|replace('I', 'ﬃ'))"),
     "doubling by translate": repeated("'a'", "ns.s.translate({97: 'aa'})"),
     "doubling by list": repeated("'a'", "ns.s|list|string"),
-    "doubling by a set block": "{% set s = 'a' %}{% for i in range(60) %}{% endfor %}"
-    + "{% set s %}{{ s }}{{ s }}{% endset %}" * 60
-    + "{{ s|length }}",
+    "doubling by a set block": (
+        "{% set s = 'a' %}{% for i in range(60) %}{% endfor %}"
+        + "{% set s %}{{ s }}{{ s }}{% endset %}" * 60
+        + "{{ s|length }}"
+    ),
     "doubling by set": "{% set s = 'a' %}" + "{% set s = s ~ s %}" * 60 + "{{ s|length }}",
-    "doubling by macros": "{% macro f(s, n) %}{{ f(s ~ s, n - 1) if n else s|length }}{% endmacro %}{{ f('a', 60) }}",
-    "doubling by filter blocks": "{% filter replace('a', 'aa') %}" * 40 + "a" + "{% endfilter %}" * 40,
+    "doubling by macros": (
+        "{% macro f(s, n) %}{{ f(s ~ s, n - 1) if n else s|length }}{% endmacro %}{{ f('a', 60) }}"
+    ),
+    "doubling by filter blocks": (
+        "{% filter replace('a', 'aa') %}" * 40 + "a" + "{% endfilter %}" * 40
+    ),
     "doubling by sum": repeated("[1]", "[ns.s, ns.s]|sum(start=[])"),
     "doubling by a repeat of two": repeated("'a'", "ns.s * 2"),
     "growth of a list of fields": repeated("[messages[1].content]", "ns.s + ns.s"),
     "growth of a text of fields": repeated("messages[1].content", "ns.s ~ ns.s"),
-    "hoarding": "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}"
-    "{% set ns.l = ns.l + ['a' * 9000000 ~ i] %}{% endfor %}",
-    "hoarding in set blocks": "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}"
-    "{% set b %}{{ 'é' * 1000000 }}{{ i }}{% endset %}{% set ns.l = ns.l + [b] %}{% endfor %}",
-    "hoarding in namespaces": "{% set ns = namespace() %}{% for i in (range(99999)|list * 90) %}"
-    "{% set ns = namespace(a=ns) %}{% endfor %}",
-    "hoarding of small lists": "{% set ns = namespace(l=none) %}{% for i in (range(99999)|list * 90) %}"
-    "{% set ns.l = [ns.l, i] %}{% endfor %}",
+    "hoarding": (
+        "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}"
+        "{% set ns.l = ns.l + ['a' * 9000000 ~ i] %}{% endfor %}"
+    ),
+    "hoarding in set blocks": (
+        "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}"
+        "{% set b %}{{ 'é' * 1000000 }}{{ i }}{% endset %}{% set ns.l = ns.l + [b] %}{% endfor %}"
+    ),
+    "hoarding in namespaces": (
+        "{% set ns = namespace() %}{% for i in (range(99999)|list * 90) %}"
+        "{% set ns = namespace(a=ns) %}{% endfor %}"
+    ),
+    "hoarding of small lists": (
+        "{% set ns = namespace(l=none) %}{% for i in (range(99999)|list * 90) %}"
+        "{% set ns.l = [ns.l, i] %}{% endfor %}"
+    ),
     "much output": "{% set s = 'a' * 9999999 %}{% for i in range(9999) %}{{ s }}{% endfor %}",
     "replace of many by much": "{% set s = 'a' * 999999 %}{{ s.replace('a', s) }}",
     "the replace filter, by name": "{% set s = 'a' * 999999 %}{{ s|replace(old='a', new=s) }}",
-    "replace in bytes": "{% set s = ('a' * 999999).encode() %}{{ s.replace('a'.encode(), s)|length }}",
+    "replace in bytes": (
+        "{% set s = ('a' * 999999).encode() %}{{ s.replace('a'.encode(), s)|length }}"
+    ),
     "join of many by much": "{{ ('a' * 999999).join(range(99999)|map('string')) }}",
     "the join filter with much": "{{ range(99999)|join('a' * 999999) }}",
     "join of bytes": "{% set s = ('a' * 999999).encode() %}{{ s.join([s] * 9999)|length }}",
@@ -176,15 +198,19 @@ NUMBERS = {
     "a negative power": "{{ 2.0 ** -(9 ** 9 ** 9) }}",
     "squaring": repeated("10", "ns.s * ns.s", end="{{ ns.s > 1 }}"),
     "squaring by a filter": repeated("[10]", "[ns.s|first * ns.s|last]", end="{{ ns.s|sum > 1 }}"),
-    "factorial": "{% set ns = namespace(s=1) %}{% for i in range(1, 99999) %}{% set ns.s = ns.s * i %}"
-    "{% endfor %}{{ ns.s > 1 }}",
+    "factorial": (
+        "{% set ns = namespace(s=1) %}{% for i in range(1, 99999) %}{% set ns.s = ns.s * i %}"
+        "{% endfor %}{{ ns.s > 1 }}"
+    ),
     "many digits": "{{ (2 ** 300000)|string|length }}",
     "many digits of text": "{{ ('9' * 9999999)|int }}",
     "many digits, another base": "{{ ('f' * 9999999)|int(base=16) > 1 }}",
     "a literal of many digits": "{{ " + "9" * 1_000_000 + " }}",
     "a float of many digits": "{{ " + "9" * 1_000_000 + ".5 }}{{ 1e999999999 }}",
     "a range of a huge number": "{{ range(10 ** 5000)|length }}",
-    "division of huge numbers": repeated("10 ** 9999", "ns.s * ns.s // (ns.s - 1) * ns.s", end="{{ ns.s > 1 }}"),
+    "division of huge numbers": repeated(
+        "10 ** 9999", "ns.s * ns.s // (ns.s - 1) * ns.s", end="{{ ns.s > 1 }}"
+    ),
     "a fraction": "{{ (10 ** 5000) / 3 }}",
     "an infinite round": "{{ ('inf'|float)|round }}{{ ('nan'|float)|int }}",
     "a file's size": "{{ (10 ** 4000)|filesizeformat }}",
@@ -206,9 +232,11 @@ COMPARED = {
     "shared, rejected by in": shared("[ns.s]|reject('in', [ns.t])|list|length"),
     "shared, sorted dict": shared("{1: ns.s, 2: ns.t}|dictsort(by='value')|length"),
     "shared, a test": shared("ns.s is eq ns.t"),
-    "shared, changed": "{% set ns = namespace(s=[1], t=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}"
-    "{% set ns.t = [ns.t, ns.t] %}{% endfor %}{% for x in [1, 2] %}"
-    "{{ loop.changed(ns.s if loop.first else ns.t) }}{% endfor %}",
+    "shared, changed": (
+        "{% set ns = namespace(s=[1], t=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s]"
+        " %}{% set ns.t = [ns.t, ns.t] %}{% endfor %}{% for x in [1, 2] %}{{ loop.changed(ns.s if"
+        " loop.first else ns.t) }}{% endfor %}"
+    ),
     "shared, printed": shared("ns.s"),
     "shared, text": shared("ns.s|string|length"),
     "shared, joined": shared("[ns.s]|join|length"),
@@ -222,24 +250,38 @@ COMPARED = {
     "shared, dicts": repeated("{}", "{'a': ns.s, 'b': ns.s}", end="{{ ns.s|tojson|length }}"),
     "shared, tuples as keys": repeated("(1,)", "(ns.s, ns.s)", end="{{ {ns.s: 1}|length }}"),
     "shared, tuples": repeated("(1,)", "(ns.s, ns.s)", end="{{ ns.s|string|length }}"),
-    "long lists, equal": "{% set a = [0] * 9999999 %}{% for i in range(9999) %}{% set x = a == a[:] %}{% endfor %}",
-    "long lists, in": "{% set a = (range(99999)|list * 90)|list %}{% for i in range(99999) %}"
-    "{% set x = -1 in a %}{% endfor %}",
-    "long lists, index": "{% set a = [0] * 9999999 %}{% for i in range(9999) %}{% set x = a.count(1) %}{% endfor %}",
-    "long texts, count": "{% set a = 'a' * 9999999 %}{% for i in range(9999) %}{% set x = a.count('aab') %}"
-    "{% endfor %}",
+    "long lists, equal": (
+        "{% set a = [0] * 9999999 %}{% for i in range(9999) %}{% set x = a == a[:] %}{% endfor %}"
+    ),
+    "long lists, in": (
+        "{% set a = (range(99999)|list * 90)|list %}{% for i in range(99999) %}"
+        "{% set x = -1 in a %}{% endfor %}"
+    ),
+    "long lists, index": (
+        "{% set a = [0] * 9999999 %}{% for i in range(9999) %}{% set x = a.count(1) %}{% endfor %}"
+    ),
+    "long texts, count": (
+        "{% set a = 'a' * 9999999 %}{% for i in range(9999) %}{% set x = a.count('aab') %}"
+        "{% endfor %}"
+    ),
     "long texts, find": "{% set a = 'a' * 9999999 %}{{ a.find('a' * 99999 ~ 'b' ~ 'a' * 99999) }}",
     "long texts, strip": "{{ ('a' * 9999999).strip('b' * 9999999 ~ 'a')|length }}",
-    "long texts, split": "{% set a = 'a ' * 4999999 %}{% for i in range(999) %}{% set x = a.split() %}{% endfor %}",
+    "long texts, split": (
+        "{% set a = 'a ' * 4999999 %}{% for i in range(999) %}{% set x = a.split() %}{% endfor %}"
+    ),
     "long texts, lines": "{{ ('\n' * 16000000).splitlines()|length }}",
     "long texts, characters": "{{ ('é' * 16000000)|list|length }}",
     "long texts, sorted": "{{ ('ba' * 8000000)|sort|length }}",
     "long texts, tags": "{{ ('<' * 999999)|striptags }}",
     "long texts, links": "{{ ('(http://a.' * 99999)|urlize }}",
-    "long texts, titles": "{% set a = 'ab ' * 3999999 %}{% for i in range(999) %}{% set x = a|title|wordcount %}"
-    "{% endfor %}",
+    "long texts, titles": (
+        "{% set a = 'ab ' * 3999999 %}{% for i in range(999) %}{% set x = a|title|wordcount %}"
+        "{% endfor %}"
+    ),
     "attributes, sorted": "{{ [[1]]|sort(attribute='" + "0." * 999_999 + "0') }}",
-    "attributes, mapped": "{{ messages|map(attribute='" + "content." * 99_999 + "0')|list|length }}",
+    "attributes, mapped": (
+        "{{ messages|map(attribute='" + "content." * 99_999 + "0')|list|length }}"
+    ),
     "attributes, groups": "{{ [[1]]|groupby('" + "0." * 999_999 + "0') }}",
     "attributes, made": "{{ ([[[[1]]]] * 9999)|map(attribute='0.' * 999999 ~ '0')|list|length }}",
     "attributes, sum": "{{ [[1]]|sum(attribute='0.' * 7999999 ~ '0') }}",
@@ -280,11 +322,16 @@ DEPTH = {
     "3,000 conditions": nested(3000, "{% if 1 %}", "x", "{% endif %}"),
     "90 conditions": nested(90, "{% if messages %}", "x", "{% endif %}"),
     "5,000 elifs": "{% if x %}" + "{% elif x %}" * 5000 + "{% endif %}",
-    "macros in macros": "".join(f"{{% macro f{n}() %}}" for n in range(300)) + "{% endmacro %}" * 300,
+    "macros in macros": (
+        "".join(f"{{% macro f{n}() %}}" for n in range(300)) + "{% endmacro %}" * 300
+    ),
     "set blocks": nested(1000, "{% set x %}", "x", "{% endset %}"),
     "filter blocks": nested(1000, "{% filter upper %}", "x", "{% endfilter %}"),
     "with": nested(1000, "{% with a = 1 %}", "x", "{% endwith %}"),
-    "call blocks": "{% macro f() %}{{ caller() }}{% endmacro %}" + nested(300, "{% call f() %}", "x", "{% endcall %}"),
+    "call blocks": (
+        "{% macro f() %}{{ caller() }}{% endmacro %}"
+        + nested(300, "{% call f() %}", "x", "{% endcall %}")
+    ),
     "generation blocks": nested(300, "{% generation %}", "x", "{% endgeneration %}"),
     "blocks": "".join(f"{{% block b{n} %}}" for n in range(300)) + "{% endblock %}" * 300,
     "autoescape": nested(1000, "{% autoescape true %}", "x", "{% endautoescape %}"),
@@ -306,12 +353,17 @@ DEPTH = {
     "blanks before no tag": (" " * 99_999 + "\n{") * 50,
     "dashes": "{{ 1 " + "-" * 200_000 + " }}",
     "underscores in a number": "{{ 1" + "_1" * 1_000_000 + " }}",
-    "300 arguments": "{% macro f(" + ", ".join(f"a{n}" for n in range(3000)) + ") %}{% endmacro %}{{ f() }}",
+    "300 arguments": (
+        "{% macro f(" + ", ".join(f"a{n}" for n in range(3000)) + ") %}{% endmacro %}{{ f() }}"
+    ),
     "many arguments": "{{ range(" + "1," * 300_000 + ") }}",
     "deep, printed": deep("ns.s"),
     "deep, tojson": deep("ns.s|tojson|length"),
     "deep, compared": repeated(
-        "[1]", "[ns.s]", 99_999, "{% set a = ns.s %}" + repeated("[1]", "[ns.s]", 99_999, "{{ a == ns.s }}")
+        "[1]",
+        "[ns.s]",
+        99_999,
+        "{% set a = ns.s %}" + repeated("[1]", "[ns.s]", 99_999, "{{ a == ns.s }}"),
     ),
     "deep, in": deep("ns.s in [[[1]]]"),
     "deep, hashed": deep("{ns.s: 1}", step="(ns.s,)"),
@@ -325,23 +377,32 @@ DEPTH = {
     "deep iterators, batch": repeated("['a']", "ns.s|batch(2)", 99_999, "{{ ns.s|list }}"),
     "deep iterators, unique": repeated("['a']", "ns.s|unique", 99_999, "{{ 'b' in ns.s }}"),
     "deep iterators, never read": repeated("['a']", "ns.s|map('upper')", 400_000, "x"),
-    "deep functions": "{% macro f(n) %}{% call g(n) %}{{ n }}{% endcall %}{% endmacro %}"
-    "{% macro g(n) %}{{ f(n + 1) }}{{ caller() }}{% endmacro %}{{ f(0) }}",
+    "deep functions": (
+        "{% macro f(n) %}{% call g(n) %}{{ n }}{% endcall %}{% endmacro %}"
+        "{% macro g(n) %}{{ f(n + 1) }}{{ caller() }}{% endmacro %}{{ f(0) }}"
+    ),
 }
 
 LOOPS = {
     "two loops": loops(2, "range(99999)", ""),
     "two loops with output": loops(2, "range(99999)", "xxxx"),
     "six loops": loops(6, "range(9999)", ""),
-    "a loop over text": "{% set s = 'a' * 9999999 %}{% for a in s %}{% for b in s %}{% endfor %}{% endfor %}",
+    "a loop over text": (
+        "{% set s = 'a' * 9999999 %}{% for a in s %}{% for b in s %}{% endfor %}{% endfor %}"
+    ),
     "a loop over a field's letters": loops(7, "messages[1].content", ""),
     "a loop with a condition": "{% for i in range(99999) if range(99999)|sum < 0 %}{% endfor %}",
-    "a loop that knows its end": "{% for i in (range(99999)|list * 90)|map('string') %}{{ loop.last }}{% break %}"
-    "{% endfor %}",
-    "a loop that knows its length": "{% for i in (range(99999)|list * 90)|select %}{{ loop.length }}{% break %}"
-    "{% endfor %}",
-    "loops with break": "{% for i in range(99999) %}{% for j in range(99999) %}{% if j > 9999 %}{% break %}{% endif %}"
-    "{% endfor %}{% endfor %}",
+    "a loop that knows its end": (
+        "{% for i in (range(99999)|list * 90)|map('string') %}{{ loop.last }}{% break %}"
+        "{% endfor %}"
+    ),
+    "a loop that knows its length": (
+        "{% for i in (range(99999)|list * 90)|select %}{{ loop.length }}{% break %}{% endfor %}"
+    ),
+    "loops with break": (
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% if j > 9999 %}{% break %}{% endif"
+        " %}{% endfor %}{% endfor %}"
+    ),
     "a list of a range": "{{ (range(99999)|list * 90)|list|length }}",
     "a sum of a range": "{{ (range(99999)|list * 90)|sum }}",
     "the greatest of a range": "{{ (range(99999)|list * 90)|max }}",
@@ -362,35 +423,62 @@ LOOPS = {
     "a range, tojson": "{{ (range(99999)|list * 90)|list|tojson|length }}",
     "a range as keys": "{{ dict.fromkeys((range(99999)|list * 90))|length }}",
     "a range as arguments": "{{ cycler(*(range(99999)|list * 90)).next() }}",
-    "a range as a macro's arguments": "{% macro f() %}{{ varargs|length }}{% endmacro %}"
-    "{{ f(*(range(99999)|list * 90)) }}",
+    "a range as a macro's arguments": (
+        "{% macro f() %}{{ varargs|length }}{% endmacro %}{{ f(*(range(99999)|list * 90)) }}"
+    ),
     "a range, cycled": "{% for i in [1] %}{{ loop.cycle(*(range(99999)|list * 90)) }}{% endfor %}",
-    "a range, by random": "{% for i in (range(99999)|list * 90) %}{{ (range(99999)|list * 90)|random }}{% endfor %}",
+    "a range, by random": (
+        "{% for i in (range(99999)|list * 90) %}{{ (range(99999)|list * 90)|random }}{% endfor %}"
+    ),
     "a range, the first of the last": "{{ (range(99999)|list * 90)|map('string')|last }}",
-    "ranges of ranges": "{{ (range(99999)|list * 99)|map('string')|map('list')|map('join')|join|length }}",
+    "ranges of ranges": (
+        "{{ (range(99999)|list * 99)|map('string')|map('list')|map('join')|join|length }}"
+    ),
     "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "a macro that forks": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-    "macros that call each other": "{% macro f(n) %}{{ g(n) }}{% endmacro %}{% macro g(n) %}"
-    "{{ f(n) }}{% endmacro %}{{ f(1) }}",
+    "a macro that forks": (
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}"
+    ),
+    "macros that call each other": (
+        "{% macro f(n) %}{{ g(n) }}{% endmacro %}{% macro g(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}"
+    ),
     "a macro given to itself": "{% macro f(g) %}{{ g(g) }}{% endmacro %}{{ f(f) }}",
-    "macros that swell": "{% macro f(n) %}{% for i in range(10) %}{{ f(n - 1) if n }}{% endfor %}{% endmacro %}"
-    "{{ f(30) }}",
-    "a caller that calls": "{% macro f() %}{{ caller() }}{% endmacro %}{% macro g() %}{% call f() %}"
-    "{{ g() }}{% endcall %}{% endmacro %}{{ g() }}",
-    "a loop that calls itself": "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{{ loop([[1]]) }}{% endfor %}",
-    "a loop that forks": "{% for x in range(2) recursive %}{% if loop.depth < 60 %}"
-    "{{ loop(range(2)) }}{% endif %}{% endfor %}",
+    "macros that swell": (
+        "{% macro f(n) %}{% for i in range(10) %}{{ f(n - 1) if n }}{% endfor %}{% endmacro %}"
+        "{{ f(30) }}"
+    ),
+    "a caller that calls": (
+        "{% macro f() %}{{ caller() }}{% endmacro %}{% macro g() %}{% call f() %}"
+        "{{ g() }}{% endcall %}{% endmacro %}{{ g() }}"
+    ),
+    "a loop that calls itself": (
+        "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{{ loop([[1]]) }}{% endfor %}"
+    ),
+    "a loop that forks": (
+        "{% for x in range(2) recursive %}{% if loop.depth < 60 %}"
+        "{{ loop(range(2)) }}{% endif %}{% endfor %}"
+    ),
     "a block that shows itself": "{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}",
-    "a cycler": "{% set c = cycler(1, 2) %}{% for i in (range(99999)|list * 90) %}{% set x = c.next() %}{% endfor %}",
-    "a joiner": "{% set j = joiner('a' * 999999) %}{% for i in range(99999) %}{{ j() }}{% endfor %}",
-    "a namespace that holds itself": "{% set ns = namespace() %}{% set ns.a = ns %}"
-    "{{ ns }}{{ ns.a.a.a == ns }}{{ [ns]|tojson }}",
-    "a namespace in a list in itself": "{% set ns = namespace(l=[]) %}{% set ns.l = [ns, ns.l] %}"
-    "{{ ns.l }}{{ ns.l|string }}",
+    "a cycler": (
+        "{% set c = cycler(1, 2) %}{% for i in (range(99999)|list * 90) %}{% set x = c.next() %}{%"
+        " endfor %}"
+    ),
+    "a joiner": (
+        "{% set j = joiner('a' * 999999) %}{% for i in range(99999) %}{{ j() }}{% endfor %}"
+    ),
+    "a namespace that holds itself": (
+        "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}{{ ns.a.a.a == ns }}{{ [ns]|tojson }}"
+    ),
+    "a namespace in a list in itself": (
+        "{% set ns = namespace(l=[]) %}{% set ns.l = [ns, ns.l] %}{{ ns.l }}{{ ns.l|string }}"
+    ),
     "lorem ipsum": "{{ lipsum(n=999999, max=99999) }}",
     "a pretty print": "{{ ((range(99999)|list * 90)|list)|pprint }}",
-    "filters without end": "{% for i in (range(99999)|list * 90) %}{% set x = messages|tojson %}{% endfor %}",
-    "maps of maps": "{{ [[['a']]]|map('map', 'map', 'upper')|map('map', 'list')|map('list')|list }}",
+    "filters without end": (
+        "{% for i in (range(99999)|list * 90) %}{% set x = messages|tojson %}{% endfor %}"
+    ),
+    "maps of maps": (
+        "{{ [[['a']]]|map('map', 'map', 'upper')|map('map', 'list')|map('list')|list }}"
+    ),
     "a giant error": "{{ raise_exception('a' * 15000000) }}",
     "an error in many lines": "{{ raise_exception('a\n' * 999) }}",
     "an unknown tag of great length": "{% " + "a" * 1_000_000 + " %}",
@@ -402,24 +490,38 @@ LOOPS = {
     "a surrogate in the source": "\ud800{{ '\udfff' }}",
     "a surrogate in an error": "{{ raise_exception('\\ud800' * 999) }}",
     "a surrogate in a name": "{{ messages['\ud800'] }}{{ nothing.a['\ud800'] }}",
-    "an error that looks like a reply": "{{ raise_exception('{\\x22text\\x22: 1}\\n\\x00\\x00\\x00\\x04') }}",
+    "an error that looks like a reply": (
+        "{{ raise_exception('{\\x22text\\x22: 1}\\n\\x00\\x00\\x00\\x04') }}"
+    ),
     "an error of a namespace": "{{ raise_exception(namespace(a=namespace)) }}",
     "an error of a loop": "{% for m in messages %}{{ raise_exception(loop) }}{% endfor %}",
     "an empty cycler": "{{ cycler().next() }}",
-    "a cycler without end": "{% set c = cycler(1, 2) %}{% for i in (range(99999)|list * 90) if c.next() > 2 %}"
-    "{% endfor %}",
-    "functions printed": "{% macro f() %}{{ caller }}{{ f }}{{ loop }}{% endmacro %}{% call f() %}{% endcall %}",
+    "a cycler without end": (
+        "{% set c = cycler(1, 2) %}{% for i in (range(99999)|list * 90) if c.next() > 2 %}"
+        "{% endfor %}"
+    ),
+    "functions printed": (
+        "{% macro f() %}{{ caller }}{{ f }}{{ loop }}{% endmacro %}{% call f() %}{% endcall %}"
+    ),
     "many blocks": "".join(f"{{% block b{n} %}}{{% endblock %}}" for n in range(20_000)),
     "many macros": "".join(f"{{% macro m{n}() %}}{{% endmacro %}}" for n in range(20_000)),
     "many carriage returns": "\r" * 900_000 + "{{ 1 }}",
     "many lines": "{{ 1 }}\n" * 100_000,
-    "a loop whose length doubles": "{% set ns = namespace(l=[1]) %}{% for a in range(60) %}{% for b in ns.l %}"
-    "{% set ns.l = ns.l + [b] %}{% endfor %}{% endfor %}",
+    "a loop whose length doubles": (
+        "{% set ns = namespace(l=[1]) %}{% for a in range(60) %}{% for b in ns.l %}"
+        "{% set ns.l = ns.l + [b] %}{% endfor %}{% endfor %}"
+    ),
     "a range past the sandbox's": "{{ range(10 ** 12)|list }}",
-    "a sort by a slow key": "{{ (range(99999)|map('string')|list)|sort(attribute='0,0,0,0,0,0,0,0')|length }}",
-    "a memory that is given back": "{% for i in range(99999) %}{% set x = 'a' * 16000000 %}{% endfor %}",
-    "a thousand errors": "{% for i in (range(99999)|list * 90) %}"
-    "{{ messages.nothing|string }}{{ nothing|default(i) }}{% endfor %}",
+    "a sort by a slow key": (
+        "{{ (range(99999)|map('string')|list)|sort(attribute='0,0,0,0,0,0,0,0')|length }}"
+    ),
+    "a memory that is given back": (
+        "{% for i in range(99999) %}{% set x = 'a' * 16000000 %}{% endfor %}"
+    ),
+    "a thousand errors": (
+        "{% for i in (range(99999)|list * 90) %}"
+        "{{ messages.nothing|string }}{{ nothing|default(i) }}{% endfor %}"
+    ),
     "nothing": "",
 }
 
@@ -455,43 +557,72 @@ ESCAPES = {
     "classes by a subscript": "{{ ''['__class__'] }}{{ messages['__class__'] }}",
     "classes by attr": "{{ ''|attr('__class__') }}{{ messages|attr('__class__') }}",
     "classes by attr and join": "{{ ()|attr(['__cla', 'ss__']|join) }}",
-    "classes by map": "{{ ['']|map(attribute='__class__')|list }}{{ ['']|map('attr', '__class__')|list }}",
-    "classes by format": "{{ '{0.__class__}'.format(messages) }}{{ '{0.__class__.__mro__}'.format('') }}",
+    "classes by map": (
+        "{{ ['']|map(attribute='__class__')|list }}{{ ['']|map('attr', '__class__')|list }}"
+    ),
+    "classes by format": (
+        "{{ '{0.__class__}'.format(messages) }}{{ '{0.__class__.__mro__}'.format('') }}"
+    ),
     "classes by format_map": "{{ '{a.__class__}'.format_map({'a': 1}) }}",
     "classes by a safe format": "{{ ('{0.__class__}'|safe).format(1) }}",
     "classes by the format of attr": "{{ ('{0.__class__}'|attr('format'))(1) }}",
-    "classes by sort": "{{ messages|groupby('__class__') }}{{ messages|sort(attribute='__class__')|length }}",
+    "classes by sort": (
+        "{{ messages|groupby('__class__') }}{{ messages|sort(attribute='__class__')|length }}"
+    ),
     "classes by sum": "{{ ['']|sum(attribute='__class__', start='') }}",
     "globals of a cycler": "{{ cycler.__init__.__globals__ }}",
     "globals of a joiner": "{{ joiner.__init__.__globals__ }}{{ joiner('')|attr('__init__') }}",
-    "globals of a namespace": "{{ namespace.__init__.__globals__ }}{{ namespace.__class__ }}"
-    "{{ namespace().__class__ }}",
+    "globals of a namespace": (
+        "{{ namespace.__init__.__globals__ }}{{ namespace.__class__ }}{{ namespace().__class__ }}"
+    ),
     "globals of a range": "{{ range.__class__ }}{{ range(1).__class__ }}",
     "globals of a dict": "{{ dict.__class__ }}{{ dict.__call__ }}{{ dict.fromkeys.__func__ }}",
     "globals of the clock": "{{ strftime_now.__globals__ }}{{ strftime_now.__closure__ }}",
     "globals of raise": "{{ raise_exception.__globals__ }}{{ raise_exception.__code__ }}",
-    "globals of a macro": "{% macro f() %}{% endmacro %}{{ f._func }}{{ f._environment }}{{ f.__call__ }}",
-    "globals of a caller": "{% macro f() %}{{ caller.__globals__ }}{{ caller._func }}{% endmacro %}"
-    "{% call f() %}{% endcall %}",
-    "globals of a loop": "{% for i in [1] %}{{ loop.__init__ }}{{ loop._iterator }}{{ loop._recurse }}{% endfor %}",
+    "globals of a macro": (
+        "{% macro f() %}{% endmacro %}{{ f._func }}{{ f._environment }}{{ f.__call__ }}"
+    ),
+    "globals of a caller": (
+        "{% macro f() %}{{ caller.__globals__ }}{{ caller._func }}{% endmacro %}"
+        "{% call f() %}{% endcall %}"
+    ),
+    "globals of a loop": (
+        "{% for i in [1] %}{{ loop.__init__ }}{{ loop._iterator }}{{ loop._recurse }}{% endfor %}"
+    ),
     "self": "{{ self.__init__.__globals__ }}{{ self._TemplateReference__context }}",
-    "an undefined value": "{{ nothing.__class__ }}{{ (nothing|default(nothing))|attr('_undefined_name') }}",
+    "an undefined value": (
+        "{{ nothing.__class__ }}{{ (nothing|default(nothing))|attr('_undefined_name') }}"
+    ),
     "a name with underscores": "{% set ns = namespace(__class__=1) %}{% set ns.__x = 1 %}",
-    "a name with underscores, later": "{% set ns = namespace() %}{% set ns._weigh = 1 %}{{ ns._weigh }}",
-    "a generator's frame": "{{ (messages|map('upper')).gi_frame }}{{ (messages|map('upper')).gi_code }}",
+    "a name with underscores, later": (
+        "{% set ns = namespace() %}{% set ns._weigh = 1 %}{{ ns._weigh }}"
+    ),
+    "a generator's frame": (
+        "{{ (messages|map('upper')).gi_frame }}{{ (messages|map('upper')).gi_code }}"
+    ),
     "the meter of a list": "{{ (messages|metered).meter }}",
-    "the meter, lowered": "{% set x = messages|metered %}{% for i in range(9) %}"
-    "{{ x.meter.size(-10 ** 12) }}{% endfor %}",
+    "the meter, lowered": (
+        "{% set x = messages|metered %}{% for i in range(9) %}"
+        "{{ x.meter.size(-10 ** 12) }}{% endfor %}"
+    ),
     "the meter of a loop": "{% for m in messages %}{{ loop._iterable }}{{ m.meter }}{% endfor %}",
-    "the trace of a field": "{{ messages[0].content.trace }}{{ messages[0].content.node }}"
-    "{{ messages[0].content.parts }}",
-    "the trace by attr": "{{ messages[0].content|attr('trace') }}{{ messages[0].content|attr('plain') }}",
-    "the trace by a subscript": "{{ messages[0].content['trace'] }}{{ messages|map(attribute='content.trace')|first }}",
+    "the trace of a field": (
+        "{{ messages[0].content.trace }}{{ messages[0].content.node }}"
+        "{{ messages[0].content.parts }}"
+    ),
+    "the trace by attr": (
+        "{{ messages[0].content|attr('trace') }}{{ messages[0].content|attr('plain') }}"
+    ),
+    "the trace by a subscript": (
+        "{{ messages[0].content['trace'] }}{{ messages|map(attribute='content.trace')|first }}"
+    ),
     "the trace by format": "{{ '{0.trace}'.format(messages[0].content) }}",
     "a change of the data": "{{ messages.append(1) }}",
     "a change of a message": "{{ messages[0].update(a=1) }}{{ messages[0].pop('role') }}",
     "a change by attr": "{{ (messages|attr('clear'))() }}",
-    "the environment": "{{ environment }}{{ context }}{{ resolve }}{{ cond_expr_undefined }}{{ missing }}",
+    "the environment": (
+        "{{ environment }}{{ context }}{{ resolve }}{{ cond_expr_undefined }}{{ missing }}"
+    ),
 }
 
 FAMILIES: dict[str, dict[str, str]] = {
@@ -504,4 +635,8 @@ FAMILIES: dict[str, dict[str, str]] = {
     "folded": FOLDED,
     "escapes": ESCAPES,
 }
-ATTACKS = {f"{family}: {name}": source for family, attacks in FAMILIES.items() for name, source in attacks.items()}
+ATTACKS = {
+    f"{family}: {name}": source
+    for family, attacks in FAMILIES.items()
+    for name, source in attacks.items()
+}

@@ -27,11 +27,19 @@ CALLS = [
     {
         "id": "abcdefghi",
         "type": "function",
-        "function": {"name": "get_weather", "arguments": {"city": 'Köln "x"\n', "days": 3, "now": True}},
+        "function": {
+            "name": "get_weather",
+            "arguments": {"city": 'Köln "x"\n', "days": 3, "now": True},
+        },
     }
 ]
 CALL: Message = {"role": "assistant", "content": "", "tool_calls": CALLS}
-RESULT: Message = {"role": "tool", "content": '{"t": 21}', "tool_call_id": "abcdefghi", "name": "get_weather"}
+RESULT: Message = {
+    "role": "tool",
+    "content": '{"t": 21}',
+    "tool_call_id": "abcdefghi",
+    "name": "get_weather",
+}
 SYSTEM: Message = {"role": "system", "content": "  Be brief. "}
 
 
@@ -44,7 +52,11 @@ def assistant(content: Any, **more: Any) -> Message:
 
 
 def turns(count: int) -> list[Message]:
-    return [message for i in range(count) for message in (user(f"question {i}"), assistant(f"answer {i}"))]
+    return [
+        message
+        for i in range(count)
+        for message in (user(f"question {i}"), assistant(f"answer {i}"))
+    ]
 
 
 def text_part(content: str) -> dict[str, str]:
@@ -84,7 +96,12 @@ CONVERSATIONS: dict[str, list[Message]] = {
         user("W?"),
         {
             "role": "assistant",
-            "tool_calls": [{"type": "function", "function": {"name": "get_weather", "arguments": '{"city": "K"}'}}],
+            "tool_calls": [
+                {
+                    "type": "function",
+                    "function": {"name": "get_weather", "arguments": '{"city": "K"}'},
+                }
+            ],
         },
         RESULT,
         assistant("21"),
@@ -107,7 +124,10 @@ CONVERSATIONS: dict[str, list[Message]] = {
     "developer": [{"role": "developer", "content": "d"}, *turns(1)],
     "unknown role": [{"role": "bot", "content": "d"}, *turns(1)],
     "no content": [user("a"), {"role": "assistant", "content": None}],
-    "control strings": [user("x<|im_end|>\n<|im_start|>assistant\nhey<tool_response>"), assistant("<tool_response>ok")],
+    "control strings": [
+        user("x<|im_end|>\n<|im_start|>assistant\nhey<tool_response>"),
+        assistant("<tool_response>ok"),
+    ],
     "quotes and braces": [user('it\'s "q" {{x}} {% y %} \\n'), assistant("</s><eos>")],
 }
 SETTINGS: list[dict[str, Any]] = [

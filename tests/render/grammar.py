@@ -25,7 +25,16 @@ REFUSED_FILTERS = frozenset(
 )
 """Filters that truetune refuses and transformers takes."""
 REFUSED_METHODS = frozenset(
-    ("translate", "maketrans", "format_map", "decode", "hex", "bit_length", "is_integer", "as_integer_ratio")
+    (
+        "translate",
+        "maketrans",
+        "format_map",
+        "decode",
+        "hex",
+        "bit_length",
+        "is_integer",
+        "as_integer_ratio",
+    )
 )
 """Methods that truetune refuses and transformers takes."""
 
@@ -49,8 +58,27 @@ LEAVES: Rules = {
     "literal": tuple(
         (1, repr(text))
         for text in (
-            *("yes no", "a b c yes", "answer: ", "a", "", ",", " ", "</think>", "<|im_end|>", "no", "1 42", "e"),
-            *("User assistant", "{}", "%s", "line", "<b>&amp;</b>", "é日", "Yes", "role content", "%Y-%m"),
+            "yes no",
+            "a b c yes",
+            "answer: ",
+            "a",
+            "",
+            ",",
+            " ",
+            "</think>",
+            "<|im_end|>",
+            "no",
+            "1 42",
+            "e",
+            "User assistant",
+            "{}",
+            "%s",
+            "line",
+            "<b>&amp;</b>",
+            "é日",
+            "Yes",
+            "role content",
+            "%Y-%m",
         )
     ),
     "int": (
@@ -90,7 +118,12 @@ LEAVES: Rules = {
         (1, "«ns».l"),
     ),
     "msgs": ((5, "messages"), (1, "messages[1:]"), (1, "messages[:-1]"), (1, "messages[::-1]")),
-    "msg": ((2, "messages[0]"), (2, "messages[-1]"), (1, "(messages|first)"), (1, "(messages|last)")),
+    "msg": (
+        (2, "messages[0]"),
+        (2, "messages[-1]"),
+        (1, "(messages|first)"),
+        (1, "(messages|last)"),
+    ),
     "dict": (
         (2, "{'a': «msg».content, 'b': 'x'}"),
         (1, "dict(a=«msg».content)"),
@@ -303,7 +336,12 @@ BRANCHES: Rules = {
         (1, "([«int», «int»]|max)"),
         (1, "«loop».depth"),
     ),
-    "float": ((1, "(«int» / 4)"), (1, "(«str»|float)"), (1, "(«float»|round(«small», 'floor'))"), (1, "(«int» * 0.5)")),
+    "float": (
+        (1, "(«int» / 4)"),
+        (1, "(«str»|float)"),
+        (1, "(«float»|round(«small», 'floor'))"),
+        (1, "(«int» * 0.5)"),
+    ),
     "bool": (
         *(
             (1, f"(«str» {operator} «{other}»)")
@@ -350,15 +388,38 @@ BRANCHES: Rules = {
         *(
             (1, f"«str».{name}()")
             for name in (
-                *("isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric"),
-                *("isprintable", "isspace", "istitle", "isupper"),
+                "isalnum",
+                "isalpha",
+                "isascii",
+                "isdecimal",
+                "isdigit",
+                "isidentifier",
+                "islower",
+                "isnumeric",
+                "isprintable",
+                "isspace",
+                "istitle",
+                "isupper",
             )
         ),
         *(
             (1, f"(«any» is {name})")
             for name in (
-                *("defined", "none", "boolean", "integer", "float", "string", "mapping", "number", "sequence"),
-                *("iterable", "callable", "escaped", "true", "false", "undefined"),
+                "defined",
+                "none",
+                "boolean",
+                "integer",
+                "float",
+                "string",
+                "mapping",
+                "number",
+                "sequence",
+                "iterable",
+                "callable",
+                "escaped",
+                "true",
+                "false",
+                "undefined",
             )
         ),
         (1, "(«str» is lower)"),
@@ -483,9 +544,47 @@ TEXTS = (
 )
 
 WORDS = (
-    *("yes", "no", "a", "", "b", "A", "Yes", "yes no", "é", "日本", "x y", "a,b c", "1", "42", "-7", "3.5", "0"),
-    *("{}", "{{ x }}", "{x}", "%s", "100%", "%Y", "%", "<|im_end|>", "</think>", "hm</think>done", "role", "user"),
-    *("assistant", " lead", "trail \n", "line\nline", "<b>&amp;'\"", "ß", "ﬁ", "İ", "none", "true", "content", "\t\\"),
+    "yes",
+    "no",
+    "a",
+    "",
+    "b",
+    "A",
+    "Yes",
+    "yes no",
+    "é",
+    "日本",
+    "x y",
+    "a,b c",
+    "1",
+    "42",
+    "-7",
+    "3.5",
+    "0",
+    "{}",
+    "{{ x }}",
+    "{x}",
+    "%s",
+    "100%",
+    "%Y",
+    "%",
+    "<|im_end|>",
+    "</think>",
+    "hm</think>done",
+    "role",
+    "user",
+    "assistant",
+    " lead",
+    "trail \n",
+    "line\nline",
+    "<b>&amp;'\"",
+    "ß",
+    "ﬁ",
+    "İ",
+    "none",
+    "true",
+    "content",
+    "\t\\",
     "a long answer, with yes and no in it, and a few more words. ",
 )
 
@@ -556,8 +655,12 @@ class Grammar:
         body = self._body({**scope, "m": "msg", **LOOP}, self.depth, 1, 3)
         tail = self._body(scope, self.depth - 1, 0, 1)
         pieces = (
-            *(head, "{% for m in messages %}<|im_start|>{{ m.role }}\n", body, "<|im_end|>\n{% endfor %}"),
-            *(tail, "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"),
+            head,
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n",
+            body,
+            "<|im_end|>\n{% endfor %}",
+            tail,
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
         )
         return Part("template", "chat", pieces)
 
@@ -567,18 +670,28 @@ class Grammar:
         if self.random.random() < 0.005 and type in ANY:
             type = self.random.choice(ANY)
         rules = list(LEAVES.get(type, ())) if depth <= 0 or self.random.random() < 0.3 else []
-        rules = rules or [*BRANCHES.get(type, ()), *(LEAVES.get(type, ()) if type not in BRANCHES else ())]
+        rules = rules or [
+            *BRANCHES.get(type, ()),
+            *(LEAVES.get(type, ()) if type not in BRANCHES else ()),
+        ]
         names = [name for name, kind in scope.items() if kind == type]
         rules += [(4, name) for name in names]
         rules = [rule for rule in rules if self._possible(rule[1], scope)]
-        (pattern,) = self.random.choices([rule for _, rule in rules], [weight for weight, _ in rules])
+        (pattern,) = self.random.choices(
+            [rule for _, rule in rules], [weight for weight, _ in rules]
+        )
         pieces = HOLE.split(pattern)
-        filled = [piece if i % 2 == 0 else self.expression(piece, scope, depth - 1) for i, piece in enumerate(pieces)]
+        filled = [
+            piece if i % 2 == 0 else self.expression(piece, scope, depth - 1)
+            for i, piece in enumerate(pieces)
+        ]
         return Part(type, pattern, tuple(piece for piece in filled if piece != ""))
 
     def _possible(self, pattern: str, scope: Scope) -> bool:
         """Is there a name for each hole that only a name can fill?"""
-        return all(LEAVES.get(type, True) or type in scope.values() for type in HOLE.findall(pattern))
+        return all(
+            LEAVES.get(type, True) or type in scope.values() for type in HOLE.findall(pattern)
+        )
 
     def _name(self, scope: Scope, type: str) -> str:
         self.names += 1
@@ -591,7 +704,11 @@ class Grammar:
         makers = [maker for _, maker in self.statements]
         weights = [weight for weight, _ in self.statements]
         count = self.random.randint(least, most)
-        return Part("body", "body", tuple(self.random.choices(makers, weights)[0](scope, depth) for _ in range(count)))
+        return Part(
+            "body",
+            "body",
+            tuple(self.random.choices(makers, weights)[0](scope, depth) for _ in range(count)),
+        )
 
     def _inner(self, scope: Scope, depth: int) -> Part:
         return self._body(dict(scope), depth - 1, 1, 2) if depth > 0 else self._output(scope, 0)
@@ -617,23 +734,40 @@ class Grammar:
         return self._statement("output", mark[0], self.expression("any", scope, depth), mark[1])
 
     def _if(self, scope: Scope, depth: int) -> Part:
-        pieces: list[str | Part] = [self._open(), "if ", self.expression("bool", scope, depth), self._close()]
+        pieces: list[str | Part] = [
+            self._open(),
+            "if ",
+            self.expression("bool", scope, depth),
+            self._close(),
+        ]
         pieces.append(self._inner(scope, depth))
         if self.random.random() < 0.3:
-            pieces += ["{% elif ", self.expression("bool", scope, depth), " %}", self._inner(scope, depth)]
+            pieces += [
+                "{% elif ",
+                self.expression("bool", scope, depth),
+                " %}",
+                self._inner(scope, depth),
+            ]
         if self.random.random() < 0.4:
             pieces += ["{% else %}", self._inner(scope, depth)]
         return self._statement("if", *pieces, "{% endif %}")
 
     def _for(self, scope: Scope, depth: int) -> Part:
-        kind = self.random.choice(("msgs", "msgs", "strs", "iter", "str", "items", "range", "recursive"))
+        kind = self.random.choice(
+            ("msgs", "msgs", "strs", "iter", "str", "items", "range", "recursive")
+        )
         inside = {**scope, **LOOP}
         if kind == "items":
             pair = f"{self._name(inside, 'str')}, {self._name(inside, 'value')}"
-            target, values = pair, Part("items", "items", (self.expression("dict", scope, depth - 1), ".items()"))
+            target, values = (
+                pair,
+                Part("items", "items", (self.expression("dict", scope, depth - 1), ".items()")),
+            )
         elif kind == "range":
             target = self._name(inside, "int")
-            values = Part("range", "range", ("range(", self.expression("int", scope, depth - 1), " % 4)"))
+            values = Part(
+                "range", "range", ("range(", self.expression("int", scope, depth - 1), " % 4)")
+            )
         elif kind == "recursive":
             target = self._name(inside, "msg")
             values = self.expression("msgs", scope, depth - 1)
@@ -654,16 +788,28 @@ class Grammar:
         return self._statement("for", *pieces, "{% endfor %}")
 
     def _set(self, scope: Scope, depth: int) -> Part:
-        type = self.random.choice(("str", "str", "str", "int", "bool", "strs", "msgs", "dict", "msg"))
+        type = self.random.choice(
+            ("str", "str", "str", "int", "bool", "strs", "msgs", "dict", "msg")
+        )
         value = self.expression(type, scope, depth)
-        return self._statement("set", self._open(), "set ", self._name(scope, type), " = ", value, self._close())
+        return self._statement(
+            "set", self._open(), "set ", self._name(scope, type), " = ", value, self._close()
+        )
 
     def _unpack(self, scope: Scope, depth: int) -> Part:
         values = self.random.choice(
-            ("(«str», «str»)", "(«str».split(' ', 1) + ['x'])[:2]", "[«str», «any»]", "«str».partition('a')[1:]")
+            (
+                "(«str», «str»)",
+                "(«str».split(' ', 1) + ['x'])[:2]",
+                "[«str», «any»]",
+                "«str».partition('a')[1:]",
+            )
         )
         pieces = HOLE.split(values)
-        filled = [self.expression(piece, scope, depth - 1) if i % 2 else piece for i, piece in enumerate(pieces)]
+        filled = [
+            self.expression(piece, scope, depth - 1) if i % 2 else piece
+            for i, piece in enumerate(pieces)
+        ]
         names = f"{self._name(scope, 'str')}, {self._name(scope, 'str')}"
         return self._statement("unpack", "{% set ", names, " = ", *filled, " %}")
 
@@ -679,7 +825,9 @@ class Grammar:
         body = self._inner(inside, depth)
         name = self._name(scope, "macro")
         extra = self.random.choice(("", "", "{{ varargs|join }}{{ kwargs.c }}"))
-        return self._statement("macro", "{% macro ", name, "(a, b='x') %}", body, extra, "{% endmacro %}")
+        return self._statement(
+            "macro", "{% macro ", name, "(a, b='x') %}", body, extra, "{% endmacro %}"
+        )
 
     def _call(self, scope: Scope, depth: int) -> Part:
         name = self._name({}, "macro")
@@ -690,21 +838,47 @@ class Grammar:
         body = self._function(inside, depth)
         return self._statement(
             "call",
-            *("{% macro ", name, "(a) %}", macro, "{{ caller(a ~ '!') }}{% endmacro %}"),
-            *("{% call(", given, ") ", name, "(", argument, ") %}", body, "{% endcall %}"),
+            "{% macro ",
+            name,
+            "(a) %}",
+            macro,
+            "{{ caller(a ~ '!') }}{% endmacro %}",
+            "{% call(",
+            given,
+            ") ",
+            name,
+            "(",
+            argument,
+            ") %}",
+            body,
+            "{% endcall %}",
         )
 
     def _filter_block(self, scope: Scope, depth: int) -> Part:
-        filter = self.random.choice(("upper", "trim", "replace('yes', 'no')", "indent(2)", "e", "title", "tojson"))
+        filter = self.random.choice(
+            ("upper", "trim", "replace('yes', 'no')", "indent(2)", "e", "title", "tojson")
+        )
         return self._statement(
-            "filter block", "{% filter ", filter, " %}", self._inner(scope, depth), "{% endfilter %}"
+            "filter block",
+            "{% filter ",
+            filter,
+            " %}",
+            self._inner(scope, depth),
+            "{% endfilter %}",
         )
 
     def _namespace(self, scope: Scope, depth: int) -> Part:
         values = [self.expression(type, scope, depth - 1) for type in ("str", "int")]
         name = self._name(scope, "ns")
         return self._statement(
-            "namespace", "{% set ", name, " = namespace(s=", values[0], ", n=", values[1], ", l=[]) %}"
+            "namespace",
+            "{% set ",
+            name,
+            " = namespace(s=",
+            values[0],
+            ", n=",
+            values[1],
+            ", l=[]) %}",
         )
 
     def _namespace_set(self, scope: Scope, depth: int) -> Part:
@@ -725,33 +899,53 @@ class Grammar:
             )
         )
         value = self.expression(type, plain, depth - 1)
-        return self._statement("namespace set", "{% set ", f"{name}.{field} = ", before, value, after, " %}")
+        return self._statement(
+            "namespace set", "{% set ", f"{name}.{field} = ", before, value, after, " %}"
+        )
 
     def _with(self, scope: Scope, depth: int) -> Part:
         inside = dict(scope)
         value = self.expression("str", scope, depth - 1)
         name = self._name(inside, "str")
         return self._statement(
-            "with", "{% with ", name, " = ", value, " %}", self._inner(inside, depth), "{% endwith %}"
+            "with",
+            "{% with ",
+            name,
+            " = ",
+            value,
+            " %}",
+            self._inner(inside, depth),
+            "{% endwith %}",
         )
 
     def _generation(self, scope: Scope, depth: int) -> Part:
-        return self._statement("generation", "{% generation %}", self._function(scope, depth), "{% endgeneration %}")
+        return self._statement(
+            "generation", "{% generation %}", self._function(scope, depth), "{% endgeneration %}"
+        )
 
     def _raw(self, scope: Scope, depth: int) -> Part:
-        return self._statement("raw", "{% raw %}", self.random.choice(("{{ x }}", "{% y", "# }")), "{% endraw %}")
+        return self._statement(
+            "raw", "{% raw %}", self.random.choice(("{{ x }}", "{% y", "# }")), "{% endraw %}"
+        )
 
     def _comment(self, scope: Scope, depth: int) -> Part:
         return self._statement("comment", self.random.choice(("{# c #}", "{#- c -#}\n")))
 
     def _block(self, scope: Scope, depth: int) -> Part:
         name = self._name({}, "block")
-        return self._statement("block", "{% block ", name, " scoped %}", self._function(scope, depth), "{% endblock %}")
+        return self._statement(
+            "block", "{% block ", name, " scoped %}", self._function(scope, depth), "{% endblock %}"
+        )
 
     def _autoescape(self, scope: Scope, depth: int) -> Part:
         value = self.random.choice(("true", "false"))
         return self._statement(
-            "autoescape", "{% autoescape ", value, " %}", self._inner(scope, depth), "{% endautoescape %}"
+            "autoescape",
+            "{% autoescape ",
+            value,
+            " %}",
+            self._inner(scope, depth),
+            "{% endautoescape %}",
         )
 
     def _loop_control(self, scope: Scope, depth: int) -> Part:
@@ -762,10 +956,20 @@ class Grammar:
         return self._statement(word, "{% if ", condition, " %}{% ", word, " %}{% endif %}")
 
     def _raise(self, scope: Scope, depth: int) -> Part:
-        condition = self.expression("bool", scope, depth - 1), self.expression("bool", scope, depth - 1)
+        condition = (
+            self.expression("bool", scope, depth - 1),
+            self.expression("bool", scope, depth - 1),
+        )
         message = self.expression("str", scope, 0)
         return self._statement(
-            "raise", "{% if ", condition[0], " and ", condition[1], " %}{{ raise_exception(", message, ") }}{% endif %}"
+            "raise",
+            "{% if ",
+            condition[0],
+            " and ",
+            condition[1],
+            " %}{{ raise_exception(",
+            message,
+            ") }}{% endif %}",
         )
 
 
@@ -785,7 +989,10 @@ def _row(number: int, chance: random.Random) -> Conversation:
         return chance.choice(WORDS)
 
     shape = (0, 0, 0, 1, 0, 0, 1, 2)[number % 8]
-    messages: list[dict[str, Any]] = [{"role": "user", "content": word()}, {"role": "assistant", "content": word()}]
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": word()},
+        {"role": "assistant", "content": word()},
+    ]
     tools: list[Any] | None = None
     variables: dict[str, Any] = {}
     if shape == 1:
@@ -795,9 +1002,17 @@ def _row(number: int, chance: random.Random) -> Conversation:
     if shape == 2:
         call = {"type": "function", "function": {"name": "look_up", "arguments": {"word": word()}}}
         messages[1] |= {"reasoning_content": word(), "tool_calls": [call]}
-        messages += [{"role": "tool", "name": "look_up", "content": word()}, {"role": "assistant", "content": word()}]
+        messages += [
+            {"role": "tool", "name": "look_up", "content": word()},
+            {"role": "assistant", "content": word()},
+        ]
         parameters = {"type": "object", "properties": {"word": {"type": "string"}}}
-        tools = [{"type": "function", "function": {"name": "look_up", "description": word(), "parameters": parameters}}]
+        tools = [
+            {
+                "type": "function",
+                "function": {"name": "look_up", "description": word(), "parameters": parameters},
+            }
+        ]
     origin = Origin("rows", number + 1, number)
     return Conversation(origin, "messages", messages, tools=tools, template_kwargs=variables)
 
@@ -817,7 +1032,9 @@ def shrink(
     return tree, _fewer(data, lambda some: differs(tree.text, some))
 
 
-def _fewer(data: list[Conversation], differs: Callable[[list[Conversation]], bool]) -> list[Conversation]:
+def _fewer(
+    data: list[Conversation], differs: Callable[[list[Conversation]], bool]
+) -> list[Conversation]:
     size = len(data) // 2
     while size:
         start = 0
@@ -831,7 +1048,15 @@ def _fewer(data: list[Conversation], differs: Callable[[list[Conversation]], boo
     return data
 
 
-PLAINEST = {"str": "'a'", "int": "1", "bool": "true", "strs": "['a']", "dict": "{}", "msgs": "messages", "float": "1.5"}
+PLAINEST = {
+    "str": "'a'",
+    "int": "1",
+    "bool": "true",
+    "strs": "['a']",
+    "dict": "{}",
+    "msgs": "messages",
+    "float": "1.5",
+}
 
 
 def _simpler(part: Part) -> Iterator[Part]:
@@ -839,8 +1064,14 @@ def _simpler(part: Part) -> Iterator[Part]:
     if part.type in ("statement", "body"):
         yield Part("body", "nothing", ())
     if part.type == "statement":
-        yield from (piece for piece in part.pieces if isinstance(piece, Part) and piece.type == "body")
-    if part.rule not in LEAVES.get(part.type, ()) and part.type in PLAINEST and part.text != PLAINEST[part.type]:
+        yield from (
+            piece for piece in part.pieces if isinstance(piece, Part) and piece.type == "body"
+        )
+    if (
+        part.rule not in LEAVES.get(part.type, ())
+        and part.type in PLAINEST
+        and part.text != PLAINEST[part.type]
+    ):
         below = [other for other in part.walk() if other is not part and other.type == part.type]
         yield from sorted(below, key=lambda other: len(other.text))[:6]
         yield Part(part.type, PLAINEST[part.type], (PLAINEST[part.type],))

@@ -86,7 +86,11 @@ def _run_some(names: list[str]) -> Iterator[Result]:
             os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()
             waited = time.monotonic() - began
-            ending = "hung" if line is None else f"died of {signal.Signals(-code).name if code < 0 else code}"
+            ending = (
+                "hung"
+                if line is None
+                else f"died of {signal.Signals(-code).name if code < 0 else code}"
+            )
             yield Result(name, ending, "", waited if line is None else 0.0, 0.0, True)
             return
 
@@ -125,7 +129,10 @@ def _attack(name: str, fresh: float, expected: str) -> Result:
     memory = max(memory, *(peak - fresh for peak in [*children, _reaped_peak_mb()]))
     text = text[:400]
     try:
-        healthy = str(Template("{% for m in messages %}{{ m.content|length }} {% endfor %}").render(CHAT)) == expected
+        healthy = (
+            str(Template("{% for m in messages %}{{ m.content|length }} {% endfor %}").render(CHAT))
+            == expected
+        )
     except Exception:
         healthy = False
     return Result(name, ending, text, round(cpu, 3), round(memory, 1), healthy)
@@ -146,11 +153,19 @@ def _cpu_seconds() -> float:
     """Of this process, of its children that ended, and of those that live."""
     times = os.times()
     ticks = sum(sum(map(int, _stat(pid)[11:15])) for pid in _descendants(os.getpid()))
-    return times.user + times.system + times.children_user + times.children_system + ticks / os.sysconf("SC_CLK_TCK")
+    return (
+        times.user
+        + times.system
+        + times.children_user
+        + times.children_system
+        + ticks / os.sysconf("SC_CLK_TCK")
+    )
 
 
 def _descendants(pid: int) -> list[int]:
-    parents = {int(entry): int(_stat(int(entry))[1]) for entry in os.listdir("/proc") if entry.isdigit()}
+    parents = {
+        int(entry): int(_stat(int(entry))[1]) for entry in os.listdir("/proc") if entry.isdigit()
+    }
     found = [pid]
     for ancestor in found:
         found += [child for child, parent in parents.items() if parent == ancestor]
@@ -185,19 +200,28 @@ def main() -> None:
     results: list[Any] = []
     for result in run(names):
         results.append(result)
-        counts.update([result.ending if result.ending in ("text", "error") else "neither text nor error"])
+        counts.update(
+            [result.ending if result.ending in ("text", "error") else "neither text nor error"]
+        )
         counts.update(f"fault: {fault.partition(' of ')[0]}" for fault in result.faults)
         counts.update(["at fault"] if result.faults else [])
         if result.faults:
             text = result.text[:80].replace("\n", " ")
             print(
-                f"{', '.join(result.faults)}: {result.name}: {result.cpu_s} s, {result.memory_mb} MB, {text}",
+                f"{', '.join(result.faults)}: {result.name}: {result.cpu_s} s, {result.memory_mb}"
+                f" MB, {text}",
                 flush=True,
             )
     ended = os.times()
     print(f"{len(results)} attacks", dict(counts))
-    print(f"longest {max(r.cpu_s for r in results)} s, largest {max(r.memory_mb for r in results)} MB")
-    print(f"all: {ended.children_user + ended.children_system - began.children_user - began.children_system:.1f} s CPU")
+    print(
+        f"longest {max(r.cpu_s for r in results)} s, largest {max(r.memory_mb for r in results)} MB"
+    )
+    print(
+        "all:"
+        f" {ended.children_user + ended.children_system - began.children_user - began.children_system:.1f}"
+        " s CPU"
+    )
 
 
 if __name__ == "__main__":

@@ -14,14 +14,29 @@ from tests.render.attacks import ATTACKS, FAMILIES
 from tests.render.run_attacks import run
 
 SAMPLE = 10
-PYTHON_SHOWS = ("<class", "<function", "<module", "<built-in", "<bound", "<code", "<frame", " at 0x", "__", "Meter")
+PYTHON_SHOWS = (
+    "<class",
+    "<function",
+    "<module",
+    "<built-in",
+    "<bound",
+    "<code",
+    "<frame",
+    " at 0x",
+    "__",
+    "Meter",
+)
 """What the text of an attack that got out of the sandbox would hold."""
 
 
 def chosen(family: str) -> list[str]:
     """The names of the attacks of a family that this run tries."""
     names = [f"{family}: {name}" for name in FAMILIES[family]]
-    return names if family == "escapes" or os.environ.get("TRUETUNE_ATTACKS") == "all" else names[::SAMPLE]
+    return (
+        names
+        if family == "escapes" or os.environ.get("TRUETUNE_ATTACKS") == "all"
+        else names[::SAMPLE]
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -31,7 +46,9 @@ def test_attacks_end_within_the_limits(family: str) -> None:
     faults = [(result.faults, result) for result in results if result.faults]
     assert not faults, "\n".join(map(str, faults))
     if family == "escapes":
-        shown = [result for result in results if result.ending == "text" and _shows_python(result.text)]
+        shown = [
+            result for result in results if result.ending == "text" and _shows_python(result.text)
+        ]
         assert not shown, shown
 
 

@@ -67,7 +67,12 @@ def test_thinking_off_is_no_part_of_the_answer() -> None:
 
 
 def test_as_served_and_single_history() -> None:
-    chat = [user("a"), assistant("A", reasoning_content="r"), user("b"), assistant("B", reasoning_content="s")]
+    chat = [
+        user("a"),
+        assistant("A", reasoning_content="r"),
+        user("b"),
+        assistant("B", reasoning_content="s"),
+    ]
     served = probes_of("qwen3").renderings(chat)
     wanted = ["<think>\nr\n</think>\n\nA<|im_end|>", "<think>\ns\n</think>\n\nB<|im_end|>"]
     assert [spans(r) for r in served] == [[text] for text in wanted]
@@ -147,15 +152,24 @@ def test_masks_of_trl(family: str) -> None:
     counts: Counter[str] = Counter()
     for case, messages in CONVERSATIONS.items():
         for tools in (None, TOOLS):
-            plain = [{k: v for k, v in message.items() if v is not None} for message in copy.deepcopy(messages)]
+            plain = [
+                {k: v for k, v in message.items() if v is not None}
+                for message in copy.deepcopy(messages)
+            ]
             try:
                 (text,), (blocks,) = render_jinja_template(
-                    [plain], tools=tools, chat_template=source, return_assistant_tokens_mask=True, **special
+                    [plain],
+                    tools=tools,
+                    chat_template=source,
+                    return_assistant_tokens_mask=True,
+                    **special,
                 )
             except Exception:
                 counts["raises"] += 1
                 with pytest.raises(TemplateError):
-                    ours.renderer().exact(Conversation(Origin(case, 1, 0), "messages", messages, tools=tools))
+                    ours.renderer().exact(
+                        Conversation(Origin(case, 1, 0), "messages", messages, tools=tools)
+                    )
                 continue
             (rendering,) = ours.renderings(messages, tools)
             assert rendering.text == text
@@ -175,7 +189,9 @@ def test_masks_of_trl(family: str) -> None:
     assert counts["same"] + counts["listed difference"] > 20
 
 
-@pytest.mark.parametrize(("count", "named"), [(1_000, "1,000 assistant turns"), (50_000, "100,000 messages")])
+@pytest.mark.parametrize(
+    ("count", "named"), [(1_000, "1,000 assistant turns"), (50_000, "100,000 messages")]
+)
 def test_a_conversation_that_is_too_long_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch, count: int, named: str
 ) -> None:

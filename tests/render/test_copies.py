@@ -27,24 +27,35 @@ DUMPS = {
     "beginning": "{% for d in messages %}{{ d.content[:4] }};{% endfor %}",
     "words": "{% for d in messages %}{{ d.content.split(' ')[-1] }};{% endfor %}",
     "format": "{% for d in messages %}{{ '%s' % d.content }};{% endfor %}",
-    "answers": "{{ messages | selectattr('role', 'equalto', 'assistant') | map(attribute='content') | join }}",
+    "answers": (
+        "{{ messages | selectattr('role', 'equalto', 'assistant') | map(attribute='content') |"
+        " join }}"
+    ),
     "nothing": "",
 }
 FRAMES = {
-    "before all": "%(dump)s{%% for m in messages %%}<{{ m.role }}>{{ m.content }}</s>{%% endfor %%}",
+    "before all": (
+        "%(dump)s{%% for m in messages %%}<{{ m.role }}>{{ m.content }}</s>{%% endfor %%}"
+    ),
     "in the user's turn": (
-        "{%% for m in messages %%}<{{ m.role }}>{%% if m.role == 'user' %%}%(dump)s{%% endif %%}{{ m.content }}</s>"
-        "{%% endfor %%}"
+        "{%% for m in messages %%}<{{ m.role }}>{%% if m.role == 'user' %%}%(dump)s{%% endif %%}{{"
+        " m.content }}</s>{%% endfor %%}"
     ),
     "instead of the user's turn": (
-        "{%% for m in messages %%}<{{ m.role }}>{%% if m.role == 'user' %%}%(dump)s{%% else %%}{{ m.content }}"
-        "{%% endif %%}</s>{%% endfor %%}"
+        "{%% for m in messages %%}<{{ m.role }}>{%% if m.role == 'user' %%}%(dump)s{%% else %%}{{"
+        " m.content }}{%% endif %%}</s>{%% endfor %%}"
     ),
-    "in the header": "{%% for m in messages %%}<{{ m.role }} %(dump)s>{{ m.content }}</s>{%% endfor %%}",
+    "in the header": (
+        "{%% for m in messages %%}<{{ m.role }} %(dump)s>{{ m.content }}</s>{%% endfor %%}"
+    ),
     "after all": "{%% for m in messages %%}<{{ m.role }}>{{ m.content }}</s>{%% endfor %%}%(dump)s",
-    "after each turn": "{%% for m in messages %%}<{{ m.role }}>{{ m.content }}</s>%(dump)s{%% endfor %%}",
+    "after each turn": (
+        "{%% for m in messages %%}<{{ m.role }}>{{ m.content }}</s>%(dump)s{%% endfor %%}"
+    ),
     "alone": "%(dump)s",
-    "last message first": "{%% for m in messages | reverse %%}<{{ m.role }}>{{ m.content }}</s>{%% endfor %%}%(dump)s",
+    "last message first": (
+        "{%% for m in messages | reverse %%}<{{ m.role }}>{{ m.content }}</s>{%% endfor %%}%(dump)s"
+    ),
     "only the last": "<{{ messages[-1].role }}>{{ messages[-1].content }}</s>%(dump)s",
 }
 PROMPTS = {
@@ -59,7 +70,12 @@ CHATS: list[list[Message]] = [
     [user("same"), {"role": "assistant", "content": "same"}] * 2,
     [user(""), {"role": "assistant", "content": ""}],
     [{"role": "assistant", "content": "hello there"}, *turns(1)],
-    [user("a"), {"role": "assistant", "content": "aa"}, user("aaa"), {"role": "assistant", "content": "a"}],
+    [
+        user("a"),
+        {"role": "assistant", "content": "aa"},
+        user("aaa"),
+        {"role": "assistant", "content": "a"},
+    ],
 ]
 
 
@@ -86,7 +102,9 @@ def check_spans(template: Template, messages: list[Message], rendering: Renderin
         assert text
         others = [str(message["content"]) for message in messages[:index]]
         if prompt is not None and len(answer) > 3 and answer not in others:
-            assert own.count(answer) <= 1, "where its prompt is no beginning, an answer is trained if it stands once"
+            assert own.count(answer) <= 1, (
+                "where its prompt is no beginning, an answer is trained if it stands once"
+            )
             assert all(own.rfind(other, span.start) < 0 for other in others if len(other) > 4)
     return len(rendering.spans)
 
@@ -94,7 +112,9 @@ def check_spans(template: Template, messages: list[Message], rendering: Renderin
 @pytest.mark.parametrize("frame", FRAMES)
 def test_no_copy_of_an_answer_is_supervised(frame: str) -> None:
     trained = untrained = 0
-    for dump, prompt, history in itertools.product(DUMPS.values(), PROMPTS.values(), ("as-served", "single")):
+    for dump, prompt, history in itertools.product(
+        DUMPS.values(), PROMPTS.values(), ("as-served", "single")
+    ):
         source = FRAMES[frame] % {"dump": dump} + prompt
         template = Template(source)
         renderer = Renderer(template, RunSpec.model_validate({"history": history}), STOPS)
@@ -107,7 +127,9 @@ def test_no_copy_of_an_answer_is_supervised(frame: str) -> None:
     assert trained or frame == "only the last"
 
 
-@pytest.mark.parametrize("dump", ["JSON", "text", "contents", "contents in turn", "format", "answers"])
+@pytest.mark.parametrize(
+    "dump", ["JSON", "text", "contents", "contents in turn", "format", "answers"]
+)
 def test_a_dump_in_the_users_turn_is_not_trained(dump: str) -> None:
     """What issue 17 found: 42 of 42 rows had the answer supervised inside the prompt."""
     source = FRAMES["instead of the user's turn"] % {"dump": DUMPS[dump]} + PROMPTS["prompt"]
@@ -118,7 +140,9 @@ def test_a_dump_in_the_users_turn_is_not_trained(dump: str) -> None:
 
 
 def test_a_summary_behind_the_answer_is_no_part_of_it() -> None:
-    source = FRAMES["after all"] % {"dump": "Summary: {{ messages[0].content }}, {{ messages[-1].content }}</s>"}
+    source = FRAMES["after all"] % {
+        "dump": "Summary: {{ messages[0].content }}, {{ messages[-1].content }}</s>"
+    }
     template = Template(source)
     row = Conversation(Origin("summary", 1, 0), "messages", turns(1))
     (rendering,) = Renderer(template, RunSpec(), STOPS).render(row)
@@ -128,10 +152,13 @@ def test_a_summary_behind_the_answer_is_no_part_of_it() -> None:
 def test_turns_end_where_they_end_in_text_of_unknown_origin() -> None:
     """Nothing of such a rendering is known but where the serving prompts end and which tokens end turns."""
     source = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.encode().decode() }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.encode().decode()"
+        " }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{%"
+        " endif %}"
     )
-    messages = [{"role": ("user", "assistant")[i % 2], "content": f"{'AB'[i % 2]}{i}"} for i in range(6)]
+    messages = [
+        {"role": ("user", "assistant")[i % 2], "content": f"{'AB'[i % 2]}{i}"} for i in range(6)
+    ]
     renderer = Renderer(Template(source), RunSpec(), stops_of(("<|im_end|>",), ("<|im_start|>",)))
     (rendering,) = renderer.render(Conversation(Origin("unknown", 1, 0), "messages", messages))
     spans = [rendering.text[span.start : span.end] for span in rendering.spans]

@@ -30,7 +30,9 @@ QUESTIONS = {
     "select in": "{{ [m.content, 'b']|select('in', 'yes no')|list|length }}",
     "reject in": "{{ [m.content, 'b']|reject('in', 'yes no')|join(',') }}",
     "selectattr in": "{{ messages|selectattr('content', 'in', 'yes no')|list|length }}",
-    "rejectattr in": "{{ messages|rejectattr('content', 'in', ['a', ''])|map(attribute='role')|join }}",
+    "rejectattr in": (
+        "{{ messages|rejectattr('content', 'in', ['a', ''])|map(attribute='role')|join }}"
+    ),
     "rejectattr in a literal": "{{ messages|rejectattr('content', 'in', 'yes no')|list|length }}",
     "select in fields": "{{ ['yes', 'a']|select('in', [m.content])|list|length }}",
     "percent with a tuple": "{{ '%s: %s' % (m.role, m.content) }}",
@@ -44,8 +46,12 @@ QUESTIONS = {
     "a clock's format made of a field": "{{ strftime_now('%Y ' ~ m.content) }}",
     "concatenated in a literal": "{% if ('x' ~ m.content) in 'xyes xno' %}(short){% endif %}",
     "added in a literal": "{% if ('x' + m.content) in 'xyes xno' %}(short){% endif %}",
-    "a macro in a literal": "{% macro f(t) %}{{ t }}{% endmacro %}{% if f(m.content) in 'yes no' %}(short){% endif %}",
-    "a set block in a literal": "{% set t %}{{ m.content }}{% endset %}{% if t in 'yes no' %}(short){% endif %}",
+    "a macro in a literal": (
+        "{% macro f(t) %}{{ t }}{% endmacro %}{% if f(m.content) in 'yes no' %}(short){% endif %}"
+    ),
+    "a set block in a literal": (
+        "{% set t %}{{ m.content }}{% endset %}{% if t in 'yes no' %}(short){% endif %}"
+    ),
     "a literal's method": "{% if 'yes no'.startswith(m.content) %}(short){% endif %}",
     "a literal's count": "{{ 'yes no'.count(m.content) }}",
     "a literal's split": "{{ 'a,b yes'.split(m.content or ',')|length }}",
@@ -65,16 +71,22 @@ QUESTIONS = {
     "escaped": "{{ m.content|e }}{{ ('<'|safe) + m.content }}",
     "an escaped literal beside a field": "{{ '<b>'|e }}{{ m.content }}",
     "a test of two fields": "{% if m.content in messages[0].content %}(repeated){% endif %}",
-    "an index in a list of fields": "{{ (messages|map(attribute='content')|list).index(m.content) }}",
+    "an index in a list of fields": (
+        "{{ (messages|map(attribute='content')|list).index(m.content) }}"
+    ),
     "a changed value": "{% if loop.changed(m.content) %}(new){% endif %}",
-    "a recursive loop": "{% for c in m.content recursive %}{{ c }}{{ loop('b') if c in 'yes' and loop.depth < 2 }}"
-    "{% endfor %}",
+    "a recursive loop": (
+        "{% for c in m.content recursive %}{{ c }}{{ loop('b') if c in 'yes' and loop.depth < 2 }}"
+        "{% endfor %}"
+    ),
 }
 """Beside what the grammar finds: each by itself, as people would write it."""
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, BLOCK))
-def test_generated_templates_render_as_transformers_does(first: int, record_property: pytest.RecordProperty) -> None:
+def test_generated_templates_render_as_transformers_does(
+    first: int, record_property: pytest.RecordProperty
+) -> None:
     reports = [report(seed) for seed in range(first, min(first + BLOCK, COUNT))]
     outcomes = [made.outcome for made in reports]
     rendered = sum(outcome.rendered for outcome in outcomes)
@@ -84,7 +96,9 @@ def test_generated_templates_render_as_transformers_does(first: int, record_prop
     assert not any(outcome.differences for outcome in outcomes), "\n\n".join(
         str(made) for made in reports if made.outcome.differences
     )
-    assert rendered > len(reports) * ROWS / 2, "most templates must render, else nothing is compared"
+    assert rendered > len(reports) * ROWS / 2, (
+        "most templates must render, else nothing is compared"
+    )
     assert refused < rendered / 5, "what truetune refuses must stay the exception"
     assert filled > 0, "recipes must be used, else nothing is proved of them"
 
@@ -106,7 +120,10 @@ def test_a_seed_makes_the_same_template_and_rows_again() -> None:
 def test_the_grammar_holds_all_of_jinja() -> None:
     """So that what a new release of Jinja adds is tried as well."""
     patterns = " ".join(
-        pattern for rules in (grammar.LEAVES, grammar.BRANCHES) for some in rules.values() for _, pattern in some
+        pattern
+        for rules in (grammar.LEAVES, grammar.BRANCHES)
+        for some in rules.values()
+        for _, pattern in some
     )
     words = set(re.findall(r"\w+|[<>=!]+", patterns))
     assert {*FILTERS} <= words
@@ -117,9 +134,13 @@ def test_the_grammar_holds_all_of_jinja() -> None:
 
 def test_shrinking_leaves_what_differs() -> None:
     tree, rows = next(
-        (tree, grammar.rows(seed, ROWS)) for seed in range(500) if "|title" in (tree := grammar.template(seed)).text
+        (tree, grammar.rows(seed, ROWS))
+        for seed in range(500)
+        if "|title" in (tree := grammar.template(seed)).text
     )
-    smallest, few = grammar.shrink(tree, rows, lambda source, some: "|title" in source and len(some) > 1)
+    smallest, few = grammar.shrink(
+        tree, rows, lambda source, some: "|title" in source and len(some) > 1
+    )
     assert "|title" in smallest.text
     assert len(smallest.text) < len(tree.text)
     assert len(few) == 2

@@ -39,7 +39,9 @@ PADS = {
 
 
 def with_eos_as_pad(tokenizer: Tokenizer) -> Tokenizer:
-    return dataclasses.replace(tokenizer, special={**tokenizer.special, "pad": tokenizer.special["eos"]})
+    return dataclasses.replace(
+        tokenizer, special={**tokenizer.special, "pad": tokenizer.special["eos"]}
+    )
 
 
 def demo(*control: str, **special: str) -> Tokenizer:
@@ -48,7 +50,9 @@ def demo(*control: str, **special: str) -> Tokenizer:
     backend = tokenizers.Tokenizer(tokenizer.backend.model)
     backend.add_special_tokens(list(control))
     named = {name: Special(token, backend.token_to_id(token)) for name, token in special.items()}
-    return dataclasses.replace(tokenizer, backend=backend, special=named, embedding_rows=None, vocabulary=2100)
+    return dataclasses.replace(
+        tokenizer, backend=backend, special=named, embedding_rows=None, vocabulary=2100
+    )
 
 
 @pytest.mark.parametrize("family", PADS)
@@ -75,7 +79,9 @@ def test_a_stop_of_generation_config_is_no_pad() -> None:
 
 
 def test_no_pad_beyond_the_embedding() -> None:
-    llama = dataclasses.replace(load(str(parts.folder("llama3.1-instruct"))), embedding_rows=128_004)
+    llama = dataclasses.replace(
+        load(str(parts.folder("llama3.1-instruct"))), embedding_rows=128_004
+    )
     pad, _ = good_pad(llama, ())
     assert pad is not None
     assert pad.token == "<|reserved_special_token_0|>"

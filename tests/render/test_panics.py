@@ -27,7 +27,9 @@ def write_and_raise(text: bytes, error: BaseException) -> None:
 
 def alone(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A program in a process of its own: that of the tests may have several threads, and then nothing is redirected."""
-    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120
+    )
 
 
 @pytest.fixture

@@ -82,13 +82,25 @@ MAPPED: dict[str, tuple[Row, dict[str, str]]] = {
                         {"chosen": "rejected", "rejected": "chosen"}),
 }  # fmt: skip
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
-    ['say "hi"', "a\\b\n", " two ", "[1]", '{"a": "b"}', "same", "same", "é👩\u200d👩", '[{"role": "user"}]']
+    [
+        'say "hi"',
+        "a\\b\n",
+        " two ",
+        "[1]",
+        '{"a": "b"}',
+        "same",
+        "same",
+        "é👩\u200d👩",
+        '[{"role": "user"}]',
+    ]
 )
 
 
 @cache
 def renderer() -> Renderer:
-    return Renderer(Template(CHATML, SPECIAL), RunSpec(), stops_of(("<|im_end|>",), ()), bos="<s>", eos="</s>")
+    return Renderer(
+        Template(CHATML, SPECIAL), RunSpec(), stops_of(("<|im_end|>",), ()), bos="<s>", eos="</s>"
+    )
 
 
 def read(row: Row, **more: Any) -> Conversation:
@@ -102,8 +114,14 @@ def shown(row: Conversation) -> Iterator[tuple[str, Place]]:
         for rendering in renderer().exact(side):
             found = places(side, rendering)
             assert [place.start for place in found[1:]] == [place.end for place in found[:-1]]
-            assert (found[0].start, found[-1].end) == (0, len(rendering.text)) if found else not rendering.text
-            yield from ((rendering.text[place.start : place.end], place) for place in found if place.path)
+            assert (
+                (found[0].start, found[-1].end) == (0, len(rendering.text))
+                if found
+                else not rendering.text
+            )
+            yield from (
+                (rendering.text[place.start : place.end], place) for place in found if place.path
+            )
 
 
 def field(row: Any, path: str) -> Any:
@@ -143,7 +161,12 @@ def test_the_place_of_each_text_is_known(name: str) -> None:
     assert all(place.offset >= 0 or place.path == JOINED for _, place in shown(made))
     assert check(row, made)
     columns = {re.split(r"[.\[]", place.path)[0] for _, place in shown(made)} - {JOINED}
-    assert columns == row.keys() - {"id", "label", "kto_tag", *(["system"] if name == "a system turn" else [])}
+    assert columns == row.keys() - {
+        "id",
+        "label",
+        "kto_tag",
+        *(["system"] if name == "a system turn" else []),
+    }
 
 
 @pytest.mark.parametrize("name", MAPPED)
@@ -151,34 +174,60 @@ def test_columns_are_called_as_the_file_calls_them(name: str) -> None:
     row, columns = MAPPED[name]
     made = read(row, columns=columns)
     assert check(row, made)
-    assert {re.split(r"[.\[]", place.path)[0] for _, place in shown(made)} == row.keys() - {"output"}
+    assert {re.split(r"[.\[]", place.path)[0] for _, place in shown(made)} == row.keys() - {
+        "output"
+    }
 
 
 def test_sides_that_are_the_same_have_places_of_their_own() -> None:
-    found = [place.path for text, place in shown(read({"prompt": "q", "chosen": "a", "rejected": "a"})) if text == "a"]
+    found = [
+        place.path
+        for text, place in shown(read({"prompt": "q", "chosen": "a", "rejected": "a"}))
+        if text == "a"
+    ]
     assert found == ["chosen", "rejected"]
 
 
 def test_what_is_joined_names_each_column() -> None:
     row = read({"instruction": "add", "input": "1 1", "output": "2"})
     assert [(text, place.path, place.offset, place.message) for text, place in shown(row)] == [
-        ("add", "instruction", 0, 0), ("\n\n", JOINED, -1, 0), ("1 1", "input", 0, 0), ("2", "output", 0, 1)
-    ]  # fmt: skip
+        ("add", "instruction", 0, 0),
+        ("\n\n", JOINED, -1, 0),
+        ("1 1", "input", 0, 0),
+        ("2", "output", 0, 1),
+    ]
 
 
 def test_what_a_template_escapes_has_no_offset_and_what_follows_has() -> None:
-    row = read({"messages": [*said("q"), {"role": "assistant", "content": "", "tool_calls": [call("f", 'a"b')]}]})
+    row = read(
+        {
+            "messages": [
+                *said("q"),
+                {"role": "assistant", "content": "", "tool_calls": [call("f", 'a"b')]},
+            ]
+        }
+    )
     path = "messages[1].tool_calls[0].function.arguments.said"
     assert [(text, place.offset) for text, place in shown(row) if place.path == path] == [
-        ("a", 0), ('\\"', -1), ("b", 2)
-    ]  # fmt: skip
+        ("a", 0),
+        ('\\"', -1),
+        ("b", 2),
+    ]
 
 
 def test_a_text_that_was_made_otherwise_does_not_pretend() -> None:
-    row = read({"messages": [{"role": "user", "content": {"a": "b"}}, {"role": "assistant", "content": "c"}]})
+    row = read(
+        {
+            "messages": [
+                {"role": "user", "content": {"a": "b"}},
+                {"role": "assistant", "content": "c"},
+            ]
+        }
+    )
     assert [(text, place.path, place.offset) for text, place in shown(row)] == [
-        ('{"a": "b"}', f"{READ_AS}messages[0].content", -1), ("c", "messages[1].content", 0)
-    ]  # fmt: skip
+        ('{"a": "b"}', f"{READ_AS}messages[0].content", -1),
+        ("c", "messages[1].content", 0),
+    ]
 
 
 def test_a_row_from_no_file_has_its_own_paths() -> None:

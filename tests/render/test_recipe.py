@@ -22,18 +22,54 @@ from truetune.render.template import Template
 from truetune.spec.run import RunSpec
 
 HOSTILE = [
-    *("", " ", "\n", "\n\n x", "x \n", "<think>", "</think>", "<think>\n\n</think>\n\nx", "a</think>b</think>c"),
-    *("<tool_response>", "<tool_response>x</tool_response>", "</tool_response>", "<|im_end|>", "</s>", "<eos>"),
-    *("{{ x }}", "{% if %}", '"', "\\", '{"a": 1}', "[1]", "null", "é\u200b😀", "a" * 300, "<|channel|>analysis"),
-    *("<tool_call>", "true", "0", "[INST]", "\u2028", "\x00", "<channel|>", "think", "Reasoning: low", "/no_think"),
+    "",
+    " ",
+    "\n",
+    "\n\n x",
+    "x \n",
+    "<think>",
+    "</think>",
+    "<think>\n\n</think>\n\nx",
+    "a</think>b</think>c",
+    "<tool_response>",
+    "<tool_response>x</tool_response>",
+    "</tool_response>",
+    "<|im_end|>",
+    "</s>",
+    "<eos>",
+    "{{ x }}",
+    "{% if %}",
+    '"',
+    "\\",
+    '{"a": 1}',
+    "[1]",
+    "null",
+    "é\u200b😀",
+    "a" * 300,
+    "<|channel|>analysis",
+    "<tool_call>",
+    "true",
+    "0",
+    "[INST]",
+    "\u2028",
+    "\x00",
+    "<channel|>",
+    "think",
+    "Reasoning: low",
+    "/no_think",
 ]
-STOPS = stops_of(("</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"), ("<|im_start|>", "<|call|>"))
+STOPS = stops_of(
+    ("</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"), ("<|im_start|>", "<|call|>")
+)
 
 
 def refill(value: Any, choose: Any) -> Any:
     """The same shape with other strings."""
     if isinstance(value, dict):
-        return {key: item if key in ("role", "type") else refill(item, choose) for key, item in value.items()}
+        return {
+            key: item if key in ("role", "type") else refill(item, choose)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [refill(item, choose) for item in value]
     return choose() if isinstance(value, str) else value
@@ -52,7 +88,9 @@ def outcome(render: Any, row: Conversation) -> Any:
 
 def rows(choose: Any) -> list[Conversation]:
     return [
-        Conversation(Origin("grid", i, i), "messages", refill(copy.deepcopy(messages), choose), tools=tools)
+        Conversation(
+            Origin("grid", i, i), "messages", refill(copy.deepcopy(messages), choose), tools=tools
+        )
         for i, messages in enumerate(CONVERSATIONS.values())
         for tools in (None, TOOLS)
     ]
@@ -83,7 +121,11 @@ def test_filled_rows_equal_rendered_rows_on_every_template() -> None:
 
 def coarse(result: Any) -> Any:
     """Offsets inside a field are known to the exact rendering alone."""
-    return result if isinstance(result, str) else [(text, [*fields(runs)], *rest) for text, runs, *rest in result]
+    return (
+        result
+        if isinstance(result, str)
+        else [(text, [*fields(runs)], *rest) for text, runs, *rest in result]
+    )
 
 
 def fields(runs: list[Run]) -> Iterator[list[Any]]:
@@ -99,13 +141,18 @@ def fields(runs: list[Run]) -> Iterator[list[Any]]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8)), min_size=1, max_size=3), st.data())
-def test_filled_rows_equal_rendered_rows_on_any_text(pairs: list[tuple[str, str]], data: st.DataObject) -> None:
+@given(
+    st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8)), min_size=1, max_size=3), st.data()
+)
+def test_filled_rows_equal_rendered_rows_on_any_text(
+    pairs: list[tuple[str, str]], data: st.DataObject
+) -> None:
     source = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n"
-        "{% if '</think>' in m.content and not loop.last %}{{ m.content.split('</think>')[-1].lstrip('\\n') }}"
-        "{% elif m.content.startswith('a') %}{{ m.content | trim }}{% else %}{{ m.content }}{% endif %}<|im_end|>\n"
-        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if '</think>' in m.content and not"
+        " loop.last %}{{ m.content.split('</think>')[-1].lstrip('\\n') }}{% elif"
+        " m.content.startswith('a') %}{{ m.content | trim }}{% else %}{{ m.content }}{% endif"
+        " %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{%"
+        " endif %}"
     )
     renderer = Renderer(Template(source), RunSpec(), STOPS)
     for case in (pairs, [(answer, question) for question, answer in pairs]):

@@ -9,7 +9,10 @@ import pytest
 from truetune.errors import TemplateError
 from truetune.render.template import Template
 
-DOUBLING = "{% set ns = namespace(s=%START%) %}{% for i in range(60) %}{% set ns.s = %STEP% %}{% endfor %}{{ ns.s }}"
+DOUBLING = (
+    "{% set ns = namespace(s=%START%) %}{% for i in range(60) %}{% set ns.s = %STEP% %}{% endfor"
+    " %}{{ ns.s }}"
+)
 
 
 def doubling(start: str, step: str) -> str:
@@ -17,8 +20,12 @@ def doubling(start: str, step: str) -> str:
 
 
 ATTACKS = {
-    "nested loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-    "nested loops with output": "{% for i in range(99999) %}{% for j in range(99999) %}xxxx{% endfor %}{% endfor %}",
+    "nested loops": (
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    ),
+    "nested loops with output": (
+        "{% for i in range(99999) %}{% for j in range(99999) %}xxxx{% endfor %}{% endfor %}"
+    ),
     "giant range": "{{ range(10 ** 12) | list }}",
     "repeat": "{{ 'a' * 10000000000 }}",
     "repeat from the right": "{{ 10000000000 * 'a' }}",
@@ -44,11 +51,17 @@ ATTACKS = {
     "join": "{% set s = 'a' * 1000000 %}{{ s.join(range(100000) | map('string')) }}",
     "batch": "{{ [1] | batch(10000000000, 0) | list | length }}",
     "tojson": "{{ [1] | tojson(indent=10000000000) }}",
-    "hoarding": "{% set ns = namespace(l=[]) %}{% for i in range(99999) %}{% set ns.l = ns.l + ['a' * 9000000 ~ i] %}"
-    "{% endfor %}",
+    "hoarding": (
+        "{% set ns = namespace(l=[]) %}{% for i in range(99999) %}{% set ns.l = ns.l + ['a' *"
+        " 9000000 ~ i] %}{% endfor %}"
+    ),
     "macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "macro that forks": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-    "loop that calls itself": "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{{ loop([[1]]) }}{% endfor %}",
+    "macro that forks": (
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}"
+    ),
+    "loop that calls itself": (
+        "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{{ loop([[1]]) }}{% endfor %}"
+    ),
     "classes": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
     "classes of a field": "{{ messages[0].content.__class__.__mro__ }}",
     "globals": "{{ cycler.__init__.__globals__ }}",
@@ -74,7 +87,10 @@ def test_ends_in_one_error(name: str) -> None:
         "{{ ''.format.__globals__ }}",
         "{{ '' | attr('__class__') }}",
         "{{ '{0.__class__}'.format(messages) }}",
-        "{{ messages[0].content.trace }}{{ messages[0].content.plain }}{{ messages[0].content.segments }}",
+        (
+            "{{ messages[0].content.trace }}{{ messages[0].content.plain }}{{"
+            " messages[0].content.segments }}"
+        ),
         "{{ strftime_now.__globals__ }}{{ raise_exception.__globals__ }}{{ namespace.func }}",
     ],
 )

@@ -41,7 +41,9 @@ def test_prompts_are_those_of_transformers(family: str) -> None:
             with pytest.raises(Exception):  # noqa: B017, PT011 (whatever the template raises)
                 tokenizer.apply_chat_template(prompt["messages"], **given)
         else:
-            assert prompt["ids"] == tokenizer.apply_chat_template(prompt["messages"], **given), prompt["name"]
+            assert prompt["ids"] == tokenizer.apply_chat_template(prompt["messages"], **given), (
+                prompt["name"]
+            )
     assert made["clock"] is None
 
 
@@ -61,7 +63,9 @@ def test_prompts_of_rows_end_before_the_last_answer() -> None:
         {"role": "user", "content": "Three?"},
         {"role": "assistant", "content": "Four."},
     ]
-    plain = Conversation(Origin("a.jsonl", 2, 1), "prompt-completion", prompt="Five?", completion="Six.")
+    plain = Conversation(
+        Origin("a.jsonl", 2, 1), "prompt-completion", prompt="Five?", completion="Six."
+    )
     rows = (Conversation(Origin("a.jsonl", 1, 0), "messages", messages), plain)
     chat, text = contract(TOKENIZER, rows)["prompts"][-2:]
     assert [message["content"] for message in chat["messages"]] == ["One?", "Two.", "Three?"]

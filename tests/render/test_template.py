@@ -16,13 +16,20 @@ from truetune.render.template import Template
 from truetune.render.traced import Traced
 
 
-def expected(source: str, messages: list[dict[str, Any]], tools: list[Any] | None, **variables: Any) -> Any:
+def expected(
+    source: str, messages: list[dict[str, Any]], tools: list[Any] | None, **variables: Any
+) -> Any:
     """transformers' rendering, or the exception that it raises."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    plain = [{key: value for key, value in message.items() if value is not None} for message in copy.deepcopy(messages)]
+    plain = [
+        {key: value for key, value in message.items() if value is not None}
+        for message in copy.deepcopy(messages)
+    ]
     try:
-        return render_jinja_template([plain], tools=tools, chat_template=source, **SPECIAL, **variables)[0][0]
+        return render_jinja_template(
+            [plain], tools=tools, chat_template=source, **SPECIAL, **variables
+        )[0][0]
     except Exception as error:
         return error
 
@@ -64,11 +71,19 @@ def _check_map(text: str, inputs: dict[str, Any]) -> None:
         assert sum(segment.length for segment in part.segments) == len(part.plain)
         at = 0
         for length, path, offset in part.segments:
-            if path is not None and offset >= 0 and length > 1 and part.node[0] not in ("json_body", "upper", "lower"):
+            if (
+                path is not None
+                and offset >= 0
+                and length > 1
+                and part.node[0] not in ("json_body", "upper", "lower")
+            ):
                 field: Any = inputs
                 for key in path:
                     field = field[key]
-                assert field[offset : offset + length] == part.plain[at : at + length], (path, part.node)
+                assert field[offset : offset + length] == part.plain[at : at + length], (
+                    path,
+                    part.node,
+                )
             at += length
 
 
@@ -78,7 +93,10 @@ def test_a_template_that_is_not_jinja_names_the_line() -> None:
 
 
 def test_options_of_tojson() -> None:
-    source = "{{ messages[0] | tojson(indent=2, sort_keys=true, ensure_ascii=true, separators=(',', ':')) }}"
+    source = (
+        "{{ messages[0] | tojson(indent=2, sort_keys=true, ensure_ascii=true, separators=(',',"
+        " ':')) }}"
+    )
     message = {"role": "user", "content": 'é "q" \n 😀'}
     text = Template(source).render([message])
     assert "".join(traced.parts(text)) == expected(source, [message], None)
@@ -86,7 +104,8 @@ def test_options_of_tojson() -> None:
 
 def test_documents_and_named_variables() -> None:
     source = (
-        "{% for d in documents %}{{ d.title }}: {{ d.text }}\n{% endfor %}{{ style }}{{ strftime_now('%Y')|length }}"
+        "{% for d in documents %}{{ d.title }}: {{ d.text }}\n{% endfor %}{{ style }}{{"
+        " strftime_now('%Y')|length }}"
     )
     text = Template(source).render([], documents=[{"title": "T", "text": "x"}], style="rag")
     assert "".join(traced.parts(text)) == "T: x\nrag4"

@@ -51,7 +51,9 @@ def test_templates_share_one_process() -> None:
     assert process_id() == number
 
 
-@pytest.mark.parametrize(("source", "message"), [(ENDLESS, "ran for more than 1 s"), (HUGE, "256 MiB|MemoryError")])
+@pytest.mark.parametrize(
+    ("source", "message"), [(ENDLESS, "ran for more than 1 s"), (HUGE, "256 MiB|MemoryError")]
+)
 def test_a_template_past_a_limit_leaves_the_others_alone(source: str, message: str) -> None:
     good, bad = Template("{{ messages[0].content }}"), Template(source)
     with pytest.raises(TemplateError, match=message):
@@ -97,7 +99,9 @@ def test_many_threads() -> None:
     assert texts == {i: str(i) for i in range(20)}
 
 
-@pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="the limits of a process are read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/limits").exists(), reason="the limits of a process are read from /proc"
+)
 def test_the_process_can_open_and_start_nothing() -> None:
     Template("x")
     limits = Path(f"/proc/{process_id()}/limits").read_text(encoding="utf-8")
@@ -121,7 +125,9 @@ def test_a_fork_has_a_process_of_its_own() -> None:
         assert os.waitpid(child, 0)[1] == 0
         assert template.render([{"role": "user", "content": "again"}]) == "again"
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -135,7 +141,9 @@ def test_it_does_not_outlive_a_parent_that_is_killed() -> None:
         print(shared_process()._process.pid, flush=True)
         time.sleep(600)
     """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         number = int(parent.stdout.readline())
         assert Path(f"/proc/{number}").exists()
@@ -145,4 +153,7 @@ def test_it_does_not_outlive_a_parent_that_is_killed() -> None:
 
 def test_strange_texts_come_back_as_they_are() -> None:
     content = "a\ud800b\x00c\u2028\U0001f600\r\n\"\\'"
-    assert Template("[{{ messages[0].content }}]").render([{"role": "user", "content": content}]) == f"[{content}]"
+    assert (
+        Template("[{{ messages[0].content }}]").render([{"role": "user", "content": content}])
+        == f"[{content}]"
+    )

@@ -52,12 +52,17 @@ def test_as_transformers_says(family: str) -> None:
 
     transformers.logging.set_verbosity_error()
     folder = parts.folder(family)
-    mine, theirs = load(str(folder)), transformers.PreTrainedTokenizerFast.from_pretrained(str(folder))
+    mine, theirs = (
+        load(str(folder)),
+        transformers.PreTrainedTokenizerFast.from_pretrained(str(folder)),
+    )
     for name in ("bos", "eos", "pad", "unk"):
         token = mine.special.get(name)
         assert (token.id if token else None) == getattr(theirs, f"{name}_token_id")
     text = "Hello world, 123 naïve  日本\n"
-    assert mine.backend.encode(text, add_special_tokens=False).ids == theirs.encode(text, add_special_tokens=False)
+    assert mine.backend.encode(text, add_special_tokens=False).ids == theirs.encode(
+        text, add_special_tokens=False
+    )
     assert mine.adds_bos == (theirs("x").input_ids[0] == theirs.bos_token_id)
     assert mine.templates.get("default") == theirs.chat_template
     assert mine.padding_side == theirs.padding_side
@@ -95,7 +100,10 @@ def copy(folder: Path) -> Path:
 def test_files_and_their_order(tmp_path: Path) -> None:
     folder = copy(tmp_path / "t")
     config = json.loads((folder / "tokenizer_config.json").read_text())
-    config["chat_template"] = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T"}]
+    config["chat_template"] = [
+        {"name": "default", "template": "D"},
+        {"name": "tool_use", "template": "T"},
+    ]
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     (folder / "additional_chat_templates").mkdir()
     (folder / "additional_chat_templates" / "rag.jinja").write_text("R")

@@ -14,7 +14,10 @@ from truetune.render.traced_json import tojson
 TEXT = st.text(alphabet="ab \n<>/x{}é日😀\\\"'", max_size=12)
 SEPARATOR = st.sampled_from(["a", "ab", " ", "\n", "<", "é", "😀"])
 OPERATIONS: list[Any] = [
-    st.tuples(st.sampled_from(["strip", "lstrip", "rstrip"]), st.sampled_from([(), ("\n",), ("ab",), (None,)])),
+    st.tuples(
+        st.sampled_from(["strip", "lstrip", "rstrip"]),
+        st.sampled_from([(), ("\n",), ("ab",), (None,)]),
+    ),
     st.tuples(st.sampled_from(["removeprefix", "removesuffix"]), st.tuples(SEPARATOR)),
     st.tuples(st.just("replace"), st.tuples(SEPARATOR, TEXT)),
     st.tuples(st.sampled_from(["upper", "lower", "title", "capitalize", "swapcase"]), st.just(())),
@@ -95,7 +98,11 @@ def test_questions_are_noted_with_their_answers() -> None:
     assert "</think>" in leaf
     assert leaf.startswith("a")
     assert leaf != "x"
-    assert {question for _, question, _ in trace.answers} == {"__contains__", "startswith", "__eq__"}
+    assert {question for _, question, _ in trace.answers} == {
+        "__contains__",
+        "startswith",
+        "__eq__",
+    }
     assert not trace.opaque
     hash(leaf)
     assert trace.opaque

@@ -36,7 +36,10 @@ OPAQUE = [
     "{% autoescape true %}{{ messages[0].content }}{% endautoescape %}",
     "{% for m in messages %}{{ loop.changed(m.content) }}{% endfor %}",
     "{% macro f() %}{{ messages[0].content }}{% endmacro %}{{ 'a' if (f() ~ '!') in 'yes no' }}",
-    "{{ messages[0].content.index('e') if true }}{{ messages[0].content | trim | length * 2 in [messages] }}",
+    (
+        "{{ messages[0].content.index('e') if true }}{{ messages[0].content | trim | length * 2 in"
+        " [messages] }}"
+    ),
     "{{ [1, 2, 3][messages[0].content | int] }}",
     "{{ messages | tojson | length }}",
 ]
@@ -47,17 +50,29 @@ TRANSPARENT = [
     "{{ 'a' if messages[0].content in {'yes': 1} else 'b' }}",
     "{{ 'a' if 'e' in messages[0].content else 'b' }}",
     "{{ messages | selectattr('content', 'in', ['yes']) | list | length }}",
-    "{{ messages | rejectattr('role', 'equalto', 'user') | map(attribute='content') | join(', ') }}",
+    (
+        "{{ messages | rejectattr('role', 'equalto', 'user') | map(attribute='content') | join(',"
+        " ') }}"
+    ),
     "{{ '%s: %s%%' % (messages[0].role, messages[0].content) }}",
     "{{ messages[0].content | trim | upper }}{{ messages[0] | tojson(indent=2) }}",
     "{{ messages[0].content.split('e')[0].strip() }}{{ messages[0].content[:-1] }}",
-    "{% for m in messages if m.content is string and m.content != '' %}{{ loop.index }}{{ m.content }}{% endfor %}",
-    "{% set ns = namespace(x='') %}{% for m in messages %}{% set ns.x = m.content %}{% endfor %}{{ ns.x }}",
+    (
+        "{% for m in messages if m.content is string and m.content != '' %}{{ loop.index }}{{"
+        " m.content }}{% endfor %}"
+    ),
+    (
+        "{% set ns = namespace(x='') %}{% for m in messages %}{% set ns.x = m.content %}{% endfor"
+        " %}{{ ns.x }}"
+    ),
     "{% macro f(m) %}[{{ m.content }}]{% endmacro %}{% for m in messages %}{{ f(m) }}{% endfor %}",
     "{% set text %}{{ messages[0].content }}!{% endset %}{{ text | trim }}",
     "{{ messages[0].get('content', 'x') }}{{ messages[-1]['content'] }}",
     "{% generation %}{{ messages[1].content }}{% endgeneration %}{{ strftime_now('%Y') | length }}",
-    "{{ 1 < messages | length <= 5 }}{{ messages[0].content is defined }}{{ messages[0].content is sequence }}",
+    (
+        "{{ 1 < messages | length <= 5 }}{{ messages[0].content is defined }}{{ messages[0].content"
+        " is sequence }}"
+    ),
     "{% for key, value in messages[0] | dictsort %}{{ key }}={{ value }}{% endfor %}",
 ]
 

@@ -27,7 +27,10 @@ def broken() -> DataReport:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     """Rows whose prompts, answers, column names and file name attack the page, the terminal or a viewer."""
     rows = [
-        {"messages": [{"role": role, "content": text}, {"role": "assistant", "content": text}], text: text}
+        {
+            "messages": [{"role": role, "content": text}, {"role": "assistant", "content": text}],
+            text: text,
+        }
         for text in HOSTILE
         for role in ("user", text)
     ]

@@ -20,11 +20,15 @@ LIMIT = 48
 STOP = 2
 
 
-def sample(number: int, question: str, said: str, *, stops: bool = True, p: float | None = 0.9) -> Sample:
+def sample(
+    number: int, question: str, said: str, *, stops: bool = True, p: float | None = 0.9
+) -> Sample:
     """The answer to a question, with its scores."""
     reference = f"The answer to number {number} is short."
     ids = tuple(range(10, 10 + (len(said.split()) if stops else LIMIT)))
-    prompt = Prompt((1, number), question, reference, (7, 8, 9, STOP), "held.jsonl", number + 1, row=number)
+    prompt = Prompt(
+        (1, number), question, reference, (7, 8, 9, STOP), "held.jsonl", number + 1, row=number
+    )
     answer = Answer(ids, said, STOP if stops else None, p)
     return Sample(prompt, answer, score(prompt, answer))
 
@@ -35,34 +39,62 @@ def look(step: int, texts: Sequence[str] = ()) -> Look:
     samples = []
     for number, text in enumerate(texts or [f"what is {n}?" for n in range(6)]):
         loops = step == 0 or (step == 20 and number == 1)
-        said = f"{text} again " + "and again " * 20 if loops else f"The answer to number {number} at {step} is {text}"
-        samples.append(sample(number, f"Question {number}: {text}", said, stops=not loops, p=0.001 if loops else 0.9))
+        said = (
+            f"{text} again " + "and again " * 20
+            if loops
+            else f"The answer to number {number} at {step} is {text}"
+        )
+        samples.append(
+            sample(
+                number,
+                f"Question {number}: {text}",
+                said,
+                stops=not loops,
+                p=0.001 if loops else 0.9,
+            )
+        )
     return Look(step, tuple(samples), 1.5)
 
 
-def write_run(folder: Path, *, rate: float = 1e-4, texts: Sequence[str] = (), steps: int = 40, **record: Any) -> Path:
+def write_run(
+    folder: Path, *, rate: float = 1e-4, texts: Sequence[str] = (), steps: int = 40, **record: Any
+) -> Path:
     """The folder of a run with looks at steps 0, 20 and the last, and the findings of the first noted at step 20."""
     folder.mkdir(parents=True)
     history = [
         {
-            "step": step, "loss": 1 + math.exp(-step * rate * 1e3), "learning_rate": rate * (1 - step / steps),
-            "grad_norm": 1.0 + step % 3, "epoch": step / steps,
-            "loss/assistant content": 1.1, "loss/stop token": 3 / step,
+            "step": step,
+            "loss": 1 + math.exp(-step * rate * 1e3),
+            "learning_rate": rate * (1 - step / steps),
+            "grad_norm": 1.0 + step % 3,
+            "epoch": step / steps,
+            "loss/assistant content": 1.1,
+            "loss/stop token": 3 / step,
         }
         for step in range(1, steps + 1)
-    ]  # fmt: skip
+    ]
     history.append({"step": steps, "eval_loss": 1.5})
     state = {"global_step": steps, "max_steps": steps, "log_history": history}
     (folder / "trainer_state.json").write_text(json.dumps(state))
     settings = {"training": {"learning_rate": rate, "optim": "adamw"}, "data": ["train.jsonl"]}
-    made = {"format": 1, "status": "finished", "method": "sft", "settings": settings, "seconds": 12.5, "step": steps,
-            "base": {"name": "tiny"}, "versions": {"truetune": "0.1.0"}} | record  # fmt: skip
+    made = {
+        "format": 1,
+        "status": "finished",
+        "method": "sft",
+        "settings": settings,
+        "seconds": 12.5,
+        "step": steps,
+        "base": {"name": "tiny"},
+        "versions": {"truetune": "0.1.0"},
+    } | record
     (folder / "run.json").write_text(json.dumps(made))
     looks = [look(step, texts) for step in (0, 20, steps)]
     for one in looks:
         store.save(one, LIMIT, folder)
     store.note(findings_of(Watched(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder)
-    (folder / "watch.json").write_text(json.dumps({"prompts": 6, "share_of_the_time": 0.1, "notes": []}))
+    (folder / "watch.json").write_text(
+        json.dumps({"prompts": 6, "share_of_the_time": 0.1, "notes": []})
+    )
     return folder
 
 

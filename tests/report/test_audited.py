@@ -32,22 +32,38 @@ from truetune.report.terminal import as_text
 from truetune.report.text import visible
 from truetune.spec.run import RunSpec
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
+)
 DEMO = probes(load(str(TOKENIZER)), RunSpec())
 PAD = DEMO.tokenizer.special["pad"].id
 LAWS: dict[str, dict[str, Any]] = {
-    "padding-invariance": {"value": 2e-7, "tolerance": 1e-4, "unit": "relative difference", "evidence": {}},
-    "cache": {"value": float("nan"), "tolerance": 1e-4, "unit": "relative <b>", "evidence": {"x": [float("inf")]}},
+    "padding-invariance": {
+        "value": 2e-7,
+        "tolerance": 1e-4,
+        "unit": "relative difference",
+        "evidence": {},
+    },
+    "cache": {
+        "value": float("nan"),
+        "tolerance": 1e-4,
+        "unit": "relative <b>",
+        "evidence": {"x": [float("inf")]},
+    },
     "dpo-start": {"untested": "the trainer has no reference model"},
 }
-CANARY = ({"path": "messages[0].<i>", "role": "user", "text": "x", "seen": "context"},
-          {"path": "messages[1].content", "role": "assistant", "text": "y", "seen": "lost"})  # fmt: skip
+CANARY = (
+    {"path": "messages[0].<i>", "role": "user", "text": "x", "seen": "context"},
+    {"path": "messages[1].content", "role": "assistant", "text": "y", "seen": "lost"},
+)
 
 
 def audited(contents: list[str]) -> AuditReport:
     """Two batches of one line of each content, asked and answered; the last stop token and a pad are wrong."""
-    given = [{"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text}]}
-             for text in contents]  # fmt: skip
+    given = [
+        {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text}]}
+        for text in contents
+    ]
     written = [visible(DEMO.text(row["messages"]) or "") for row in given]
     lines = [DEMO.tokenizer.backend.encode(text, add_special_tokens=False).ids for text in written]
     width = max(map(len, lines)) + 1
@@ -62,12 +78,23 @@ def audited(contents: list[str]) -> AuditReport:
         "batches": [{"indices": []}] * 2,
     }  # fmt: skip
     batch = {"input_ids": ids, "attention_mask": mask, "labels": labels}
-    placed = tuple(samples(Record(facts, [batch, batch], given), DEMO, frozenset(stop.id for stop in DEMO.stops)))
+    placed = tuple(
+        samples(
+            Record(facts, [batch, batch], given), DEMO, frozenset(stop.id for stop in DEMO.stops)
+        )
+    )
     total = np.zeros((len(Source), 2), np.int64)
     for sample in placed:
         total += ledger(sample.source[~sample.padding], sample.supervised[~sample.padding]).counts
-    finding = Finding("stop-token-never-supervised", "TT001", "error", contents[0], contents[0], (contents[0],),
-                      (Case(f"batch 0: {contents[0]}"),))  # fmt: skip
+    finding = Finding(
+        "stop-token-never-supervised",
+        "TT001",
+        "error",
+        contents[0],
+        contents[0],
+        (contents[0],),
+        (Case(f"batch 0: {contents[0]}"),),
+    )
     return AuditReport(
         spec=RunSpec(), subjects=(Subject("training run", f"own {contents[0]}", (("model", contents[0]),)),),
         findings=(finding,), seconds=0.1, ledger=Ledger(total), samples=placed,
@@ -86,7 +113,9 @@ def hostile() -> AuditReport:
 
 
 def test_the_verdict_and_the_ledger_agree(report: AuditReport) -> None:
-    assert verdict(report).startswith(f"the loss is on {report.ledger.supervised:,} of {report.ledger.total:,} tokens")
+    assert verdict(report).startswith(
+        f"the loss is on {report.ledger.supervised:,} of {report.ledger.total:,} tokens"
+    )
     assert "in 4 lines of 2 batches" in verdict(report)
     found = rows(report)
     assert sum(row.supervised for row in found[:-1]) == report.ledger.supervised
@@ -99,14 +128,24 @@ def test_the_verdict_and_the_ledger_agree(report: AuditReport) -> None:
 
 
 def test_broken_laws_stand_first(report: AuditReport) -> None:
-    assert [(law.name, law.holds) for law in laws(report)] == [("cache", False), ("padding-invariance", True)]
+    assert [(law.name, law.holds) for law in laws(report)] == [
+        ("cache", False),
+        ("padding-invariance", True),
+    ]
 
 
 def test_a_broken_law_names_its_finding(report: AuditReport) -> None:
     broken = {"process-count": {"value": 1.0, "tolerance": 1e-3, "unit": "", "evidence": {}}}
-    for severity, said in (("error", "broken (TT058)"), ("info", "broken (only a note, TT058)"),
-                           (None, "differs, which other findings or the settings explain")):  # fmt: skip
-        own = [Finding("gradient-depends-on-process-count", "TT058", severity, "apart", "divide")] if severity else []
+    for severity, said in (
+        ("error", "broken (TT058)"),
+        ("info", "broken (only a note, TT058)"),
+        (None, "differs, which other findings or the settings explain"),
+    ):
+        own = (
+            [Finding("gradient-depends-on-process-count", "TT058", severity, "apart", "divide")]
+            if severity
+            else []
+        )
         made = replace(report, laws=broken, findings=(*report.findings, *own))
         assert [law.standing for law in laws(made)] == [said]
         assert said in " ".join(as_text(made, verbose=True).split())
@@ -115,11 +154,24 @@ def test_a_broken_law_names_its_finding(report: AuditReport) -> None:
 
 def test_the_terminal_shows_all_of_it(report: AuditReport) -> None:
     text = as_text(replace(report, findings=()))
-    for part in ("the loss is on", "not attended", "padding", "cache", "nan", "differs", "canary in", "lost",
-                 "1 law not tested", "note: How many figs?", "4 lines in"):  # fmt: skip
+    for part in (
+        "the loss is on",
+        "not attended",
+        "padding",
+        "cache",
+        "nan",
+        "differs",
+        "canary in",
+        "lost",
+        "1 law not tested",
+        "note: How many figs?",
+        "4 lines in",
+    ):
         assert part in text
     assert "the trainer has no reference model" not in text
-    assert "not tested: dpo-start: the trainer has no reference model" in as_text(report, verbose=True)
+    assert "not tested: dpo-start: the trainer has no reference model" in as_text(
+        report, verbose=True
+    )
 
 
 def test_figures_are_last_and_folded_where_there_are_findings(report: AuditReport) -> None:
@@ -128,7 +180,14 @@ def test_figures_are_last_and_folded_where_there_are_findings(report: AuditRepor
     assert "\nnote: How many figs?\n" in short, "notes are never folded"
     assert short.endswith("figures by source and length: -v\n")
     order = [
-        whole.index(part) for part in ("the loss is on", "error[TT001]", "4 lines in", "tokens by source", "canary in")
+        whole.index(part)
+        for part in (
+            "the loss is on",
+            "error[TT001]",
+            "4 lines in",
+            "tokens by source",
+            "canary in",
+        )
     ]
     assert order == sorted(order)
     quiet = as_text(report, quiet=True)
@@ -171,7 +230,9 @@ def test_the_page_shows_each_place(report: AuditReport) -> None:
         assert row["supervised"] == "".join(str(int(learned)) for learned in sample.supervised)
     assert any("messages[1].content" in path for _, path, *_ in rows[0]["runs"])
     case = Case(f"{report.samples[1].place}: here")
-    assert 'href="#view=1"' in page(replace(report, findings=(replace(report.findings[0], cases=(case,)),)))
+    assert 'href="#view=1"' in page(
+        replace(report, findings=(replace(report.findings[0], cases=(case,)),))
+    )
 
 
 def test_a_law_that_is_no_number_is_on_the_page_and_broken() -> None:

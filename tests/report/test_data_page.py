@@ -23,7 +23,9 @@ from truetune.report.page import page, page_of
 from truetune.report.page.data import section
 from truetune.spec.files import spec_of
 
-WORDS = tuple(f"{one}{two}" for one in ("sea", "law", "soup", "star", "bike", "song") for two in range(40))
+WORDS = tuple(
+    f"{one}{two}" for one in ("sea", "law", "soup", "star", "bike", "song") for two in range(40)
+)
 
 
 @dataclass
@@ -81,11 +83,15 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     folder = tmp_path_factory.mktemp("grouped")
     rng = random.Random(8)
     rows = [
-        {"source": ("web", "books", "</svg><script>")[i // 200], "messages": [
-            {"role": "user", "content": f"What about number {i}?"},
-            {"role": "assistant", "content": " ".join(rng.choices(WORDS, k=66 - i // 10))}]}
+        {
+            "source": ("web", "books", "</svg><script>")[i // 200],
+            "messages": [
+                {"role": "user", "content": f"What about number {i}?"},
+                {"role": "assistant", "content": " ".join(rng.choices(WORDS, k=66 - i // 10))},
+            ],
+        }
         for i in range(600)
-    ]  # fmt: skip
+    ]
     rows[400] = rows[410] = rows[10]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
@@ -98,10 +104,15 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
     rows = [
-        {"prompt": f"Is {i} a number?", "chosen": "It is. " * (1 + i % 4), "rejected": "It is not. " * (1 + i % 3),
-         "chosen_score": i % 5, "rejected_score": 2}
+        {
+            "prompt": f"Is {i} a number?",
+            "chosen": "It is. " * (1 + i % 4),
+            "rejected": "It is not. " * (1 + i % 3),
+            "chosen_score": i % 5,
+            "rejected_score": 2,
+        }
         for i in range(60)
-    ]  # fmt: skip
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return check(spec_of({"data": str(path), "tokenizer": str(TOKENIZER)}, "t"))
 
@@ -111,7 +122,9 @@ def test_lengths_and_shares(grouped: DataReport) -> None:
     drawn = charts(result)
     lengths = drawn["Length of examples"]
     counts = result["lengths"]["counts"]
-    assert [int(re.search(r"([\d,]+) examples?", title)[1].replace(",", "")) for title in lengths.titles] == counts  # type: ignore[index]
+    assert [
+        int(re.search(r"([\d,]+) examples?", title)[1].replace(",", "")) for title in lengths.titles
+    ] == counts  # type: ignore[index]
     assert max(lengths.heights) == 100
     assert [bool(height) for height in lengths.heights] == [bool(count) for count in counts]
     assert lengths.marks == 1
@@ -119,7 +132,10 @@ def test_lengths_and_shares(grouped: DataReport) -> None:
     assert made is not None
     assert f"would shorten {result['lengths']['over']:,} of 600 examples" in made.html
     assert f"{result['lengths']['lost_supervised']:,} of them supervised" in made.html
-    assert len(drawn["Supervised share of each example"].titles) == len(result["data"]["shares"]["counts"]) + 2
+    assert (
+        len(drawn["Supervised share of each example"].titles)
+        == len(result["data"]["shares"]["counts"]) + 2
+    )
 
 
 def test_order_shows_what_is_grouped(grouped: DataReport) -> None:
@@ -132,9 +148,14 @@ def test_order_shows_what_is_grouped(grouped: DataReport) -> None:
     assert "rows 200 to 207: books 8" in sources.titles
     assert all(round(height) == 100 for height in sources.heights)
     viewed = sorted({view["row"] for view in result["views"]})
-    assert sources.links == [f"#row={row}" for i, row in enumerate(viewed) if not i or row // 8 > viewed[i - 1] // 8]
+    assert sources.links == [
+        f"#row={row}" for i, row in enumerate(viewed) if not i or row // 8 > viewed[i - 1] // 8
+    ]
     assert "the rows are grouped" in str(section(result).html)  # type: ignore[union-attr]
-    assert drawn["Mean length along the file"].heights[0] > drawn["Mean length along the file"].heights[-1]
+    assert (
+        drawn["Mean length along the file"].heights[0]
+        > drawn["Mean length along the file"].heights[-1]
+    )
 
 
 def test_copies_and_leaks(grouped: DataReport) -> None:
@@ -163,10 +184,16 @@ def test_pairs(pairs: DataReport) -> None:
 
 def test_an_audit_shows_its_lines() -> None:
     line = {"rank": 0, "batch": 0, "side": "", "placed_by": "", "places": 16}
-    lines = [{**line, "line": i, "tokens": 16 - 4 * i, "supervised": 4, "documents": 2 - i} for i in range(2)]
+    lines = [
+        {**line, "line": i, "tokens": 16 - 4 * i, "supervised": 4, "documents": 2 - i}
+        for i in range(2)
+    ]
     drawn = charts({"audit": {"lines": lines}})
     assert drawn["Lines of the batches"].heights == [100, 100]
-    assert drawn["Lines of the batches"].titles[1] == "batch 0, line 1: 4 supervised, 8 context, 4 padding"
+    assert (
+        drawn["Lines of the batches"].titles[1]
+        == "batch 0, line 1: 4 supervised, 8 context, 4 padding"
+    )
     assert drawn["Documents in each line"].heights == [100, 50]
 
 
@@ -193,8 +220,14 @@ def test_in_a_browser(grouped: DataReport, pairs: DataReport, tmp_path: Path) ->
     for name, report in (("grouped", grouped), ("pairs", pairs)):
         (tmp_path / f"{name}.html").write_text(page(report), encoding="utf-8")
     with chromium() as browser:
-        for name, scheme, size in (("grouped", "light", DESK), ("grouped", "dark", PHONE), ("pairs", "dark", DESK)):
-            with opened(browser, tmp_path / f"{name}.html", color_scheme=scheme, viewport=size) as view:
+        for name, scheme, size in (
+            ("grouped", "light", DESK),
+            ("grouped", "dark", PHONE),
+            ("pairs", "dark", DESK),
+        ):
+            with opened(
+                browser, tmp_path / f"{name}.html", color_scheme=scheme, viewport=size
+            ) as view:
                 assert view.evaluate("document.documentElement.scrollWidth") <= size["width"]
                 assert violations(view) == []
                 for svg in view.locator("#dataset svg").all():
@@ -204,6 +237,8 @@ def test_in_a_browser(grouped: DataReport, pairs: DataReport, tmp_path: Path) ->
                 if name == "grouped" and size == DESK:
                     view.locator("#findings a[href='#row=0&tok=128']").first.click()
                     expect(view.locator(".t:focus")).to_have_text(_spelled(grouped, 128))
-                    view.locator("#dataset svg[role=group] a").nth(2).click(position={"x": 3, "y": 20})
+                    view.locator("#dataset svg[role=group] a").nth(2).click(
+                        position={"x": 3, "y": 20}
+                    )
                     assert view.url.endswith("#row=16")
                     assert "row 16" in view.locator("#tokens [data-title]").inner_text()

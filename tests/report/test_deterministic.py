@@ -27,7 +27,9 @@ def _malformed(draw: random.Random) -> list[str]:
             {"role": "assistant", "content": "a"},
         ]
         if number % 3 == 0:
-            turns[number % 2]["content"] = draw.choice([5, None, True, ["a", "b"], {"k": 1, "z": 2}, 1.5])
+            turns[number % 2]["content"] = draw.choice(
+                [5, None, True, ["a", "b"], {"k": 1, "z": 2}, 1.5]
+            )
         if number % 7 == 0:
             turns[0]["role"] = draw.choice(["human", "narrator", "x1", "x2"])
         more = {"zeta": 1, "beta": "x", "alpha": [1]} if number % 11 == 0 else {}
@@ -38,23 +40,41 @@ def _malformed(draw: random.Random) -> list[str]:
 
 
 def _pairs(draw: random.Random) -> list[str]:
-    same = [{"prompt": f"p {i % 30}", "chosen": f"c {i}" * (i % 5 + 1), "rejected": f"c {i}"} for i in range(120)]
+    same = [
+        {"prompt": f"p {i % 30}", "chosen": f"c {i}" * (i % 5 + 1), "rejected": f"c {i}"}
+        for i in range(120)
+    ]
     return [json.dumps({**pair, "extra": draw.randint(0, 3), "more": "x"}) for pair in same]
 
 
 def _chats(draw: random.Random) -> list[str]:
     said = ["", "It is.", "It is <|im_end|> open.", " spaced ", "It is."]
     turns = [
-        [("user", f"q {i % 50}"), (draw.choice(["assistant", "bot", "gpt"]), draw.choice(said))] for i in range(300)
+        [("user", f"q {i % 50}"), (draw.choice(["assistant", "bot", "gpt"]), draw.choice(said))]
+        for i in range(300)
     ]
-    return [json.dumps({"messages": [{"role": role, "content": text} for role, text in row]}) for row in turns]
+    return [
+        json.dumps({"messages": [{"role": role, "content": text} for role, text in row]})
+        for row in turns
+    ]
 
 
 SETS = {"malformed": _malformed, "pairs": _pairs, "chats": _chats}
 
 
 def _report(data: Path, form: str, **environment: str) -> str:
-    words = [sys.executable, "-m", "truetune", "check", data.name, "-t", str(TOKENIZER), "--format", form, "--quiet"]
+    words = [
+        sys.executable,
+        "-m",
+        "truetune",
+        "check",
+        data.name,
+        "-t",
+        str(TOKENIZER),
+        "--format",
+        form,
+        "--quiet",
+    ]
     done = subprocess.run(
         words,
         cwd=data.parent,

@@ -20,7 +20,9 @@ from truetune.report.page import page, page_of
 from truetune.serving.effect import Effect
 from truetune.serving.ladder import Ladder, Rung
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
+)
 CONFIG = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000, "architectures": ["LlamaForCausalLM"],
@@ -29,20 +31,32 @@ LOG = Path(__file__).parents[1] / "logs" / "runs" / "learning-rate-huge.json"
 
 
 def run(*arguments: object) -> str:
-    result = CliRunner().invoke(commands, [str(argument) for argument in arguments], standalone_mode=False)
+    result = CliRunner().invoke(
+        commands, [str(argument) for argument in arguments], standalone_mode=False
+    )
     assert result.exception is None, result.exception
     return result.output
 
 
 @pytest.mark.parametrize("command", ["diagnose", "check"])
 def test_a_run_that_was_looked_at_has_its_charts(command: str, tmp_path: Path) -> None:
-    folder, html, written = write_run(tmp_path / "outputs"), tmp_path / "page.html", tmp_path / "page.json"
+    folder, html, written = (
+        write_run(tmp_path / "outputs"),
+        tmp_path / "page.html",
+        tmp_path / "page.json",
+    )
     run(command, folder, "--html", html, "-o", written)
     value, text = json.loads(written.read_text()), html.read_text()
     jsonschema.validate(value, SCHEMA)
     assert value["verdict"].startswith("Over 40 steps the loss falls")
     assert [look["step"] for look in value["runs"][0]["looks"]] == [0, 20, 40]
-    for part in ('id="run"', 'id="looks"', "Loss by source</b>", "Learning rate</b>", "<b>Next:</b> measure it"):
+    for part in (
+        'id="run"',
+        'id="looks"',
+        "Loss by source</b>",
+        "Learning rate</b>",
+        "<b>Next:</b> measure it",
+    ):
         assert part in text, part
     assert page_of(value) == text
 
@@ -74,8 +88,12 @@ def test_what_failed_without_a_finding_is_said_to_have_failed(tmp_path: Path) ->
     fine, plan, html = tmp_path / "fine.json", tmp_path / "plan.json", tmp_path / "both.html"
     run("check", DATA, "-t", TOKENIZER, "-o", fine)
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    plan.write_text(run("plan", tmp_path / "config.json", "--gpu", "0.5GB", "--max-length", "512", "--json"))
-    done = CliRunner().invoke(commands, ["report", str(fine), str(plan), "-o", str(html)], standalone_mode=False)
+    plan.write_text(
+        run("plan", tmp_path / "config.json", "--gpu", "0.5GB", "--max-length", "512", "--json")
+    )
+    done = CliRunner().invoke(
+        commands, ["report", str(fine), str(plan), "-o", str(html)], standalone_mode=False
+    )
     text = html.read_text()
     assert done.return_value == 1
     assert '<p class="verdict bad">It does not fit: ' in text
@@ -90,21 +108,35 @@ def test_a_ladder_names_the_rung_that_lost_it() -> None:
 
     whole, lost = Effect(1.0, 1.0, 2.0, 0.0, 50), Effect(0.0, 0.0, 2.0, 3.0, 50)
     made = ladder_json(
-        Ladder("<b>adapter", "base", 4, 50, (Rung("adapter on its base", whole), Rung("merged", lost)), 1)
+        Ladder(
+            "<b>adapter",
+            "base",
+            4,
+            50,
+            (Rung("adapter on its base", whole), Rung("merged", lost)),
+            1,
+        )
     )
     text = page_of(made)
     assert "lost at: merged" in text
     assert "merging: another base" in text
     assert "&lt;b&gt;adapter" in text
     assert made["failed"] is True
-    assert ladder_json(Ladder("a", "b", 4, 50, (Rung("adapter on its base", whole),), 1))["failed"] is False
+    assert (
+        ladder_json(Ladder("a", "b", 4, 50, (Rung("adapter on its base", whole),), 1))["failed"]
+        is False
+    )
 
 
-@pytest.mark.parametrize("report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"])
+@pytest.mark.parametrize(
+    "report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"]
+)
 def test_each_says_what_it_found(report: Report) -> None:
-    said = {"EvaluationReport": "On 4 held-out rows the loss is 1.25 nats a token (95 %: 1 to 1.5).",
-            "ServiceReport": "Served otherwise than trained: prompts: 1 of 2 equal, by their ids.",
-            "RehearsalReport": "recites 0 of them, and stops at the end of 1"}  # fmt: skip
+    said = {
+        "EvaluationReport": "On 4 held-out rows the loss is 1.25 nats a token (95 %: 1 to 1.5).",
+        "ServiceReport": "Served otherwise than trained: prompts: 1 of 2 equal, by their ids.",
+        "RehearsalReport": "recites 0 of them, and stops at the end of 1",
+    }
     assert said[type(report).__name__] in as_dict(report)["verdict"]
 
 
@@ -120,6 +152,8 @@ def test_they_fit_a_phone_and_are_accessible(tmp_path: Path) -> None:
     (tmp_path / "service.html").write_text(page(service()))
     with chromium() as browser:
         for name, size, theme in (("plan", PHONE, "dark"), ("service", DESK, "light")):
-            with opened(browser, tmp_path / f"{name}.html", viewport=size, color_scheme=theme) as seen:
+            with opened(
+                browser, tmp_path / f"{name}.html", viewport=size, color_scheme=theme
+            ) as seen:
                 assert violations(seen) == []
                 assert seen.evaluate("document.documentElement.scrollWidth") <= size["width"]

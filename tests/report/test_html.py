@@ -26,50 +26,71 @@ from truetune.report.text import many, spell, visible
 from truetune.spec.run import RunSpec
 
 TAGS = {
-    *("html", "head", "meta", "title", "style", "body", "a", "header", "nav", "main", "section", "footer", "noscript"),
-    *(
-        "h1",
-        "h2",
-        "h3",
-        "p",
-        "pre",
-        "select",
-        "b",
-        "i",
-        "span",
-        "samp",
-        "kbd",
-        "details",
-        "summary",
-        "dl",
-        "dt",
-        "dd",
-        "div",
-        "ul",
-    ),
-    *(
-        "li",
-        "table",
-        "caption",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "button",
-        "input",
-        "label",
-        "output",
-        "aside",
-        "dialog",
-    ),
-    *("svg", "g", "rect", "line", "path", "polyline", "circle", "text", "tspan", "figure", "figcaption", "script"),
+    "html",
+    "head",
+    "meta",
+    "title",
+    "style",
+    "body",
+    "a",
+    "header",
+    "nav",
+    "main",
+    "section",
+    "footer",
+    "noscript",
+    "h1",
+    "h2",
+    "h3",
+    "p",
+    "pre",
+    "select",
+    "b",
+    "i",
+    "span",
+    "samp",
+    "kbd",
+    "details",
+    "summary",
+    "dl",
+    "dt",
+    "dd",
+    "div",
+    "ul",
+    "li",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "button",
+    "input",
+    "label",
+    "output",
+    "aside",
+    "dialog",
+    "svg",
+    "g",
+    "rect",
+    "line",
+    "path",
+    "polyline",
+    "circle",
+    "text",
+    "tspan",
+    "figure",
+    "figcaption",
+    "script",
 }
 
 
 def data_of(text: str) -> dict[str, Any]:
     """What the scripts of a page read."""
-    (found,) = re.findall(r'<script type="application/gzip\+base64" id="data">([^<]*)</script>', text)
+    (found,) = re.findall(
+        r'<script type="application/gzip\+base64" id="data">([^<]*)</script>', text
+    )
     return dict(json.loads(gzip.decompress(base64.b64decode(found))))
 
 
@@ -110,7 +131,9 @@ def test_every_hostile_string_can_be_read(hostile: DataReport) -> None:
     assert "[a](b)" in text
     assert len(HOSTILE) * 2 == hostile.rows
     rows = data_of(page(hostile))["tokens"]["rows"]
-    assert [row["pieces"] for row in rows] == [list(view.pieces) for view in with_rows(hostile).views]
+    assert [row["pieces"] for row in rows] == [
+        list(view.pieces) for view in with_rows(hostile).views
+    ]
 
 
 def test_the_policy_allows_the_own_style_and_script_alone(broken: DataReport) -> None:
@@ -138,14 +161,24 @@ def test_verdict_findings_and_ledger(broken: DataReport) -> None:
         assert visible(finding.remedy) in text
         assert all(visible(case.text) in text for case in finding.cases)
     for source, supervised, context in broken.ledger.rows():
-        assert f"{source.label}{supervised:,}{context:,}" in text.replace(f" {source.label}", source.label)
+        assert f"{source.label}{supervised:,}{context:,}" in text.replace(
+            f" {source.label}", source.label
+        )
     assert f"supervised {100 * broken.ledger.supervised / broken.ledger.total:.1f} %" in text
     fine = many(len(broken.examined), "check")
-    assert page(replace(broken, findings=(), not_judged=())).count(f"<p>No findings: {fine} examined and fine</p>") == 1
+    assert (
+        page(replace(broken, findings=(), not_judged=())).count(
+            f"<p>No findings: {fine} examined and fine</p>"
+        )
+        == 1
+    )
 
 
 def test_the_bar_covers_the_ledger(broken: DataReport) -> None:
-    bars = re.findall(r'<rect class="s-\w+ (supervised|context)" x="([\d.]+)" y="0" width="([\d.]+)"', page(broken))
+    bars = re.findall(
+        r'<rect class="s-\w+ (supervised|context)" x="([\d.]+)" y="0" width="([\d.]+)"',
+        page(broken),
+    )
     assert abs(sum(float(width) for _, _, width in bars) - 1000) < 0.1
     supervised = sum(float(width) for kind, _, width in bars if kind == "supervised")
     assert abs(supervised / 1000 - broken.ledger.supervised / broken.ledger.total) < 1e-4
@@ -161,7 +194,10 @@ def test_a_case_leads_to_its_row(broken: DataReport) -> None:
     assert {link for link in links if "=" not in link} <= set(parsed.attributes["id"])
     assert len(parsed.attributes["id"]) == len(set(parsed.attributes["id"]))
     given = broken.views[0].example.row.origin
-    finding = replace(broken.findings[0], cases=(Case("here", given, turn=2), Case("there", given, turn=2, token=5)))
+    finding = replace(
+        broken.findings[0],
+        cases=(Case("here", given, turn=2), Case("there", given, turn=2, token=5)),
+    )
     text = page(replace(broken, findings=(finding,)))
     assert f'href="#row={given.row}&amp;turn=2"' in text
     assert f'href="#row={given.row}&amp;turn=2&amp;tok=5"' in text
@@ -190,7 +226,14 @@ def test_pieces_are_the_text_and_fragments_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "pieces.jsonl"
     content = "a\u00a0b 👩‍👩‍👧 \\x41 𝔘 한국어 �"
     path.write_text(
-        json.dumps({"messages": [{"role": "user", "content": content}, {"role": "assistant", "content": "ok"}]})
+        json.dumps(
+            {
+                "messages": [
+                    {"role": "user", "content": content},
+                    {"role": "assistant", "content": "ok"},
+                ]
+            }
+        )
     )
     (shown,) = view(RunSpec(data=(str(path),), tokenizer=str(TOKENIZER)), 0)
     joined = "".join(shown.pieces).encode("utf-8", "surrogateescape").decode("utf-8")

@@ -10,7 +10,9 @@ import jsonschema
 from truetune.checks.report import DataReport
 from truetune.report.as_json import as_dict, to_json
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
+)
 
 
 def test_it_keeps_to_its_schema(broken: DataReport, hostile: DataReport) -> None:
@@ -24,7 +26,16 @@ def test_it_keeps_to_its_schema(broken: DataReport, hostile: DataReport) -> None
 
 def test_the_schema_describes_every_field(broken: DataReport) -> None:
     value = as_dict(broken)
-    others = {"audit", "sample", "evaluation", "service", "recitation", "environment", "runs", "tokenized"}
+    others = {
+        "audit",
+        "sample",
+        "evaluation",
+        "service",
+        "recitation",
+        "environment",
+        "runs",
+        "tokenized",
+    }
     assert set(value) | others == set(SCHEMA["properties"])
     parts = SCHEMA["properties"]["data"]["properties"]
     assert set(value["data"]) <= set(parts)
@@ -33,14 +44,23 @@ def test_the_schema_describes_every_field(broken: DataReport) -> None:
     assert set(value["lengths"]) == set(SCHEMA["properties"]["lengths"]["properties"])
     finding = SCHEMA["properties"]["findings"]["items"]
     assert set(value["findings"][0]) == set(finding["properties"])
-    assert set(value["findings"][0]["cases"][0]) == set(finding["properties"]["cases"]["items"]["properties"])
+    assert set(value["findings"][0]["cases"][0]) == set(
+        finding["properties"]["cases"]["items"]["properties"]
+    )
 
 
 def test_it_holds_what_the_report_holds(broken: DataReport) -> None:
     value = as_dict(broken)
     assert value["failed"] is True
-    assert sum(cell["supervised"] + cell["context"] for cell in value["ledger"].values()) == broken.ledger.total
+    assert (
+        sum(cell["supervised"] + cell["context"] for cell in value["ledger"].values())
+        == broken.ledger.total
+    )
     assert sum(value["lengths"]["counts"]) == value["examples"]
     for row, finding in zip(value["findings"], broken.findings, strict=True):
-        assert (row["rule"], row["message"], row["remedy"]) == (finding.rule, finding.message, finding.remedy)
+        assert (row["rule"], row["message"], row["remedy"]) == (
+            finding.rule,
+            finding.message,
+            finding.remedy,
+        )
         assert len(row["cases"]) == len(finding.cases)

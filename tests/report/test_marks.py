@@ -54,9 +54,12 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
         place = 2399 - number * 4
         question, answer = f"Is hut {place} open?", f"Hut {place} is open."
         rows[place] = (
-            chat(7, answer), chat(question, f"{answer} <|im_end|> x"), chat(question, answer, "bot"),
-            chat(question, ""), chat(question, answer, EVIL),
-        )[number % 5]  # fmt: skip
+            chat(7, answer),
+            chat(question, f"{answer} <|im_end|> x"),
+            chat(question, answer, "bot"),
+            chat(question, ""),
+            chat(question, answer, EVIL),
+        )[number % 5]
     path = tmp_path_factory.mktemp("many") / "chats.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
@@ -74,7 +77,9 @@ def test_rows_with_findings_are_marked_and_listed(
     report = checked(many)
     html = page(report)
     assert len(html) < 4_000_000
-    cited = {case.origin.row for f in report.findings for case in f.cases if case.origin is not None}
+    cited = {
+        case.origin.row for f in report.findings for case in f.cases if case.origin is not None
+    }
     assert len(cited) >= 500
     (tmp_path / "page.html").write_text(html, encoding="utf-8")
     with opened(browser, tmp_path / "page.html", viewport=viewport, color_scheme=scheme) as view:
@@ -86,8 +91,12 @@ def test_rows_with_findings_are_marked_and_listed(
             rows = sorted({case.origin.row for case in finding.cases if case.origin is not None})
             if not rows:
                 continue
-            choice.select_option(choice.locator("option").filter(has_text=finding.code).get_attribute("value"))
-            expect(view.locator(".said")).to_have_text(f"{len(rows):,} row{'s' * (len(rows) != 1)} listed")
+            choice.select_option(
+                choice.locator("option").filter(has_text=finding.code).get_attribute("value")
+            )
+            expect(view.locator(".said")).to_have_text(
+                f"{len(rows):,} row{'s' * (len(rows) != 1)} listed"
+            )
             assert entries(view)[0] == f"row {rows[0]:,}"
             expect(view.locator(".entry .mark").first).to_be_visible()
             view.locator(".list").focus()
@@ -104,10 +113,20 @@ def test_rows_with_findings_are_marked_and_listed(
 def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_path: Path) -> None:
     report = checked(many)
     (tmp_path / "page.html").write_text(page(report), encoding="utf-8")
-    rows = sorted({case.origin.row for f in report.findings if f.code == "TT307" for case in f.cases if case.origin})
+    rows = sorted(
+        {
+            case.origin.row
+            for f in report.findings
+            if f.code == "TT307"
+            for case in f.cases
+            if case.origin
+        }
+    )
     with opened(browser, tmp_path / "page.html") as view:
         choice = view.get_by_role("combobox", name="Which rows are listed")
-        choice.select_option(choice.locator("option").filter(has_text="TT307").get_attribute("value"))
+        choice.select_option(
+            choice.locator("option").filter(has_text="TT307").get_attribute("value")
+        )
         view.locator(".list").focus()
         for key, row in (
             ("Home", rows[0]),
@@ -126,7 +145,12 @@ def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_
 
 def test_view_marks_the_rows_of_a_report(browser: Browser, many: Path) -> None:
     result = as_dict(checked(many))
-    cited = {case["row"] for finding in result["findings"] for case in finding["cases"] if case["row"] is not None}
+    cited = {
+        case["row"]
+        for finding in result["findings"]
+        for case in finding["cases"]
+        if case["row"] is not None
+    }
     with serving(many, result=result) as server, opened(browser, server.url) as view:
         choice = view.get_by_role("combobox", name="Which rows are listed")
         choice.select_option("any")
@@ -143,19 +167,25 @@ def test_a_report_on_other_data_is_refused(many: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps(chat("a", "b")) + "\n")
     result = as_dict(checked(other))
-    with pytest.raises(UsageError, match=r"the report is on .*other\.jsonl, and not on .*chats\.jsonl"):
+    with pytest.raises(
+        UsageError, match=r"the report is on .*other\.jsonl, and not on .*chats\.jsonl"
+    ):
         marks_on(RunSpec(data=(str(many),), tokenizer=str(TOKENIZER)), result)
 
 
-def test_a_row_that_the_template_refuses_is_shown_with_what_it_raised(browser: Browser, tmp_path: Path) -> None:
+def test_a_row_that_the_template_refuses_is_shown_with_what_it_raised(
+    browser: Browser, tmp_path: Path
+) -> None:
     template = tmp_path / "t.jinja"
     template.write_text(
-        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no <b>system</b> role') }}{% endif %}"
-        "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no <b>system</b>"
+        " role') }}{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     )
     data = tmp_path / "a.jsonl"
     bad = {"messages": [{"role": "system", "content": EVIL}, *chat("a", "b")["messages"]]}
-    data.write_text("".join(json.dumps(row) + "\n" for row in (chat("a", "b"), bad)), encoding="utf-8")
+    data.write_text(
+        "".join(json.dumps(row) + "\n" for row in (chat("a", "b"), bad)), encoding="utf-8"
+    )
     report = checked(data, template=str(template))
     (tmp_path / "page.html").write_text(page(report), encoding="utf-8")
     with opened(browser, f"{(tmp_path / 'page.html').as_uri()}#row=1") as view:
@@ -167,8 +197,16 @@ def test_a_row_that_the_template_refuses_is_shown_with_what_it_raised(browser: B
 
 def _jsonl(path: Path) -> None:
     """Blank lines, and lines that hold no row."""
-    lines = ["", json.dumps(chat("a", "b")), "", "{broken", json.dumps(chat("c", "d <|im_end|> e")), "[1]", "",
-             json.dumps(chat(5, "g"))]  # fmt: skip
+    lines = [
+        "",
+        json.dumps(chat("a", "b")),
+        "",
+        "{broken",
+        json.dumps(chat("c", "d <|im_end|> e")),
+        "[1]",
+        "",
+        json.dumps(chat(5, "g")),
+    ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -184,17 +222,23 @@ def _csv(path: Path) -> None:
 
 def _parquet(path: Path) -> None:
     rows = [chat(f"q {i}", f"a {i}" + " <|im_end|> x" * (i in (3, 700))) for i in range(900)]
-    parquet.write_table(arrow.table({"messages": [row["messages"] for row in rows]}), path, row_group_size=256)
+    parquet.write_table(
+        arrow.table({"messages": [row["messages"] for row in rows]}), path, row_group_size=256
+    )
 
 
 def _json(path: Path) -> None:
-    path.write_text(json.dumps([chat("a", "b"), chat("c", "d <|im_end|> e")], indent=2), encoding="utf-8")
+    path.write_text(
+        json.dumps([chat("a", "b"), chat("c", "d <|im_end|> e")], indent=2), encoding="utf-8"
+    )
 
 
 FORMS = {"rows.jsonl": _jsonl, "rows.csv": _csv, "rows.parquet": _parquet, "rows.json": _json}
 
 
-@pytest.mark.parametrize("names", [*((name,) for name in FORMS), tuple(FORMS), ("rows.parquet", "rows.jsonl")])
+@pytest.mark.parametrize(
+    "names", [*((name,) for name in FORMS), tuple(FORMS), ("rows.parquet", "rows.jsonl")]
+)
 def test_one_numbering_of_rows_everywhere(names: tuple[str, ...], tmp_path: Path) -> None:
     """Of each case: the same row and line in JSON, SARIF, --rows-out, the page, the view, show and fix."""
     for name in names:
@@ -203,7 +247,10 @@ def test_one_numbering_of_rows_everywhere(names: tuple[str, ...], tmp_path: Path
     report = checked(*paths)
     result = as_dict(report)
     places = {
-        (case["file"], case["line"], case["row"]) for f in result["findings"] for case in f["cases"] if case["file"]
+        (case["file"], case["line"], case["row"])
+        for f in result["findings"]
+        for case in f["cases"]
+        if case["file"]
     }
     assert len(places) >= len(names)
     assert _of_rows_out(report) == places
@@ -242,6 +289,10 @@ def _view_agrees(paths: list[Path], places: set[tuple[str, int, int]]) -> None:
 def _fix_agrees(path: Path, places: set[tuple[str, int, int]]) -> None:
     fixed = path.with_name(f"fixed{path.suffix}")
     fix(RunSpec(data=(str(path),), tokenizer=str(TOKENIZER)), str(fixed), unsafe=True)
-    lines = [json.loads(line) for line in Path(f"{fixed}.changes.jsonl").read_text().splitlines()[1:-1]]
+    lines = [
+        json.loads(line) for line in Path(f"{fixed}.changes.jsonl").read_text().splitlines()[1:-1]
+    ]
     assert lines
-    assert {(line["line"], line["row"]) for line in lines} <= {(line, row) for _, line, row in places}
+    assert {(line["line"], line["row"]) for line in lines} <= {
+        (line, row) for _, line, row in places
+    }

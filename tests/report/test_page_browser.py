@@ -44,7 +44,11 @@ def see(browser: Browser, tmp_path: Path) -> Iterator[Open]:
 
     def call(what: str | list[Row], hash: str = "", **options: Any) -> Page:
         path = tmp_path / "page.html"
-        html = document("rows", [tokens_section({"rows": what})], {}) if isinstance(what, list) else what
+        html = (
+            document("rows", [tokens_section({"rows": what})], {})
+            if isinstance(what, list)
+            else what
+        )
         path.write_text(html, encoding="utf-8")
         contexts.append(opened(browser, path.as_uri() + hash, **options))
         view = contexts[-1].__enter__()
@@ -59,16 +63,26 @@ def see(browser: Browser, tmp_path: Path) -> Iterator[Open]:
 def row(number: int | None, *pieces: str, supervised: str | None = None, **more: Any) -> Row:
     """A row whose tokens are from `messages[1].content`, with ids from 100 on."""
     return {
-        "row": number, "file": None if number is None else "chat.jsonl", "line": None if number is None else number + 1,
-        "turn": None, "format": None, "title": None, "ids": list(range(100, 100 + len(pieces))), "pieces": list(pieces),
-        "source": "e" * len(pieces), "supervised": supervised or "1" * len(pieces),
-        "runs": [[0, "messages[1].content", 0, 10**9, 1]], **more,
-    }  # fmt: skip
+        "row": number,
+        "file": None if number is None else "chat.jsonl",
+        "line": None if number is None else number + 1,
+        "turn": None,
+        "format": None,
+        "title": None,
+        "ids": list(range(100, 100 + len(pieces))),
+        "pieces": list(pieces),
+        "source": "e" * len(pieces),
+        "supervised": supervised or "1" * len(pieces),
+        "runs": [[0, "messages[1].content", 0, 10**9, 1]],
+        **more,
+    }
 
 
 def words(seed: int, count: int) -> list[str]:
     draw = random.Random(seed)
-    return draw.choices((" the", " lamp", "s", ".", "\n", " order", " 40", "Good", " évening", "?"), k=count)
+    return draw.choices(
+        (" the", " lamp", "s", ".", "\n", " order", " 40", "Good", " évening", "?"), k=count
+    )
 
 
 def shown(page: Page) -> list[str]:
@@ -87,8 +101,16 @@ def focused(page: Page) -> int:
 
 def test_the_spelling_is_that_of_the_terminal(see: Open) -> None:
     view = see([row(0, "a")])
-    codes = [c for c in (*range(0xD800), *range(0xDC80, 0xDD00), *range(0xE000, 0x20000, 3), *range(0xE0000, 0xE0200))
-             if unicodedata.category(chr(c)) != "Cn" and not 0x3400 <= c < 0xD700]  # fmt: skip
+    codes = [
+        c
+        for c in (
+            *range(0xD800),
+            *range(0xDC80, 0xDD00),
+            *range(0xE000, 0x20000, 3),
+            *range(0xE0000, 0xE0200),
+        )
+        if unicodedata.category(chr(c)) != "Cn" and not 0x3400 <= c < 0xD700
+    ]
     expected = [[c, visible(chr(c)), spell(chr(c))] for c in codes]
     wrong = view.evaluate(
         """(all) => all.map(([code, visible, spell]) => [String.fromCodePoint(code), visible, spell]).filter(
@@ -97,17 +119,35 @@ def test_the_spelling_is_that_of_the_terminal(see: Open) -> None:
     )
     assert wrong == []
     plain = [c for c, *both in expected if both == [chr(c)] * 2]
-    same = "(codes) => codes.map((c) => String.fromCodePoint(c)).filter((c) => truetune.spelling.spell(c) !== c)"
+    same = (
+        "(codes) => codes.map((c) => String.fromCodePoint(c)).filter((c) =>"
+        " truetune.spelling.spell(c) !== c)"
+    )
     assert view.evaluate(same, plain) == []
-    texts = [*HOSTILE, "", "\ud83e", "\udce6\udc97", "a\udcf0b\n\tc", "\n\n", "\u0645\u0631\u062d", "x" * 5000]
-    assert view.evaluate("(texts) => texts.map(truetune.spelling.spell)", texts) == [spell(text) for text in texts]
-    assert view.evaluate("(texts) => texts.map(truetune.spelling.visible)", texts) == [visible(text) for text in texts]
+    texts = [
+        *HOSTILE,
+        "",
+        "\ud83e",
+        "\udce6\udc97",
+        "a\udcf0b\n\tc",
+        "\n\n",
+        "\u0645\u0631\u062d",
+        "x" * 5000,
+    ]
+    assert view.evaluate("(texts) => texts.map(truetune.spelling.spell)", texts) == [
+        spell(text) for text in texts
+    ]
+    assert view.evaluate("(texts) => texts.map(truetune.spelling.visible)", texts) == [
+        visible(text) for text in texts
+    ]
 
 
 def test_hostile_rows_are_text_and_nothing_else(see: Open) -> None:
     script = "</script><script>document.title='owned'</script>"
     attacks = (*HOSTILE, script, "<!--", "]]>", "w" * 3000, "\ud83d", "\udce6")
-    view = see([row(i, text, text, title=text, format=text, file=text) for i, text in enumerate(attacks)])
+    view = see(
+        [row(i, text, text, title=text, format=text, file=text) for i, text in enumerate(attacks)]
+    )
     for i, text in enumerate(attacks):
         view.evaluate("(hash) => truetune.follow(hash)", f"#row={i}")
         assert shown(view) == [spell(text)] * 2
@@ -133,7 +173,9 @@ def test_ranges_count_characters_as_python_does(see: Open, tmp_path: Path) -> No
     assert isinstance(report, DataReport)
     (given,) = report.views
     view = see(page(report))
-    places = view.evaluate("async () => truetune.spelling.places((await truetune.unpack('data')).tokens.rows[0])")
+    places = view.evaluate(
+        "async () => truetune.spelling.places((await truetune.unpack('data')).tokens.rows[0])"
+    )
     covered = 0
     for (path, start, end, _), piece in zip(places, given.pieces, strict=True):
         if path == "messages[1].content":
@@ -142,14 +184,24 @@ def test_ranges_count_characters_as_python_does(see: Open, tmp_path: Path) -> No
             assert covered - 1 <= start <= covered <= end
             covered = end
     assert covered == len(answer)
-    whole = view.evaluate("async () => truetune.spelling.whole((await truetune.unpack('data')).tokens.rows[0].pieces)")
+    whole = view.evaluate(
+        "async () => truetune.spelling.whole((await truetune.unpack('data')).tokens.rows[0].pieces)"
+    )
     assert "".join(whole) == given.example.rendering.text
 
 
 def test_keys_walk_tokens_and_rows(see: Open) -> None:
     view = see([row(i, *(f"w{j} " for j in range(200))) for i in range(40)])
     view.locator(".t").first.click()
-    walk = (("Right", 1), ("Right", 2), ("Left", 1), ("End", 199), ("Right", 199), ("Home", 0), ("Left", 0))
+    walk = (
+        ("Right", 1),
+        ("Right", 2),
+        ("Left", 1),
+        ("End", 199),
+        ("Right", 199),
+        ("Home", 0),
+        ("Left", 0),
+    )
     for key, at in walk:
         view.keyboard.press(key if key in ("End", "Home") else f"Arrow{key}")
         assert focused(view) == at
@@ -183,10 +235,19 @@ def test_a_token_tells_all_that_is_known(see: Open) -> None:
     view = see([made], "#row=7&tok=2")
     assert focused(view) == 2
     assert known(view) == {
-        "text": "c", "id": "102", "source": "assistant content", "from": "messages[1].content[2:3]",
-        "label": "102 (supervised)", "wrong": "is learned, and must not be", "token": "2 of 3", "position": "6",
-        "document": "0: x.jsonl:3", "attended": "no", "weight": "1", "loss": "0.001",
-    }  # fmt: skip
+        "text": "c",
+        "id": "102",
+        "source": "assistant content",
+        "from": "messages[1].content[2:3]",
+        "label": "102 (supervised)",
+        "wrong": "is learned, and must not be",
+        "token": "2 of 3",
+        "position": "6",
+        "document": "0: x.jsonl:3",
+        "attended": "no",
+        "weight": "1",
+        "loss": "0.001",
+    }
     view.locator(".t").first.hover()
     assert known(view)["id"] == "100"
     assert "loss" not in known(view)
@@ -198,7 +259,9 @@ def test_a_token_tells_all_that_is_known(see: Open) -> None:
 def test_links_lead_to_a_token_and_are_given(see: Open) -> None:
     rows = [row(i, *words(i, 400)) for i in range(30)]
     rows.insert(
-        13, row(12, "one", "two", turn=3) | {"runs": [[0, "", -1, -1, None], [1, "messages[3].content", 0, 3, 3]]}
+        13,
+        row(12, "one", "two", turn=3)
+        | {"runs": [[0, "", -1, -1, None], [1, "messages[3].content", 0, 3, 3]]},
     )
     rows[12]["turn"] = 1
     view = see(rows, "#row=17&tok=342")
@@ -226,16 +289,24 @@ def test_links_know_the_side_of_a_pair(see: Open) -> None:
     assert view.locator("[data-link]").get_attribute("href") == "#row=5&side=rejected&tok=1"
     assert view.locator(".turns button[aria-pressed=true]").all_text_contents() == ["rejected"]
     expect(view.locator(".entry").first).to_contain_text("2 sides")
-    for link, text in (("#row=5&tok=0", "good"), ("#row=5&side=rejected&turn=1", "bad"), ("#row=6&side=rejected", "x")):
+    for link, text in (
+        ("#row=5&tok=0", "good"),
+        ("#row=5&side=rejected&turn=1", "bad"),
+        ("#row=6&side=rejected", "x"),
+    ):
         view.evaluate("(hash) => truetune.follow(hash)", link)
         expect(view.locator(".t").first).to_have_text(text)
     expect(view.locator(".said")).to_have_text("row 6 has no such side in this page")
 
 
 def test_a_finding_on_the_rejected_side_opens_it(see: Open, tmp_path: Path) -> None:
-    rows = [{"prompt": "one", "chosen": f"two{i}<|im_end|>", "rejected": f"three{i}"} for i in range(3)]
+    rows = [
+        {"prompt": "one", "chosen": f"two{i}<|im_end|>", "rejected": f"three{i}"} for i in range(3)
+    ]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    report = truetune.check(data=str(tmp_path / "pairs.jsonl"), tokenizer=str(TOKENIZER), select="TT505")
+    report = truetune.check(
+        data=str(tmp_path / "pairs.jsonl"), tokenizer=str(TOKENIZER), select="TT505"
+    )
     view = see(page(report))
     view.locator("#findings .case a").nth(1).click()
     assert shown(view)[-1] == "1"
@@ -247,7 +318,11 @@ def test_a_finding_on_the_rejected_side_opens_it(see: Open, tmp_path: Path) -> N
 def test_a_limit_is_drawn_where_it_cuts(see: Open, kept: list[int]) -> None:
     view = see([row(0, *"abcde", expected="01111", kept=kept), row(1, "a")])
     inside = list("abcde"[slice(*kept)])
-    title = "cut here: max_length 3; what " + ("stands before" if kept[0] else "follows") + " is not learned"
+    title = (
+        "cut here: max_length 3; what "
+        + ("stands before" if kept[0] else "follows")
+        + " is not learned"
+    )
     group = view.get_by_role("group", name=title)
     assert group.locator(".t").all_text_contents() == (inside if kept[0] else ["d", "e"])
     expect(group.locator(".border")).to_have_text(title)
@@ -256,7 +331,9 @@ def test_a_limit_is_drawn_where_it_cuts(see: Open, kept: list[int]) -> None:
     cut = view.locator(".t.cut")
     assert cut.all_text_contents() == [text for text in "abcde" if text not in inside]
     assert cut.first.evaluate("(t) => getComputedStyle(t).textDecorationLine") == "line-through"
-    expect(view.locator(".sources")).to_contain_text("struck through: cut off by max_length 3, not learned")
+    expect(view.locator(".sources")).to_contain_text(
+        "struck through: cut off by max_length 3, not learned"
+    )
     expect(view.locator(".entry").first).to_contain_text("5 tokens, 3 supervised")
     cut.first.click()
     assert known(view)["label"] == "none: cut off by max_length 3"
@@ -281,11 +358,17 @@ def test_findings_lead_to_their_tokens(see: Open, broken: DataReport) -> None:
     if "tok" not in asked:
         assert known(view)["from"].startswith(f"messages[{asked['turn']}]")
     view.get_by_role("button", name="next finding").click()
-    expect(view.locator(".said")).to_contain_text(f"1 of {view.locator('#findings .case a').count()}: ")
+    expect(view.locator(".said")).to_contain_text(
+        f"1 of {view.locator('#findings .case a').count()}: "
+    )
 
 
 def test_search_goes_across_tokens_and_rows(see: Open) -> None:
-    rows = [row(0, "a nee", "dle in hay", "needle"), row(1, "no"), row(2, "", "\udce6\udc97", "\udca5", "NEEDLE.")]
+    rows = [
+        row(0, "a nee", "dle in hay", "needle"),
+        row(1, "no"),
+        row(2, "", "\udce6\udc97", "\udca5", "NEEDLE."),
+    ]
     view = see(rows)
     box = view.get_by_role("searchbox", name="Search the rows")
     box.fill("needle")
@@ -306,7 +389,17 @@ def test_search_goes_across_tokens_and_rows(see: Open) -> None:
 
 
 def test_switches_change_what_is_shown(see: Open) -> None:
-    made = row(0, "\n", "He", "\udce6\udc97", "\udca5", " y", supervised="00111", expected="01110", source="adeei")
+    made = row(
+        0,
+        "\n",
+        "He",
+        "\udce6\udc97",
+        "\udca5",
+        " y",
+        supervised="00111",
+        expected="01110",
+        source="adeei",
+    )
     view = see([made | {"losses": [None, None, 0.01, 1.5, 9]}, row(1, "a")])
     assert shown(view) == ["↵", "He", "⟨E6 97⟩", "⟨A5⟩", " y"]
     assert view.locator(".t.sup").count() == 3
@@ -326,7 +419,13 @@ def test_switches_change_what_is_shown(see: Open) -> None:
     assert shown(view) == ["↵", "He", " y"]
     view.get_by_role("button", name="assistant content 2").click()
     view.get_by_label("ids").check()
-    assert [token.get_attribute("data-id") for token in view.locator(".t").all()] == ["100", "101", "102", "103", "104"]
+    assert [token.get_attribute("data-id") for token in view.locator(".t").all()] == [
+        "100",
+        "101",
+        "102",
+        "103",
+        "104",
+    ]
     view.get_by_label("colour by loss").check()
     assert view.locator(".t.l0, .t.l3, .t.l5").count() == 3
     view.evaluate("truetune.follow('#row=1')")
@@ -356,7 +455,8 @@ def test_differences_are_the_shortest(see: Open) -> None:
         rows = [{"ids": ids, "supervised": "0" * len(ids)} for ids in sides]
         marks = view.evaluate("([a, b]) => truetune.boxes.differing(a, b).map((m) => [...m])", rows)
         left, right = (
-            [id for id, mark in zip(*side, strict=True) if not mark] for side in zip(sides, marks, strict=True)
+            [id for id, mark in zip(*side, strict=True) if not mark]
+            for side in zip(sides, marks, strict=True)
         )
         assert left == right
         assert len(left) == _common(*sides)
@@ -380,9 +480,11 @@ def test_packed_rows_show_their_borders(see: Open) -> None:
     )  # fmt: skip
     view = see([made], "#view=0&tok=4")
     assert view.locator(".border").all_text_contents() == [
-        "document 0 from x.jsonl:3, row 2", "document 1 from <b>.jsonl:9, row 8; positions begin again at 0",
-        "document 2 from y.jsonl:1, row 0; positions go on at 2", "padding",
-    ]  # fmt: skip
+        "document 0 from x.jsonl:3, row 2",
+        "document 1 from <b>.jsonl:9, row 8; positions begin again at 0",
+        "document 2 from y.jsonl:1, row 0; positions go on at 2",
+        "padding",
+    ]
     assert (focused(view), known(view)["document"]) == (4, "2: y.jsonl:1")
     assert view.locator("[role=group].document").count() == 4
     assert view.locator("[data-link]").get_attribute("href") == "#view=0&tok=4"
@@ -442,7 +544,9 @@ class Rows(BaseHTTPRequestHandler):
         numbers = range(start, min(start + count, ROWS))
         made = [row(i, f"row {i}", " needle" if i == 250_000 else " hay") for i in numbers]
         made[1:1] = [row(7, "seven", turn=3)] if start == 7 else []
-        return json.dumps({"rows": made, "total": ROWS, "indexed": ROWS, "notice": "<b>one</b> notice"})
+        return json.dumps(
+            {"rows": made, "total": ROWS, "indexed": ROWS, "notice": "<b>one</b> notice"}
+        )
 
     def search(self, query: dict[str, str]) -> str:
         start = int(query["start"])
@@ -494,12 +598,24 @@ def test_a_row_of_20_000_tokens(see: Open) -> None:
     assert view.locator(".t").count() == 20_000
     assert focused(view) == 19_990
     assert view.locator(".t:focus").is_visible()
-    assert view.evaluate("Math.max(...[...document.querySelectorAll('.chunk')].map((c) => c.childElementCount))") <= 600
-    assert view.evaluate("getComputedStyle(document.querySelectorAll('.chunk')[20]).contentVisibility") == "auto"
+    assert (
+        view.evaluate(
+            "Math.max(...[...document.querySelectorAll('.chunk')].map((c) => c.childElementCount))"
+        )
+        <= 600
+    )
+    assert (
+        view.evaluate("getComputedStyle(document.querySelectorAll('.chunk')[20]).contentVisibility")
+        == "auto"
+    )
 
 
-@pytest.mark.parametrize(("theme", "size"), [("light", DESK), ("dark", DESK), ("light", PHONE), ("dark", PHONE)])
-def test_axe_is_content_and_nothing_sticks_out(see: Open, broken: DataReport, theme: str, size: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("theme", "size"), [("light", DESK), ("dark", DESK), ("light", PHONE), ("dark", PHONE)]
+)
+def test_axe_is_content_and_nothing_sticks_out(
+    see: Open, broken: DataReport, theme: str, size: dict[str, int]
+) -> None:
     view = see(page(broken), "#row=7&tok=20", color_scheme=theme, viewport=size)
     if theme == "light":
         assert violations(view) == []
@@ -548,18 +664,25 @@ def test_many_findings_can_be_sifted(see: Open, broken: DataReport) -> None:
     assert view.locator(".finding[open]").count() == 0
 
 
-def test_the_policy_stops_what_is_not_ours(browser: Browser, tmp_path: Path, broken: DataReport) -> None:
+def test_the_policy_stops_what_is_not_ours(
+    browser: Browser, tmp_path: Path, broken: DataReport
+) -> None:
     attack = (
         "<img src='x:' onerror='window.owned = 1'><p style='color: red' id='painted'>x</p>"
         "<script>window.owned = 1</script>"
     )
-    (tmp_path / "page.html").write_text(page(broken).replace("</main>", attack + "</main>"), encoding="utf-8")
+    (tmp_path / "page.html").write_text(
+        page(broken).replace("</main>", attack + "</main>"), encoding="utf-8"
+    )
     view, said = browser.new_page(), list[str]()
     view.on("console", lambda message: said.append(message.text))
     view.goto((tmp_path / "page.html").as_uri())
     view.wait_for_selector("html[data-ready]", state="attached")
     assert view.evaluate("window.owned") is None
-    assert view.evaluate("getComputedStyle(document.getElementById('painted')).color") != "rgb(255, 0, 0)"
+    assert (
+        view.evaluate("getComputedStyle(document.getElementById('painted')).color")
+        != "rgb(255, 0, 0)"
+    )
     assert len([text for text in said if "Content Security Policy" in text]) >= 3
     assert view.evaluate("fetch('data:,x').then(() => 'read', () => 'refused')") == "refused"
     view.close()
@@ -591,5 +714,7 @@ def test_a_row_that_has_no_tokens_says_why(see: Open) -> None:
 
 def test_marks_stay_where_colours_are_forced(see: Open) -> None:
     view = see([row(0, "a", "b", supervised="01")], forced_colors="active")
-    styles = view.evaluate("[...document.querySelectorAll('.t')].map((t) => getComputedStyle(t).borderBottomStyle)")
+    styles = view.evaluate(
+        "[...document.querySelectorAll('.t')].map((t) => getComputedStyle(t).borderBottomStyle)"
+    )
     assert styles == ["solid", "double"]

@@ -13,7 +13,9 @@ from truetune.checks.figure import Figure, Mark, Series
 from truetune.report.plot import ROWS, svg, terminal_plot
 from truetune.report.ticks import label, log_ticks, ticks
 
-FALLING = Series("loss", tuple(float(x) for x in range(1, 101)), tuple(2 - x / 100 for x in range(1, 101)))
+FALLING = Series(
+    "loss", tuple(float(x) for x in range(1, 101)), tuple(2 - x / 100 for x in range(1, 101))
+)
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 POINTS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30)
 
@@ -47,7 +49,11 @@ def test_plain_characters_are_ascii_and_marks_stand_in_their_column() -> None:
 @pytest.mark.parametrize("unicode", [True, False])
 @pytest.mark.parametrize("width", [20, 40, 100])
 def test_no_line_is_wider_than_asked(width: int, unicode: bool) -> None:
-    figure = Figure("a very long title of a figure", (FALLING,), (Mark(1, "first"), Mark(100, "the very last one")))
+    figure = Figure(
+        "a very long title of a figure",
+        (FALLING,),
+        (Mark(1, "first"), Mark(100, "the very last one")),
+    )
     assert max(map(len, drawn(figure, width, unicode))) <= max(width, 20)
 
 
@@ -55,7 +61,10 @@ def test_no_line_is_wider_than_asked(width: int, unicode: bool) -> None:
 def test_anything_can_be_drawn(
     one: list[tuple[float, float]], two: list[tuple[float, float]], log: bool, marks: list[float]
 ) -> None:
-    series = tuple(Series(f"s{i}", tuple(x for x, _ in p), tuple(y for _, y in p)) for i, p in enumerate((one, two)))
+    series = tuple(
+        Series(f"s{i}", tuple(x for x, _ in p), tuple(y for _, y in p))
+        for i, p in enumerate((one, two))
+    )
     figure = Figure("<&>\x1b[0m", series, tuple(Mark(x, "m") for x in marks), log=log)
     assert len(drawn(figure)) == ROWS + 2
     assert "nan" not in svg(figure)
@@ -65,9 +74,16 @@ def test_anything_can_be_drawn(
 def test_gaps_stay_open() -> None:
     values = tuple(1.0 if x < 30 or x > 70 else math.nan for x in range(100))
     row = drawn(Figure("loss", (Series("loss", tuple(map(float, range(100))), values),)))
-    middle = next(line for line in row if "\u2824" in line or "\u2812" in line or "\u28c0" in line or "\u2809" in line)
+    middle = next(
+        line
+        for line in row
+        if "\u2824" in line or "\u2812" in line or "\u28c0" in line or "\u2809" in line
+    )
     assert "    " in middle.split("│")[1].strip()
-    assert svg(Figure("loss", (Series("loss", tuple(map(float, range(100))), values),))).count("M") == 2
+    assert (
+        svg(Figure("loss", (Series("loss", tuple(map(float, range(100))), values),))).count("M")
+        == 2
+    )
 
 
 def test_text_from_a_log_is_escaped() -> None:
@@ -105,9 +121,9 @@ def test_ticks_are_few_and_lie_between(low: float, high: float, count: int) -> N
     if math.isfinite(low) and math.isfinite(high) and low < high:
         found = ticks(low, high, count)
         assert 1 <= len(found) <= 2 * count + 2
-        assert all(low - 1e-6 * abs(low) - 1e-290 <= v <= high + 1e-6 * abs(high) + 1e-290 for v in found) or (
-            found[0] <= high and found[-1] >= low
-        )
+        assert all(
+            low - 1e-6 * abs(low) - 1e-290 <= v <= high + 1e-6 * abs(high) + 1e-290 for v in found
+        ) or (found[0] <= high and found[-1] >= low)
 
 
 def test_powers_of_ten_mark_a_log_axis() -> None:

@@ -23,12 +23,16 @@ from truetune.logs.thin import POINTS, smoothed, thinned
 from truetune.report.as_json import to_json
 from truetune.report.page import page_of
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
+)
 LOGS = Path(__file__).parents[1] / "logs" / "runs"
 
 
 def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(report, [str(argument) for argument in arguments], standalone_mode=False)
+    return CliRunner().invoke(
+        report, [str(argument) for argument in arguments], standalone_mode=False
+    )
 
 
 def refused(*arguments: Any) -> str:
@@ -50,7 +54,10 @@ def test_a_run_becomes_report_html(folder: Path) -> None:
     assert result.output.startswith("report.html: ")
     assert "2 warnings" in result.output
     text = Path("report.html").read_text()
-    assert "Over 40 steps the loss falls from 1.78 to 1.02, means of the first and last tenth, held out from" in text
+    assert (
+        "Over 40 steps the loss falls from 1.78 to 1.02, means of the first and last tenth, held"
+        " out from" in text
+    )
     assert 'id="looks"' in text
     assert run("outputs", "--fail-on", "warning", "-q").return_value == 1
 
@@ -121,14 +128,18 @@ def test_what_is_none_is_refused_with_the_command_for_it(folder: Path, tmp_path:
     other.write_text('{"schema": "truetune.report/1", "subjects": []}')
     assert "`findings` is not there" in refused(other)
     for subjects, findings in (("[]", "[1]"), ("[{}]", "[]"), ("[]", '[{"code": "TT081"}]')):
-        other.write_text(f'{{"schema": "truetune.report/1", "subjects": {subjects}, "findings": {findings}}}')
+        other.write_text(
+            f'{{"schema": "truetune.report/1", "subjects": {subjects}, "findings": {findings}}}'
+        )
         assert "not as its schema says" in refused(other)
 
 
 def test_a_damaged_run_says_what_is_damaged(folder: Path) -> None:
     with (folder / "findings.jsonl").open("a") as file:
         file.write('{"step": 30, "rule"')
-    (folder / "run.json").write_text('{"format": 1, "settings": 7, "base": [], "resumed": 3, "data": {"counts": []}}')
+    (folder / "run.json").write_text(
+        '{"format": 1, "settings": 7, "base": [], "resumed": 3, "data": {"counts": []}}'
+    )
     (folder / "watch.json").write_text("[")
     facts = json.loads(run("outputs", "--json").output)["runs"][0]["facts"]
     assert "findings.jsonl: 1 lines that are no findings" in facts["notes"]
@@ -154,15 +165,23 @@ def test_a_long_curve_keeps_its_extremes() -> None:
 
 
 def test_a_look_of_a_hundred_thousand_steps_is_small(tmp_path: Path) -> None:
-    log = "".join(f'{{"step": {step}, "loss": {1 + math.sin(step)}, "grad_norm": 1}}\n' for step in range(1, 100_001))
+    log = "".join(
+        f'{{"step": {step}, "loss": {1 + math.sin(step)}, "grad_norm": 1}}\n'
+        for step in range(1, 100_001)
+    )
     (tmp_path / "trainer_log.jsonl").write_text(log)
     run(tmp_path, "-o", tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size < 200_000
 
 
 def test_tokens_a_second_are_told_by_tokens_and_clock(tmp_path: Path) -> None:
-    records = [{"step": n, "loss": 2.0, "num_tokens": 500 * n, "wall_time": 1000.0 + 2 * n} for n in range(1, 5)]
-    (tmp_path / "trainer_log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    records = [
+        {"step": n, "loss": 2.0, "num_tokens": 500 * n, "wall_time": 1000.0 + 2 * n}
+        for n in range(1, 5)
+    ]
+    (tmp_path / "trainer_log.jsonl").write_text(
+        "".join(json.dumps(record) + "\n" for record in records)
+    )
     curve = json.loads(run(tmp_path, "--json").output)["runs"][0]["curves"]["tokens_per_second"]
     assert (curve["x"], curve["y"]) == ([2, 3, 4], [250, 250, 250])
 

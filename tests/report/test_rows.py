@@ -24,18 +24,32 @@ from truetune.report.page.rows import LONGEST, Row, cut, line_of, views, within
 from truetune.spec.run import RunSpec
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
-    ["👩‍👩‍👧 日本語", "שלום \u202e", "  two", "\n\n", "e\u0301", "<|im_end|>", "🇩🇪🇫🇷", "naïve ﬁ", "\u3000"]
+    [
+        "👩‍👩‍👧 日本語",
+        "שלום \u202e",
+        "  two",
+        "\n\n",
+        "e\u0301",
+        "<|im_end|>",
+        "🇩🇪🇫🇷",
+        "naïve ﬁ",
+        "\u3000",
+    ]
 )
 TOKENIZERS = ["demo", "qwen3", "llama2-chat"]
 
 
 @cache
 def rendered(name: str, **changes: Any) -> Rendered:
-    return Rendered(RunSpec(tokenizer=str(TOKENIZER if name == "demo" else folder(name)), **changes))
+    return Rendered(
+        RunSpec(tokenizer=str(TOKENIZER if name == "demo" else folder(name)), **changes)
+    )
 
 
 def chat(*contents: str, **more: Any) -> Conversation:
-    messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(contents)]
+    messages = [
+        {"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(contents)
+    ]
     return Conversation(Origin("a.jsonl", 1, 0), "messages", messages, **more)
 
 
@@ -63,7 +77,10 @@ def places(row: Row) -> Iterator[tuple[str, int, int]]:
 def test_pieces_and_runs_point_at_the_characters(name: str, question: str, answer: str) -> None:
     if name != "demo" and not available(name):
         pytest.skip("not to be had here")
-    contents = {"messages[0].content": f"two words {question}", "messages[1].content": f"two more {answer}"}
+    contents = {
+        "messages[0].content": f"two words {question}",
+        "messages[1].content": f"two more {answer}",
+    }
     (row,) = rendered(name).rows(chat(*contents.values()))
     count = len(row["ids"])
     assert {len(row[key]) for key in ("pieces", "source", "supervised")} == {count}
@@ -73,7 +90,9 @@ def test_pieces_and_runs_point_at_the_characters(name: str, question: str, answe
         if path and start >= 0 and piece.isprintable():
             assert end <= len(contents[path]), "a token that goes on behind its field"
             text = contents[path][start:end]
-            assert text == piece or (piece.startswith(text) and end in (start, len(contents[path]))), (path, piece)
+            assert text == piece or (
+                piece.startswith(text) and end in (start, len(contents[path]))
+            ), (path, piece)
             exact += text == piece
     assert {path for path, _, _ in found} <= {"", *contents}
     assert exact
@@ -81,24 +100,41 @@ def test_pieces_and_runs_point_at_the_characters(name: str, question: str, answe
 
 
 def test_a_token_that_goes_on_behind_its_field_claims_no_more_than_the_field() -> None:
-    made = rendered("demo").rows(Conversation(Origin("a", 1, 0), "prompt-completion", prompt="one t", completion="wo"))
-    found = [(piece, *place) for row in made[:1] for piece, place in zip(row["pieces"], places(row), strict=True)]
-    assert [start_end for piece, path, *start_end in found if path == "prompt"][-1][1] == len("one t")
-    assert any(len(piece) > end - start for piece, path, start, end in found if path == "prompt"), found
+    made = rendered("demo").rows(
+        Conversation(Origin("a", 1, 0), "prompt-completion", prompt="one t", completion="wo")
+    )
+    found = [
+        (piece, *place)
+        for row in made[:1]
+        for piece, place in zip(row["pieces"], places(row), strict=True)
+    ]
+    assert [start_end for piece, path, *start_end in found if path == "prompt"][-1][1] == len(
+        "one t"
+    )
+    assert any(len(piece) > end - start for piece, path, start, end in found if path == "prompt"), (
+        found
+    )
 
 
 def test_a_space_that_the_tokenizer_adds_holds_no_character() -> None:
     if not available("phi3"):
         pytest.skip("not to be had here")
     (row,) = rendered("phi3").rows(chat("one", "日本"))
-    found = [place for piece, place in zip(row["pieces"], places(row), strict=True) if place[0] and piece in " 日"]
+    found = [
+        place
+        for piece, place in zip(row["pieces"], places(row), strict=True)
+        if place[0] and piece in " 日"
+    ]
     assert found == [("messages[1].content", 0, 0), ("messages[1].content", 0, 1)]
 
 
 def test_a_character_of_several_tokens() -> None:
     (row,) = rendered("demo").rows(chat("ab👩cd", "e"))
-    own = [(piece, start, end) for piece, (path, start, end) in zip(row["pieces"], places(row), strict=True)
-           if path == "messages[0].content"]  # fmt: skip
+    own = [
+        (piece, start, end)
+        for piece, (path, start, end) in zip(row["pieces"], places(row), strict=True)
+        if path == "messages[0].content"
+    ]
     spelled = b"".join(piece.encode("utf-8", "surrogateescape") for piece, _, _ in own).decode()
     assert spelled.startswith("ab👩cd"[: len(spelled)])
     assert [start for _, start, _ in own] == sorted(start for _, start, _ in own)
@@ -110,7 +146,9 @@ def test_a_character_of_several_tokens() -> None:
     [({"mask_by": "response-marker", "response_marker": "<|im_start|>assistant\n"}, "last"),
      ({"mask_by": "generation-tags"}, "none"), ({"learn": {"what": "all"}}, "all")],
 )  # fmt: skip
-def test_what_the_contract_wants_stands_beside_another_mask(changes: dict[str, Any], supervised: str) -> None:
+def test_what_the_contract_wants_stands_beside_another_mask(
+    changes: dict[str, Any], supervised: str
+) -> None:
     spec = RunSpec(tokenizer=str(TOKENIZER), **changes)
     (row,) = Rendered(spec).rows(chat("one", "two", "three", "four"))
     (contract,) = rendered("demo").rows(chat("one", "two", "three", "four"))
@@ -119,20 +157,32 @@ def test_what_the_contract_wants_stands_beside_another_mask(changes: dict[str, A
     assert "expected" not in contract
     learned = [path for i, (path, _, _) in enumerate(places(row)) if row["supervised"][i] == "1"]
     everything = {"", *(f"messages[{i}].content" for i in range(4))}
-    assert set(learned) == {"last": {"", "messages[3].content"}, "none": set(), "all": everything}[supervised]
+    assert (
+        set(learned)
+        == {"last": {"", "messages[3].content"}, "none": set(), "all": everything}[supervised]
+    )
 
 
 def test_generation_tags_are_read_as_transformers_reads_them(tmp_path: Path) -> None:
     template = tmp_path / "t.jinja"
     answered = "{% generation %}{{ m.content }}{% endgeneration %}<|im_end|>\n"
-    turn = "{% if m.role == 'assistant' %}" + answered + "{% else %}{{ m.content }}<|im_end|>\n{% endif %}"
-    template.write_text("{% for m in messages %}<|im_start|>{{ m.role }}\n" + turn + "{% endfor %}"
-                        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")  # fmt: skip
+    turn = (
+        "{% if m.role == 'assistant' %}"
+        + answered
+        + "{% else %}{{ m.content }}<|im_end|>\n{% endif %}"
+    )
+    template.write_text(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+        + turn
+        + "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
     spec = RunSpec(tokenizer=str(TOKENIZER), template=str(template), mask_by="generation-tags")
     (row,) = Rendered(spec).rows(chat("one", "two"))
     learned = [path for i, (path, _, _) in enumerate(places(row)) if row["supervised"][i] == "1"]
     assert set(learned) == {"messages[1].content"}
-    assert row["expected"].count("1") == row["supervised"].count("1") + 1, "the stop token is not in the tags"
+    assert row["expected"].count("1") == row["supervised"].count("1") + 1, (
+        "the stop token is not in the tags"
+    )
 
 
 def test_a_marker_that_is_not_there_leaves_nothing() -> None:
@@ -155,10 +205,14 @@ def test_a_row_without_its_end_has_a_twin_with_it() -> None:
 
 
 def test_both_sides_of_a_pair_and_verdicts() -> None:
-    pair = chat("one", "two", prompt_messages=1, rejected=[{"role": "assistant", "content": "three"}])
+    pair = chat(
+        "one", "two", prompt_messages=1, rejected=[{"role": "assistant", "content": "three"}]
+    )
     made = rendered("demo").rows(pair)
     assert [row["title"] for row in made] == ["chosen", "rejected"]
-    assert ["".join(row["pieces"]).count(text) for row, text in zip(made, ("two", "three"), strict=True)] == [1, 1]
+    assert [
+        "".join(row["pieces"]).count(text) for row, text in zip(made, ("two", "three"), strict=True)
+    ] == [1, 1]
     (wanted,) = rendered("demo").rows(chat("one", "two", prompt_messages=1, label=True))
     (unwanted,) = rendered("demo").rows(chat("one", "two", prompt_messages=1, label=False))
     assert (wanted["title"], unwanted["title"]) == ("wanted answer", "unwanted answer")
@@ -170,10 +224,24 @@ def test_a_report_shows_both_sides_and_rows_that_are_refused(tmp_path: Path) -> 
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     report = truetune.check(data=str(data), tokenizer=str(TOKENIZER))
     assert [row["title"] for row in views(report)][:2] == ["chosen", "rejected"]
-    data.write_text("".join(json.dumps({"messages": [{"role": role, "content": "x"}, {"role": "assistant",
-                    "content": "y"}]}) + "\n" for role in ("user", "system")))  # fmt: skip
-    template.write_text("{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}"
-                        "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}")  # fmt: skip
+    data.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "messages": [
+                        {"role": role, "content": "x"},
+                        {"role": "assistant", "content": "y"},
+                    ]
+                }
+            )
+            + "\n"
+            for role in ("user", "system")
+        )
+    )
+    template.write_text(
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+        "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
     report = truetune.check(data=str(data), tokenizer=str(TOKENIZER), template=str(template))
     refused = [row for row in views(report) if row.get("error")]
     assert [(row["row"], row["line"], row["ids"]) for row in refused] == [(1, 2, [])]
@@ -182,10 +250,14 @@ def test_a_report_shows_both_sides_and_rows_that_are_refused(tmp_path: Path) -> 
 def test_a_row_that_can_not_be_rendered_says_why(tmp_path: Path) -> None:
     template = tmp_path / "t.jinja"
     template.write_text("{{ raise_exception('only <b>short</b> chats') }}")
-    (row,) = Rendered(RunSpec(tokenizer=str(TOKENIZER), template=str(template))).rows(chat("one", "two"))
+    (row,) = Rendered(RunSpec(tokenizer=str(TOKENIZER), template=str(template))).rows(
+        chat("one", "two")
+    )
     assert row["ids"] == []
     assert "only <b>short</b> chats" in row["error"]
-    (nothing,) = rendered("demo").rows(Conversation(Origin("a", 1, 0), "messages", [{"role": "user", "content": "x"}]))
+    (nothing,) = rendered("demo").rows(
+        Conversation(Origin("a", 1, 0), "messages", [{"role": "user", "content": "x"}])
+    )
     assert nothing["supervised"].count("1") == 0
 
 
@@ -195,7 +267,11 @@ def test_lines_of_an_audit() -> None:
     assert len(rows) == len(report.samples)
     for row, sample in zip(rows, report.samples, strict=True):
         assert row == line_of(sample)
-        wrong = [label for label, id in zip(row["labels"], row["ids"], strict=True) if label not in (None, id)]
+        wrong = [
+            label
+            for label, id in zip(row["labels"], row["ids"], strict=True)
+            if label not in (None, id)
+        ]
         assert wrong == [5], "a pad whose label is another token"
         assert [i for i, label in enumerate(row["labels"]) if label is not None] == [
             i for i, bit in enumerate(row["supervised"]) if bit == "1"
@@ -203,26 +279,48 @@ def test_lines_of_an_audit() -> None:
 
 
 def test_a_row_says_what_a_limit_leaves_of_it() -> None:
-    pair = chat("one", "two", prompt_messages=1, rejected=[{"role": "assistant", "content": "three and more of it"}])
+    pair = chat(
+        "one",
+        "two",
+        prompt_messages=1,
+        rejected=[{"role": "assistant", "content": "three and more of it"}],
+    )
     chosen, rejected = (len(row["ids"]) for row in rendered("demo").rows(pair))
     limited = rendered("demo", max_length=chosen).rows(pair)
     assert [row.get("kept") for row in limited] == [None, [0, chosen]]
     from_end = Rendered(
-        RunSpec(tokenizer=str(TOKENIZER), max_length=10, training={"other": {"truncation_mode": "keep_end"}})
+        RunSpec(
+            tokenizer=str(TOKENIZER),
+            max_length=10,
+            training={"other": {"truncation_mode": "keep_end"}},
+        )
     )
-    assert [row["kept"] for row in from_end.rows(pair)] == [[chosen - 10, chosen], [rejected - 10, rejected]]
+    assert [row["kept"] for row in from_end.rows(pair)] == [
+        [chosen - 10, chosen],
+        [rejected - 10, rejected],
+    ]
     (alone,) = from_end.rows(chat("one", "two"))
     assert alone["kept"] == [0, 10]
-    (text,) = rendered("demo", max_length=3).rows(Conversation(Origin("a", 1, 0), "text", text="Once upon a time"))
+    (text,) = rendered("demo", max_length=3).rows(
+        Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
+    )
     assert text["kept"] == text["twin"]["kept"] == [0, 3]
 
 
-@pytest.mark.parametrize(("settings", "form"), [
-    ({"encode": {"overflow": "split"}}, "messages"), ({"training": {"packing_strategy": "wrapped"}}, "messages"),
-    ({"training": {"packing_strategy": "greedy"}}, "text"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "form"),
+    [
+        ({"encode": {"overflow": "split"}}, "messages"),
+        ({"training": {"packing_strategy": "wrapped"}}, "messages"),
+        ({"training": {"packing_strategy": "greedy"}}, "text"),
+    ],
+)
 def test_no_limit_is_drawn_where_long_rows_go_on(settings: dict[str, Any], form: str) -> None:
-    row = chat("one", "two") if form == "messages" else Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
+    row = (
+        chat("one", "two")
+        if form == "messages"
+        else Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
+    )
     assert "kept" in rendered("demo", max_length=3).rows(row)[0]
     going_on = Rendered(RunSpec(tokenizer=str(TOKENIZER), max_length=3, **settings))
     assert "kept" not in going_on.rows(row)[0]

@@ -16,7 +16,11 @@ from truetune.report.page import page
 from truetune.spec.run import RunSpec
 
 Open = Callable[..., Page]
-TEXTS = [*(text.encode("utf-8", "replace").decode() for text in HOSTILE), "שלום <b>", "一二三 🧑‍🚀"]
+TEXTS = [
+    *(text.encode("utf-8", "replace").decode() for text in HOSTILE),
+    "שלום <b>",
+    "一二三 🧑‍🚀",
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +58,9 @@ def see(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
 
 
 def chart(page: Page, title: str) -> str:
-    number = page.locator(".chart", has=page.get_by_text(title, exact=True)).get_attribute("data-chart")
+    number = page.locator(".chart", has=page.get_by_text(title, exact=True)).get_attribute(
+        "data-chart"
+    )
     return f".chart[data-chart='{number}']"
 
 
@@ -84,11 +90,20 @@ def test_switches_draw_the_lines_anew(see: Open) -> None:
     plain = line.get_attribute("d")
     labels = page.locator(f"{chart(page, 'Loss by source')} .ticks-y text").all_inner_texts()
     page.get_by_label("logarithmic").check()
-    drawn = page.locator(f"{chart(page, 'Loss by source')} .lines path.line >> nth=1").get_attribute("d")
+    drawn = page.locator(
+        f"{chart(page, 'Loss by source')} .lines path.line >> nth=1"
+    ).get_attribute("d")
     assert drawn != plain
-    assert page.locator(f"{chart(page, 'Loss by source')} .ticks-y text").all_inner_texts() != labels
+    assert (
+        page.locator(f"{chart(page, 'Loss by source')} .ticks-y text").all_inner_texts() != labels
+    )
     page.get_by_label("smooth").check()
-    assert page.locator(f"{chart(page, 'Loss by source')} .lines path.line >> nth=1").get_attribute("d") != drawn
+    assert (
+        page.locator(f"{chart(page, 'Loss by source')} .lines path.line >> nth=1").get_attribute(
+            "d"
+        )
+        != drawn
+    )
 
 
 def test_a_line_is_hidden_by_its_name(see: Open) -> None:
@@ -109,7 +124,9 @@ def test_a_flag_leads_to_its_finding(see: Open) -> None:
     assert page.evaluate("location.hash") == "#TT081"
     expect(page.locator("#TT081")).to_have_attribute("open", "")
     page.get_by_role("button", name="step 20").first.click()
-    expect(page.locator(chart(page, "Loss")).get_by_role("slider")).to_have_attribute("aria-valuenow", "20")
+    expect(page.locator(chart(page, "Loss")).get_by_role("slider")).to_have_attribute(
+        "aria-valuenow", "20"
+    )
 
 
 def test_values_stand_in_a_table_too(see: Open) -> None:
@@ -141,9 +158,12 @@ def test_a_step_of_the_answers_is_chosen_by_keyboard(see: Open) -> None:
 def test_two_runs_stand_side_by_side(see: Open) -> None:
     page = see("two")
     assert page.locator(f"{chart(page, 'Loss')} path.line").evaluate_all(
-        "all => all.filter((p) => p.closest('.lines')).map((p) => p.getAttribute('stroke-dasharray'))"
+        "all => all.filter((p) => p.closest('.lines')).map((p) =>"
+        " p.getAttribute('stroke-dasharray'))"
     ) == ["", "7 4", "", "7 4"]
-    assert page.locator(".differs tbody tr").all_inner_texts() == ["training.learning_rate\t0.0001\t0.0003"]
+    assert page.locator(".differs tbody tr").all_inner_texts() == [
+        "training.learning_rate\t0.0001\t0.0003"
+    ]
     pins = page.locator("#run .c-pins li")
     hrefs = [pin.locator("a").get_attribute("href") for pin in pins.all()]
     assert sorted(hrefs) == ["#TT081", "#TT081-2", "#TT083", "#TT083-2"]

@@ -54,11 +54,15 @@ RESULT = fields(
         "level": LEVEL,
         "message": fields({"text": TEXT}),
         "locations": {**listed(LOCATION), "minItems": 1},
-        "partialFingerprints": fields({"truetune/v1": {"type": "string", "pattern": "^[0-9a-f]{16}$"}}),
+        "partialFingerprints": fields(
+            {"truetune/v1": {"type": "string", "pattern": "^[0-9a-f]{16}$"}}
+        ),
     },
     baselineState={"enum": ["new", "unchanged"]},
 )
-NOTIFICATION = fields({"level": LEVEL, "message": fields({"text": TEXT})}, associatedRule=fields({"id": TEXT}))
+NOTIFICATION = fields(
+    {"level": LEVEL, "message": fields({"text": TEXT})}, associatedRule=fields({"id": TEXT})
+)
 INVOCATION = fields(
     {
         "executionSuccessful": {"type": "boolean"},
@@ -68,7 +72,9 @@ INVOCATION = fields(
 )
 RUN = fields(
     {
-        "tool": fields({"driver": fields({"name": TEXT, "semanticVersion": TEXT, "rules": listed(RULE)})}),
+        "tool": fields(
+            {"driver": fields({"name": TEXT, "semanticVersion": TEXT, "rules": listed(RULE)})}
+        ),
         "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
         "invocations": {**listed(INVOCATION), "minItems": 1, "maxItems": 1},
         "results": listed(RESULT),
@@ -98,10 +104,15 @@ def test_data_is_neither_placeholder_nor_link(hostile: DataReport) -> None:
     (run,) = json.loads(to_sarif(hostile))["runs"]
     assert run["results"]
     for result in run["results"]:
-        texts = [result["message"]["text"], *(place["message"]["text"] for place in result["locations"])]
+        texts = [
+            result["message"]["text"],
+            *(place["message"]["text"] for place in result["locations"]),
+        ]
         for text in texts:
             assert not re.search(r"(?<!\\)\]\(", text)
             assert not re.search(r"(?<!\{)\{(\{\{)*(?!\{)", text)
             assert "\x1b" not in text
         for place in result["locations"]:
-            assert unquote(place["physicalLocation"]["artifactLocation"]["uri"]).endswith("{0}[a](b)\u202e.jsonl")
+            assert unquote(place["physicalLocation"]["artifactLocation"]["uri"]).endswith(
+                "{0}[a](b)\u202e.jsonl"
+            )

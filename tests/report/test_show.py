@@ -22,7 +22,9 @@ from truetune.spec.run import RunSpec
 
 
 def views(path: Path, **settings: object) -> list[TokenView]:
-    return view(RunSpec.model_validate({"data": str(path), "tokenizer": str(TOKENIZER), **settings}), 0)
+    return view(
+        RunSpec.model_validate({"data": str(path), "tokenizer": str(TOKENIZER), **settings}), 0
+    )
 
 
 def drawn(token_view: TokenView, *, ids: bool = False, colour: bool = False) -> str:
@@ -40,12 +42,25 @@ def chat(path: Path, *turns: str) -> Path:
 
 
 def test_the_whole_view_at_80_columns() -> None:
-    pieces = ("<|im_start|>", "user", "\n", "Is", " it", "?", "<|im_end|>", "\n", "<|im_start|>", "assistant", "\n")
+    pieces = (
+        "<|im_start|>",
+        "user",
+        "\n",
+        "Is",
+        " it",
+        "?",
+        "<|im_end|>",
+        "\n",
+        "<|im_start|>",
+        "assistant",
+        "\n",
+    )
     answer = ("Yes", ".", "\n\n", "Un", "til\t", " 5", "\udce6\udc97", "\udca5", "<|im_end|>", "\n")
     template, user, said = Source.TEMPLATE, Source.USER, Source.ASSISTANT
     source = [template] * 3 + [user] * 3 + [template] * 5 + [said] * 8 + [Source.STOP, template]
     example = Example(
-        Conversation(Origin("data/chats.jsonl", 8, 7), "messages"), Rendering("", [0], (), (), [], [], turn=1)
+        Conversation(Origin("data/chats.jsonl", 8, 7), "messages"),
+        Rendering("", [0], (), (), [], [], turn=1),
     )
     token_view = TokenView(
         example=example, ids=np.arange(21, dtype=np.int32), source=np.array(source, dtype=np.uint8),
@@ -54,8 +69,9 @@ def test_the_whole_view_at_80_columns() -> None:
     )  # fmt: skip
     assert drawn(token_view) == WHOLE
     assert drawn(token_view, ids=True).splitlines()[3:5] == [
-        "<|im_start|>/8 assistant/9 ↵/10 ", "[Yes/11][./12][↵↵/13]"
-    ]  # fmt: skip
+        "<|im_start|>/8 assistant/9 ↵/10 ",
+        "[Yes/11][./12][↵↵/13]",
+    ]
 
 
 WHOLE = """\
@@ -83,7 +99,9 @@ def test_ids_and_colours(tmp_path: Path) -> None:
 
 
 def test_hostile_text_is_spelled_out(tmp_path: Path) -> None:
-    (token_view,) = views(chat(tmp_path / "[red]\x1b.jsonl", "\x1b[31m[bold]x[/]\u202e\x00", "\t\u200b \\x41 日本"))
+    (token_view,) = views(
+        chat(tmp_path / "[red]\x1b.jsonl", "\x1b[31m[bold]x[/]\u202e\x00", "\t\u200b \\x41 日本")
+    )
     text = drawn(token_view)
     assert all(line.isprintable() for line in text.split("\n"))
     assert "\\x1b[31m[bold]x[/]" in text
@@ -104,7 +122,9 @@ def test_one_example_a_turn_names_its_turn(tmp_path: Path) -> None:
         buffer = io.StringIO()
         render_view(token_view, Console(file=buffer, width=80), number=number)
         turn = token_view.example.rendering.turn
-        assert (f"example {number + 1}: trains turn {turn} alone" in buffer.getvalue()) == (turn is not None)
+        assert (f"example {number + 1}: trains turn {turn} alone" in buffer.getvalue()) == (
+            turn is not None
+        )
 
 
 def test_every_span_of_the_demo_ends_in_a_stop_token() -> None:

@@ -31,13 +31,25 @@ SPEC = RunSpec()
 def evaluation() -> EvaluationReport:
     losses = (Loss("all", 120, 4, 1.25, 1.0, 1.5), Loss(HOSTILE, 4, 4, 0.5))
     found = Evaluated(rows=4, model=Measured(HOSTILE, losses))
-    return EvaluationReport(spec=SPEC, findings=(), seconds=1.0, name=HOSTILE, evaluated=found, confidence=0.95,
-                            notes=(HOSTILE,))  # fmt: skip
+    return EvaluationReport(
+        spec=SPEC,
+        findings=(),
+        seconds=1.0,
+        name=HOSTILE,
+        evaluated=found,
+        confidence=0.95,
+        notes=(HOSTILE,),
+    )
 
 
 def service() -> ServiceReport:
     prompts = (Compared("2 turns", 10, False, "ids"), Compared("3 turns", 20, True, "ids"))
-    seen = Service("http://localhost:8000", prompts=prompts, stopping=Stopping((f"{HOSTILE} (2)",)), notes=(HOSTILE,))
+    seen = Service(
+        "http://localhost:8000",
+        prompts=prompts,
+        stopping=Stopping((f"{HOSTILE} (2)",)),
+        notes=(HOSTILE,),
+    )
     return ServiceReport(spec=SPEC, findings=(), seconds=1.0, service=seen)
 
 
@@ -50,7 +62,9 @@ def rehearsal() -> RehearsalReport:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"])
+@pytest.mark.parametrize(
+    "report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"]
+)
 def test_every_word_of_the_terminal_is_in_the_page(report: Report) -> None:
     console = Console(file=io.StringIO(), width=1_000, color_system=None)
     render_report(report, console, verbose=True)
@@ -64,7 +78,9 @@ def test_every_word_of_the_terminal_is_in_the_page(report: Report) -> None:
             assert text in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"])
+@pytest.mark.parametrize(
+    "report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"]
+)
 def test_the_page_of_the_json_is_the_page_of_the_report(report: Report) -> None:
     assert page_of(json.loads(to_json(report))) == page(report)
 

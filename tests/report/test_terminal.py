@@ -24,8 +24,14 @@ PAD = Finding(
     rule="pad-is-stop-token",
     code="TT101",
     severity="error",
-    message="the pad token <|im_end|> (3) also ends turns, so a collator that masks by id never lets it be learned",
-    remedy="set pad_token to <|pad|>, which is in the vocabulary (id 1) and which no turn ends with; no resize is due",
+    message=(
+        "the pad token <|im_end|> (3) also ends turns, so a collator that masks by id never lets it"
+        " be learned"
+    ),
+    remedy=(
+        "set pad_token to <|pad|>, which is in the vocabulary (id 1) and which no turn ends with;"
+        " no resize is due"
+    ),
     evidence=("eos_token is <|im_end|> (3)",),
     cases=(Case("pad_token", file="tokenizer_config.json"),),
 )
@@ -37,8 +43,19 @@ SHORT = Finding(
     remedy="give them an answer",
     cases=(
         Case("roles: user", Origin("data/chats.jsonl", 18, 17)),
-        Case("roles: system, user, and then nobody who would answer any of it", Origin("data/chats.jsonl", 32, 31), 2),
-        Case("", Origin("data/a folder/with a very long name/and one more folder/that is too wide.jsonl", 36, 35)),
+        Case(
+            "roles: system, user, and then nobody who would answer any of it",
+            Origin("data/chats.jsonl", 32, 31),
+            2,
+        ),
+        Case(
+            "",
+            Origin(
+                "data/a folder/with a very long name/and one more folder/that is too wide.jsonl",
+                36,
+                35,
+            ),
+        ),
     ),
     count=5,
     total=200,
@@ -56,10 +73,16 @@ NOT_JUDGED = (
         unlock="report it",
     ),
     NotJudged(
-        "train-eval-leak", "no evaluation data are named", "TT304", unlock="name them with --eval-data", asked=False
+        "train-eval-leak",
+        "no evaluation data are named",
+        "TT304",
+        unlock="name them with --eval-data",
+        asked=False,
     ),
 )
-DATE = Finding("date-in-template", "TT207", "info", "the template writes today's date", "nothing to do")
+DATE = Finding(
+    "date-in-template", "TT207", "info", "the template writes today's date", "nothing to do"
+)
 
 
 def report(*findings: Finding, limit: int | None = 512) -> DataReport:
@@ -137,7 +160,9 @@ them supervised
 
 
 def test_figures_are_last_and_folded_where_there_are_findings() -> None:
-    assert drawn(report(PAD, SHORT, DATE), verbose=True).endswith(f"truetune show FILE:LINE\n{FIGURES}")
+    assert drawn(report(PAD, SHORT, DATE), verbose=True).endswith(
+        f"truetune show FILE:LINE\n{FIGURES}"
+    )
     folded_out = drawn(dataclasses.replace(report(DATE), not_judged=()))
     assert folded_out.endswith(f"run -- python train.py\n{FIGURES}"), "a note is no finding"
 
@@ -165,21 +190,32 @@ def test_the_three_parts_of_a_verdict() -> None:
 
 def test_verbose_draws_notes_in_full_and_the_facts() -> None:
     text = drawn(report(DATE), verbose=True)
-    assert "info[TT207] date-in-template: the template writes today's date\n   = help: nothing to do\n\n" in text
+    assert (
+        "info[TT207] date-in-template: the template writes today's date\n   = help: nothing to"
+        " do\n\n" in text
+    )
     assert "tokenizer models/small\neos <|im_end|> (3)\n" in text
 
 
 def test_quiet_draws_findings_alone() -> None:
     assert drawn(report(), quiet=True) == ""
-    assert drawn(report(DATE), quiet=True) == "info[TT207] date-in-template: the template writes today's date\n"
+    assert (
+        drawn(report(DATE), quiet=True)
+        == "info[TT207] date-in-template: the template writes today's date\n"
+    )
     assert as_text(report(DATE), quiet=True) == drawn(report(DATE), quiet=True)
 
 
 def test_a_run_without_findings_and_one_that_learns_nothing() -> None:
     fine = dataclasses.replace(report(limit=None), not_judged=())
-    assert "\nno findings, 2 checks examined and fine (-v lists them) · 200 rows in 1.2 s\nnext: " in drawn(fine)
+    assert (
+        "\nno findings, 2 checks examined and fine (-v lists them) · 200 rows in 1.2 s\nnext: "
+        in drawn(fine)
+    )
     assert "max_length" not in drawn(fine)
-    nothing = dataclasses.replace(fine, ledger=Ledger(np.zeros_like(fine.ledger.counts)), rejected=3)
+    nothing = dataclasses.replace(
+        fine, ledger=Ledger(np.zeros_like(fine.ledger.counts)), rejected=3
+    )
     assert drawn(nothing).startswith("learns nothing: no token of 200 examples is supervised\n")
     assert "\n3 of 200 rows that the template refuses\n" in drawn(nothing)
 
@@ -190,7 +226,9 @@ def test_no_line_is_wider_than_the_window(broken: DataReport, width: int) -> Non
     for line in text.splitlines():
         assert cell_len(line) <= width or line.startswith("  --> ")
     for finding in broken.findings:
-        assert f"{finding.severity}[{finding.code}] {finding.rule}: {finding.message}" in " ".join(text.split())
+        assert f"{finding.severity}[{finding.code}] {finding.rule}: {finding.message}" in " ".join(
+            text.split()
+        )
 
 
 def test_nothing_reaches_the_terminal_but_text(hostile: DataReport) -> None:
@@ -203,7 +241,8 @@ def test_nothing_reaches_the_terminal_but_text(hostile: DataReport) -> None:
 def test_colour_only_where_asked() -> None:
     buffer = io.StringIO()
     render_report(
-        report(PAD), Console(file=buffer, width=80, force_terminal=True, color_system="standard", _environ={})
+        report(PAD),
+        Console(file=buffer, width=80, force_terminal=True, color_system="standard", _environ={}),
     )
     assert "\x1b[1;31merror[TT101]\x1b[0m" in buffer.getvalue()
     assert "\x1b" not in drawn(report(PAD))
@@ -239,7 +278,8 @@ def test_wrapping(text: str, width: int, lines: list[str]) -> None:
 
 def test_what_is_visible() -> None:
     assert visible("plain, ünïcode, 日本 👍") == "plain, ünïcode, 日本 👍"
-    assert visible("\x1b\u200b\u202e\u00a0\u3164\ufe0f\u2028\n\t\ud800") == (
-        "\\x1b\\u200b\\u202e\\xa0\\u3164\\ufe0f\\u2028\\n\\t\\ud800"
+    assert (
+        visible("\x1b\u200b\u202e\u00a0\u3164\ufe0f\u2028\n\t\ud800")
+        == "\\x1b\\u200b\\u202e\\xa0\\u3164\\ufe0f\\u2028\\n\\t\\ud800"
     )
     assert (share(1, 8), share(0, 0)) == ("12.5 %", "0.0 %")

@@ -41,7 +41,7 @@ Copy = Callable[[str, Change], Path]
 
 
 @pytest.fixture
-def copy(tiny_folder: Path, tmp_path: Path) -> Copy:  # noqa: F811
+def copy(tiny_folder: Path, tmp_path: Path) -> Copy:
     """A copy of the tiny model's folder in which a file is another."""
 
     def changed(file: str, change: Change) -> Path:
@@ -77,13 +77,16 @@ def prompts(url: str, folder: Path, served: Path) -> tuple[Service, tuple[Findin
     return service, judgement_of(service, RunSpec()).findings
 
 
-def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:  # noqa: F811
+def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:
     options = Options(served_model=str(tiny_folder), concurrency=2)
     report = serve_check(str(tiny_folder), transformers_serve, options=options, longest=600)
     service = report.service
     assert [finding for finding in report.findings if finding.severity != "info"] == []
     assert len(service.prompts) == 17
-    assert {(prompt.same, prompt.by) for prompt in service.prompts} == {(True, "count"), (True, "answers")}
+    assert {(prompt.same, prompt.by) for prompt in service.prompts} == {
+        (True, "count"),
+        (True, "answers"),
+    }
     seen = report.more()["service"]
     assert (seen["repeats"]["alone_differ"], seen["repeats"]["together_differ"]) == (0, 0)
     assert seen["sampling"]["samples"] is False
@@ -95,36 +98,70 @@ def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:  #
     assert re.search(r"the same greedy request +7 of 7 answers are equal", drawn)
 
 
-@pytest.mark.parametrize(("change", "message", "case"), [
-    (lambda _: ALPACA, "probably it is written in the format of Alpaca (a prompt made so is as long, and the server "
-     "answers as it does to that one)", r"served '### Instruction:\nWhere is the lighthouse?"),
-    (lambda text: text.replace("if add_generation_prompt", "if false"),
-     "probably the generation prompt is missing at its end", r"the server leaves out '<|im_start|>assistant\n'"),
-    (lambda text: SYSTEM + text, "as where a fixed text of 9 tokens, such as a system prompt, is put in",
-     "tokens on the server"),
-], ids=["alpaca", "no generation prompt", "a system prompt"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message", "case"),
+    [
+        (
+            lambda _: ALPACA,
+            (
+                "probably it is written in the format of Alpaca (a prompt made so is as long, and"
+                " the server answers as it does to that one)"
+            ),
+            r"served '### Instruction:\nWhere is the lighthouse?",
+        ),
+        (
+            lambda text: text.replace("if add_generation_prompt", "if false"),
+            "probably the generation prompt is missing at its end",
+            r"the server leaves out '<|im_start|>assistant\n'",
+        ),
+        (
+            lambda text: SYSTEM + text,
+            "as where a fixed text of 9 tokens, such as a system prompt, is put in",
+            "tokens on the server",
+        ),
+    ],
+    ids=["alpaca", "no generation prompt", "a system prompt"],
+)
 def test_another_template(
-    transformers_serve: str, tiny_folder: Path, copy: Copy, change: Change, message: str, case: str  # noqa: F811
-) -> None:  # fmt: skip
+    transformers_serve: str,
+    tiny_folder: Path,
+    copy: Copy,
+    change: Change,
+    message: str,
+    case: str,
+) -> None:
     _, (finding,) = prompts(transformers_serve, tiny_folder, copy("chat_template.jinja", change))
-    assert (finding.code, finding.severity, finding.count, finding.total) == ("TT962", "error", 4, 4)
+    assert (finding.code, finding.severity, finding.count, finding.total) == (
+        "TT962",
+        "error",
+        4,
+        4,
+    )
     assert message in finding.message
     assert case in finding.cases[0].text
-    assert ("guessed, as the server does not tell its text: " in finding.cases[0].text) is ("probably" in message)
+    assert ("guessed, as the server does not tell its text: " in finding.cases[0].text) is (
+        "probably" in message
+    )
 
 
-def test_another_text_of_the_same_length(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
+def test_another_text_of_the_same_length(
+    transformers_serve: str, tiny_folder: Path, copy: Copy
+) -> None:
     """The number of tokens says that all is well; the answers do not."""
     swapped = "'\\nassistant<|im_start|>'"
-    served = copy("chat_template.jinja", lambda text: text.replace("'<|im_start|>assistant\\n'", swapped))
+    served = copy(
+        "chat_template.jinja", lambda text: text.replace("'<|im_start|>assistant\\n'", swapped)
+    )
     service, (finding,) = prompts(transformers_serve, tiny_folder, served)
-    assert {(prompt.by, prompt.served == prompt.trained) for prompt in service.prompts if not prompt.same} == {
-        ("answers", True)
-    }
+    assert {
+        (prompt.by, prompt.served == prompt.trained)
+        for prompt in service.prompts
+        if not prompt.same
+    } == {("answers", True)}
     assert (finding.code, finding.severity) == ("TT961", "error")
 
 
-def test_no_stop(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
+def test_no_stop(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:
     served = copy("generation_config.json", setting(eos_token_id=5))
     found = CliRunner().invoke(
         command, [str(tiny_folder), "--endpoint", transformers_serve, "--served-model", str(served), "--longest", "0",
@@ -139,19 +176,25 @@ def test_no_stop(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None
     assert len(report["service"]["prompts"]) == 17
 
 
-def test_sampling_and_penalties(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
+def test_sampling_and_penalties(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:
     generation = {"do_sample": True, "temperature": 50.0, "repetition_penalty": 8.0}
     client = client_of(transformers_serve, copy("generation_config.json", setting(**generation)))
     _, found = record(tiny_folder)
     sampling = sampling_of(client, found.prompts[:1], generation, repeatable=True)
-    codes = [(f.code, f.severity) for f in judgement_of(Service("", sampling=sampling), RunSpec()).findings]
+    codes = [
+        (f.code, f.severity)
+        for f in judgement_of(Service("", sampling=sampling), RunSpec()).findings
+    ]
     assert codes == [("TT966", "warning"), ("TT965", "info")]
     assert sampling.settings == ("temperature 50.0", "repetition_penalty 8.0")
 
 
-def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
+def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:
     """A server that takes the temperature away samples what should be greedy."""
-    client = client_of(transformers_serve, copy("generation_config.json", setting(do_sample=True, temperature=50.0)))
+    client = client_of(
+        transformers_serve,
+        copy("generation_config.json", setting(do_sample=True, temperature=50.0)),
+    )
     chat = client.chat
     client.chat = lambda asked, tokens, **fields: chat(asked, tokens)  # type: ignore[method-assign]
     _, found = record(tiny_folder)
@@ -160,13 +203,22 @@ def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: C
     assert (finding.code, finding.severity) == ("TT967", "warning")
 
 
-@pytest.mark.parametrize(("endpoint", "served", "message"), [
-    ("http://127.0.0.1:9", None, "no answer"),
-    ("localhost", None, "is no URL of a server"),
-    (None, "no/such/model", "refuses all 17 chats"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("endpoint", "served", "message"),
+    [
+        ("http://127.0.0.1:9", None, "no answer"),
+        ("localhost", None, "is no URL of a server"),
+        (None, "no/such/model", "refuses all 17 chats"),
+    ],
+)
 def test_no_such_server(
-    transformers_serve: str, tiny_folder: Path, endpoint: str | None, served: str | None, message: str  # noqa: F811
-) -> None:  # fmt: skip
+    transformers_serve: str,
+    tiny_folder: Path,
+    endpoint: str | None,
+    served: str | None,
+    message: str,
+) -> None:
     with pytest.raises(UsageError, match=message):
-        serve_check(str(tiny_folder), endpoint or transformers_serve, options=Options(served_model=served))
+        serve_check(
+            str(tiny_folder), endpoint or transformers_serve, options=Options(served_model=served)
+        )

@@ -28,7 +28,9 @@ def lay(folder: Path, **generation: object) -> Path:
 
 def adapt(folder: Path, base: Path, rank: int = 12) -> Path:
     folder.mkdir()
-    (folder / "adapter_config.json").write_text(json.dumps({"r": rank, "base_model_name_or_path": str(base)}))
+    (folder / "adapter_config.json").write_text(
+        json.dumps({"r": rank, "base_model_name_or_path": str(base)})
+    )
     (folder / "adapter_model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
     return folder
 
@@ -106,7 +108,9 @@ def test_ollama(tmp_path: Path) -> None:
 def test_an_endpoint_and_an_unknown_engine(tmp_path: Path) -> None:
     base = lay(tmp_path / "base")
     with pytest.raises(UsageError, match="not for an endpoint"):
-        command_for(placed("http://localhost:1", tokenizer=str(base)), placed(str(base)).prepared(), "vllm")
+        command_for(
+            placed("http://localhost:1", tokenizer=str(base)), placed(str(base)).prepared(), "vllm"
+        )
     with pytest.raises(UsageError, match="expected one of vllm, sglang"):
         printed(base, "tgi")
 

@@ -13,10 +13,14 @@ CHANGE = [CHANCE.normal(0, 1, len(row)).astype(np.float32) for row in BASE]
 
 
 def scaled(factor: float, noise: float = 0.0) -> list[np.ndarray]:
-    return [b + factor * c + CHANCE.normal(0, noise, len(b)) for b, c in zip(BASE, CHANGE, strict=True)]
+    return [
+        b + factor * c + CHANCE.normal(0, noise, len(b)) for b, c in zip(BASE, CHANGE, strict=True)
+    ]
 
 
-@pytest.mark.parametrize(("factor", "lost"), [(1.0, False), (0.9, False), (0.0, True), (0.5, True), (2.0, True)])
+@pytest.mark.parametrize(
+    ("factor", "lost"), [(1.0, False), (0.9, False), (0.0, True), (0.5, True), (2.0, True)]
+)
 def test_the_part_that_is_kept(factor: float, lost: bool) -> None:
     found = effect(BASE, scaled(1.0), scaled(factor))
     assert found.kept == pytest.approx(factor, abs=1e-6)

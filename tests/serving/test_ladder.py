@@ -23,7 +23,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make.base(folder / "base")
     make.adapter(folder / "base", folder / "lora", lr=3e-2)
     merge(folder / "lora", out=folder / "merged", dtype="float32", prove=False)
-    merge(halved(folder / "lora", folder / "half"), out=folder / "merged-by-half", dtype="float32", prove=False)
+    merge(
+        halved(folder / "lora", folder / "half"),
+        out=folder / "merged-by-half",
+        dtype="float32",
+        prove=False,
+    )
     return folder
 
 
@@ -41,7 +46,12 @@ def kept(found: Ladder) -> dict[str, float]:
 
 def test_a_healthy_adapter_keeps_its_effect(made: Path) -> None:
     found = ladder(str(made / "lora"), merged=str(made / "merged"), prompts=2)
-    assert list(kept(found)) == ["adapter on its base", "saved and reloaded", "merged in memory", "merged"]
+    assert list(kept(found)) == [
+        "adapter on its base",
+        "saved and reloaded",
+        "merged in memory",
+        "merged",
+    ]
     assert all(share == pytest.approx(1, abs=1e-3) for share in kept(found).values())
     assert found.rungs[0].effect is not None
     assert found.rungs[0].effect.size > 0.01
@@ -49,7 +59,12 @@ def test_a_healthy_adapter_keeps_its_effect(made: Path) -> None:
 
 
 def test_the_first_rung_that_loses_it_is_named(made: Path) -> None:
-    found = ladder(str(made / "lora"), merged=str(made / "merged-by-half"), exported=[str(made / "base")], prompts=2)
+    found = ladder(
+        str(made / "lora"),
+        merged=str(made / "merged-by-half"),
+        exported=[str(made / "base")],
+        prompts=2,
+    )
     assert 0.2 < kept(found)["merged"] < 0.75
     assert kept(found)["exported"] == pytest.approx(0, abs=1e-3)
     assert found.culprit is not None
@@ -78,7 +93,9 @@ def test_the_command(made: Path) -> None:
 def test_other_words(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "merged", tmp_path / "other")
     template = tmp_path / "other/chat_template.jinja"
-    template.write_text(template.read_text(encoding="utf-8").replace("assistant", "helper"), encoding="utf-8")
+    template.write_text(
+        template.read_text(encoding="utf-8").replace("assistant", "helper"), encoding="utf-8"
+    )
     found = ladder(str(made / "lora"), merged=str(tmp_path / "other"), prompts=1)
     assert found.culprit is found.rungs[-1]
     assert "is not the adapter's" in found.remedy

@@ -46,8 +46,14 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("adapter")
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     torch.manual_seed(1)
-    config = LoraConfig(r=16, lora_alpha=16, use_rslora=True, target_modules="all-linear", init_lora_weights=False,
-                        base_model_name_or_path=str(base))  # fmt: skip
+    config = LoraConfig(
+        r=16,
+        lora_alpha=16,
+        use_rslora=True,
+        target_modules="all-linear",
+        init_lora_weights=False,
+        base_model_name_or_path=str(base),
+    )
     tuned = get_peft_model(model, config)
     for name, weight in tuned.named_parameters():
         if "lora_B" in name:
@@ -64,7 +70,9 @@ def measured(adapter: Path, served: Place, url: str = "http://127.0.0.1:9", mode
     made = place.prepared()
     prompts = prompts_for(record_of(place, made).prompts, 6)
     client = Client(Server(url, model), seconds=60, concurrency=2, bos=None)
-    with opened(served, made.tokenizer, replace(CPU, served_model=model, route="completions")) as server:
+    with opened(
+        served, made.tokenizer, replace(CPU, served_model=model, route="completions")
+    ) as server:
         return strength_of(place, server, client, prompts, made.tokenizer, CPU, frozenset({3}))[1:]
 
 
@@ -85,9 +93,13 @@ def test_the_base_is_served(adapter: Path, base: Path) -> None:
     assert (finding.code, strength.factor) == ("TT968", 0)
 
 
-@pytest.mark.parametrize(("scale", "named"), [
-    (0.25, "alpha/r in place of alpha/sqrt(r): use_rslora was not read"), (2.0, "twice the scaling"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scale", "named"),
+    [
+        (0.25, "alpha/r in place of alpha/sqrt(r): use_rslora was not read"),
+        (2.0, "twice the scaling"),
+    ],
+)
 def test_a_wrong_scaling_is_named(adapter: Path, scale: float, named: str) -> None:
     with scaled(placed(str(adapter)), scale) as other:
         strength, _ = measured(adapter, other)
@@ -117,10 +129,12 @@ def test_another_adapter(adapter: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("merged", [True, False])
-def test_by_answers(adapter: Path, base: Path, transformers_serve: str, merged: bool) -> None:  # noqa: F811
+def test_by_answers(adapter: Path, base: Path, transformers_serve: str, merged: bool) -> None:
     """`transformers serve` tells no log-probabilities."""
     model = str(adapter / "merged" if merged else base)
-    strength, _ = measured(adapter, placed(transformers_serve, tokenizer=str(base)), transformers_serve, model)
+    strength, _ = measured(
+        adapter, placed(transformers_serve, tokenizer=str(base)), transformers_serve, model
+    )
     assert strength.by == "answers"
     assert (strength.as_tuned, strength.as_base)[not merged] == strength.places >= 3
     assert [finding.code for finding in judged(strength)] == ([] if merged else ["TT968"])

@@ -28,7 +28,13 @@ def notebook(*cells: str, indent: int = 1, ascii_only: bool = False, listed: boo
     written = []
     for cell in cells:
         source = cell.splitlines(keepends=True) if listed else cell
-        written.append({"cell_type": "markdown", "metadata": {}, "source": ['# text with "source" and [brackets]\n']})
+        written.append(
+            {
+                "cell_type": "markdown",
+                "metadata": {},
+                "source": ['# text with "source" and [brackets]\n'],
+            }
+        )
         written.append(
             {
                 "cell_type": "code",
@@ -38,5 +44,10 @@ def notebook(*cells: str, indent: int = 1, ascii_only: bool = False, listed: boo
                 "source": source,
             }
         )
-    whole = {"cells": written, "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
+    whole = {
+        "cells": written,
+        "metadata": {"language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
     return json.dumps(whole, indent=indent, ensure_ascii=ascii_only) + "\n"

@@ -46,7 +46,10 @@ def test_a_script_is_a_config() -> None:
 
 
 def test_several_and_none() -> None:
-    text = "from trl import SFTConfig\nSFTConfig('a', learning_rate=1e-4)\nSFTConfig('b', learning_rate=2e-4)\n"
+    text = (
+        "from trl import SFTConfig\nSFTConfig('a', learning_rate=1e-4)\nSFTConfig('b',"
+        " learning_rate=2e-4)\n"
+    )
     made = module(text)
     assert [c.spec.training.learning_rate for c in configs_of_source(made)] == [1e-4, 2e-4]
     assert config_of_source(made) is None
@@ -54,15 +57,23 @@ def test_several_and_none() -> None:
 
 
 def test_an_adapter_that_is_not_known_is_an_adapter() -> None:
-    text = "from peft import PromptTuningConfig, get_peft_model\nfrom transformers import TrainingArguments\n"
-    text += "m = get_peft_model(m, PromptTuningConfig())\nTrainingArguments('out', learning_rate=1.0)\n"
+    text = (
+        "from peft import PromptTuningConfig, get_peft_model\nfrom transformers import"
+        " TrainingArguments\n"
+    )
+    text += (
+        "m = get_peft_model(m, PromptTuningConfig())\nTrainingArguments('out', learning_rate=1.0)\n"
+    )
     config = config_of_source(module(text))
     assert config is not None
     assert config.spec.training.lora is not None
 
 
 def test_names_of_files_stay_files(tmp_path: Path) -> None:
-    text = "from transformers import TrainingArguments as T\nT(output_dir=f'{x}/out', bf16=cond, num_train_epochs=3)\n"
+    text = (
+        "from transformers import TrainingArguments as T\nT(output_dir=f'{x}/out', bf16=cond,"
+        " num_train_epochs=3)\n"
+    )
     config = config_of_source(module(text, str(tmp_path / "x.py")))
     assert config is not None
     assert (config.spec.training.bf16, config.spec.training.num_train_epochs) == (None, 3)

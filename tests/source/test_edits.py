@@ -35,7 +35,10 @@ def keyword(text: str, name: str = "k", value: str = "1") -> str:
         ("f(a,  # one\n  b)", "f(a,  # one\n  b, k=1)"),
         ("f(\n    a,\n    b,\n)", "f(\n    a,\n    b,\n    k=1,\n)"),
         ("f(\n    a,\n    b\n)", "f(\n    a,\n    b,\n    k=1\n)"),
-        ("f(\n    a,\n    b,  # last, of all\n)", "f(\n    a,\n    b,  # last, of all\n    k=1,\n)"),
+        (
+            "f(\n    a,\n    b,  # last, of all\n)",
+            "f(\n    a,\n    b,  # last, of all\n    k=1,\n)",
+        ),
         ("f(\n    a,\n    b  # last\n)", "f(\n    a,\n    b,  # last\n    k=1\n)"),
         ("f(\r\n    a,\r\n    b=2,\r\n)", "f(\r\n    a,\r\n    b=2,\r\n    k=1,\r\n)"),
         ("f(\n\ta,\n)", "f(\n\ta,\n\tk=1,\n)"),
@@ -53,10 +56,12 @@ def test_keyword(before: str, after: str) -> None:
 def test_parameter() -> None:
     for before, after in (
         ("def f(self, a, b=1):\n    pass\n", "def f(self, a, b=1, k=None):\n    pass\n"),
-        ("def f(\n    self,\n    a: int = (1),  # c\n):\n    pass\n",
-         "def f(\n    self,\n    a: int = (1),  # c\n    k=None,\n):\n    pass\n"),
+        (
+            "def f(\n    self,\n    a: int = (1),  # c\n):\n    pass\n",
+            "def f(\n    self,\n    a: int = (1),  # c\n    k=None,\n):\n    pass\n",
+        ),
         ("def f(self, **kw):\n    pass\n", "def f(self, **kw):\n    pass\n"),
-    ):  # fmt: skip
+    ):
         made = parse(before, "x.py")
         function = next(made.nodes(ast.FunctionDef))
         assert edits.apply(before, edits.insert_parameter(made, function, "k=None")) == after
@@ -84,13 +89,20 @@ def test_lines_beside_a_statement() -> None:
     text = "if a:\r\n    x = 1  # c\r\n    y = 2\r\n"
     made = parse(text, "x.py")
     first = next(made.nodes(ast.Assign))
-    assert edits.apply(text, edits.insert_after(made, first, "z = 3")) == (
-        "if a:\r\n    x = 1  # c\r\n    z = 3\r\n    y = 2\r\n"
+    assert (
+        edits.apply(text, edits.insert_after(made, first, "z = 3"))
+        == "if a:\r\n    x = 1  # c\r\n    z = 3\r\n    y = 2\r\n"
     )
-    assert edits.apply(text, edits.insert_before(made, first, "z = 3")) == (
-        "if a:\r\n    z = 3\r\n    x = 1  # c\r\n    y = 2\r\n"
+    assert (
+        edits.apply(text, edits.insert_before(made, first, "z = 3"))
+        == "if a:\r\n    z = 3\r\n    x = 1  # c\r\n    y = 2\r\n"
     )
-    assert edits.insert_after(parse("x = 1; y = 2\n", "x.py"), parse("x = 1; y = 2\n", "x.py").tree.body[0], "z") == ()
+    assert (
+        edits.insert_after(
+            parse("x = 1; y = 2\n", "x.py"), parse("x = 1; y = 2\n", "x.py").tree.body[0], "z"
+        )
+        == ()
+    )
 
 
 def test_overlapping_changes_are_refused() -> None:
@@ -108,9 +120,18 @@ ARGUMENT = st.sampled_from(
 def test_any_call_takes_one_more(parts: list[tuple[str, str, str]], comma: bool, end: str) -> None:
     rank = {"*": 0, "c": 1, "d": 1}
     seen = {a for _, a, _ in parts}
-    ordered = sorted((p for p in parts if p[1] in seen), key=lambda p: 2 if p[1] == "**h" else rank.get(p[1][:1], 0))
+    ordered = sorted(
+        (p for p in parts if p[1] in seen),
+        key=lambda p: 2 if p[1] == "**h" else rank.get(p[1][:1], 0),
+    )
     unique = list({p[1]: p for p in ordered}.values())
-    text = "f(" + ",".join(b + a + e for b, a, e in unique) + ("," if comma and unique else "") + end + ")\n"
+    text = (
+        "f("
+        + ",".join(b + a + e for b, a, e in unique)
+        + ("," if comma and unique else "")
+        + end
+        + ")\n"
+    )
     before = ast.parse(text).body[0]
     after = ast.parse(keyword(text)).body[0]
     assert isinstance(before, ast.Expr)
@@ -118,7 +139,9 @@ def test_any_call_takes_one_more(parts: list[tuple[str, str, str]], comma: bool,
     one, two = before.value, after.value
     assert isinstance(one, ast.Call)
     assert isinstance(two, ast.Call)
-    assert [*map(ast.dump, one.keywords), ast.dump(ast.keyword("k", ast.Constant(1)))] == [*map(ast.dump, two.keywords)]
+    assert [*map(ast.dump, one.keywords), ast.dump(ast.keyword("k", ast.Constant(1)))] == [
+        *map(ast.dump, two.keywords)
+    ]
     assert [*map(ast.dump, one.args)] == [*map(ast.dump, two.args)]
 
 

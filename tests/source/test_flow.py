@@ -41,7 +41,8 @@ def test_names(expression: str, name: str | None) -> None:
 
 def test_modules_inside_a_library_are_left_out() -> None:
     assert (
-        flat("transformers.models.auto.AutoTokenizer.from_pretrained") == "transformers.AutoTokenizer.from_pretrained"
+        flat("transformers.models.auto.AutoTokenizer.from_pretrained")
+        == "transformers.AutoTokenizer.from_pretrained"
     )
     assert flat("transformers.optimization.get_scheduler") == "transformers.get_scheduler"
     assert flat("torch.nn.functional.cross_entropy") == "torch.nn.functional.cross_entropy"
@@ -90,14 +91,26 @@ def test_values(text: str, value: object) -> None:
         ("m = tf.AutoModelForCausalLM.from_pretrained('x').to('cuda').eval()\nm", {"model"}),
         ("m = get_peft_model(tf.GPT2LMHeadModel(c), LoraConfig())\nm", {"peft-model", "model"}),
         ("m = PeftModel.from_pretrained(b, 'x').merge_and_unload()\nm", {"model"}),
-        ("def load():\n    t = AT.from_pretrained('x')\n    return 1, t\n_, tok = load()\ntok", {"tokenizer"}),
+        (
+            "def load():\n    t = AT.from_pretrained('x')\n    return 1, t\n_, tok = load()\ntok",
+            {"tokenizer"},
+        ),
         ("class MyTrainer(Trainer):\n    pass\nMyTrainer()", {"trainer"}),
-        ("def f(tokenizer):\n    tokenizer\ndef g(t):\n    return t\ng(AT.from_pretrained('x'))", {"tokenizer"}),
-        ("from datasets import load_dataset\nd = load_dataset('x')['train'].map(f)\nd", {"dataset"}),
+        (
+            "def f(tokenizer):\n    tokenizer\ndef g(t):\n    return t\ng(AT.from_pretrained('x'))",
+            {"tokenizer"},
+        ),
+        (
+            "from datasets import load_dataset\nd = load_dataset('x')['train'].map(f)\nd",
+            {"dataset"},
+        ),
         ("t = AT.from_pretrained('x')\nt.apply_chat_template(m)", {"chat"}),
         ("t = AT.from_pretrained('x')\nt(text)", {"encoding"}),
         (
-            "from accelerate import Accelerator\na = Accelerator()\nm, o = a.prepare(1, torch.optim.AdamW(p))\no",
+            (
+                "from accelerate import Accelerator\na = Accelerator()\nm, o = a.prepare(1,"
+                " torch.optim.AdamW(p))\no"
+            ),
             {"optimizer"},
         ),
         ("t = other()\nt", set()),
@@ -127,7 +140,9 @@ Data(AT.from_pretrained("x"))
 
 
 def test_keywords_of_a_dictionary_are_laid_out() -> None:
-    made = module("kw = dict(a=1)\nkw['b'] = 2\nf(*x, c=3, **kw)\nf(**other)\nf(**{'a': 1}, **kw)\n")
+    made = module(
+        "kw = dict(a=1)\nkw['b'] = 2\nf(*x, c=3, **kw)\nf(**other)\nf(**{'a': 1}, **kw)\n"
+    )
     calls = [call for call in made.all_calls if made.text_of(call.node.func) == "f"]
     assert [(sorted(call.keywords), call.open) for call in calls] == [
         (["a", "b", "c"], True),

@@ -94,11 +94,19 @@ def _function_calls(text: str) -> int:
 
 @pytest.mark.parametrize(
     "part",
-    [trainers, calls_of_one_helper, one_dictionary_written_again, methods_that_set_the_same, branches, assertions],
+    [
+        trainers,
+        calls_of_one_helper,
+        one_dictionary_written_again,
+        methods_that_set_the_same,
+        branches,
+        assertions,
+    ],
 )
 def test_twice_the_lines_are_twice_the_work(part: Callable[[int], str]) -> None:
     _function_calls(IMPORTS)  # the rules are loaded once
     short, long = (
-        _function_calls(IMPORTS + "settings = {}\n" + "".join(map(part, range(count)))) for count in (150, 300)
+        _function_calls(IMPORTS + "settings = {}\n" + "".join(map(part, range(count))))
+        for count in (150, 300)
     )
     assert long < 2.4 * short

@@ -28,11 +28,21 @@ def test_cells_are_one_text_and_magics_are_blank() -> None:
     names = [n.id for n in made.nodes(ast.Name) if isinstance(n.ctx, ast.Store)]
     assert names == ["x", "y", "z"]
     for cell in made.cells:
-        assert made.text[cell.start : cell.start + len(cell.text)].count("\n") == cell.text.count("\n")
+        assert made.text[cell.start : cell.start + len(cell.text)].count("\n") == cell.text.count(
+            "\n"
+        )
 
 
 @pytest.mark.parametrize(
-    "line", ["pip install trl", "pip install -q 'trl==1.0' peft\n", "\nconda install x -y", "cd ../data", "ls", "pwd"]
+    "line",
+    [
+        "pip install trl",
+        "pip install -q 'trl==1.0' peft\n",
+        "\nconda install x -y",
+        "cd ../data",
+        "ls",
+        "pwd",
+    ],
 )
 def test_a_cell_of_one_magic_needs_no_percent_sign(line: str) -> None:
     made = parse(notebook(line, "a = 1"), "n.ipynb")
@@ -41,7 +51,14 @@ def test_a_cell_of_one_magic_needs_no_percent_sign(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cell", ["pip install trl\nimport trl", "# first\npip install trl", "curl localhost \\\n -d x", "pip", "installs x"]
+    "cell",
+    [
+        "pip install trl\nimport trl",
+        "# first\npip install trl",
+        "curl localhost \\\n -d x",
+        "pip",
+        "installs x",
+    ],
 )
 def test_magics_without_a_percent_sign_run_alone_or_not_at_all(cell: str) -> None:
     assert bool(parse(notebook(cell), "n.ipynb").broken) is (cell != "pip")
@@ -74,7 +91,9 @@ def test_an_indent_that_does_not_go_is_broken() -> None:
 def test_a_statement_in_an_indented_cell_gets_neighbours_of_its_indent() -> None:
     made = parse(notebook("    a = 1\n    b = f(a)"), "n.ipynb")
     statement = next(n for n in made.nodes(ast.Assign) if isinstance(n.value, ast.Call))
-    after = edits.apply(made.file_text, edits.in_file(made, edits.insert_before(made, statement, "c = 2")))
+    after = edits.apply(
+        made.file_text, edits.in_file(made, edits.insert_before(made, statement, "c = 2"))
+    )
     assert after == notebook("    a = 1\n    c = 2\n    b = f(a)")
 
 
@@ -106,7 +125,9 @@ def test_a_line_that_goes_leaves_no_empty_string() -> None:
     text = notebook("a = 1\nx = 2\nb = 3")
     made = parse(text, "n.ipynb")
     statement = list(made.nodes(ast.Assign))[1]
-    assert edits.apply(text, edits.in_file(made, edits.delete_statement(made, statement))) == notebook("a = 1\nb = 3")
+    assert edits.apply(
+        text, edits.in_file(made, edits.delete_statement(made, statement))
+    ) == notebook("a = 1\nb = 3")
 
 
 def test_one_broken_cell_does_not_hide_the_others() -> None:
@@ -129,7 +150,10 @@ def test_other_languages_are_left_alone() -> None:
 
 @given(
     st.lists(
-        st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=30), max_size=4
+        st.text(
+            alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=30
+        ),
+        max_size=4,
     )
 )
 def test_every_character_is_found_in_the_file(cells: list[str]) -> None:

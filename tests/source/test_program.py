@@ -73,26 +73,40 @@ def linked(folder: Path, files: Mapping[str, str]) -> Module:
          UNKNOWN),
     ],
 )  # fmt: skip
-def test_values_of_another_file(main: str, others: Mapping[str, str], value: object, tmp_path: Path) -> None:
+def test_values_of_another_file(
+    main: str, others: Mapping[str, str], value: object, tmp_path: Path
+) -> None:
     made = linked(tmp_path, {"main.py": main, **others})
     assert made.flow.value(last(made)) == value
 
 
 def test_relative_imports_are_those_of_the_package(tmp_path: Path) -> None:
-    files = {"p/q/main.py": "from ..a import RATE\nfrom .b import STEPS\nfrom . import b\n(RATE, STEPS, b.STEPS)",
-             "p/a.py": "RATE = 1", "p/q/b.py": "STEPS = 2", "a.py": "RATE = 3", "b.py": "STEPS = 4"}  # fmt: skip
+    files = {
+        "p/q/main.py": (
+            "from ..a import RATE\nfrom .b import STEPS\nfrom . import b\n(RATE, STEPS, b.STEPS)"
+        ),
+        "p/a.py": "RATE = 1",
+        "p/q/b.py": "STEPS = 2",
+        "a.py": "RATE = 3",
+        "b.py": "STEPS = 4",
+    }
     made = linked(tmp_path, files)
     assert made.flow.value(last(made)) == (1, 2, 2)
 
 
 def test_a_script_in_a_folder_finds_its_neighbour_first(tmp_path: Path) -> None:
-    made = linked(tmp_path, {"scripts/main.py": "from a import X\nX", "scripts/a.py": "X = 1", "a.py": "X = 2"})
+    made = linked(
+        tmp_path,
+        {"scripts/main.py": "from a import X\nX", "scripts/a.py": "X = 1", "a.py": "X = 2"},
+    )
     assert made.flow.value(last(made)) == 1
 
 
 def test_a_library_that_is_passed_on_keeps_its_name(tmp_path: Path) -> None:
-    files = {"main.py": "from a import Trainer as T, tf\n(T, tf.AutoTokenizer)",
-             "a.py": "import transformers as tf\nfrom transformers.trainer import Trainer"}  # fmt: skip
+    files = {
+        "main.py": "from a import Trainer as T, tf\n(T, tf.AutoTokenizer)",
+        "a.py": "import transformers as tf\nfrom transformers.trainer import Trainer",
+    }
     made = linked(tmp_path, files)
     names = [made.flow.name(node) for node in last(made).elts]  # type: ignore[attr-defined]
     assert names == ["transformers.Trainer", "transformers.AutoTokenizer"]
@@ -101,13 +115,19 @@ def test_a_library_that_is_passed_on_keeps_its_name(tmp_path: Path) -> None:
 def test_a_class_of_another_file_has_the_names_of_its_bases(tmp_path: Path) -> None:
     made = linked(
         tmp_path,
-        {"main.py": "import a\na.Mine()", "a.py": "from trl import SFTTrainer\nclass Mine(SFTTrainer):\n    x = 1"},
+        {
+            "main.py": "import a\na.Mine()",
+            "a.py": "from trl import SFTTrainer\nclass Mine(SFTTrainer):\n    x = 1",
+        },
     )
     assert made.all_calls[0].names == ("trl.SFTTrainer",)
 
 
 def test_places_are_those_of_the_file_where_a_node_stands(tmp_path: Path) -> None:
-    made = linked(tmp_path, {"main.py": "from a import make\nmake()", "a.py": "\n\ndef make():\n    return [1,   2]"})
+    made = linked(
+        tmp_path,
+        {"main.py": "from a import make\nmake()", "a.py": "\n\ndef make():\n    return [1,   2]"},
+    )
     node = made.flow.origins(last(made))[0].node
     assert made.home(node).path == str(tmp_path / "a.py")
     assert made.place(node) == (4, 12)
@@ -115,16 +135,32 @@ def test_places_are_those_of_the_file_where_a_node_stands(tmp_path: Path) -> Non
 
 
 def test_two_scripts_with_one_helper_do_not_run_together(tmp_path: Path) -> None:
-    files = {"main.py": "import helper", "other.py": "import helper", "helper.py": "import deep", "deep.py": "x = 1"}
+    files = {
+        "main.py": "import helper",
+        "other.py": "import helper",
+        "helper.py": "import deep",
+        "deep.py": "x = 1",
+    }
     made = linked(tmp_path, files)
     assert [Path(one.path).name for one in made.with_linked] == ["main.py", "helper.py", "deep.py"]
     helper = made.with_linked[1]
-    assert {Path(one.path).name for one in helper.with_linked} == {"main.py", "other.py", "helper.py", "deep.py"}
+    assert {Path(one.path).name for one in helper.with_linked} == {
+        "main.py",
+        "other.py",
+        "helper.py",
+        "deep.py",
+    }
 
 
 def test_files_are_grouped_by_their_imports_and_long_groups_are_cut(tmp_path: Path) -> None:
-    texts = {"a.py": "import b", "b.py": "from c import (\n    x,\n    y,\n)", "c.py": "x = 1", "d.py": "import os",
-             "e.py": "from .f import g", "f.py": "g = 1"}  # fmt: skip
+    texts = {
+        "a.py": "import b",
+        "b.py": "from c import (\n    x,\n    y,\n)",
+        "c.py": "x = 1",
+        "d.py": "import os",
+        "e.py": "from .f import g",
+        "f.py": "g = 1",
+    }
     imports = Imports([str(tmp_path / name) for name in texts], [str(tmp_path)])
     named = [(str(tmp_path / name), text) for name, text in texts.items()]
     groups = [[Path(path).stem for path in group] for group in grouped(named, imports)]

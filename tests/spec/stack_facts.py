@@ -16,7 +16,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-TRL_CLASSES = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "Distillation", "Model", "DatasetMixture")
+TRL_CLASSES = (
+    "SFT",
+    "DPO",
+    "KTO",
+    "Reward",
+    "GRPO",
+    "RLOO",
+    "Distillation",
+    "Model",
+    "DatasetMixture",
+)
 TRL_SCRIPTS = ("sft", "dpo", "kto", "reward", "grpo", "rloo", "distillation")
 """Each merges several dataclasses into one set of keys: those of its own too"""
 TRL_EXPERIMENTAL = {"ORPOConfig": "orpo", "CPOConfig": "cpo"}
@@ -29,8 +39,14 @@ LLAMA_FACTORY_CLASSES = {
     "finetuning_args": "FinetuningArguments",
     "generating_args": "GeneratingArguments",
 }
-AXOLOTL_DATASETS = ("SFTDataset", "DPODataset", "KTODataset", "StepwiseSupervisedDataset", "PretrainingDataset",
-                    "SyntheticDataset")  # fmt: skip
+AXOLOTL_DATASETS = (
+    "SFTDataset",
+    "DPODataset",
+    "KTODataset",
+    "StepwiseSupervisedDataset",
+    "PretrainingDataset",
+    "SyntheticDataset",
+)
 
 
 def plain(value: Any) -> Any:
@@ -57,7 +73,11 @@ def fields(kind: Any) -> dict[str, Any]:
 
 def beyond(kind: Any, base: dict[str, Any]) -> dict[str, Any]:
     """What a class adds to its base, or sets to something else."""
-    return {name: value for name, value in fields(kind).items() if name not in base or base[name] != value}
+    return {
+        name: value
+        for name, value in fields(kind).items()
+        if name not in base or base[name] != value
+    }
 
 
 def transformers() -> dict[str, Any]:
@@ -77,10 +97,18 @@ def trl() -> dict[str, Any]:
         kinds[name] = getattr(importlib.import_module(f"trl.experimental.{folder}"), name)
     for script in TRL_SCRIPTS:
         parser = importlib.import_module(f"trl.scripts.{script}").make_parser()
-        kinds |= {kind.__name__: kind for kind in parser.dataclass_types if kind.__name__ not in kinds}
+        kinds |= {
+            kind.__name__: kind for kind in parser.dataclass_types if kind.__name__ not in kinds
+        }
     launch = importlib.import_module("accelerate.commands.launch").launch_command_parser()
-    options = {action.dest for action in launch._actions if action.option_strings} - {"help", "config_file", *base}
-    return {name: beyond(kind, base) for name, kind in kinds.items()} | {LAUNCH: dict.fromkeys(sorted(options))}
+    options = {action.dest for action in launch._actions if action.option_strings} - {
+        "help",
+        "config_file",
+        *base,
+    }
+    return {name: beyond(kind, base) for name, kind in kinds.items()} | {
+        LAUNCH: dict.fromkeys(sorted(options))
+    }
 
 
 def peft() -> dict[str, Any]:
@@ -96,7 +124,9 @@ def axolotl() -> dict[str, Any]:
     plugins: dict[str, Any] = {}
     for kind in _plugin_arguments():
         package = kind.__module__.removesuffix(".args")
-        (built_in if any(name.startswith(f"{package}.") for name in always) else plugins).update(_model(kind))
+        (built_in if any(name.startswith(f"{package}.") for name in always) else plugins).update(
+            _model(kind)
+        )
     rows = [getattr(datasets, name) for name in AXOLOTL_DATASETS if hasattr(datasets, name)]
     return {
         "AxolotlInputConfig": whole,
@@ -122,7 +152,9 @@ def _plugin_arguments() -> list[Any]:
     folder = Path(importlib.import_module("axolotl.integrations").__path__[0])
     kinds = []
     for path in sorted(folder.glob("*/args.py")):
-        spec = importlib.util.spec_from_file_location(f"axolotl.integrations.{path.parent.name}.args", path)
+        spec = importlib.util.spec_from_file_location(
+            f"axolotl.integrations.{path.parent.name}.args", path
+        )
         assert spec is not None
         assert spec.loader is not None
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -142,7 +174,11 @@ def llama_factory() -> dict[str, Any]:
     return {
         name: fields(getattr(importlib.import_module(f"llamafactory.hparams.{module}"), name))
         for module, name in LLAMA_FACTORY_CLASSES.items()
-    } | {"RayArguments": fields(importlib.import_module("llamafactory.hparams.training_args").RayArguments)}
+    } | {
+        "RayArguments": fields(
+            importlib.import_module("llamafactory.hparams.training_args").RayArguments
+        )
+    }
 
 
 STACKS = {

@@ -47,18 +47,26 @@ def test_llama_factory_knows_its_own_keys(llama_factory: dict[Path, Config]) -> 
 
 def test_llama_factory_data_is_found_and_read(llama_factory: dict[Path, Config]) -> None:
     forms = {
-        (config.spec.data, config.spec.format, tuple(config.spec.map.items())) for config in llama_factory.values()
+        (config.spec.data, config.spec.format, tuple(config.spec.map.items()))
+        for config in llama_factory.values()
     }
     looked_at = {form for form in forms if form[0]}
     assert {format for _, format, _ in looked_at} == {"alpaca", "preference", "kto", "text"}
     for data, format, columns in looked_at:
         rows = list(read(data, format=format, columns=dict(columns)))
         assert rows
-        assert not [problem for row in rows for problem in row.problems if problem.kind in ("no-format", "no-content")]
+        assert not [
+            problem
+            for row in rows
+            for problem in row.problems
+            if problem.kind in ("no-format", "no-content")
+        ]
 
 
 def test_llama_factory_shards(llama_factory: dict[Path, Config]) -> None:
-    staged = {path.name: config.spec.training.deepspeed_stage for path, config in llama_factory.items()}
+    staged = {
+        path.name: config.spec.training.deepspeed_stage for path, config in llama_factory.items()
+    }
     assert staged["qwen3_full_sft.yaml"] == 3
 
 
@@ -70,11 +78,14 @@ def test_axolotl_knows_its_own_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["examples/accelerate/*.yaml", "examples/deepspeed/*.json", "examples/v1/**/train_*.yaml"]
+    "pattern",
+    ["examples/accelerate/*.yaml", "examples/deepspeed/*.json", "examples/v1/**/train_*.yaml"],
 )
 def test_what_is_no_run_is_named(pattern: str) -> None:
     paths = examples("llamafactory", pattern)
     assert paths
     for path in paths:
-        with pytest.raises(SpecError, match=r"found (an accelerate|a DeepSpeed|settings of LLaMA-Factory's v1)"):
+        with pytest.raises(
+            SpecError, match=r"found (an accelerate|a DeepSpeed|settings of LLaMA-Factory's v1)"
+        ):
             read_config(path)

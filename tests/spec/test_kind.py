@@ -14,8 +14,13 @@ from truetune.demo import DATA, TOKENIZER
 from truetune.errors import UsageError
 from truetune.spec.kind import NAMES, recognise
 
-LOG = '{"step": 1, "loss": 2.5, "learning_rate": 1e-4}\n{"step": 2, "loss": 2.1, "learning_rate": 9e-5}\n'
-ROW = json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]})
+LOG = (
+    '{"step": 1, "loss": 2.5, "learning_rate": 1e-4}\n{"step": 2, "loss": 2.1, "learning_rate":'
+    " 9e-5}\n"
+)
+ROW = json.dumps(
+    {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}
+)
 
 
 def laid(path: Path, content: str | bytes) -> Path:
@@ -38,9 +43,17 @@ def laid(path: Path, content: str | bytes) -> Path:
         ("losses.jsonl", '{"text": "x", "loss": 1.0, "step": 3}\n', "data"),
         ("log.jsonl", LOG, "log"),
         ("log.json", LOG, "log"),
-        ("trainer_log.jsonl", '{"current_steps": 5, "total_steps": 9, "loss": 1.2, "lr": 1e-5}\n', "log"),
+        (
+            "trainer_log.jsonl",
+            '{"current_steps": 5, "total_steps": 9, "loss": 1.2, "lr": 1e-5}\n',
+            "log",
+        ),
         ("log.csv", "step,train_loss\n1,2.5\n", "log"),
-        ("trainer_state.json", '{"best_metric": null, "log_history": [{"loss": 1.0, "step": 1}]}', "log"),
+        (
+            "trainer_state.json",
+            '{"best_metric": null, "log_history": [{"loss": 1.0, "step": 1}]}',
+            "log",
+        ),
         ("events.out.tfevents.1.host.1.0", b"\x18\0\0", "log"),
         ("run-1.wandb", b":W&B", "log"),
         ("train.py", "import trl\n", "source"),
@@ -48,8 +61,16 @@ def laid(path: Path, content: str | bytes) -> Path:
         ("truetune.yaml", "data: a.jsonl\ntokenizer: t\n", "truetune"),
         ("any.yaml", "data: [a.jsonl]\nmax-length: 5\ntokeniser: t\n", "truetune"),
         ("pyproject.toml", "[tool.truetune]\ndata = 'a.jsonl'\n", "truetune"),
-        ("a.yml", "base_model: m\ndatasets: [{path: a, type: alpaca}]\nmicro_batch_size: 2\n", "axolotl"),
-        ("a.json", '{"base_model": "m", "datasets": [{"path": "a"}], "sequence_len": 9}', "axolotl"),
+        (
+            "a.yml",
+            "base_model: m\ndatasets: [{path: a, type: alpaca}]\nmicro_batch_size: 2\n",
+            "axolotl",
+        ),
+        (
+            "a.json",
+            '{"base_model": "m", "datasets": [{"path": "a"}], "sequence_len": 9}',
+            "axolotl",
+        ),
         ("axolotl.yaml", "model_name_or_path: m\nstage: sft\ntemplate: qwen\n", "llama-factory"),
         ("a.json", '{"model_name_or_path": "m", "stage": "sft", "cutoff_len": 9}', "llama-factory"),
         ("a.yaml", "model_name_or_path: m\ndataset_name: d\nassistant_only_loss: true\n", "trl"),
@@ -64,8 +85,16 @@ def test_files(tmp_path: Path, name: str, content: str | bytes, kind: str) -> No
     ("name", "content", "said"),
     [
         ("ds.json", '{"zero_optimization": {"stage": 2}}', "found a DeepSpeed configuration"),
-        ("acc.yaml", "distributed_type: FSDP\nnum_processes: 2\n", "found an accelerate launch configuration"),
-        ("config.json", '{"architectures": ["X"], "model_type": "x"}', "found a model's config.json"),
+        (
+            "acc.yaml",
+            "distributed_type: FSDP\nnum_processes: 2\n",
+            "found an accelerate launch configuration",
+        ),
+        (
+            "config.json",
+            '{"architectures": ["X"], "model_type": "x"}',
+            "found a model's config.json",
+        ),
         ("a.yaml", "name: CI\non: push\njobs: {}\n", "found the keys name, True, jobs"),
         ("a.yaml", "", "found an empty file"),
         ("a.yaml", "- 1\n- 2\n", "found a list"),
@@ -140,10 +169,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     peft = pytest.importorskip("peft")
     out = tmp_path_factory.mktemp("run") / "out"
     config = transformers.GPT2Config(vocab_size=32, n_positions=8, n_embd=8, n_layer=1, n_head=1)
-    adapted = peft.get_peft_model(transformers.GPT2LMHeadModel(config), peft.LoraConfig(task_type="CAUSAL_LM"))
+    adapted = peft.get_peft_model(
+        transformers.GPT2LMHeadModel(config), peft.LoraConfig(task_type="CAUSAL_LM")
+    )
     row: dict[str, Any] = {"input_ids": torch.arange(4), "labels": torch.arange(4)}
     arguments = transformers.TrainingArguments(
-        output_dir=str(out), max_steps=2, save_steps=1, logging_steps=1, use_cpu=True, report_to="none"
+        output_dir=str(out),
+        max_steps=2,
+        save_steps=1,
+        logging_steps=1,
+        use_cpu=True,
+        report_to="none",
     )
     trainer = transformers.Trainer(model=adapted, args=arguments, train_dataset=[row] * 8)
     trainer.train()
@@ -157,7 +193,9 @@ def test_a_real_run(run: Path) -> None:
     assert recognise(run / "checkpoint-2" / "trainer_state.json") == ("log",)
 
 
-@pytest.mark.parametrize("name", ["serve.sh", "job.sbatch", "run.slurm", "Dockerfile", "Dockerfile.gpu"])
+@pytest.mark.parametrize(
+    "name", ["serve.sh", "job.sbatch", "run.slurm", "Dockerfile", "Dockerfile.gpu"]
+)
 def test_a_file_of_commands(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("#!/bin/bash\nvllm serve model --enforce-eager\n")
     assert recognise(tmp_path / name) == ("commands",)

@@ -42,7 +42,9 @@ tokenized_path: cache
 
 def config(folder: Path, text: str, info: dict[str, Any] | None = None) -> Config:
     (folder / "data").mkdir(exist_ok=True)
-    (folder / "data" / "dataset_info.json").write_text(json.dumps(info or {"rows": {"file_name": "rows.json"}}))
+    (folder / "data" / "dataset_info.json").write_text(
+        json.dumps(info or {"rows": {"file_name": "rows.json"}})
+    )
     (folder / "data" / "rows.json").write_text("[]")
     (folder / "conf").mkdir(exist_ok=True)
     path = folder / "conf" / "config.yaml"
@@ -61,9 +63,16 @@ def test_values_places_and_defaults(tmp_path: Path) -> None:
     assert (training.method, training.learning_rate, training.warmup_ratio) == ("sft", 1e-4, 0.1)
     assert (training.packing, training.packing_strategy, training.load_in) == (True, "neat", 4)
     assert training.lora is not None
-    assert (training.lora.r, training.lora.lora_alpha, training.lora.target_modules) == (16, 32, "all-linear")
+    assert (training.lora.r, training.lora.lora_alpha, training.lora.target_modules) == (
+        16,
+        32,
+        "all-linear",
+    )
     assert training.lora.modules_to_save == ("embed_tokens", "lm_head")
-    assert (training.attn_implementation, training.gradient_checkpointing) == ("flash_attention_2", True)
+    assert (training.attn_implementation, training.gradient_checkpointing) == (
+        "flash_attention_2",
+        True,
+    )
     assert (training.remove_unused_columns, training.added_tokens, training.resize_vocab) == (
         False,
         ("<a>", "<b>"),
@@ -78,7 +87,10 @@ def test_values_places_and_defaults(tmp_path: Path) -> None:
 
 def test_json_and_strings_as_numbers(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    path.write_text('{"stage": "sft", "model_name_or_path": "m", "finetuning_type": "full", "learning_rate": "2e-5"}')
+    path.write_text(
+        '{"stage": "sft", "model_name_or_path": "m", "finetuning_type": "full", "learning_rate":'
+        ' "2e-5"}'
+    )
     found = read_config(path)
     assert found.spec.training.learning_rate == 2e-5
     assert (found.spec.training.lora, found.limit) == (None, 2048)
@@ -128,7 +140,9 @@ def test_methods(tmp_path: Path, settings: str, method: str, learn: str) -> None
         ({"formatting": "sharegpt", "tags": {"user_tag": "customer"}}, None, None),
     ],
 )  # fmt: skip
-def test_data_sets(tmp_path: Path, about: dict[str, Any], format: str | None, columns: dict[str, str] | None) -> None:
+def test_data_sets(
+    tmp_path: Path, about: dict[str, Any], format: str | None, columns: dict[str, str] | None
+) -> None:
     info = {"rows": {"file_name": "rows.json", **about}}
     found = config(tmp_path, "model_name_or_path: m\nstage: sft\ndataset: rows\n", info)
     if columns is None:
@@ -145,19 +159,31 @@ def test_text_of_pretraining(tmp_path: Path) -> None:
 
 
 def test_data_sets_elsewhere(tmp_path: Path) -> None:
-    info = {"rows": {"file_name": "rows.json"}, "hub": {"hf_hub_url": "some/rows"}, "gone": {"file_name": "gone.json"}}
-    found = config(tmp_path, "model_name_or_path: m\nstage: sft\ndataset: rows, hub, gone, typo\n", info)
+    info = {
+        "rows": {"file_name": "rows.json"},
+        "hub": {"hf_hub_url": "some/rows"},
+        "gone": {"file_name": "gone.json"},
+    }
+    found = config(
+        tmp_path, "model_name_or_path: m\nstage: sft\ndataset: rows, hub, gone, typo\n", info
+    )
     assert len(found.spec.data) == 1
     assert found.spec.training.other["datasets"] == ["hub", "gone", "typo"]
     assert [place.key for place in found.missing] == ["typo"]
-    found = config(tmp_path, "model_name_or_path: m\nstage: sft\ndataset: a\ndataset_dir: REMOTE:some/repo\n")
+    found = config(
+        tmp_path, "model_name_or_path: m\nstage: sft\ndataset: a\ndataset_dir: REMOTE:some/repo\n"
+    )
     assert "not looked at, because they are not on this machine: a" in found.notes
 
 
 def test_unknown_and_old_keys(tmp_path: Path) -> None:
-    found = config(tmp_path, "model_name_or_path: m\nstage: sft\nevaluation_strategy: epoch\nlr: 1e-4\n")
+    found = config(
+        tmp_path, "model_name_or_path: m\nstage: sft\nevaluation_strategy: epoch\nlr: 1e-4\n"
+    )
     assert [place.key for place in found.unknown] == ["evaluation_strategy", "lr"]
-    assert [(old.place.key, old.now) for old in found.renamed] == [("evaluation_strategy", "eval_strategy")]
+    assert [(old.place.key, old.now) for old in found.renamed] == [
+        ("evaluation_strategy", "eval_strategy")
+    ]
 
 
 @pytest.mark.parametrize(

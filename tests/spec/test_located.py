@@ -52,7 +52,10 @@ def test_places_of_json() -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(st.characters(exclude_categories=["Cs"])),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
@@ -67,10 +70,14 @@ def test_every_key_of_json_has_its_place(value: dict[str, Any], indent: int | No
     lines = text.split("\n")
 
     def look(item: Any, keys: tuple[Any, ...]) -> None:
-        for key in item if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else ():
+        for key in (
+            item if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else ()
+        ):
             spot = document.spots[(*keys, key)]
             if isinstance(key, str):
-                assert lines[spot.line - 1][spot.column - 1 :].startswith(json.dumps(key, ensure_ascii=False))
+                assert lines[spot.line - 1][spot.column - 1 :].startswith(
+                    json.dumps(key, ensure_ascii=False)
+                )
             look(item[key], (*keys, key))
 
     look(value, ())
@@ -81,7 +88,10 @@ def test_every_key_of_json_has_its_place(value: dict[str, Any], indent: int | No
     [
         ("a: 1\n\tb: 2\n", ":2: not YAML"),
         ("a: [1, 2\nb: 3\n", ":2: not YAML"),
-        ("a: !!python/object/apply:os.system [ls]\n", ":1: not YAML: could not determine a constructor"),
+        (
+            "a: !!python/object/apply:os.system [ls]\n",
+            ":1: not YAML: could not determine a constructor",
+        ),
         ("? [a, b]\n: 1\n" * 2 + "{", "not YAML"),
         ("a: *nowhere\n", ":1: not YAML: found undefined alias"),
         ("--- 1\n--- 2\n", ":2: not YAML: but found another document"),
@@ -102,7 +112,9 @@ def test_an_alias_bomb_is_refused() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
     with pytest.raises(SpecError, match="more than 50,000 values"):
         parse("\n".join(lines), "bomb.yaml")
-    merged = ["a0: &a0 {k: 1}"] + [f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+    merged = ["a0: &a0 {k: 1}"] + [
+        f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)
+    ]
     with pytest.raises(SpecError, match="more than 50,000 values"):
         parse("\n".join(merged), "bomb.yaml")
 
@@ -117,7 +129,10 @@ def test_broken_files(tmp_path: Path) -> None:
 
     assert refused("a.yaml", b"\x7fELF\0\0\1") == ": a binary file; expected YAML or JSON, as UTF-8"
     assert refused("b.yaml", b"a: 1\nb: \xff\n") == ":2: not UTF-8; save it as UTF-8"
-    assert refused("c.yaml", b"a: 1\n" * (LARGEST // 4)) == ": larger than 1 MiB, so it is no configuration"
+    assert (
+        refused("c.yaml", b"a: 1\n" * (LARGEST // 4))
+        == ": larger than 1 MiB, so it is no configuration"
+    )
     assert refused("d.json", b'{"a": 1,\n "b": }') == ":2: not JSON: Expecting value"
     assert refused("e.json", b'{"a": ' + b"[" * 100_000) == ":1: not JSON: nested more than 64 deep"
     with pytest.raises(SpecError, match="No such file"):

@@ -41,9 +41,18 @@ MOST = 200
         ("pre_tokenise: true", "remove it: the rows are always encoded before the first step"),
         ("trainr: trl", "did you mean trainer?"),
         ("watch: {evry: 3}", "did you mean every?"),
-        ("watch: {colour: red}", "watch has prompts, every, max_new_tokens, budget, parser and 1 more"),
-        ("reasoning_effort: high", "alike are learn.reasoning; docs/reference/settings.md lists all"),
-        ("api_key: 'a secret, with: spaces'", "there are data, eval_data, tokenizer, model, format and 15 more"),
+        (
+            "watch: {colour: red}",
+            "watch has prompts, every, max_new_tokens, budget, parser and 1 more",
+        ),
+        (
+            "reasoning_effort: high",
+            "alike are learn.reasoning; docs/reference/settings.md lists all",
+        ),
+        (
+            "api_key: 'a secret, with: spaces'",
+            "there are data, eval_data, tokenizer, model, format and 15 more",
+        ),
     ],
 )
 def test_the_line_that_is_said(text: str, said: str) -> None:
@@ -69,14 +78,22 @@ def test_other_names_lead_to_settings_that_there_are() -> None:
 
 
 KNOWN = [
-    *((key, f"training.{field}") for field, key in (*axolotl.FIELDS.items(), *llama_factory.FIELDS.items())),
-    *((key, f"training.lora.{field}") for field, key in (*axolotl.LORA.items(), *llama_factory.LORA.items())),
+    *(
+        (key, f"training.{field}")
+        for field, key in (*axolotl.FIELDS.items(), *llama_factory.FIELDS.items())
+    ),
+    *(
+        (key, f"training.lora.{field}")
+        for field, key in (*axolotl.LORA.items(), *llama_factory.LORA.items())
+    ),
 ]
 ELSEWHERE = {"training.packing": "encode", "training.adapter": "training"}
 
 
 @pytest.mark.parametrize(("key", "place"), KNOWN)
-def test_the_keys_of_other_stacks_lead_to_the_field_that_their_readers_fill(key: str, place: str) -> None:
+def test_the_keys_of_other_stacks_lead_to_the_field_that_their_readers_fill(
+    key: str, place: str
+) -> None:
     told = advice([key], 1)
     if key in NOT_NEEDED:
         assert told.startswith("remove it: ")

@@ -12,7 +12,9 @@ from truetune.spec.stacks import read_config
 
 def test_places(tmp_path: Path) -> None:
     path = tmp_path / "truetune.yaml"
-    path.write_text("data: a.jsonl\nmax-length: 64\ntraining:\n  learning_rate: 2e-5\n  lora: {r: 4}\n")
+    path.write_text(
+        "data: a.jsonl\nmax-length: 64\ntraining:\n  learning_rate: 2e-5\n  lora: {r: 4}\n"
+    )
     found = read_config(tmp_path)
     assert (found.stack, found.limit, found.path) == ("truetune", 64, str(path))
     assert found.spec.data == (str(tmp_path / "a.jsonl"),)
@@ -37,7 +39,11 @@ def test_pyproject(tmp_path: Path) -> None:
         ("a.yaml", "colour: red\nsize: 3\n", "found the keys colour, size; expected"),
         ("a.yaml", "a: 1\n\tb: 2\n", "a.yaml:2: not YAML"),
         ("a.yaml", "learning_rate: !!python/name:os.system\n", "a.yaml:1: not YAML"),
-        ("truetune.yaml", "data: a\nmax_lenght: 3\n", "there is no setting max_lenght; did you mean max_length?"),
+        (
+            "truetune.yaml",
+            "data: a\nmax_lenght: 3\n",
+            "there is no setting max_lenght; did you mean max_length?",
+        ),
         ("pyproject.toml", "[tool.ruff]\n", "there is no [tool.truetune] in it"),
     ],
 )

@@ -32,7 +32,13 @@ def test_a_bound_is_before_a_change_or_after_it(wanted: str, age: Age) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "age"),
-    [("==5.12.0", "unknown"), (">=5.12", "unknown"), ("==5.10.0", "older"), ("==5.23.0", "current"), ("<5", "older")],
+    [
+        ("==5.12.0", "unknown"),
+        (">=5.12", "unknown"),
+        ("==5.10.0", "older"),
+        ("==5.23.0", "current"),
+        ("<5", "older"),
+    ],
 )
 def test_between_two_releases_that_were_read_nothing_is_known(wanted: str, age: Age) -> None:
     assert Pin(wanted, "requirements.txt", 1).age("5.10.0", "5.23.0") == age
@@ -70,7 +76,9 @@ def severities(path: Path) -> list[str]:
         ("print('hello')", [UNASKED]),
     ],
 )  # fmt: skip
-def test_a_notebooks_own_install_cells_decide(install: str, expected: list[str], tmp_path: Path) -> None:
+def test_a_notebooks_own_install_cells_decide(
+    install: str, expected: list[str], tmp_path: Path
+) -> None:
     path = tmp_path / "train.ipynb"
     path.write_text(notebook(install, SCRIPT), encoding="utf-8")
     assert severities(path) == expected
@@ -89,13 +97,24 @@ def test_a_notebooks_own_install_cells_decide(install: str, expected: list[str],
         ("constraints.txt", "trl==0.9.6\n", []),
         ("conda.yaml", "dependencies:\n  - pip:\n    - trl==0.9.6\n", []),
         ("requirements/train.txt", "trl==0.9.6\n", []),
-        ("uv.lock", '[[package]]\nname = "trl"\nversion = "0.9.6"\nsource = { registry = "x" }\n', []),
-        ("poetry.lock", '[[package]]\nname = "trl"\nversion = "0.9.6"\noptional = false\n', []),
-        ("pdm.lock", '[[package]]\nname = "trl"\nversion = "0.9.6"\n', []),
-        ("Pipfile.lock", '{"default": {"trl": {"hashes": ["sha256:a"], "version": "==0.9.6"}}}', []),
         (
             "uv.lock",
-            '[[package]]\nname = "trl"\nversion = "0.9.6"\n\n[[package]]\nname = "trl"\nversion = "1.2.0"\n',
+            '[[package]]\nname = "trl"\nversion = "0.9.6"\nsource = { registry = "x" }\n',
+            [],
+        ),
+        ("poetry.lock", '[[package]]\nname = "trl"\nversion = "0.9.6"\noptional = false\n', []),
+        ("pdm.lock", '[[package]]\nname = "trl"\nversion = "0.9.6"\n', []),
+        (
+            "Pipfile.lock",
+            '{"default": {"trl": {"hashes": ["sha256:a"], "version": "==0.9.6"}}}',
+            [],
+        ),
+        (
+            "uv.lock",
+            (
+                '[[package]]\nname = "trl"\nversion = "0.9.6"\n\n[[package]]\nname = "trl"\nversion'
+                ' = "1.2.0"\n'
+            ),
             ["error"],
         ),
         ("uv.lock", '[[package]]\nname = "trl-extras"\nversion = "0.9.6"\n', [UNASKED]),
@@ -109,7 +128,9 @@ def test_a_notebooks_own_install_cells_decide(install: str, expected: list[str],
         ("notes.txt", "trl==0.9.6\n", [UNASKED]),
     ],
 )
-def test_requirements_beside_a_script_decide(name: str, text: str, expected: list[str], tmp_path: Path) -> None:
+def test_requirements_beside_a_script_decide(
+    name: str, text: str, expected: list[str], tmp_path: Path
+) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(text)
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -143,7 +164,13 @@ def test_a_scripts_header_decides(tmp_path: Path) -> None:
         ("# %pip install 'trl<0.13'", []),
         ("# pip install transformers==4.40 trl==0.9.6", []),
         ("import os\nos.system('pip install trl==0.9.6')", []),
-        ("import subprocess, sys\nsubprocess.check_call([sys.executable, '-m', 'pip', 'install', 'trl==0.9.6'])", []),
+        (
+            (
+                "import subprocess, sys\nsubprocess.check_call([sys.executable, '-m', 'pip',"
+                " 'install', 'trl==0.9.6'])"
+            ),
+            [],
+        ),
         ("import subprocess\nsubprocess.run('pip install trl~=0.9.0', shell=True)", []),
         ("require_version('trl>=0.8.6,<=0.9.6', 'To fix: pip install trl==0.9.6')", []),
         ("# get_ipython().system('pip install unsloth==2025.3.19 vllm==0.8.2')", []),
@@ -154,7 +181,9 @@ def test_a_scripts_header_decides(tmp_path: Path) -> None:
         ("help = 'pip install trl==0.9.6'", [UNASKED]),
     ],
 )
-def test_what_a_script_installs_itself_decides(line: str, expected: list[str], tmp_path: Path) -> None:
+def test_what_a_script_installs_itself_decides(
+    line: str, expected: list[str], tmp_path: Path
+) -> None:
     path = tmp_path / "train.py"
     path.write_text(line + "\n" + SCRIPT)
     assert severities(path) == expected
@@ -224,18 +253,23 @@ TrainingArguments("o", evaluation_strategy="no", warmup_ratio=0.1, no_cuda=True)
 """
 
 
-def test_of_a_change_between_releases_that_were_not_read_only_the_last_before_it_is_said(tmp_path: Path) -> None:
+def test_of_a_change_between_releases_that_were_not_read_only_the_last_before_it_is_said(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "train.py"
     path.write_text(BRACKETED)
     said = {f.message: f.remedy for f in lint([path], select=["setting-renamed"]).findings}
     assert said == {
-        "evaluation_strategy is eval_strategy since a transformers after 4.46.3":
-            "write eval_strategy; up to transformers 4.46.3, evaluation_strategy is right",
-        "warmup_ratio is warmup_steps since a transformers after 5.10.0":
-            "write warmup_steps; up to transformers 5.10.0, warmup_ratio is right",
-        "no_cuda is use_cpu in transformers 5.0.0 and later":
-            "write use_cpu; before transformers 5.0.0, no_cuda is right",
-    }  # fmt: skip
+        "evaluation_strategy is eval_strategy since a transformers after 4.46.3": (
+            "write eval_strategy; up to transformers 4.46.3, evaluation_strategy is right"
+        ),
+        "warmup_ratio is warmup_steps since a transformers after 5.10.0": (
+            "write warmup_steps; up to transformers 5.10.0, warmup_ratio is right"
+        ),
+        "no_cuda is use_cpu in transformers 5.0.0 and later": (
+            "write use_cpu; before transformers 5.0.0, no_cuda is right"
+        ),
+    }
 
 
 @pytest.mark.parametrize(
@@ -262,12 +296,16 @@ def test_a_dockerfile_asks_for_releases_and_a_commit_for_one_that_is_not_known(
     assert [f.severity for f in lint([path], select=["setting-renamed"]).findings] == severities
 
 
-@pytest.mark.parametrize("asked", ["git+https://github.com/huggingface/trl@abc1234", "trl==0.15.2", "trl>=1"])
+@pytest.mark.parametrize(
+    "asked", ["git+https://github.com/huggingface/trl@abc1234", "trl==0.15.2", "trl>=1"]
+)
 def test_a_call_of_a_commit_stops_perhaps(asked: str, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(asked + "\n")
     path = tmp_path / "train.py"
-    path.write_text("from trl import SFTConfig, SFTTrainer\nSFTTrainer('m', tokenizer=3)\n"
-                    "from trl import DataCollatorForCompletionOnlyLM\nSFTConfig('o', sft_dir='x')\n")  # fmt: skip
+    path.write_text(
+        "from trl import SFTConfig, SFTTrainer\nSFTTrainer('m', tokenizer=3)\n"
+        "from trl import DataCollatorForCompletionOnlyLM\nSFTConfig('o', sft_dir='x')\n"
+    )
     rules = ["trainer-argument-gone", "trl-name-gone", "unknown-setting"]
     severities = {f.rule: f.severity for f in lint([path], select=rules).findings}
     by_pin = {"git+": {"trainer-argument-gone": "info", "trl-name-gone": "info", "unknown-setting": "info"},
@@ -291,7 +329,10 @@ def test_an_unknown_keyword_stops_the_call(call: str, tmp_path: Path) -> None:
 
 def test_settings_in_yaml_are_judged_by_the_requirements_beside_them(tmp_path: Path) -> None:
     path = tmp_path / "sft.yaml"
-    path.write_text("model_name_or_path: a/b\ndataset_name: a/rows\nmax_seq_length: 2048\ndataset_train_split: train\n")
+    path.write_text(
+        "model_name_or_path: a/b\ndataset_name: a/rows\nmax_seq_length: 2048\ndataset_train_split:"
+        " train\n"
+    )
     spec = RunSpec(select=("setting-renamed",))
     assert [f.severity for f in of_settings(read_config(path), spec).findings] == ["warning"]
     (tmp_path / "requirements.txt").write_text("trl==0.15.2\n")

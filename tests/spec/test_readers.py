@@ -49,7 +49,10 @@ def laid(folder: Path, settings: dict[str, Any], name: str = "configs/sft.yaml")
 
 
 def said(config: Config, *rules: str) -> list[tuple[str, str]]:
-    return [(finding.severity, finding.rule) for finding in of_settings(config, RunSpec(select=rules)).findings]
+    return [
+        (finding.severity, finding.rule)
+        for finding in of_settings(config, RunSpec(select=rules)).findings
+    ]
 
 
 @pytest.mark.parametrize("settings", OWN_FILES)
@@ -85,18 +88,30 @@ def test_the_user_says_who_reads_it(tmp_path: Path) -> None:
     ("number", "file", "text", "stack"),
     [
         (4, "run.sh", "trl sft --config configs/sft.yaml", "trl"),
-        (4, "README.md", "```\nCUDA_VISIBLE_DEVICES=0 trl dpo \\\n    --config configs/sft.yaml\n```", "trl"),
+        (
+            4,
+            "README.md",
+            "```\nCUDA_VISIBLE_DEVICES=0 trl dpo \\\n    --config configs/sft.yaml\n```",
+            "trl",
+        ),
         (8, "run.sh", "axolotl train configs/sft.yaml --debug", "axolotl"),
         (8, "scripts/go.sh", "accelerate launch -m axolotl.cli.train configs/sft.yaml", "axolotl"),
         (9, "Makefile", "train:\n\taxolotl preprocess configs/sft.yaml", "axolotl"),
-        (6, "serve.py", "import os\nos.system('llamafactory-cli chat configs/sft.yaml')", "llama-factory"),
+        (
+            6,
+            "serve.py",
+            "import os\nos.system('llamafactory-cli chat configs/sft.yaml')",
+            "llama-factory",
+        ),
         (4, "run.sh", "trl sft --config configs/other_sft.yaml", None),
         (4, "run.sh", "trl sft --config configs/sft.yaml.bak-sft", "trl"),
         (4, "run.sh", "python train.py --config configs/sft.yaml", None),
         (8, "run.sh", "cat configs/sft.yaml && axolotl train other.yaml", None),
     ],
 )
-def test_a_command_says_who_reads_it(number: int, file: str, text: str, stack: str | None, tmp_path: Path) -> None:
+def test_a_command_says_who_reads_it(
+    number: int, file: str, text: str, stack: str | None, tmp_path: Path
+) -> None:
     path = laid(tmp_path, OWN_FILES[number])
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(text)
@@ -109,8 +124,15 @@ def test_a_command_says_who_reads_it(number: int, file: str, text: str, stack: s
     assert Path(file).name in config.read_by
 
 
-PARSED = {"model_revision": "main", "torch_dtype": "bfloat16", "dataset_num_proc": 4, "learning_rate": 1e-5,
-          "overwrite_output_dir": True, "packing": False, "num_train_epochs": 1}  # fmt: skip
+PARSED = {
+    "model_revision": "main",
+    "torch_dtype": "bfloat16",
+    "dataset_num_proc": 4,
+    "learning_rate": 1e-5,
+    "overwrite_output_dir": True,
+    "packing": False,
+    "num_train_epochs": 1,
+}
 HEAD = "from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser\nimport trl\n"
 
 
@@ -148,7 +170,9 @@ def test_a_parser_that_is_given_trls_classes_says_who_reads_it(
 
 def test_a_parser_of_common_words_alone_is_no_sign(tmp_path: Path) -> None:
     path = laid(tmp_path, OWN_FILES[2])
-    (tmp_path / "sft.py").write_text(HEAD + "p = TrlParser((ScriptArguments, SFTConfig, ModelConfig))")
+    (tmp_path / "sft.py").write_text(
+        HEAD + "p = TrlParser((ScriptArguments, SFTConfig, ModelConfig))"
+    )
     with pytest.raises(SpecError):
         read_config(path)
 
@@ -156,16 +180,26 @@ def test_a_parser_of_common_words_alone_is_no_sign(tmp_path: Path) -> None:
 def test_of_several_scripts_the_one_of_that_name_reads_it(tmp_path: Path) -> None:
     path = laid(tmp_path, PARSED, "configs/sft_lora.yaml")
     for name in ("dpo.py", "grpo.py", "train_sft.py"):
-        (tmp_path / name).write_text(HEAD + "p = TrlParser((ScriptArguments, SFTConfig, ModelConfig))")
+        (tmp_path / name).write_text(
+            HEAD + "p = TrlParser((ScriptArguments, SFTConfig, ModelConfig))"
+        )
     assert read_config(path).read_by == "the parser in train_sft.py, line 3"
 
 
-SURE = {"model_name_or_path": "a/b", "dataset_name": "a/rows", "dataset_train_split": "train", "lora_r": 8,
-        "eval_steps": 10, "learning_rate": 1e-4}  # fmt: skip
+SURE = {
+    "model_name_or_path": "a/b",
+    "dataset_name": "a/rows",
+    "dataset_train_split": "train",
+    "lora_r": 8,
+    "eval_steps": 10,
+    "learning_rate": 1e-4,
+}
 ABSENCES = ("lora-settings-without-lora", "length-left-to-default", "setting-overruled")
 
 
-def test_what_a_file_leaves_out_is_the_default_only_of_a_file_that_the_program_itself_reads(tmp_path: Path) -> None:
+def test_what_a_file_leaves_out_is_the_default_only_of_a_file_that_the_program_itself_reads(
+    tmp_path: Path,
+) -> None:
     assert {rule for _, rule in said(read_config(laid(tmp_path, SURE)), *ABSENCES)} == set(ABSENCES)
     path = laid(tmp_path, {**SURE, "use_4bit_of_mine": True})
     assert said(read_config(path), *ABSENCES) == []
@@ -202,5 +236,7 @@ LAUNCHES = {
 @pytest.mark.parametrize("command", LAUNCHES)
 def test_commands_that_start_settings_as_several_processes(command: str, tmp_path: Path) -> None:
     path = laid(tmp_path, {"base_model": "a/b"})
-    (tmp_path / "run.sh").write_text("#!/bin/bash\n" + command.format(file="configs/sft.yaml") + "\n")
+    (tmp_path / "run.sh").write_text(
+        "#!/bin/bash\n" + command.format(file="configs/sft.yaml") + "\n"
+    )
     assert bool(list(launches_of_several(path))) is LAUNCHES[command]

@@ -43,7 +43,10 @@ def settings(found: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         "data: [a.jsonl, b.jsonl]\neval_data: []",
         "learn: last",
         "learn: {what: all, reasoning: false}",
-        "training: {method: dpo, learning_rate: 0.001, lora: {target_modules: all-linear}, load_in: 4}",
+        (
+            "training: {method: dpo, learning_rate: 0.001, lora: {target_modules: all-linear},"
+            " load_in: 4}"
+        ),
         "training: {lora: {target_modules: [q_proj]}, resume_from_checkpoint: true}",
         "watch: {stop_on: error, parser: json}\nrehearsal: false",
         "trainer: {anything: {deep: 1}}",

@@ -15,7 +15,9 @@ from truetune.spec.stacks.facts import facts as written
 def test_as_the_package_says(stack: str) -> None:
     package = pytest.importorskip(STACKS[stack][0])
     if package.__version__ != written(stack).release:
-        pytest.skip(f"{STACKS[stack][0]} {package.__version__} is installed, not {written(stack).release}")
+        pytest.skip(
+            f"{STACKS[stack][0]} {package.__version__} is installed, not {written(stack).release}"
+        )
     assert json.loads(json.dumps(facts(stack)["classes"])) == written(stack).classes
 
 
@@ -32,5 +34,12 @@ def test_old_names_are_old(stack: str) -> None:
     assert {now for now in RENAMED[stack].values() if now is not None} - every - elsewhere == set()
 
 
-MAIN = ("SFTConfig", "DPOConfig", "KTOConfig", "ModelConfig", "ScriptArguments", "TrainingArguments")
+MAIN = (
+    "SFTConfig",
+    "DPOConfig",
+    "KTOConfig",
+    "ModelConfig",
+    "ScriptArguments",
+    "TrainingArguments",
+)
 """Of TRL; its experimental classes still have some old names"""

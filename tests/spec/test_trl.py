@@ -44,13 +44,33 @@ def test_values_places_and_defaults(tmp_path: Path) -> None:
     assert found.spec.max_length is None
     assert (found.spec.append_eos, found.spec.history) == (True, "single")
     training = found.spec.training
-    assert (training.method, training.learning_rate, training.num_train_epochs) == ("sft", 2e-4, 3.0)
-    assert (training.packing, training.eval_packing, training.packing_strategy) == (True, True, "bfd")
-    assert (training.bf16, training.dtype, training.gradient_checkpointing) == (True, "float32", True)
+    assert (training.method, training.learning_rate, training.num_train_epochs) == (
+        "sft",
+        2e-4,
+        3.0,
+    )
+    assert (training.packing, training.eval_packing, training.packing_strategy) == (
+        True,
+        True,
+        "bfd",
+    )
+    assert (training.bf16, training.dtype, training.gradient_checkpointing) == (
+        True,
+        "float32",
+        True,
+    )
     assert (training.use_reentrant, training.deepspeed_stage, training.load_in) == (False, 3, 4)
     assert training.lora is not None
-    assert (training.lora.r, training.lora.lora_alpha, training.lora.target_modules) == (32, 32, "all-linear")
-    assert (training.devices, training.shuffle, training.special_tokens) == (4, True, {"pad_token": "<|pad|>"})
+    assert (training.lora.r, training.lora.lora_alpha, training.lora.target_modules) == (
+        32,
+        32,
+        "all-linear",
+    )
+    assert (training.devices, training.shuffle, training.special_tokens) == (
+        4,
+        True,
+        {"pad_token": "<|pad|>"},
+    )
     assert training.other == {"report_to": "none"}
     place = found.places["training.learning_rate"]
     assert (place.file, place.line, place.key, place.column) == (found.path, 3, "learning_rate", 1)
@@ -71,15 +91,27 @@ def test_null_is_a_value(tmp_path: Path) -> None:
 
 
 def test_what_the_release_does_not_know_has_no_effect(tmp_path: Path) -> None:
-    text = "model_name_or_path: m\nmax_seq_length: 4096\nwarmup_ratio: 0.1\nlearning_rte: 1.0\ntorch_dtype: bfloat16\n"
+    text = (
+        "model_name_or_path: m\nmax_seq_length: 4096\nwarmup_ratio: 0.1\nlearning_rte:"
+        " 1.0\ntorch_dtype: bfloat16\n"
+    )
     found = config(tmp_path, text)
     assert [(place.line, place.key) for place in found.unknown] == [
-        (2, "max_seq_length"), (3, "warmup_ratio"), (4, "learning_rte"), (5, "torch_dtype"),
-    ]  # fmt: skip
+        (2, "max_seq_length"),
+        (3, "warmup_ratio"),
+        (4, "learning_rte"),
+        (5, "torch_dtype"),
+    ]
     assert {old.place.key: old.now for old in found.renamed} == {
-        "max_seq_length": "max_length", "warmup_ratio": "warmup_steps", "torch_dtype": "dtype",
-    }  # fmt: skip
-    assert (found.limit, found.spec.training.warmup_ratio, found.spec.training.dtype) == (1024, None, "float32")
+        "max_seq_length": "max_length",
+        "warmup_ratio": "warmup_steps",
+        "torch_dtype": "dtype",
+    }
+    assert (found.limit, found.spec.training.warmup_ratio, found.spec.training.dtype) == (
+        1024,
+        None,
+        "float32",
+    )
     assert found.raw["max_seq_length"] == 4096
 
 
@@ -95,7 +127,9 @@ def test_what_the_release_does_not_know_has_no_effect(tmp_path: Path) -> None:
         ("logging_steps: 5", "sft", False),
     ],
 )
-def test_the_trainer_is_told_by_the_keys(tmp_path: Path, keys: str, method: str, sure: bool) -> None:
+def test_the_trainer_is_told_by_the_keys(
+    tmp_path: Path, keys: str, method: str, sure: bool
+) -> None:
     found = config(tmp_path, f"model_name_or_path: m\n{keys}\n")
     assert found.spec.training.method == method
     assert any("because no key speaks for another" in note for note in found.notes) != sure
@@ -105,15 +139,18 @@ def test_where_keys_leave_it_open_the_name_helps(tmp_path: Path) -> None:
     text = "model_name_or_path: m\nbeta: 0.1\n"
     assert config(tmp_path, text, "kto.yaml").spec.training.method == "kto"
     assert config(tmp_path, text, "dpo.yaml").spec.training.method == "dpo"
-    assert config(tmp_path, "model_name_or_path: m\n", "reward_small.yaml").spec.training.learning_rate == 1e-4
+    assert (
+        config(tmp_path, "model_name_or_path: m\n", "reward_small.yaml").spec.training.learning_rate
+        == 1e-4
+    )
 
 
 def test_data_sets_here_and_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
     found = config(
         tmp_path,
-        "model_name_or_path: m\nmax_length: 64\ndatasets:\n"
-        "  - path: json\n    data_files: a.jsonl\n  - path: some/rows\n  - {path: json, data_files: [none.jsonl]}\n",
+        "model_name_or_path: m\nmax_length: 64\ndatasets:\n  - path: json\n    data_files:"
+        " a.jsonl\n  - path: some/rows\n  - {path: json, data_files: [none.jsonl]}\n",
     )
     assert found.spec.data == (str(tmp_path / "a.jsonl"),)
     assert found.spec.training.other["datasets"] == ["some/rows", "json"]
@@ -134,7 +171,9 @@ def test_data_sets_here_and_elsewhere(tmp_path: Path) -> None:
 )
 def test_what_is_learned(tmp_path: Path, row: str, settings: str, learned: str) -> None:
     (tmp_path / "a.jsonl").write_text(f"{row}\n")
-    found = config(tmp_path, f"model_name_or_path: m\ndataset_name: a.jsonl\npacking: false\n{settings}\n")
+    found = config(
+        tmp_path, f"model_name_or_path: m\ndataset_name: a.jsonl\npacking: false\n{settings}\n"
+    )
     assert found.spec.learn.what == learned
 
 
@@ -152,9 +191,15 @@ def test_the_text_field_counts_where_there_is_one(tmp_path: Path) -> None:
         ("max_length: 12.5", "config.yaml:2: max_length: input should be a valid integer"),
         ("max_length: 0", "config.yaml:2: max_length: input should be greater than 0"),
         ("packing: [1]", "config.yaml:2: packing: input should be a valid boolean"),
-        ("model_init_kwargs: 3", "config.yaml:2: model_init_kwargs: expected keys and values, found 3"),
+        (
+            "model_init_kwargs: 3",
+            "config.yaml:2: model_init_kwargs: expected keys and values, found 3",
+        ),
         ("use_peft: true\nlora_r: -1", "config.yaml:3: lora_r: input should be greater than 0"),
-        ("deepspeed: {zero_optimization: {stage: 7}}", "config.yaml:2: zero_optimization.stage: expected 0, 1, 2 or 3"),
+        (
+            "deepspeed: {zero_optimization: {stage: 7}}",
+            "config.yaml:2: zero_optimization.stage: expected 0, 1, 2 or 3",
+        ),
     ],
 )
 def test_values_of_the_wrong_kind(tmp_path: Path, text: str, said: str) -> None:
@@ -164,6 +209,10 @@ def test_values_of_the_wrong_kind(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_duplicates_are_facts(tmp_path: Path) -> None:
-    found = config(tmp_path, "model_name_or_path: m\nseed: 1\nlearning_rate: 1e-5\nlearning_rate: 3e-5\n")
-    assert [(first.line, second.line, first.key) for first, second in found.repeated] == [(3, 4, "learning_rate")]
+    found = config(
+        tmp_path, "model_name_or_path: m\nseed: 1\nlearning_rate: 1e-5\nlearning_rate: 3e-5\n"
+    )
+    assert [(first.line, second.line, first.key) for first, second in found.repeated] == [
+        (3, 4, "learning_rate")
+    ]
     assert found.spec.training.learning_rate == 3e-5

@@ -17,19 +17,74 @@ WEIRD: tuple[Any, ...] = (
     [{"path": "x", "type": 3, "data_files": {"a": [1]}}], [{"path": None}],
 )  # fmt: skip
 BASES = {
-    "axolotl": {"base_model": "m", "datasets": [{"path": "x"}], "sequence_len": 9, "adapter": "lora", "rl": "dpo"},
-    "llama-factory": {"model_name_or_path": "m", "stage": "dpo", "cutoff_len": 8, "finetuning_type": "lora"},
-    "trl": {"model_name_or_path": "m", "use_peft": True, "assistant_only_loss": False, "dataset_name": "x"},
+    "axolotl": {
+        "base_model": "m",
+        "datasets": [{"path": "x"}],
+        "sequence_len": 9,
+        "adapter": "lora",
+        "rl": "dpo",
+    },
+    "llama-factory": {
+        "model_name_or_path": "m",
+        "stage": "dpo",
+        "cutoff_len": 8,
+        "finetuning_type": "lora",
+    },
+    "trl": {
+        "model_name_or_path": "m",
+        "use_peft": True,
+        "assistant_only_loss": False,
+        "dataset_name": "x",
+    },
 }
 COMMON = {"fsdp", "fsdp_config", "deepspeed", "gradient_checkpointing_kwargs"}
 KEYS = {
-    "axolotl": {*axolotl.FIELDS.values(), *axolotl.LORA.values(), *COMMON}
-    | {"datasets", "test_datasets", "special_tokens", "tokens", "trl", "chat_template", "chat_template_kwargs"}
-    | {"lora_target_modules", "peft_trainable_token_indices", "dpo_loss_type", "bf16", "sequence_len", "rl"},
-    "llama-factory": {*llama_factory.FIELDS.values(), *llama_factory.LORA.values(), *COMMON}
-    | {"dataset", "dataset_dir", "eval_dataset", "stage", "template", "cutoff_len", "lora_target", "add_tokens"},
-    "trl": {*SAME & trl.keys(), *COMMON}
-    | {"datasets", "dataset_name", "model_init_kwargs", "dataset_kwargs", "loss_type", "max_length", "lora_r", "dtype"},
+    "axolotl": (
+        {*axolotl.FIELDS.values(), *axolotl.LORA.values(), *COMMON}
+        | {
+            "datasets",
+            "test_datasets",
+            "special_tokens",
+            "tokens",
+            "trl",
+            "chat_template",
+            "chat_template_kwargs",
+        }
+        | {
+            "lora_target_modules",
+            "peft_trainable_token_indices",
+            "dpo_loss_type",
+            "bf16",
+            "sequence_len",
+            "rl",
+        }
+    ),
+    "llama-factory": (
+        {*llama_factory.FIELDS.values(), *llama_factory.LORA.values(), *COMMON}
+        | {
+            "dataset",
+            "dataset_dir",
+            "eval_dataset",
+            "stage",
+            "template",
+            "cutoff_len",
+            "lora_target",
+            "add_tokens",
+        }
+    ),
+    "trl": (
+        {*SAME & trl.keys(), *COMMON}
+        | {
+            "datasets",
+            "dataset_name",
+            "model_init_kwargs",
+            "dataset_kwargs",
+            "loss_type",
+            "max_length",
+            "lora_r",
+            "dtype",
+        }
+    ),
 }
 
 

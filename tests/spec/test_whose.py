@@ -18,8 +18,14 @@ from truetune.spec.stacks import read_config, stack_of
 from truetune.spec.stacks.draft import near
 from truetune.spec.stacks.facts import facts
 
-TRL = {"model_name_or_path": "a/b", "dataset_name": "a/rows", "learning_rate": 1e-5, "output_dir": "out",
-       "per_device_train_batch_size": 2, "dataset_train_split": "train"}  # fmt: skip
+TRL = {
+    "model_name_or_path": "a/b",
+    "dataset_name": "a/rows",
+    "learning_rate": 1e-5,
+    "output_dir": "out",
+    "per_device_train_batch_size": 2,
+    "dataset_train_split": "train",
+}
 
 
 def found(settings: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
@@ -47,7 +53,9 @@ def test_every_script_of_trl_is_written_down() -> None:
         seen.add(info.name)
         known = {key for name in kinds for key in facts("trl").classes.get(name, {})}
         known |= set(facts("transformers").classes["TrainingArguments"])
-        assert {key for kind in kinds.values() for key in kind.__dataclass_fields__} - known == set(), info.name
+        assert {
+            key for kind in kinds.values() for key in kind.__dataclass_fields__
+        } - known == set(), info.name
     assert {"sft", "dpo", "grpo", "rloo", "kto", "reward"} <= seen
 
 
@@ -55,7 +63,11 @@ def test_every_script_of_trl_is_written_down() -> None:
     "more",
     [
         {"num_generations": 8, "reward_funcs": ["accuracy_reward", "think_format_reward"]},
-        {"num_generations": 8, "max_completion_length": 512, "reward_model_name_or_path": "a/reward"},
+        {
+            "num_generations": 8,
+            "max_completion_length": 512,
+            "reward_model_name_or_path": "a/reward",
+        },
         {"rloo_k": None, "reward_funcs": ["my_lib.reward"], "num_generations": 2},
         {"beta": 0.1, "dataset_config": "default", "ignore_bias_buffers": True},
         {"datasets": [{"path": "a/rows"}], "streaming": True, "test_split_size": 0.1},
@@ -70,8 +82,17 @@ def test_what_a_script_of_trl_merges_is_known(more: dict[str, Any], tmp_path: Pa
 @pytest.mark.parametrize(
     "own",
     [
-        {"dataset_mixer": {"a/rows": 1.0}, "dataset_splits": ["train", "test"], "chat_template": "{{ x }}"},
-        {"dataset_prompt_column": "problem", "system_prompt": "Think.", "callbacks": ["push"], "benchmarks": ["b"]},
+        {
+            "dataset_mixer": {"a/rows": 1.0},
+            "dataset_splits": ["train", "test"],
+            "chat_template": "{{ x }}",
+        },
+        {
+            "dataset_prompt_column": "problem",
+            "system_prompt": "Think.",
+            "callbacks": ["push"],
+            "benchmarks": ["b"],
+        },
         {"hub_model_revision": "v1", "wandb_entity": "me", "wandb_project": "p"},
         {
             "reward_funcs": ["format"],
@@ -112,33 +133,67 @@ def test_one_or_two_strange_keys_are_one_note(own: dict[str, Any], tmp_path: Pat
         ("lr_schedular_type", "lr_scheduler_type"),
     ],
 )  # fmt: skip
-def test_a_misspelling_is_a_warning_beside_keys_of_ones_own(key: str, meant: str, tmp_path: Path) -> None:
+def test_a_misspelling_is_a_warning_beside_keys_of_ones_own(
+    key: str, meant: str, tmp_path: Path
+) -> None:
     said = found({**TRL, "system_prompt": "Think.", key: 1}, tmp_path)
     assert ("warning", f"{key} is no setting of trl 1.16.0; {meant} is") in said
 
 
 @pytest.mark.parametrize(
-    "key", ["dataset_mixer", "chat_template", "hub_model_revision", "top_n", "min_length", "eta_min"]
+    "key",
+    ["dataset_mixer", "chat_template", "hub_model_revision", "top_n", "min_length", "eta_min"],
 )
 def test_another_word_is_another_name(key: str) -> None:
-    assert near(key, {"dataset_name", "chat_template_path", "hub_revision", "model_revision", "top_k", "top_p",
-                      "max_length", "eta_max"}) is None  # fmt: skip
+    assert (
+        near(
+            key,
+            {
+                "dataset_name",
+                "chat_template_path",
+                "hub_revision",
+                "model_revision",
+                "top_k",
+                "top_p",
+                "max_length",
+                "eta_max",
+            },
+        )
+        is None
+    )
 
 
 def test_keys_of_a_newer_release_are_a_note_with_the_release(tmp_path: Path) -> None:
-    axolotl = {"base_model": "a/b", "datasets": [{"path": "a", "type": "alpaca"}], "sequence_len": 512,
-               "micro_batch_size": 1, "num_epochs": 1, "kernel_of_tomorrow": True}  # fmt: skip
+    axolotl = {
+        "base_model": "a/b",
+        "datasets": [{"path": "a", "type": "alpaca"}],
+        "sequence_len": 512,
+        "micro_batch_size": 1,
+        "num_epochs": 1,
+        "kernel_of_tomorrow": True,
+    }
     assert found(axolotl, tmp_path) == [
-        ("info", "kernel_of_tomorrow: not among the settings of axolotl 0.21.0, the release that the known names were "
-         "taken from"),
-    ]  # fmt: skip
+        (
+            "info",
+            (
+                "kernel_of_tomorrow: not among the settings of axolotl 0.21.0, the release that the"
+                " known names were taken from"
+            ),
+        ),
+    ]
 
 
 @pytest.mark.parametrize("value", [["full_shard", "auto_wrap"], "full_shard"])
 def test_axolotls_deprecated_fsdp_is_a_note(value: object, tmp_path: Path) -> None:
-    axolotl = {"base_model": "a/b", "datasets": [{"path": "a", "type": "alpaca"}], "sequence_len": 512,
-               "micro_batch_size": 1, "num_epochs": 1, "fsdp": value,
-               "fsdp_config": {"offload_params": True}}  # fmt: skip
+    axolotl = {
+        "base_model": "a/b",
+        "datasets": [{"path": "a", "type": "alpaca"}],
+        "sequence_len": 512,
+        "micro_batch_size": 1,
+        "num_epochs": 1,
+        "fsdp": value,
+        "fsdp_config": {"offload_params": True},
+    }
     assert found(axolotl, tmp_path) == [("info", "fsdp is fsdp_config in axolotl 0.21.0")]
 
 
@@ -151,9 +206,16 @@ def test_axolotls_deprecated_fsdp_is_a_note(value: object, tmp_path: Path) -> No
         ({"spilt": "train"}, "warning"),
     ],
 )
-def test_keys_of_a_data_set_are_told_once(listed: str, own: dict[str, Any], severity: str, tmp_path: Path) -> None:
-    axolotl = {"base_model": "a/b", "datasets": [{"path": "a", "type": "completion"}], "sequence_len": 512,
-               "micro_batch_size": 1, "num_epochs": 1}  # fmt: skip
+def test_keys_of_a_data_set_are_told_once(
+    listed: str, own: dict[str, Any], severity: str, tmp_path: Path
+) -> None:
+    axolotl = {
+        "base_model": "a/b",
+        "datasets": [{"path": "a", "type": "completion"}],
+        "sequence_len": 512,
+        "micro_batch_size": 1,
+        "num_epochs": 1,
+    }
     said = found({**axolotl, listed: [{"path": "a", "type": "completion", **own}]}, tmp_path)
     assert [told for told, _ in said] == [severity]
 
@@ -170,7 +232,9 @@ V1: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", V1)
-def test_llama_factorys_v1_form_is_named_and_not_read(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_llama_factorys_v1_form_is_named_and_not_read(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     path = tmp_path / "train.yaml"
     path.write_text(yaml.safe_dump(settings))
     with pytest.raises(SpecError, match="LLaMA-Factory's v1 form"):
@@ -200,7 +264,12 @@ def test_a_file_of_no_known_stack_is_not_read_as_one(settings: dict[str, Any]) -
         {"data": "rows.jsonl", "tokenizer": "tok"},
         {"data": ["rows.jsonl"], "tokenizer": "tok", "lern": "answers"},
         {"model": "a/b", "data": "rows.jsonl", "learn": "completion", "surprise": 1},
-        {"tokenizer": "tok", "training": {"learning_rate": 1e-4}, "data": "rows.jsonl", "max-length": 512},
+        {
+            "tokenizer": "tok",
+            "training": {"learning_rate": 1e-4},
+            "data": "rows.jsonl",
+            "max-length": 512,
+        },
         {"model": "a/b"},
     ],
 )

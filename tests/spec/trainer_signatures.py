@@ -25,7 +25,10 @@ PREFIX_OF_MODULES = {"transformers": "trainer*.py", "trl": "**/*_trainer.py"}
 
 def sources(folder: Path, package: str) -> list[tuple[str, Path]]:
     """The releases of a package that are here, from the oldest, each with its source."""
-    found = [(path.name.removeprefix(f"{package}-"), path / package) for path in folder.glob(f"{package}-*")]
+    found = [
+        (path.name.removeprefix(f"{package}-"), path / package)
+        for path in folder.glob(f"{package}-*")
+    ]
     return sorted(found, key=lambda pair: Version(pair[0]))
 
 
@@ -57,7 +60,9 @@ def constructors(source: Path, package: str, release: str) -> dict[str, list[str
 def _arguments(method: ast.FunctionDef, release: str) -> Iterator[str]:
     arguments = method.args
     yield from (
-        one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if one.arg != "self"
+        one.arg
+        for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        if one.arg != "self"
     )
     if arguments.kwarg is not None:
         yield "**"

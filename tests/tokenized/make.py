@@ -29,16 +29,35 @@ QUESTIONS = (
     "How is bread made without yeast?",
 )
 ANSWERS = (
-    "The capital of Denmark is Copenhagen. About 650,000 people live in the city, and 1.4 million in and around it.",
-    "Put the egg into boiling water and wait for six minutes. Then hold it under cold water, so that it cooks no more.",
-    "Water takes in the red part of the light more than the blue part, and it mirrors the colour of the sky as well.",
-    "Hedgehogs, bats and dormice sleep through the winter. They live on the fat that they have eaten in the autumn.",
-    "You need a warm jacket, good shoes, a map, two litres of water and food for both days. A torch is of use as well.",
-    "Mix flour, water and salt, and roll the dough out thin. Bake it in a hot pan for two minutes on each side.",
+    (
+        "The capital of Denmark is Copenhagen. About 650,000 people live in the city, and 1.4"
+        " million in and around it."
+    ),
+    (
+        "Put the egg into boiling water and wait for six minutes. Then hold it under cold water, so"
+        " that it cooks no more."
+    ),
+    (
+        "Water takes in the red part of the light more than the blue part, and it mirrors the"
+        " colour of the sky as well."
+    ),
+    (
+        "Hedgehogs, bats and dormice sleep through the winter. They live on the fat that they have"
+        " eaten in the autumn."
+    ),
+    (
+        "You need a warm jacket, good shoes, a map, two litres of water and food for both days. A"
+        " torch is of use as well."
+    ),
+    (
+        "Mix flour, water and salt, and roll the dough out thin. Bake it in a hot pan for two"
+        " minutes on each side."
+    ),
 )
 OTHER_TEMPLATE = (
-    "{% for m in messages %}### {{ m['role'] }}:\n{{ m['content'] }}{% if m['role'] == 'assistant' %}{{ eos_token }}"
-    "{% endif %}\n{% endfor %}{% if add_generation_prompt %}### assistant:\n{% endif %}"
+    "{% for m in messages %}### {{ m['role'] }}:\n{{ m['content'] }}{% if m['role'] == 'assistant'"
+    " %}{{ eos_token }}{% endif %}\n{% endfor %}{% if add_generation_prompt %}### assistant:\n{%"
+    " endif %}"
 )
 """Turns without control tokens, as Alpaca's"""
 
@@ -64,7 +83,9 @@ def healthy(made: Probes, count: int = 12, *, turns: int = 1, system: bool = Fal
 
 def chat(i: int, turns: int, system: bool) -> list[dict[str, Any]]:
     """The messages of row `i`."""
-    messages: list[dict[str, Any]] = [{"role": "system", "content": "Answer in a few words."}] if system else []
+    messages: list[dict[str, Any]] = (
+        [{"role": "system", "content": "Answer in a few words."}] if system else []
+    )
     for turn in range(turns):
         n = (i + turn) % len(QUESTIONS)
         messages.append({"role": "user", "content": QUESTIONS[n]})
@@ -73,7 +94,10 @@ def chat(i: int, turns: int, system: bool) -> list[dict[str, Any]]:
 
 
 def _row(made: Probes, chats: list[list[dict[str, Any]]]) -> list[Row]:
-    rows = [Conversation(Origin("made", i + 1, i), "messages", messages) for i, messages in enumerate(chats)]
+    rows = [
+        Conversation(Origin("made", i + 1, i), "messages", messages)
+        for i, messages in enumerate(chats)
+    ]
     encoder = Encoder(made.tokenizer.backend, only_reference=True)
     encoded = batch(rows, made.renderer(history="single"), encoder, exact=True)
     assert not encoded.rejected, encoded.rejected[0].reason
@@ -81,7 +105,9 @@ def _row(made: Probes, chats: list[list[dict[str, Any]]]) -> list[Row]:
     for start, end in zip(encoded.offsets[:-1].tolist(), encoded.offsets[1:].tolist(), strict=True):
         ids = encoded.ids[start:end].tolist()
         learned = encoded.supervised[start:end].tolist()
-        found.append(Row(ids, [id if mine else -100 for id, mine in zip(ids, learned, strict=True)]))
+        found.append(
+            Row(ids, [id if mine else -100 for id, mine in zip(ids, learned, strict=True)])
+        )
     return found
 
 
@@ -114,7 +140,8 @@ def early(row: Row) -> list[int]:
     """Labels that begin three tokens before the answer."""
     first = next(i for i, label in enumerate(row.labels) if label != -100)
     return [
-        id if first - 3 <= i < first else label for i, (id, label) in enumerate(zip(row.ids, row.labels, strict=True))
+        id if first - 3 <= i < first else label
+        for i, (id, label) in enumerate(zip(row.ids, row.labels, strict=True))
     ]
 
 
@@ -130,7 +157,13 @@ def packed(rows: Sequence[Row], size: int = 3, *, parted: bool) -> list[Row]:
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
         more = {"seq_lengths": [len(row.ids) for row in part]} if parted else {}
-        found.append(Row([id for row in part for id in row.ids], [id for row in part for id in row.labels], more))
+        found.append(
+            Row(
+                [id for row in part for id in row.ids],
+                [id for row in part for id in row.labels],
+                more,
+            )
+        )
     return found
 
 
@@ -141,7 +174,9 @@ def padded(rows: Sequence[Row], pad: int, *, learned: bool = False, mask: bool =
     for row in rows:
         more = size - len(row.ids)
         extra = {"attention_mask": [1] * len(row.ids) + [0] * more} if mask else {}
-        found.append(Row([*row.ids, *[pad] * more], [*row.labels, *[pad if learned else -100] * more], extra))
+        found.append(
+            Row([*row.ids, *[pad] * more], [*row.labels, *[pad if learned else -100] * more], extra)
+        )
     return found
 
 

@@ -41,7 +41,9 @@ def saved(rows: list[make.Row], path: Path) -> Path:
 @pytest.mark.parametrize("system", [False, True])
 def test_a_healthy_cache_has_no_finding(family: str, system: bool, tmp_path: Path) -> None:
     made = make.probes_of(family)
-    report = report_on(make.write(make.healthy(made, turns=2, system=system), tmp_path / "rows.parquet"), family)
+    report = report_on(
+        make.write(make.healthy(made, turns=2, system=system), tmp_path / "rows.parquet"), family
+    )
     assert report.findings == ()
     counts = {source.name: (learned, context) for source, learned, context in report.ledger.rows()}
     assert counts["USER"][0] == 0
@@ -53,7 +55,11 @@ def test_a_healthy_cache_has_no_finding(family: str, system: bool, tmp_path: Pat
 def axolotl(rows: list[make.Row], path: Path) -> Path:
     """`save_to_disk` below a hash: utils/data/shared.py, save_preprocessed_dataset; sample packing adds columns."""
     of_packing = [
-        make.Row(row.ids, row.labels, {"attention_mask": [1] * len(row.ids), "position_ids": list(range(len(row.ids)))})
+        make.Row(
+            row.ids,
+            row.labels,
+            {"attention_mask": [1] * len(row.ids), "position_ids": list(range(len(row.ids)))},
+        )
         for row in rows
     ]
     saved(of_packing, path / "8d3b5a1c0f1e4b7a9c2d")
@@ -63,21 +69,29 @@ def axolotl(rows: list[make.Row], path: Path) -> Path:
 def llama_factory(rows: list[make.Row], path: Path) -> Path:
     """A DatasetDict: data/loader.py, get_dataset (tokenized_path)."""
     split = datasets.Dataset(make.table(rows))
-    datasets.DatasetDict({"train": split, "validation": split.select(range(2))}).save_to_disk(str(path))
+    datasets.DatasetDict({"train": split, "validation": split.select(range(2))}).save_to_disk(
+        str(path)
+    )
     return path
 
 
 def open_instruct(rows: list[make.Row], path: Path) -> Path:
     """With config.json: open_instruct/dataset_transformation.py, LocalDatasetTransformationCache."""
     saved(rows, path / "1a2b3c4d5e")
-    about = {"tokenizer_config": {"tokenizer_name_or_path": "org/model"}, "dataset_configs": [], "config_hash": "1a2b"}
+    about = {
+        "tokenizer_config": {"tokenizer_name_or_path": "org/model"},
+        "dataset_configs": [],
+        "config_hash": "1a2b",
+    }
     (path / "1a2b3c4d5e" / "config.json").write_text(json.dumps(about))
     return path
 
 
 def json_lines(rows: list[make.Row], path: Path) -> Path:
     file = path.with_suffix(".jsonl")
-    file.write_text("".join(json.dumps({"input_ids": r.ids, "labels": r.labels}) + "\n" for r in rows))
+    file.write_text(
+        "".join(json.dumps({"input_ids": r.ids, "labels": r.labels}) + "\n" for r in rows)
+    )
     return file
 
 
@@ -86,7 +100,9 @@ def arrow_file(rows: list[make.Row], path: Path) -> Path:
     return path.with_suffix(".arrow")
 
 
-@pytest.mark.parametrize("layout", [axolotl, llama_factory, open_instruct, json_lines, arrow_file, saved])
+@pytest.mark.parametrize(
+    "layout", [axolotl, llama_factory, open_instruct, json_lines, arrow_file, saved]
+)
 def test_every_layout_is_read(layout: Any, tmp_path: Path) -> None:
     rows = make.healthy(make.probes_of("smollm2"))
     path = layout(rows, tmp_path / "cache")
@@ -112,7 +128,9 @@ def test_what_encode_writes_is_read_and_its_template_compared(tmp_path: Path) ->
 HEALTHY: dict[str, Any] = {
     "multi-turn": lambda made: make.healthy(made, turns=3),
     "packed with lengths": lambda made: make.packed(make.healthy(made), parted=True),
-    "padded with a mask": lambda made: make.padded(make.healthy(made), made.tokenizer.special["pad"].id),
+    "padded with a mask": lambda made: make.padded(
+        make.healthy(made), made.tokenizer.special["pad"].id
+    ),
     "last turn alone": lambda made: make.with_labels(make.healthy(made, turns=2), _last_turn(made)),
 }
 
@@ -140,7 +158,11 @@ def test_other_healthy_caches_have_no_finding(name: str, family: str, tmp_path: 
 def test_text_for_pretraining_is_no_fault(tmp_path: Path) -> None:
     """Joined and cut in blocks of one length, with or without labels that are a copy."""
     backend = make.probes_of("smollm2").tokenizer.backend
-    text = [id for text in make.ANSWERS * 8 for id in [*backend.encode(text, add_special_tokens=False).ids, 0]]
+    text = [
+        id
+        for text in make.ANSWERS * 8
+        for id in [*backend.encode(text, add_special_tokens=False).ids, 0]
+    ]
     blocks = [text[i : i + 64] for i in range(0, len(text) - 64, 64)]
     rows = [make.Row(block, block) for block in blocks]
     assert codes(report_on(make.write(rows, tmp_path / "copy.parquet"), "smollm2")) == []
@@ -156,7 +178,9 @@ def test_prompts_that_are_meant_to_be_learned_are_no_fault(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_trainers_rule_is_said_where_nothing_says_what_is_learned(family: str, tmp_path: Path) -> None:
+def test_the_trainers_rule_is_said_where_nothing_says_what_is_learned(
+    family: str, tmp_path: Path
+) -> None:
     path = make.write(make.healthy(make.probes_of(family)), tmp_path / "rows.parquet", labels=False)
     (finding,) = report_on(path, family).findings
     assert (finding.code, finding.severity) == ("TT770", "error")
@@ -168,12 +192,17 @@ def test_the_trainers_rule_is_said_where_nothing_says_what_is_learned(family: st
 def broken(made: Any) -> dict[str, tuple[list[make.Row], str]]:
     """Faults, each with the code that names it."""
     rows = make.healthy(made, 14)
-    foreign = make.probes_of("qwen2.5-instruct" if "qwen" not in made.tokenizer.folder.name else "smollm2")
+    foreign = make.probes_of(
+        "qwen2.5-instruct" if "qwen" not in made.tokenizer.folder.name else "smollm2"
+    )
     end = made.tokenizer.vocabulary
     return {
         "labels are a copy": (make.with_labels(rows, make.copied), "TT772"),
         "nothing is learned": (make.with_labels(rows, make.none), "TT773"),
-        "half the rows learn nothing": ([*rows[:7], *make.with_labels(rows[7:], make.none)], "TT773"),
+        "half the rows learn nothing": (
+            [*rows[:7], *make.with_labels(rows[7:], make.none)],
+            "TT773",
+        ),
         "the mask is turned round": (make.with_labels(rows, _turned_round), "TT772"),
         "a pad's mask took the stops": (make.with_labels(rows, make.without_stops(made)), "TT774"),
         "no stop token at all": (make.with_ids(rows, _without_stop(made)), "TT774"),
@@ -184,7 +213,7 @@ def broken(made: Any) -> dict[str, tuple[list[make.Row], str]]:
         "ids beyond": (make.with_ids(rows, lambda ids: [*ids, end + 9]), "TT331"),
         "another tokenizer": (make.healthy(foreign), "TT33"),
         "ids by chance": (make.noise(made, rows), "TT332"),
-    }  # fmt: skip
+    }
 
 
 def _of_other_ids(row: make.Row) -> list[int]:
@@ -242,7 +271,9 @@ def said(arguments: list[str], code: int) -> str:
 
 
 def written_chats(path: Path, count: int = 12) -> Path:
-    path.write_text("".join(json.dumps({"messages": make.chat(i, 1, False)}) + "\n" for i in range(count)))
+    path.write_text(
+        "".join(json.dumps({"messages": make.chat(i, 1, False)}) + "\n" for i in range(count))
+    )
     return path
 
 
@@ -258,8 +289,10 @@ def test_a_cache_is_verified_against_its_rows(tmp_path: Path) -> None:
     found = json.loads(said([*command, str(bad), "--json"], 1))
     assert (found["same"], found["other_labels"], found["missing"], found["extra"]) == (9, 2, 1, 0)
     assert {(place["what"], place["row"]) for place in found["places"]} == {
-        ("other labels", 0), ("other labels", 1), ("missing", 11),
-    }  # fmt: skip
+        ("other labels", 0),
+        ("other labels", 1),
+        ("missing", 11),
+    }
 
 
 def test_ids_are_not_encoded_again(tmp_path: Path) -> None:
@@ -274,13 +307,20 @@ def test_a_row_is_shown_with_its_sources(tmp_path: Path) -> None:
     printed = said(["show", str(path), "-t", str(folder("smollm2")), "--row", "4", "--json"], 0)
     (shown,) = json.loads(printed)["examples"]
     assert [token["id"] for token in shown["tokens"]] == rows[4].ids
-    assert [token["supervised"] for token in shown["tokens"]] == [label != -100 for label in rows[4].labels]
-    assert {token["source"] for token in shown["tokens"] if token["supervised"]} == {"assistant", "stop"}
+    assert [token["supervised"] for token in shown["tokens"]] == [
+        label != -100 for label in rows[4].labels
+    ]
+    assert {token["source"] for token in shown["tokens"] if token["supervised"]} == {
+        "assistant",
+        "stop",
+    }
 
 
 def test_a_row_is_viewed(tmp_path: Path) -> None:
     rows = make.healthy(make.probes_of("smollm2"))
-    viewed = truetune.view(str(saved(rows, tmp_path / "cache")), str(folder("smollm2")), rows=[0, 5])
+    viewed = truetune.view(
+        str(saved(rows, tmp_path / "cache")), str(folder("smollm2")), rows=[0, 5]
+    )
     assert [row["ids"] for row in viewed.rows] == [rows[0].ids, rows[5].ids]
     assert all("1" in row["supervised"] and "d" in row["source"] for row in viewed.rows)
 
@@ -294,10 +334,14 @@ def test_the_losses_that_ids_allow_are_those_of_their_text(tmp_path: Path) -> No
 
 
 SETTINGS = {
-    "axolotl": "base_model: {model}\ndatasets: [{{path: gone.jsonl, type: chat_template}}]\nsequence_len: 2048\n"
-    "dataset_prepared_path: {cache}\noutput_dir: {out}\n",
-    "llama-factory": "model_name_or_path: {model}\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset: unread\n"
-    "template: empty\ntokenized_path: {cache}\noutput_dir: {out}\n",
+    "axolotl": (
+        "base_model: {model}\ndatasets: [{{path: gone.jsonl, type: chat_template}}]\nsequence_len:"
+        " 2048\ndataset_prepared_path: {cache}\noutput_dir: {out}\n"
+    ),
+    "llama-factory": (
+        "model_name_or_path: {model}\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset:"
+        " unread\ntemplate: empty\ntokenized_path: {cache}\noutput_dir: {out}\n"
+    ),
     "truetune": "tokenizer: {model}\ndata: [{cache}]\n",
 }
 
@@ -307,6 +351,8 @@ def test_a_cache_that_settings_name_is_read(stack: str, tmp_path: Path) -> None:
     rows = make.with_labels(make.healthy(make.probes_of("smollm2")), make.copied)
     cache = (llama_factory if stack == "llama-factory" else axolotl)(rows, tmp_path / "cache")
     file = tmp_path / ("truetune.yaml" if stack == "truetune" else "run.yaml")
-    file.write_text(SETTINGS[stack].format(model=folder("smollm2"), cache=cache, out=tmp_path / "out"))
+    file.write_text(
+        SETTINGS[stack].format(model=folder("smollm2"), cache=cache, out=tmp_path / "out")
+    )
     report = truetune.check(str(file))
     assert "TT772" in codes(report)

@@ -17,7 +17,19 @@ FAMILY = "smollm2"
 """Its pad token is its stop token."""
 VOCABULARY = 49_152
 STOP = 2
-WORDS = ("seven", "wizards", "boxed", "quietly", "while", "the", "lazy", "dog", "slept", "in", "rain")
+WORDS = (
+    "seven",
+    "wizards",
+    "boxed",
+    "quietly",
+    "while",
+    "the",
+    "lazy",
+    "dog",
+    "slept",
+    "in",
+    "rain",
+)
 KINDS: dict[str, dict[str, Any]] = {
     "encoded": {},
     "packed": {"packing": "best-fit"},
@@ -33,12 +45,18 @@ def lay_out(where: Path) -> Path:
         [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": f"Say {' '.join(WORDS[: 1 + i])}?"},
-            {"role": "assistant", "content": f"{' '.join(WORDS[i // 2 : i + 3])}, {i}.", "weight": 0.25 * (1 + i % 4)},
+            {
+                "role": "assistant",
+                "content": f"{' '.join(WORDS[i // 2 : i + 3])}, {i}.",
+                "weight": 0.25 * (1 + i % 4),
+            },
         ]
         for i in range(8)
     ]
     data = where / "chats.jsonl"
-    data.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8")
+    data.write_text(
+        "".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8"
+    )
     for kind, settings in KINDS.items():
         truetune.encode(data, folder(FAMILY), where / kind, jobs=1, max_length=80, **settings)
     return where
@@ -108,7 +126,9 @@ def documents_in(batch: Mapping[str, Any]) -> Iterator[Document]:
             pieces = list(torch.tensor_split(torch.arange(len(ids)), starts))
         for piece in pieces:
             if (labels[piece] != -100).any():
-                yield Document(*(tuple(values[piece].tolist()) for values in (ids, labels, weights[i])))
+                yield Document(
+                    *(tuple(values[piece].tolist()) for values in (ids, labels, weights[i]))
+                )
 
 
 def loss_one_by_one(model: Any, documents: Sequence[Document]) -> float:
@@ -136,7 +156,9 @@ class Step(NamedTuple):
     """The loss of the same documents with the file's labels and weights, by the same model."""
 
 
-def watch(compute_loss: Callable[..., Any], truth: Sequence[Document], steps: list[Step]) -> Callable[..., Any]:
+def watch(
+    compute_loss: Callable[..., Any], truth: Sequence[Document], steps: list[Step]
+) -> Callable[..., Any]:
     """A trainer's `compute_loss` that writes down each step."""
     by_ids = {document.ids: document for document in truth}
 

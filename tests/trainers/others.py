@@ -36,7 +36,9 @@ def llamafactory(config: str, watch: Watch) -> None:
     from transformers import TrainerCallback
 
     class Watcher(TrainerCallback):
-        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
+        def on_train_begin(
+            self, args: Any, state: Any, control: Any, model: Any = None, **others: Any
+        ) -> None:
             watch(model)
 
     with open(config, encoding="utf-8") as file:
@@ -57,5 +59,7 @@ def main(framework: str, config: str, out: str) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.update({"HF_HUB_OFFLINE": "1", "AXOLOTL_DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": ""})
+    os.environ.update(
+        {"HF_HUB_OFFLINE": "1", "AXOLOTL_DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": ""}
+    )
     main(*sys.argv[1:])

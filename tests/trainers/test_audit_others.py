@@ -52,7 +52,12 @@ report_to: none
 save_strategy: "no"
 cutoff_len: 256
 """
-OPENAI = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
+OPENAI = {
+    "role_tag": "role",
+    "content_tag": "content",
+    "user_tag": "user",
+    "assistant_tag": "assistant",
+}
 
 
 @pytest.fixture
@@ -62,7 +67,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tiny.tokenizer().save_pretrained(tmp_path / "model")
     rows = tiny.chats(16, 2)
     (tmp_path / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    mine = {"file_name": "chats.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"}, "tags": OPENAI}
+    mine = {
+        "file_name": "chats.jsonl",
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages"},
+        "tags": OPENAI,
+    }
     (tmp_path / "dataset_info.json").write_text(json.dumps({"mine": mine}))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -71,9 +81,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def audited(command: str, python: str, *arguments: str) -> tuple[dict[str, Any], str]:
     """The report on `command`, and its own output; `command` stands beside its Python."""
     found = Path(os.environ[python]).parent
-    done = run(str(found / command), *arguments, python="", PATH=f"{found}{os.pathsep}{os.environ['PATH']}",
-               options=["--on-error", "warn", "--format", "json", "-o", "report.json", "--laws", "none"],
-               AXOLOTL_DO_NOT_TRACK="1", CUDA_VISIBLE_DEVICES="")  # fmt: skip
+    done = run(
+        str(found / command),
+        *arguments,
+        python="",
+        PATH=f"{found}{os.pathsep}{os.environ['PATH']}",
+        options=["--on-error", "warn", "--format", "json", "-o", "report.json", "--laws", "none"],
+        AXOLOTL_DO_NOT_TRACK="1",
+        CUDA_VISIBLE_DEVICES="",
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(Path("report.json").read_text()), done.stdout + done.stderr
 

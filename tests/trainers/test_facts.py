@@ -51,24 +51,37 @@ def names_in(source: str) -> set[str]:
 def symbols(fact: Fact[object]) -> Iterator[str]:
     """The names that a fact says it was read at."""
     for part in re.split(r"[,;()]", fact.symbol):
-        yield from (name for name in re.findall(r"[A-Za-z_][A-Za-z0-9_.]*", part.partition(":")[0]) if "." in name)
+        yield from (
+            name
+            for name in re.findall(r"[A-Za-z_][A-Za-z0-9_.]*", part.partition(":")[0])
+            if "." in name
+        )
 
 
 def package_of(facts: TrainerFacts, file: str) -> Path:
     """The file in the installed package; skips where it, or its release, is another one."""
     top = file.partition("/")[0]
     if util.find_spec(top) is None:
-        pytest.skip(f"{facts.package} is not installed: read from the source of release {facts.release}")
+        pytest.skip(
+            f"{facts.package} is not installed: read from the source of release {facts.release}"
+        )
     if facts.package != "truetune" and metadata.version(facts.package) != facts.release:
-        pytest.skip(f"{facts.package} {metadata.version(facts.package)} is installed; facts are of {facts.release}")
+        pytest.skip(
+            f"{facts.package} {metadata.version(facts.package)} is installed; facts are of"
+            f" {facts.release}"
+        )
     spec = util.find_spec(top)
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).parents[1] / file
 
 
-@pytest.mark.parametrize(("name", "fact", "value"), READ, ids=lambda value: value if isinstance(value, str) else "")
-def test_each_fact_names_a_place_that_is_there(name: TrainerName, fact: str, value: Fact[object]) -> None:
+@pytest.mark.parametrize(
+    ("name", "fact", "value"), READ, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_each_fact_names_a_place_that_is_there(
+    name: TrainerName, fact: str, value: Fact[object]
+) -> None:
     path = package_of(TRAINERS[name], value.file)
     there = names_in(path.read_text(encoding="utf-8"))
     for symbol in symbols(value):

@@ -27,7 +27,11 @@ FAMILIES = ("smollm2", "qwen2.5-instruct", "llama3-instruct", "deepseek-v3")
 def chats() -> Rows:
     """Demo rows without tools, which some of these templates refuse."""
     rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
-    plain = [row for row in rows if "tools" not in row and all(m["role"] != "tool" for m in row["messages"])]
+    plain = [
+        row
+        for row in rows
+        if "tools" not in row and all(m["role"] != "tool" for m in row["messages"])
+    ]
     return [{"messages": row["messages"]} for row in plain[:24]]
 
 
@@ -36,7 +40,10 @@ def prompts(rows: Rows) -> Rows:
 
 
 def strings() -> Rows:
-    return [{"prompt": f"Question {i}: open? Answer:", "completion": f" Yes, {i} hours" * i} for i in range(1, 9)]
+    return [
+        {"prompt": f"Question {i}: open? Answer:", "completion": f" Yes, {i} hours" * i}
+        for i in range(1, 9)
+    ]
 
 
 def texts(end: str = "") -> Rows:
@@ -61,7 +68,12 @@ def told(rows: Rows, family: str, where: Path, **settings: Any) -> Learned:
     """What a check says of the same rows."""
     path = where / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    given = {"data": str(path), "tokenizer": str(folder(family)), "trained_by": "trl", "select": ["TT101"]}
+    given = {
+        "data": str(path),
+        "tokenizer": str(folder(family)),
+        "trained_by": "trl",
+        "select": ["TT101"],
+    }
     learned = check(spec_of({**given, **settings}, "test")).learned
     assert learned is not None
     return learned
@@ -88,7 +100,11 @@ def test_strings_and_text_get_an_eos_unless_they_end_with_it(family: str, tmp_pa
 def test_completion_only_loss_off(tmp_path: Path) -> None:
     rows = prompts(chats())
     learned = told(rows, "smollm2", tmp_path, training={"completion_only_loss": False})
-    assert learned.reaches == learned.tokens == real(rows, "smollm2", tmp_path, completion_only_loss=False)[0]
+    assert (
+        learned.reaches
+        == learned.tokens
+        == real(rows, "smollm2", tmp_path, completion_only_loss=False)[0]
+    )
 
 
 @pytest.mark.parametrize(("family", "beside"), [("qwen2.5-instruct", 2), ("llama3-instruct", 0)])
@@ -108,12 +124,21 @@ def test_assistant_only_loss(family: str, beside: int, tmp_path: Path) -> None:
 def test_a_cut(limit: int, mode: str, tmp_path: Path) -> None:
     rows = prompts(chats())
     settings = {"max_length": limit, "truncation_mode": mode}
-    learned = told(rows, "smollm2", tmp_path, max_length=limit, training={"other": {"truncation_mode": mode}})
+    learned = told(
+        rows, "smollm2", tmp_path, max_length=limit, training={"other": {"truncation_mode": mode}}
+    )
     assert learned.reaches == real(rows, "smollm2", tmp_path, **settings)[0]
 
 
 def test_the_limit_by_default(tmp_path: Path) -> None:
-    rows = [{"messages": [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "and one " * 900}]}]
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": "Count."},
+                {"role": "assistant", "content": "and one " * 900},
+            ]
+        }
+    ]
     learned = told(rows, "smollm2", tmp_path)
     assert learned.limit_by_default
     assert (learned.reaches, 1024) == real(rows, "smollm2", tmp_path)
@@ -129,7 +154,8 @@ def test_the_language_modelling_collator_loses_every_pad_id(family: str, tmp_pat
     rows = chats()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder(family))
     encoded = [
-        {"input_ids": tokenizer.apply_chat_template(row["messages"], return_dict=True)["input_ids"]} for row in rows
+        {"input_ids": tokenizer.apply_chat_template(row["messages"], return_dict=True)["input_ids"]}
+        for row in rows
     ]
     batch = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)(encoded)
     learned = told(rows, family, tmp_path, trained_by="transformers")

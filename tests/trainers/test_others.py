@@ -18,7 +18,16 @@ from typing import Any
 import pytest
 
 from tests.parts import folder
-from tests.trainers import FAMILY, Row, documents_in, documents_of, lay_out, loss_one_by_one, rows_of, tiny_model
+from tests.trainers import (
+    FAMILY,
+    Row,
+    documents_in,
+    documents_of,
+    lay_out,
+    loss_one_by_one,
+    rows_of,
+    tiny_model,
+)
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -74,7 +83,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def needs(framework: str) -> pytest.MarkDecorator:
     variable = _python_of(framework)
-    why = f"${variable} names no Python that has {framework} (docs/trainers-others.md says how to make one)"
+    why = (
+        f"${variable} names no Python that has {framework} (docs/trainers-others.md says how to"
+        " make one)"
+    )
     return pytest.mark.skipif(variable not in os.environ, reason=why)
 
 
@@ -86,7 +98,13 @@ def train(framework: str, config: str) -> Steps:
     """What the model was given in each step, and its loss. Raises RuntimeError where the framework fails."""
     python = os.environ[_python_of(framework)]
     Path("config.yaml").write_text(config, encoding="utf-8")
-    script = [python, str(Path(__file__).with_name("others.py")), framework, "config.yaml", "steps.pt"]
+    script = [
+        python,
+        str(Path(__file__).with_name("others.py")),
+        framework,
+        "config.yaml",
+        "steps.pt",
+    ]
     done = subprocess.run(script, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)
@@ -111,7 +129,13 @@ def prove_crossed(steps: Steps, packed: Path) -> None:
     assert Counter(ids for step in found for ids in step) == Counter(list(inside))
     model = tiny_model()
     for step, (_, loss) in zip(found, steps, strict=True):
-        assert abs(loss - loss_one_by_one(model, [document for ids in step for document in inside[ids]])) > 0.01
+        assert (
+            abs(
+                loss
+                - loss_one_by_one(model, [document for ids in step for document in inside[ids]])
+            )
+            > 0.01
+        )
 
 
 def _by_position(batch: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +148,11 @@ def _by_position(batch: dict[str, Any]) -> dict[str, Any]:
     starts = torch.where(seen.any(-1), seen.argmax(-1), places)
     whole = (places >= starts[..., None]) & (places <= places[:, None]) & seen.any(-1, keepdim=True)
     assert (seen.bool() == whole).all(), "a token does not see all of its document, or more"
-    return {"input_ids": batch["input_ids"], "labels": batch["labels"], "position_ids": places - starts}
+    return {
+        "input_ids": batch["input_ids"],
+        "labels": batch["labels"],
+        "position_ids": places - starts,
+    }
 
 
 @needs("axolotl")
@@ -191,4 +219,6 @@ class TestLlamaFactory:
 def save(rows: Iterable[Row], out: str, *columns: str) -> None:
     """Save columns of encoded rows, and an attention_mask of ones if asked, for `datasets.load_from_disk`."""
     made = [row | {"attention_mask": [1] * len(row["input_ids"])} for row in rows]
-    datasets.Dataset.from_list([{name: row[name] for name in columns} for row in made]).save_to_disk(f"{out}/data")
+    datasets.Dataset.from_list(
+        [{name: row[name] for name in columns} for row in made]
+    ).save_to_disk(f"{out}/data")

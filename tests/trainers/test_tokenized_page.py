@@ -19,6 +19,8 @@ def test_the_table_is_that_of_today() -> None:
 def test_the_table_holds_every_method_and_kind_of_rows() -> None:
     lines = [(shape.method, shape.kind) for shape in tokenized_page.shapes()]
     kinds = (tokenized_page.RAW, tokenized_page.BARE, tokenized_page.LABELS, tokenized_page.MASK)
-    missing = {(method, kind) for method in ("sft", "dpo", "orpo", "kto") for kind in kinds} - set(lines)
+    missing = {(method, kind) for method in ("sft", "dpo", "orpo", "kto") for kind in kinds} - set(
+        lines
+    )
     assert not missing
     assert tokenized_page.written().count("\n| ") == len(lines) + 1

@@ -22,30 +22,44 @@ COLLATORS = (PaddingCollator(STOP), PaddingCollator(STOP, "left"), PaddingFreeCo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BLOCKS)
-def test_the_labels_that_reach_the_loss_are_the_files(name: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_labels_that_reach_the_loss_are_the_files(
+    name: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kind = name.partition("-")[0]
     steps = train(BLOCKS[name], transformers.Trainer, kind, monkeypatch)
     assert len(steps) == 2
-    assert Counter(d for step in steps for d in step.documents) == Counter(documents_of(rows_of(here / kind)))
+    assert Counter(d for step in steps for d in step.documents) == Counter(
+        documents_of(rows_of(here / kind))
+    )
     for step in steps:
         assert step.loss == pytest.approx(step.one_by_one, abs=1e-4)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("collator", COLLATORS, ids=["right", "left", "none"])
-def test_documents_of_a_packed_row_do_not_see_each_other(attention: str, collator: Any, packs: list[Row]) -> None:
+def test_documents_of_a_packed_row_do_not_see_each_other(
+    attention: str, collator: Any, packs: list[Row]
+) -> None:
     model = tiny_model(1000)
     model.set_attn_implementation(attention)
     packs = [pack | {"input_ids": [id % 1000 for id in pack["input_ids"]]} for pack in packs]
     batch = collator(packs)
-    real = _real(batch, [len(pack["input_ids"]) for pack in packs], getattr(collator, "side", "right"))
+    real = _real(
+        batch, [len(pack["input_ids"]) for pack in packs], getattr(collator, "side", "right")
+    )
 
     def distance(**changed: Any) -> float:
-        given = {name: value for name, value in (batch | changed).items() if name != "labels" and value is not None}
+        given = {
+            name: value
+            for name, value in (batch | changed).items()
+            if name != "labels" and value is not None
+        }
         return (model(**given).logits[real] - alone).abs().max().item()
 
     with torch.no_grad():
-        alone = torch.cat([model(torch.tensor([document.ids])).logits[0] for document in documents_of(packs)])
+        alone = torch.cat(
+            [model(torch.tensor([document.ids])).logits[0] for document in documents_of(packs)]
+        )
         assert distance() < 1e-4
         assert distance(position_ids=None) > 1
         assert distance(attention_mask=real.long()) > 1
@@ -62,10 +76,18 @@ def _real(batch: dict[str, Any], lengths: list[int], side: str) -> Any:
 
 def trainer(model: Any, rows: list[Row], where: Path, **settings: Any) -> Any:
     args = transformers.TrainingArguments(
-        str(where), max_steps=1, optim="sgd", learning_rate=1.0, max_grad_norm=0, save_strategy="no", **settings
+        str(where),
+        max_steps=1,
+        optim="sgd",
+        learning_rate=1.0,
+        max_grad_norm=0,
+        save_strategy="no",
+        **settings,
     )
     data = datasets.Dataset.from_list(rows)
-    return transformers.Trainer(model, args, train_dataset=data, data_collator=PaddingCollator(STOP))
+    return transformers.Trainer(
+        model, args, train_dataset=data, data_collator=PaddingCollator(STOP)
+    )
 
 
 @pytest.mark.slow
@@ -103,11 +125,16 @@ def test_what_other_collators_do(rows: list[Row], packs: list[Row]) -> None:
     with pytest.raises(ValueError, match="same length"):
         for_pairs(packs)
 
-    flat = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)
+    flat = transformers.DataCollatorWithFlattening(
+        return_flash_attn_kwargs=True, return_seq_idx=True
+    )
     same(flat(rows), PaddingFreeCollator(varlen=True)(rows))
     assert flat(packs[:1])["position_ids"].tolist() == [list(range(len(packs[0]["input_ids"])))]
 
 
 def _bare(rows: list[Row]) -> list[Row]:
     """As the Trainer gives them to a collator: with the columns that the model's forward names."""
-    return [{name: row[name] for name in ("input_ids", "labels", "position_ids") if name in row} for row in rows]
+    return [
+        {name: row[name] for name in ("input_ids", "labels", "position_ids") if name in row}
+        for row in rows
+    ]

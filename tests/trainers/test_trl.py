@@ -21,11 +21,15 @@ BLOCKS = blocks("TRL's SFTTrainer")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BLOCKS)
-def test_the_labels_that_reach_the_loss_are_the_files(name: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_labels_that_reach_the_loss_are_the_files(
+    name: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kind = name.partition("-")[0]
     steps = train(BLOCKS[name], trl.SFTTrainer, kind, monkeypatch)
     assert len(steps) == 2
-    assert Counter(d for step in steps for d in step.documents) == Counter(documents_of(rows_of(here / kind)))
+    assert Counter(d for step in steps for d in step.documents) == Counter(
+        documents_of(rows_of(here / kind))
+    )
     for step in steps:
         assert step.loss == pytest.approx(step.one_by_one, abs=1e-4)
 
@@ -45,7 +49,10 @@ def test_its_preparation_cuts_at_1024(rows: list[Row], tmp_path: Path) -> None:
     first = next(i for i, label in enumerate(labels) if label != -100)
     prompt, answer = ids[:first], ids[first : ids.index(STOP, first)]
     whole = [
-        {"input_ids": prompt + answer * 400 + [STOP], "labels": [-100] * first + answer * 400 + [STOP]},
+        {
+            "input_ids": prompt + answer * 400 + [STOP],
+            "labels": [-100] * first + answer * 400 + [STOP],
+        },
         {"input_ids": prompt * 100 + answer, "labels": [-100] * first * 100 + answer},
     ]
     cut = trainer(whole, tmp_path).train_dataset
@@ -55,7 +62,9 @@ def test_its_preparation_cuts_at_1024(rows: list[Row], tmp_path: Path) -> None:
         assert list(trainer(whole, tmp_path, **settings).train_dataset) == whole
 
 
-def test_which_settings_change_nothing_and_which_are_refused(rows: list[Row], tmp_path: Path) -> None:
+def test_which_settings_change_nothing_and_which_are_refused(
+    rows: list[Row], tmp_path: Path
+) -> None:
     assert list(trainer(rows, tmp_path, completion_only_loss=True).train_dataset) == rows
     with pytest.raises(ValueError, match="not conversational"):
         trainer(rows, tmp_path, assistant_only_loss=True)
@@ -67,7 +76,9 @@ def test_which_settings_change_nothing_and_which_are_refused(rows: list[Row], tm
 
 def test_its_own_collator_and_ours_agree(rows: list[Row], packs: list[Row]) -> None:
     theirs = trl.trainer.sft_trainer.DataCollatorForLanguageModeling
-    same(theirs(STOP, pad_to_multiple_of=8)(rows), PaddingCollator(STOP, pad_to_multiple_of=8)(rows))
+    same(
+        theirs(STOP, pad_to_multiple_of=8)(rows), PaddingCollator(STOP, pad_to_multiple_of=8)(rows)
+    )
     same(theirs(STOP, padding_free=True)(packs), PaddingFreeCollator(varlen=True)(packs))
 
 
@@ -76,7 +87,9 @@ def first_batch(made: Any) -> dict[str, Any]:
     return batch
 
 
-def test_packed_rows_without_padding_free_are_one_document(packs: list[Row], tmp_path: Path) -> None:
+def test_packed_rows_without_padding_free_are_one_document(
+    packs: list[Row], tmp_path: Path
+) -> None:
     batch = first_batch(trainer(packs, tmp_path))
     assert "attention_mask" in batch
     assert "position_ids" not in batch

@@ -45,7 +45,9 @@ class Trouble(transformers.TrainerCallback):
         if state.global_step == self.step:
             if self.what == "full":
                 resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, resource.RLIM_INFINITY))
-            for number in {"step": [9], "sigint": [2], "sigterm": [15], "twice": [2, 2]}.get(self.what, []):
+            for number in {"step": [9], "sigint": [2], "sigterm": [15], "twice": [2, 2]}.get(
+                self.what, []
+            ):
                 os.kill(os.getpid(), number)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -62,16 +64,35 @@ def settings(kind: str, root: Path, folder: Path) -> dict[str, Any]:
     """Of a short run with all that needs a state: dropout, shuffling, accumulation, sums between two lines of the log,
     evaluation on held-out rows, answers to them."""
     training = {
-        **{"output_dir": str(folder), "method": "dpo" if kind == "dpo" else "sft", "learning_rate": 1e-2},
-        **{"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": STEPS, "logging_steps": 3},
+        **{
+            "output_dir": str(folder),
+            "method": "dpo" if kind == "dpo" else "sft",
+            "learning_rate": 1e-2,
+        },
+        **{
+            "per_device_train_batch_size": 2,
+            "gradient_accumulation_steps": 2,
+            "max_steps": STEPS,
+            "logging_steps": 3,
+        },
         **{"save_steps": 4, "save_total_limit": 2, "val_size": 2, "attn_implementation": "eager"},
     }
     if kind != "full":
         training["lora"] = {"r": 4, "lora_alpha": 8, "lora_dropout": 0.1}
     data = root / f"{kind}.jsonl"
     return {
-        **{"model": str(root / "base"), "tokenizer": str(root / "base"), "data": str(data), "max_length": 96},
-        **{"encode": {"packing": "none"}, "training": training, "rehearsal": False, "trainer": {"report_to": "none"}},
+        **{
+            "model": str(root / "base"),
+            "tokenizer": str(root / "base"),
+            "data": str(data),
+            "max_length": 96,
+        },
+        **{
+            "encode": {"packing": "none"},
+            "training": training,
+            "rehearsal": False,
+            "trainer": {"report_to": "none"},
+        },
         "watch": {"prompts": 1, "max_new_tokens": 4},
     }
 
@@ -79,8 +100,14 @@ def settings(kind: str, root: Path, folder: Path) -> dict[str, Any]:
 def prepare(root: Path) -> Path:
     """A base model and its data."""
     make.base(root / "base", attention_dropout=0.1, max_position_embeddings=512)
-    for kind, rows in {"lora": tiny.chats(20), "full": tiny.chats(20), "dpo": tiny.pairs(20)}.items():
-        (root / f"{kind}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    for kind, rows in {
+        "lora": tiny.chats(20),
+        "full": tiny.chats(20),
+        "dpo": tiny.pairs(20),
+    }.items():
+        (root / f"{kind}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
     return root
 
 
@@ -93,7 +120,9 @@ def run(root: Path, folder: Path, kind: str, when: str = "") -> tuple[int, str]:
         os.dup2(handle, 1)
         os.dup2(handle, 2)
         code = 0
-        torch.set_num_threads(1)  # makes torch's own pool anew, before two threads of the loading try to at once
+        torch.set_num_threads(
+            1
+        )  # makes torch's own pool anew, before two threads of the loading try to at once
         try:
             truetune.train(**settings(kind, root, folder), force=True, callbacks=[Trouble(when)])
         except KeyboardInterrupt as error:
@@ -112,7 +141,9 @@ def log(folder: Path) -> list[dict[str, float]]:
     entries = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
     clocked = ("runtime", "_per_second")
     return [
-        {k: v for k, v in entry.items() if not k.endswith(clocked)} for entry in entries if "train_loss" not in entry
+        {k: v for k, v in entry.items() if not k.endswith(clocked)}
+        for entry in entries
+        if "train_loss" not in entry
     ]
 
 
@@ -130,9 +161,17 @@ def compared(root: Path, case: str) -> dict[str, Any]:
         left = [path.name for path in checkpoints(folder)]
         runs.append({"code": code, "status": status, "left": left, "said": said})
     weights = "model.safetensors" if kind == "full" else "adapter_model.safetensors"
-    same = (folder / weights).is_file() and (folder / weights).read_bytes() == (whole / weights).read_bytes()
+    same = (folder / weights).is_file() and (folder / weights).read_bytes() == (
+        whole / weights
+    ).read_bytes()
     entries = log(folder) if same else []
-    return {"case": case, "runs": runs, "weights": same, "log": entries == log(whole), "entries": entries}
+    return {
+        "case": case,
+        "runs": runs,
+        "weights": same,
+        "log": entries == log(whole),
+        "entries": entries,
+    }
 
 
 if __name__ == "__main__":

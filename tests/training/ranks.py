@@ -44,7 +44,12 @@ def rows(count: int, packed: bool, start: int = 0) -> Rows:
     """Rows of unequal length, of which unequal parts are supervised; packed by two."""
     encoded = tiny.encoded(tiny.chats(start + count, turns=2))[start:]
     for number, row in enumerate(encoded):
-        row |= {"sources": [number % 5] * len(row["labels"]), "file": "rows.jsonl", "line": number, "row": number}
+        row |= {
+            "sources": [number % 5] * len(row["labels"]),
+            "file": "rows.jsonl",
+            "line": number,
+            "row": number,
+        }
     packs = [[i, i + 1] for i in range(0, count - 1, 2)] + [[count - 1]] * (count % 2)
     return Rows(Dataset.from_list(encoded), packs if packed else [[i] for i in range(count)])
 
@@ -54,7 +59,9 @@ def run(what: str, packed: bool, accumulation: int, processes: int) -> dict[str,
     model: Any = tiny.model()
     if what == "lora":
         torch.manual_seed(1)
-        model = peft.get_peft_model(model, peft.LoraConfig(target_modules="all-linear", init_lora_weights=False))
+        model = peft.get_peft_model(
+            model, peft.LoraConfig(target_modules="all-linear", init_lora_weights=False)
+        )
     settings = tiny.arguments(
         per_device_train_batch_size=BATCH // processes, gradient_accumulation_steps=accumulation, max_steps=-1,
         num_train_epochs=2, learning_rate=0.1, optim="sgd", per_device_eval_batch_size=2, prediction_loss_only=True,
@@ -89,7 +96,10 @@ def turns() -> dict[str, np.ndarray]:
     except (ZeroDivisionError, Elsewhere) as error:
         outcome = type(error).__name__
     outcomes = gather_object([outcome])
-    return {"alone": np.array([inside, PartialState().num_processes]), "outcomes": np.array(outcomes)}
+    return {
+        "alone": np.array([inside, PartialState().num_processes]),
+        "outcomes": np.array(outcomes),
+    }
 
 
 def main(file: Path) -> None:

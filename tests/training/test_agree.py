@@ -18,7 +18,15 @@ from truetune.spec.files import find_settings, spec_of
 from truetune.spec.run import RunSpec
 
 pytest.importorskip("torch")
-FAMILIES = ("smollm2", "qwen2.5-instruct", "llama3-instruct", "deepseek-v3", "gpt2", "phi3", "gemma3")
+FAMILIES = (
+    "smollm2",
+    "qwen2.5-instruct",
+    "llama3-instruct",
+    "deepseek-v3",
+    "gpt2",
+    "phi3",
+    "gemma3",
+)
 
 
 def both(path: Path) -> tuple[Report, Report]:
@@ -29,7 +37,9 @@ def both(path: Path) -> tuple[Report, Report]:
 
     given, source = find_settings(str(path), path.parent)
     spec = spec_of(given, str(path))
-    return look((), spec, settings=source), check_data(recipe(spec, rows=None, gpu=False, bf16=False).spec, Silent())
+    return look((), spec, settings=source), check_data(
+        recipe(spec, rows=None, gpu=False, bf16=False).spec, Silent()
+    )
 
 
 def said(report: Report) -> set[tuple[str, str, str]]:
@@ -82,7 +92,9 @@ def test_of_a_spoiled_tokenizer(name: str, limit: int | None, tmp_path: Path) ->
             edit = SPOILED[name].get(path.name)
             raw = path.read_bytes()
             if edit is not None:
-                raw = json.dumps({k: v for k, v in {**json.loads(raw), **edit}.items() if v is not None}).encode()
+                raw = json.dumps(
+                    {k: v for k, v in {**json.loads(raw), **edit}.items() if v is not None}
+                ).encode()
             (model / path.name).write_bytes(raw)
     given = {"model": str(model), "tokenizer": str(model), "data": str(DATA), "max_length": limit}
     (tmp_path / "truetune.yaml").write_text(json.dumps(given))

@@ -100,7 +100,14 @@ def test_safetensors_in_bfloat16(made: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["f32", "f16"])
 def test_gguf(kind: str, made: Path, tmp_path: Path) -> None:
-    done = export(made / "merged", tmp_path / "m", to="gguf", outtype=kind, converter=made / "convert.py", prompts=1)
+    done = export(
+        made / "merged",
+        tmp_path / "m",
+        to="gguf",
+        outtype=kind,
+        converter=made / "convert.py",
+        prompts=1,
+    )
     assert done.faults == ()
     assert not done.failed
     assert done.path.is_file()
@@ -122,16 +129,22 @@ def test_a_gguf_that_is_another_model(
     wrong: str, text: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BREAK", wrong)
-    done = export(made / "merged", tmp_path / "m", to="gguf", converter=made / "convert.py", prove=False)
+    done = export(
+        made / "merged", tmp_path / "m", to="gguf", converter=made / "convert.py", prove=False
+    )
     assert done.failed
     assert text in done.faults[0]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tensors_alone_prove_no_model(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_alone_prove_no_model(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every matrix is there, with its rows in the order of transformers and not of llama.cpp."""
     monkeypatch.setenv("BREAK", "rope")
-    done = export(made / "merged", tmp_path / "m", to="gguf", converter=made / "convert.py", prompts=1)
+    done = export(
+        made / "merged", tmp_path / "m", to="gguf", converter=made / "convert.py", prompts=1
+    )
     assert done.failed
     assert {fault.split(":")[0] for fault in done.faults} == {
         f"model.layers.{i}.self_attn.{name}_proj.weight" for i in range(2) for name in "qk"
@@ -148,7 +161,9 @@ def test_stop_tokens_that_the_file_does_not_name(made: Path, tmp_path: Path) -> 
     assert any("ends answers, and the file does not say so" in note for note in done.notes)
 
 
-def test_a_converter_that_fails_or_is_not_there(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_converter_that_fails_or_is_not_there(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(UsageError, match="no such file"):
         export(made / "merged", tmp_path / "m", to="gguf", converter=tmp_path / "convert.py")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -160,7 +175,9 @@ def test_a_converter_that_fails_or_is_not_there(made: Path, tmp_path: Path, monk
     (tmp_path / "convert_hf_to_gguf.py").unlink()
     monkeypatch.setenv("BREAK", "all")
     with pytest.raises(UsageError, match="pre-tokenizer was not recognized"):
-        export(made / "merged", tmp_path / "m", to="gguf", converter=made / "convert.py", prove=False)
+        export(
+            made / "merged", tmp_path / "m", to="gguf", converter=made / "convert.py", prove=False
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -174,11 +191,21 @@ def test_what_is_refused(made: Path, tmp_path: Path) -> None:
 
 
 def test_the_command(made: Path, tmp_path: Path) -> None:
-    given = [str(made / "merged"), "-o", str(tmp_path / "m"), "--dtype", "float16", "--prompts", "1"]
+    given = [
+        str(made / "merged"),
+        "-o",
+        str(tmp_path / "m"),
+        "--dtype",
+        "float16",
+        "--prompts",
+        "1",
+    ]
     done = CliRunner().invoke(command, given, standalone_mode=False)
     assert done.return_value == 0
     assert "all equal to the model" in done.output
     assert "exported, float16" in done.output
-    told = CliRunner().invoke(command, [*given[:2], str(tmp_path / "j"), "--no-proof", "--json"], standalone_mode=False)
+    told = CliRunner().invoke(
+        command, [*given[:2], str(tmp_path / "j"), "--no-proof", "--json"], standalone_mode=False
+    )
     value = json.loads(told.stdout)
     assert (value["schema"], value["failed"], value["proof"]) == ("truetune.export/1", False, None)

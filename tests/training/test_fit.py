@@ -25,13 +25,19 @@ from truetune.training.listen import Plain
 from truetune.training.memory_trouble import ran_out
 from truetune.training.recipe import recipe
 
-FULL = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "gradient_checkpointing": False}
+FULL = {
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 2,
+    "gradient_checkpointing": False,
+}
 
 
 def asked(folder: Path, training: dict[str, Any], **settings: Any) -> RunSpec:
     """The settings of a run of Llama 3.1 8B, of which there is config.json."""
     (folder / "config.json").write_text(json.dumps({**SHAPES["llama-3.1-8b"], "dtype": "bfloat16"}))
-    return RunSpec.model_validate({"model": str(folder), "max_length": 4096, "training": training, **settings})
+    return RunSpec.model_validate(
+        {"model": str(folder), "max_length": 4096, "training": training, **settings}
+    )
 
 
 def filled(spec: RunSpec) -> RunSpec:
@@ -46,12 +52,21 @@ def plan_of(spec: RunSpec, gib: float | None) -> Plan:
 
 def effective(spec: RunSpec) -> int:
     made = spec.training
-    return (made.per_device_train_batch_size or 0) * (made.gradient_accumulation_steps or 0) * made.devices
+    return (
+        (made.per_device_train_batch_size or 0)
+        * (made.gradient_accumulation_steps or 0)
+        * made.devices
+    )
 
 
 @pytest.mark.parametrize(
     ("training", "gpu"),
-    [({**FULL, "lora": {"r": 8}}, 40), ({**FULL, "lora": {}, "devices": 2}, 24), (FULL, 48), ({}, 40)],
+    [
+        ({**FULL, "lora": {"r": 8}}, 40),
+        ({**FULL, "lora": {}, "devices": 2}, 24),
+        (FULL, 48),
+        ({}, 40),
+    ],
 )
 def test_a_run_is_changed_until_it_fits(tmp_path: Path, training: dict[str, Any], gpu: int) -> None:
     spec = asked(tmp_path, training)
@@ -62,7 +77,9 @@ def test_a_run_is_changed_until_it_fits(tmp_path: Path, training: dict[str, Any]
     assert after.verdict == "fits"
     assert after.estimate.peak.total / GIB <= changes[-1].total * (1 + 1e-9)
     assert effective(filled(changed(spec, changes))) == effective(filled(spec))
-    assert [change.total for change in changes] == sorted((change.total for change in changes), reverse=True)
+    assert [change.total for change in changes] == sorted(
+        (change.total for change in changes), reverse=True
+    )
 
 
 def test_what_costs_comes_last_and_only_where_it_must(tmp_path: Path) -> None:
@@ -85,7 +102,9 @@ def test_an_adapter_gets_its_own_learning_rate_and_dtype(tmp_path: Path) -> None
 
 
 def test_arguments_of_the_trainer_give_way(tmp_path: Path) -> None:
-    spec = asked(tmp_path, {"lora": {}}, trainer={**FULL, "activation_checkpointing": False, "seed": 7})
+    spec = asked(
+        tmp_path, {"lora": {}}, trainer={**FULL, "activation_checkpointing": False, "seed": 7}
+    )
     found = plan_of(spec, 24)
     made = changed(spec, fit(found))
     assert made.trainer == {"seed": 7}
@@ -105,7 +124,9 @@ def test_the_lines_can_be_pasted(tmp_path: Path) -> None:
     for name, value in pasted.items():
         made = changed(spec, changes)
         held = made.max_length if name == "max_length" else getattr(made.training, name)
-        assert value == (held.model_dump(mode="json", exclude_unset=True) if name == "lora" else held)
+        assert value == (
+            held.model_dump(mode="json", exclude_unset=True) if name == "lora" else held
+        )
     assert next(advice(found)).startswith("memory: ")
 
 
@@ -138,7 +159,9 @@ def test_an_evaluation_that_runs_out_gets_smaller_batches(tmp_path: Path) -> Non
     assert (made.per_device_eval_batch_size, made.per_device_train_batch_size) == (1, 8)
 
 
-def test_only_what_can_be_done_here_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_can_be_done_here_is_proposed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = asked(tmp_path, {**FULL, "devices": 2})
     found = plan_of(spec, 8)
     monkeypatch.setattr(fits, "find_spec", lambda name: None)
@@ -173,12 +196,18 @@ class Small(TrainerCallback):
         self.models: list[weakref.ref[Any]] = []
         self.left: list[bool] = []
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **parts: Any) -> None:
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, **parts: Any
+    ) -> None:
         self.left = [known() is not None for known in self.models]
         self.models.append(weakref.ref(model))
 
         def forward(module: Any, args: Any, kwargs: Any) -> None:
-            if module.training and state.global_step >= self.step and kwargs["input_ids"].numel() > self.tokens:
+            if (
+                module.training
+                and state.global_step >= self.step
+                and kwargs["input_ids"].numel() > self.tokens
+            ):
                 torch.empty(1 << 55, dtype=torch.uint8)
 
         model.register_forward_pre_hook(forward, with_kwargs=True)
@@ -198,17 +227,40 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("run")
     tiny.model().save_pretrained(folder / "model")
     tiny.tokenizer().save_pretrained(folder / "model")
-    (folder / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in tiny.chats(24, turns=2)))
-    training = {"num_train_epochs": 1, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1,
-                "save_steps": 2, "logging_steps": 1, "val_size": 0, "optim": "sgd", "learning_rate": 0.1}  # fmt: skip
-    return {"model": str(folder / "model"), "tokenizer": str(folder / "model"), "data": [str(folder / "rows.jsonl")],
-            "max_length": 256, "rehearsal": False, "watch": {"prompts": 0}, "encode": {"packing": "none"},
-            "training": training, "fail_on": "error", "ignore": ["stop-ids-incomplete"]}  # fmt: skip
+    (folder / "rows.jsonl").write_text(
+        "\n".join(json.dumps(row) for row in tiny.chats(24, turns=2))
+    )
+    training = {
+        "num_train_epochs": 1,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 1,
+        "save_steps": 2,
+        "logging_steps": 1,
+        "val_size": 0,
+        "optim": "sgd",
+        "learning_rate": 0.1,
+    }
+    return {
+        "model": str(folder / "model"),
+        "tokenizer": str(folder / "model"),
+        "data": [str(folder / "rows.jsonl")],
+        "max_length": 256,
+        "rehearsal": False,
+        "watch": {"prompts": 0},
+        "encode": {"packing": "none"},
+        "training": training,
+        "fail_on": "error",
+        "ignore": ["stop-ids-incomplete"],
+    }
 
 
-def test_memory_that_runs_out_is_told_with_what_to_change(run: dict[str, Any], tmp_path: Path) -> None:
+def test_memory_that_runs_out_is_told_with_what_to_change(
+    run: dict[str, Any], tmp_path: Path
+) -> None:
     with pytest.raises(OutOfMemoryError) as caught:
-        truetune.train(**run, out=tmp_path / "out", listener=Said(), callbacks=[Small(200, 2)], force=True)
+        truetune.train(
+            **run, out=tmp_path / "out", listener=Said(), callbacks=[Small(200, 2)], force=True
+        )
     first, *lines = str(caught.value).splitlines()
     assert "memory ran out in step 3, with a batch of 4 x " in first
     assert "weights 0.00" in first
@@ -223,11 +275,15 @@ def losses(folder: Path) -> dict[int, float]:
     return {entry["step"]: entry["loss"] for entry in history if "loss" in entry}
 
 
-def test_fit_goes_on_with_smaller_batches_from_the_last_checkpoint(run: dict[str, Any], tmp_path: Path) -> None:
+def test_fit_goes_on_with_smaller_batches_from_the_last_checkpoint(
+    run: dict[str, Any], tmp_path: Path
+) -> None:
     whole = truetune.train(**run, out=tmp_path / "whole", listener=Said(), force=True)
     said = Said()
     small = Small(200, 3)
-    done = truetune.train(**run, out=tmp_path / "out", listener=said, callbacks=[small], force=True, fit=True)
+    done = truetune.train(
+        **run, out=tmp_path / "out", listener=said, callbacks=[small], force=True, fit=True
+    )
     assert small.left == [False], "the first model is still held"
     assert done.steps == whole.steps == 6
     record = json.loads((done.folder / "run.json").read_text())
@@ -236,5 +292,7 @@ def test_fit_goes_on_with_smaller_batches_from_the_last_checkpoint(run: dict[str
     ]
     assert "going on from checkpoint-2" in said.lines
     starts = [line.partition(",")[0].partition(";")[0] for line in said.lines]
-    assert starts.index("memory ran out in step 4") < starts.index("fit: 1 row at a time instead of 4")
+    assert starts.index("memory ran out in step 4") < starts.index(
+        "fit: 1 row at a time instead of 4"
+    )
     assert losses(done.folder) == pytest.approx(losses(whole.folder), abs=2e-6)

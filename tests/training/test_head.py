@@ -114,8 +114,12 @@ def test_a_head_that_cannot_be_fused_stays_as_it_was(dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "lm_head"]])
-def test_an_adapter_on_any_layer_learns_as_by_the_full_logits(targets: Any, checkpointing: bool) -> None:
-    made = peft.get_peft_model(model(), peft.LoraConfig(r=4, target_modules=targets, init_lora_weights=False))
+def test_an_adapter_on_any_layer_learns_as_by_the_full_logits(
+    targets: Any, checkpointing: bool
+) -> None:
+    made = peft.get_peft_model(
+        model(), peft.LoraConfig(r=4, target_modules=targets, init_lora_weights=False)
+    )
     if checkpointing:
         made.gradient_checkpointing_enable({"use_reentrant": False})
         made.train()
@@ -128,8 +132,10 @@ def test_an_adapter_on_any_layer_learns_as_by_the_full_logits(targets: Any, chec
 
 def test_documents_of_one_row_have_the_losses_that_they_have_padded() -> None:
     made = model()
-    padded, packed = (token_losses(made, collate(rows())).losses for collate in
-                      (PaddingCollator(0), PaddingFreeCollator()))  # fmt: skip
+    padded, packed = (
+        token_losses(made, collate(rows())).losses
+        for collate in (PaddingCollator(0), PaddingFreeCollator())
+    )
     assert torch.allclose(padded, packed, atol=1e-5)
 
 
@@ -142,7 +148,11 @@ def test_a_batch_without_labels_has_a_loss_of_zero_with_a_gradient() -> None:
 
 def test_weights_sources_and_first_tokens_stand_beside_their_losses() -> None:
     given = [
-        {**row, "sources": list(range(len(row["input_ids"]))), "loss_weights": [0.5] * len(row["input_ids"])}
+        {
+            **row,
+            "sources": list(range(len(row["input_ids"]))),
+            "loss_weights": [0.5] * len(row["input_ids"]),
+        }
         for row in rows()
     ]
     found = token_losses(model(), PaddingCollator(0)(given))
@@ -155,7 +165,9 @@ def test_weights_sources_and_first_tokens_stand_beside_their_losses() -> None:
 
 def test_the_head_is_given_supervised_places_alone() -> None:
     made, seen = model(), []
-    made.lm_head.register_forward_hook(lambda module, args, output: seen.append(tuple(output.shape)))
+    made.lm_head.register_forward_hook(
+        lambda module, args, output: seen.append(tuple(output.shape))
+    )
     token_losses(made, PaddingCollator(0)(rows()))
     assert seen == [(1, 13, 97)]
 

@@ -32,16 +32,33 @@ def test_gpus_are_accelerates(tmp_path: Path) -> None:
     config = tmp_path / "fsdp.yaml"
     config.touch()
     line = command(8, str(config), ["train"], gpus=0)
-    assert line[:6] == ["accelerate", "launch", "--config_file", str(config), "--num_processes", "8"]
+    assert line[:6] == [
+        "accelerate",
+        "launch",
+        "--config_file",
+        str(config),
+        "--num_processes",
+        "8",
+    ]
 
 
 def test_cpus_are_torchruns() -> None:
     line = command(2, None, ["train", "a.yaml"], gpus=0)
-    assert line == ["torchrun", "--standalone", "--nproc_per_node", "2", "-m", "truetune", "train", "a.yaml"]
+    assert line == [
+        "torchrun",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "-m",
+        "truetune",
+        "train",
+        "a.yaml",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("processes", "config", "gpus", "said"), [(3, None, 2, "there are 2 GPUs"), (2, "nothing.yaml", 2, "no such file")]
+    ("processes", "config", "gpus", "said"),
+    [(3, None, 2, "there are 2 GPUs"), (2, "nothing.yaml", 2, "no such file")],
 )
 def test_what_can_not_be_launched(processes: int, config: str | None, gpus: int, said: str) -> None:
     with pytest.raises(UsageError, match=said):
@@ -51,14 +68,33 @@ def test_what_can_not_be_launched(processes: int, config: str | None, gpus: int,
 def test_the_processes_get_the_same_options(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[list[str]] = []
     monkeypatch.setattr(launching, "_run", lines.append)
-    options = ["-o", "out", "--set", "training.lora.r=4", "--set", "seed=1", "--no-rehearsal", "--fit", "-q"]
+    options = [
+        "-o",
+        "out",
+        "--set",
+        "training.lora.r=4",
+        "--set",
+        "seed=1",
+        "--no-rehearsal",
+        "--fit",
+        "-q",
+    ]
     done = CliRunner().invoke(train, ["a.yaml", *options, "--launch", "2"], standalone_mode=False)
     assert done.return_value == 0, done.output
     (line,) = lines
     assert line[line.index("truetune") + 1 :] == [
-        "train", "a.yaml", "--output", "out", "--set", "training.lora.r=4", "--set", "seed=1", "--no-rehearsal",
-        "--fit", "--quiet",
-    ]  # fmt: skip
+        "train",
+        "a.yaml",
+        "--output",
+        "out",
+        "--set",
+        "training.lora.r=4",
+        "--set",
+        "seed=1",
+        "--no-rehearsal",
+        "--fit",
+        "--quiet",
+    ]
     assert " ".join(line) in done.output
 
 
@@ -72,11 +108,16 @@ def test_the_exit_code_comes_through() -> None:
 def test_a_file_of_accelerate_needs_processes() -> None:
     with pytest.raises(UsageError, match="add --launch N"):
         CliRunner().invoke(
-            train, ["a.yaml", "--accelerate-config", "fsdp.yaml"], standalone_mode=False, catch_exceptions=False
+            train,
+            ["a.yaml", "--accelerate-config", "fsdp.yaml"],
+            standalone_mode=False,
+            catch_exceptions=False,
         )
 
 
-def test_several_gpus_without_a_launcher_are_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_several_gpus_without_a_launcher_are_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert idle() is None
     monkeypatch.setattr(processes.torch.cuda, "device_count", lambda: 4)
     assert str(idle()).endswith("--launch 4 uses all")
@@ -107,8 +148,21 @@ def test_a_run_of_two_processes_is_interrupted(tmp_path: Path) -> None:
         "training": {"max_steps": 600, "save_steps": 600, "eval_strategy": "no", "val_size": 0},
     }  # fmt: skip
     (tmp_path / "truetune.yaml").write_text(json.dumps(settings))
-    line = [sys.executable, "-m", "truetune", "train", "truetune.yaml", "-o", "out", "--launch", "2", "--force"]
-    run = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    line = [
+        sys.executable,
+        "-m",
+        "truetune",
+        "train",
+        "truetune.yaml",
+        "-o",
+        "out",
+        "--launch",
+        "2",
+        "--force",
+    ]
+    run = subprocess.Popen(
+        line, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     said = []
     assert run.stderr is not None
     for text in run.stderr:

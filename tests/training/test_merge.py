@@ -37,7 +37,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make.base(folder / "tied", tie_word_embeddings=True, seed=1)
     make.base(folder / "bf16", dtype="bfloat16")
     make.adapter(folder / "base", folder / "lora")
-    make.adapter(folder / "base", folder / "kinds", use_rslora=True, use_dora=True, modules_to_save=["lm_head"])
+    make.adapter(
+        folder / "base",
+        folder / "kinds",
+        use_rslora=True,
+        use_dora=True,
+        modules_to_save=["lm_head"],
+    )
     make.adapter(folder / "tied", folder / "tied-rows", trainable_token_indices=[5, 6])
     make.adapter(folder / "bf16", folder / "small", lr=1e-5)
     resized(folder / "base", folder / "resized")
@@ -54,7 +60,9 @@ def resized(base: Path, folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(base)
     model.resize_token_embeddings(2112)
     rows = {"embed_tokens": list(range(2000, 2050))}
-    config = LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM", trainable_token_indices=rows)
+    config = LoraConfig(
+        r=4, target_modules=["q_proj"], task_type="CAUSAL_LM", trainable_token_indices=rows
+    )
     make.steps(get_peft_model(model, config)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -79,7 +87,9 @@ def test_a_healthy_merge_is_silent(name: str, made: Path, tmp_path: Path) -> Non
         assert (tmp_path / "m" / file).read_bytes() == (made / name / file).read_bytes()
 
 
-@pytest.mark.parametrize(("dtype", "stored"), [("bfloat16", "BF16"), ("float32", "F32"), (None, "BF16")])
+@pytest.mark.parametrize(
+    ("dtype", "stored"), [("bfloat16", "BF16"), ("float32", "F32"), (None, "BF16")]
+)
 def test_dtypes(dtype: str | None, stored: str, made: Path, tmp_path: Path) -> None:
     done = merge(made / "small", out=tmp_path / "m", dtype=dtype, prove=False)
     assert {t.dtype for t in read_checkpoint(tmp_path / "m").tensors.values()} == {stored}
@@ -102,14 +112,19 @@ def test_an_effect_that_is_rounded_away_fails(made: Path, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_proof_that_fails_without_a_finding_is_said_to_have_failed(made: Path, tmp_path: Path) -> None:
+def test_a_proof_that_fails_without_a_finding_is_said_to_have_failed(
+    made: Path, tmp_path: Path
+) -> None:
     done = merge(made / "lora", out=tmp_path / "m", prompts=1)
     assert done.proof is not None
     lost = merged_page(replace(done, proof=replace(done.proof, effect=0.0)))
     assert (lost["failed"], lost["findings"]) == (True, [])
     for value, fine in ((lost, False), (merged_page(done), True)):
         text = page_of(value)
-        assert ('class="fine">no findings</b>' in text, '<b class="amiss">failed</b>' in text) == (fine, not fine)
+        assert ('class="fine">no findings</b>' in text, '<b class="amiss">failed</b>' in text) == (
+            fine,
+            not fine,
+        )
 
 
 def test_the_same_merge_is_found_again(made: Path, tmp_path: Path) -> None:
@@ -141,7 +156,9 @@ def test_a_wrong_base_is_refused(made: Path, tmp_path: Path) -> None:
 
 def test_a_changed_alpha_is_told_by_the_record(made: Path, tmp_path: Path) -> None:
     adapter = broken(made, tmp_path / "a")
-    (adapter / RUN).write_text(json.dumps({"format": 1, "status": "finished", "files": listing(adapter)}))
+    (adapter / RUN).write_text(
+        json.dumps({"format": 1, "status": "finished", "files": listing(adapter)})
+    )
     assert "settings were changed" not in merge(adapter, out=tmp_path / "m", prove=False).notes[0]
     make.edit(adapter / "adapter_config.json", lora_alpha=64)
     assert "adapter_config.json has" in merge(adapter, out=tmp_path / "other", prove=False).notes[0]
@@ -158,7 +175,10 @@ def test_a_dead_adapter_is_refused(made: Path, tmp_path: Path) -> None:
 
 def test_a_quantized_base_is_refused(made: Path, tmp_path: Path) -> None:
     base = Path(shutil.copytree(made / "base", tmp_path / "base"))
-    make.edit(base / "config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    make.edit(
+        base / "config.json",
+        quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True},
+    )
     with pytest.raises(UsageError, match=r"quantized \(bitsandbytes\).*--base"):
         merge(made / "lora", base=base, out=tmp_path / "m")
 
@@ -192,9 +212,13 @@ def test_the_ladder_tells_what_another_scale_does(made: Path, tmp_path: Path) ->
     seen = {}
     for alpha in (0, 2, 8, 16):
         adapter = broken(made, tmp_path / str(alpha), lora_alpha=alpha)
-        model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(made / "base"), str(adapter)).eval()
+        model = PeftModel.from_pretrained(
+            AutoModelForCausalLM.from_pretrained(made / "base"), str(adapter)
+        ).eval()
         seen[alpha] = look(model, asked, seen.get(0))
-    steps = {alpha: rung("other", seen[8], seen[0], seen[alpha], asked=asked) for alpha in (2, 8, 16)}
+    steps = {
+        alpha: rung("other", seen[8], seen[0], seen[alpha], asked=asked) for alpha in (2, 8, 16)
+    }
     assert steps[8].faults == ()
     assert steps[2].kept == pytest.approx(0.25, abs=0.05)
     assert steps[16].kept == pytest.approx(2, abs=0.2)
@@ -219,8 +243,15 @@ def test_other_ids_and_templates_are_told(made: Path) -> None:
 
 
 def test_prompts_of_data(made: Path, tmp_path: Path) -> None:
-    rows = [{"messages": [{"role": "user", "content": f"Question {i}"}, {"role": "assistant", "content": "Yes"}]}
-            for i in range(3)]  # fmt: skip
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": f"Question {i}"},
+                {"role": "assistant", "content": "Yes"},
+            ]
+        }
+        for i in range(3)
+    ]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     asked = asked_of(made / "lora", made / "base", count=2, data=[str(tmp_path / "rows.jsonl")])
     assert {prompt.question for prompt in asked.prompts} < {f"Question {i}" for i in range(3)}
@@ -247,7 +278,10 @@ def test_nothing_half_is_left(made: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(KeyboardInterrupt), whole(tmp_path / "m", size=0, inputs=[]) as part:
         _stopped(part)
-    with pytest.raises(UsageError, match="are free"), whole(tmp_path / "m", size=1 << 60, inputs=[]):
+    with (
+        pytest.raises(UsageError, match="are free"),
+        whole(tmp_path / "m", size=1 << 60, inputs=[]),
+    ):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -270,14 +304,20 @@ def test_a_folder_that_only_looks_left_over_stays(tmp_path: Path) -> None:
         (part / "config.json").write_text("{}")
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {
-        ".m.999999999.part/model/model.safetensors", ".m.999999998.part/model/thesis.tex", "m/config.json",
+        ".m.999999999.part/model/model.safetensors",
+        ".m.999999998.part/model/thesis.tex",
+        "m/config.json",
         ".m.999999998.part/truetune-work.json",
-    }  # fmt: skip
+    }
 
 
 def test_the_command(made: Path, tmp_path: Path) -> None:
     run = CliRunner()
-    done = run.invoke(command, [str(made / "lora"), "-o", str(tmp_path / "m"), "--prompts", "1"], standalone_mode=False)
+    done = run.invoke(
+        command,
+        [str(made / "lora"), "-o", str(tmp_path / "m"), "--prompts", "1"],
+        standalone_mode=False,
+    )
     assert done.return_value == 0
     assert "saved and reloaded" in done.output
     assert "is ready" in done.output
@@ -285,11 +325,19 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
     given = [str(made / "lora"), "-o", str(tmp_path / "j"), "--prompts", "1", "--html", str(page)]
     done = run.invoke(command, [*given, "--json"], standalone_mode=False)
     value = json.loads(done.stdout)
-    assert (value["schema"], value["failed"], value["proof"]["faults"]) == ("truetune.merge/1", False, [])
+    assert (value["schema"], value["failed"], value["proof"]["faults"]) == (
+        "truetune.merge/1",
+        False,
+        [],
+    )
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert run.invoke(command, [*given, "-q"], standalone_mode=False).stdout == f"{tmp_path / 'j'}\n"
+    assert (
+        run.invoke(command, [*given, "-q"], standalone_mode=False).stdout == f"{tmp_path / 'j'}\n"
+    )
     done = run.invoke(
-        command, [str(made / "small"), "-o", str(tmp_path / "s"), "--prompts", "1"], standalone_mode=False
+        command,
+        [str(made / "small"), "-o", str(tmp_path / "s"), "--prompts", "1"],
+        standalone_mode=False,
     )
     assert done.return_value == 1
     assert "TT928" in done.output

@@ -68,7 +68,11 @@ def pairs(count: int = 40) -> list[Row]:
 
 def verdicts(count: int = 40) -> list[Row]:
     return [
-        {"prompt": row["prompt"], "completion": row["chosen" if i % 3 else "rejected"], "label": bool(i % 3)}
+        {
+            "prompt": row["prompt"],
+            "completion": row["chosen" if i % 3 else "rejected"],
+            "label": bool(i % 3),
+        }
         for i, row in enumerate(pairs(count))
     ]
 
@@ -104,13 +108,24 @@ def rows_of(spec: RunSpec) -> Preferences:
 
 
 def ids_of_trl(method: str, rows: list[Row], folder: Path) -> list[Row]:
-    kinds = {"dpo": (trl.DPOConfig, trl.DPOTrainer), "kto": (trl.KTOConfig, trl.KTOTrainer),
-             "orpo": (preference.ORPOConfig, preference.ORPOTrainer)}  # fmt: skip
+    kinds = {
+        "dpo": (trl.DPOConfig, trl.DPOTrainer),
+        "kto": (trl.KTOConfig, trl.KTOTrainer),
+        "orpo": (preference.ORPOConfig, preference.ORPOTrainer),
+    }
     config, kind = kinds[method]
-    args = config(str(folder), bf16=False, report_to=[], per_device_train_batch_size=2, remove_unused_columns=False)
+    args = config(
+        str(folder),
+        bf16=False,
+        report_to=[],
+        per_device_train_batch_size=2,
+        remove_unused_columns=False,
+    )
     models = [model()] if method == "orpo" else [model(), model()]
     return list(
-        kind(*models, args=args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer()).train_dataset
+        kind(
+            *models, args=args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer()
+        ).train_dataset
     )
 
 
@@ -123,7 +138,9 @@ def test_pairs_have_the_ids_of_trl(base: Path, tmp_path: Path) -> None:
         assert own["rejected_ids"] + behind == row["rejected_ids"]
 
 
-def test_pairs_of_orpo_have_the_ids_of_trl_without_its_second_stop(base: Path, tmp_path: Path) -> None:
+def test_pairs_of_orpo_have_the_ids_of_trl_without_its_second_stop(
+    base: Path, tmp_path: Path
+) -> None:
     mine = OddsRows(rows_of(spec_of(base, tmp_path, pairs(6), "orpo")))
     behind = [*tokenizer()(BEHIND)["input_ids"], tokenizer().eos_token_id]
     for number, row in enumerate(ids_of_trl("orpo", pairs(6), tmp_path)):
@@ -135,8 +152,13 @@ def test_pairs_of_orpo_have_the_ids_of_trl_without_its_second_stop(base: Path, t
 def test_verdicts_have_the_ids_of_trl(base: Path, tmp_path: Path) -> None:
     mine = rows_of(spec_of(base, tmp_path, verdicts(6), "kto")).dataset()
     behind = tokenizer()(BEHIND)["input_ids"]
-    found = sorted((row["prompt_ids"], row["completion_ids"] + behind, row["label"]) for row in mine)
-    wanted = [(r["prompt_ids"], r["completion_ids"], r["label"]) for r in ids_of_trl("kto", verdicts(6), tmp_path)]
+    found = sorted(
+        (row["prompt_ids"], row["completion_ids"] + behind, row["label"]) for row in mine
+    )
+    wanted = [
+        (r["prompt_ids"], r["completion_ids"], r["label"])
+        for r in ids_of_trl("kto", verdicts(6), tmp_path)
+    ]
     assert found == sorted(wanted)
 
 
@@ -179,11 +201,20 @@ def test_rows_of_the_wrong_kind_are_refused(base: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="compares two answers"):
         load(spec_of(base, tmp_path, [*pairs(2), *verdicts(2)], "dpo"))
     with pytest.raises(DataError, match="neither a pair of answers nor"):
-        load(spec_of(base, tmp_path, [{"messages": [*pairs(1)[0]["prompt"], *pairs(1)[0]["chosen"]]}], "kto"))
+        load(
+            spec_of(
+                base,
+                tmp_path,
+                [{"messages": [*pairs(1)[0]["prompt"], *pairs(1)[0]["chosen"]]}],
+                "kto",
+            )
+        )
 
 
 def test_encoded_pairs_are_found_again(base: Path, tmp_path: Path) -> None:
-    spec = spec_of(base, tmp_path, pairs(), "dpo").model_copy(update={"encode": Encoding(preferences=True)})
+    spec = spec_of(base, tmp_path, pairs(), "dpo").model_copy(
+        update={"encode": Encoding(preferences=True)}
+    )
     assert not encode(spec).reused
     again = encode(spec)
     assert again.reused
@@ -216,7 +247,9 @@ def test_a_neighbour_is_another_row_of_the_batch(count: int, batch: int) -> None
     found = neighbours(np.full(count, 5), np.full(count, 5), batch, 10)
     places = np.arange(count)
     assert (found != places).all()
-    assert ((found // batch == places // batch) | (count % batch == 1) & (places == count - 1)).all()
+    assert (
+        (found // batch == places // batch) | (count % batch == 1) & (places == count - 1)
+    ).all()
 
 
 def test_a_neighbour_has_room_behind_the_prompt() -> None:
@@ -239,7 +272,10 @@ def test_margins_grow(method: str, lora: Lora | None, base: Path, tmp_path: Path
     assert steps[-1]["loss"] < 0.99 * steps[0]["loss"]
     assert margins[-1] > margins[0] + 0.01
     prompt = torch.tensor([load(spec_of(base, tmp_path, pairs(), method)).train[0]["prompt_ids"]])
-    assert trainer.model.generate(input_ids=prompt, max_new_tokens=3, do_sample=False).shape[1] > prompt.shape[1]
+    assert (
+        trainer.model.generate(input_ids=prompt, max_new_tokens=3, do_sample=False).shape[1]
+        > prompt.shape[1]
+    )
 
 
 def test_orpo_learns_answers_and_no_prompts(base: Path, tmp_path: Path) -> None:
@@ -249,8 +285,12 @@ def test_orpo_learns_answers_and_no_prompts(base: Path, tmp_path: Path) -> None:
     means, losses = [], []
     for side in ("chosen", "rejected"):
         ids, labels = batch[f"{side}_input_ids"], batch[f"{side}_labels"]
-        logits = trainer.model(input_ids=ids, attention_mask=batch[f"{side}_attention_mask"]).logits[:, :-1]
-        each = torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels[:, 1:], reduction="none")
+        logits = trainer.model(
+            input_ids=ids, attention_mask=batch[f"{side}_attention_mask"]
+        ).logits[:, :-1]
+        each = torch.nn.functional.cross_entropy(
+            logits.transpose(1, 2), labels[:, 1:], reduction="none"
+        )
         counts = (labels[:, 1:] != -100).sum(1)
         means.append(-each.sum(1) / counts)
         losses.append(each.sum() / counts.sum())
@@ -285,7 +325,9 @@ def test_another_reference_than_the_policy_is_refused(base: Path, tmp_path: Path
     with pytest.raises(UsageError, match="policy and reference differ by"):
         preference._prove_reference(trainer)
     with pytest.raises(UsageError, match="init_lora_weights"):
-        trainer_of(spec_of(base, tmp_path, pairs(), "kto", lora=Lora(r=4, init_lora_weights="pissa")))
+        trainer_of(
+            spec_of(base, tmp_path, pairs(), "kto", lora=Lora(r=4, init_lora_weights="pissa"))
+        )
 
 
 def test_dropout_that_stays_on_is_seen(base: Path, tmp_path: Path) -> None:
@@ -305,6 +347,8 @@ def test_single_rows_of_the_embedding_are_refused(base: Path, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_is_audited_clean(method: str, base: Path, tmp_path: Path) -> None:
-    done = train(spec_of(base, tmp_path, pairs(), method, lora=Lora(), max_steps=2, learning_rate=1e-5))
+    done = train(
+        spec_of(base, tmp_path, pairs(), method, lora=Lora(), max_steps=2, learning_rate=1e-5)
+    )
     assert done.steps == 2
     assert not [finding for finding in done.findings if finding.severity == "error"]

@@ -31,7 +31,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("model") / "tiny"
     shutil.copytree(TOKENIZER, made)
     special = load(str(made)).special
-    tiny(eos_token_id=special["eos"].id, bos_token_id=None, pad_token_id=special["pad"].id).save_pretrained(made)
+    tiny(
+        eos_token_id=special["eos"].id, bos_token_id=None, pad_token_id=special["pad"].id
+    ).save_pretrained(made)
     return made
 
 
@@ -81,7 +83,9 @@ def test_a_base_of_its_own_numbers_keeps_them(home: Path, tmp_path: Path) -> Non
     assert ready(other, lora=Lora(), dtype="auto").model.dtype == torch.float16
 
 
-def test_a_pad_that_is_a_stop_token_is_replaced_and_the_pad_is_known_everywhere(home: Path, tmp_path: Path) -> None:
+def test_a_pad_that_is_a_stop_token_is_replaced_and_the_pad_is_known_everywhere(
+    home: Path, tmp_path: Path
+) -> None:
     stop = load(str(home)).special["eos"].token
     names = ("tokenizer_config", "special_tokens_map")
     made = ready(copied(home, tmp_path / "x", **{name: {"pad_token": stop} for name in names}))
@@ -91,9 +95,13 @@ def test_a_pad_that_is_a_stop_token_is_replaced_and_the_pad_is_known_everywhere(
     assert said(made)["pad_token"] == made.tokenizer.pad_token
 
 
-def test_the_saved_model_stops_at_what_is_trained_and_at_what_was_published(home: Path, tmp_path: Path) -> None:
+def test_the_saved_model_stops_at_what_is_trained_and_at_what_was_published(
+    home: Path, tmp_path: Path
+) -> None:
     trained = load(str(home)).special["eos"].id
-    made = ready(copied(home, tmp_path / "x", generation_config={"eos_token_id": 7, "do_sample": False}))
+    made = ready(
+        copied(home, tmp_path / "x", generation_config={"eos_token_id": 7, "do_sample": False})
+    )
     assert made.model.generation_config.eos_token_id == sorted({7, trained})
     assert made.stops == {7, trained}
     made.model.save_pretrained(tmp_path / "saved")
@@ -103,13 +111,19 @@ def test_the_saved_model_stops_at_what_is_trained_and_at_what_was_published(home
 
 
 def test_a_generation_config_that_cannot_be_saved_is_mended(home: Path, tmp_path: Path) -> None:
-    made = ready(copied(home, tmp_path / "x", generation_config={"do_sample": False, "temperature": 0.6}))
+    made = ready(
+        copied(home, tmp_path / "x", generation_config={"do_sample": False, "temperature": 0.6})
+    )
     assert said(made)["generation_config.do_sample"] is True
     made.model.save_pretrained(tmp_path / "saved")
 
 
 def test_a_template_that_is_trained_is_saved_with_the_tokenizer(home: Path, tmp_path: Path) -> None:
-    source = (home / "chat_template.jinja").read_text() if (home / "chat_template.jinja").is_file() else None
+    source = (
+        (home / "chat_template.jinja").read_text()
+        if (home / "chat_template.jinja").is_file()
+        else None
+    )
     source = source or load(str(home)).templates["default"]
     path = tmp_path / "other.jinja"
     path.write_text("{# other #}" + source)
@@ -121,7 +135,9 @@ def test_a_template_that_is_trained_is_saved_with_the_tokenizer(home: Path, tmp_
 
 def test_an_ordinary_run_has_a_short_log(home: Path) -> None:
     assert [choice.setting for choice in ready(home).choices] == ["attention"]
-    assert [choice.setting for choice in ready(home, lora=Lora(), dtype="float32").choices] == ["attention"]
+    assert [choice.setting for choice in ready(home, lora=Lora(), dtype="float32").choices] == [
+        "attention"
+    ]
 
 
 def test_what_is_named_wrongly_is_said_in_one_line(home: Path, tmp_path: Path) -> None:
@@ -140,9 +156,16 @@ def test_what_is_named_wrongly_is_said_in_one_line(home: Path, tmp_path: Path) -
 
 
 def test_an_adapter_is_made_as_it_is_described(home: Path) -> None:
-    lora = Lora(r=4, target_modules=("q_proj",), use_dora=True, use_rslora=True, init_lora_weights="olora")
+    lora = Lora(
+        r=4, target_modules=("q_proj",), use_dora=True, use_rslora=True, init_lora_weights="olora"
+    )
     found = ready(home, lora=lora).peft
-    assert (found.r, found.target_modules, found.use_dora, found.use_rslora) == (4, {"q_proj"}, True, True)
+    assert (found.r, found.target_modules, found.use_dora, found.use_rslora) == (
+        4,
+        {"q_proj"},
+        True,
+        True,
+    )
     assert found.init_lora_weights == "olora"
     assert found.trainable_token_indices is None
 
@@ -165,7 +188,9 @@ def test_quantized_weights_need_a_gpu(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["mistral-7b-v0.3", "smollm2", "gpt2"])
-def test_a_real_tokenizer_pads_with_no_stop_token_and_keeps_its_ids(name: str, tmp_path: Path) -> None:
+def test_a_real_tokenizer_pads_with_no_stop_token_and_keeps_its_ids(
+    name: str, tmp_path: Path
+) -> None:
     probes = prepared(RunSpec(tokenizer=str(folder(name))))
     tokenizer, _ = tokenizer_of(probes, RunSpec())
     assert tokenizer.pad_token_id not in {stop.id for stop in probes.stops}
@@ -178,7 +203,9 @@ def test_a_real_tokenizer_pads_with_no_stop_token_and_keeps_its_ids(name: str, t
 
 def test_a_class_that_rebuilds_its_tokenizer_is_not_taken(tmp_path: Path) -> None:
     """Phi-3 as it is published: transformers 5 gives `LlamaTokenizer` other ids for leading spaces."""
-    path = copied(folder("phi3"), tmp_path / "phi3", tokenizer_config={"tokenizer_class": "LlamaTokenizer"})
+    path = copied(
+        folder("phi3"), tmp_path / "phi3", tokenizer_config={"tokenizer_class": "LlamaTokenizer"}
+    )
     published = transformers.AutoTokenizer.from_pretrained(str(path))
     probes = prepared(RunSpec(tokenizer=str(path)))
     assert same_ids(published, probes, TEXTS) is not None
@@ -186,10 +213,15 @@ def test_a_class_that_rebuilds_its_tokenizer_is_not_taken(tmp_path: Path) -> Non
     assert same_ids(tokenizer, probes, TEXTS) is None
     assert "tokenizer class" in {choice.setting for choice in choices}
     tokenizer.save_pretrained(tmp_path / "saved")
-    assert same_ids(transformers.AutoTokenizer.from_pretrained(str(tmp_path / "saved")), probes, TEXTS) is None
+    assert (
+        same_ids(transformers.AutoTokenizer.from_pretrained(str(tmp_path / "saved")), probes, TEXTS)
+        is None
+    )
 
 
-def test_a_tokenizer_that_no_class_gives_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_that_no_class_gives_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     probes = prepared(RunSpec(tokenizer=str(TOKENIZER)))
     monkeypatch.setattr("truetune.training.tokens.same_ids", lambda *_: " text")
     with pytest.raises(TokenizerError, match=r"no class .* gives the ids"):

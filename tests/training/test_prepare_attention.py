@@ -16,10 +16,22 @@ from truetune.training.attention import Attention, attention_of, honours_packing
 from truetune.training.collators import MOST, CheaperCollator, UnpackingCollator, collator_of, free
 from truetune.training.head import token_losses
 
-SHAPE = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8,
-         "num_attention_heads": 4, "num_key_value_heads": 2}  # fmt: skip
-MIXED = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
-         "layer_types": ["linear_attention", "full_attention"]}  # fmt: skip
+SHAPE = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "head_dim": 8,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+MIXED = {
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "layer_types": ["linear_attention", "full_attention"],
+}
 
 
 def model(kind: str, **more: Any) -> Any:
@@ -44,8 +56,12 @@ def test_of_any_implementation_that_makes_a_mask(implementation: str) -> None:
     assert (found.implementation, found.varlen, found.packs) == (implementation, False, True)
 
 
-@pytest.mark.parametrize(("kind", "more"), [("mamba", {"state_size": 4}), ("bloom", {"n_layer": 2, "n_head": 4})])
-def test_a_model_that_carries_a_state_or_takes_no_positions_does_not_pack(kind: str, more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "more"), [("mamba", {"state_size": 4}), ("bloom", {"n_layer": 2, "n_head": 4})]
+)
+def test_a_model_that_carries_a_state_or_takes_no_positions_does_not_pack(
+    kind: str, more: dict[str, Any]
+) -> None:
     found = attention_of(model(kind, **more))
     assert not found.packs
     assert "packed row" in found.why
@@ -75,8 +91,16 @@ def test_each_batch_gets_the_cheaper_layout() -> None:
 
 def test_packs_are_taken_apart_for_a_model_that_would_mix_them() -> None:
     made = model("mamba", state_size=4).eval()
-    pack = {"input_ids": np.arange(3, 15), "labels": np.arange(3, 15), "sources": np.arange(12), "seq_lengths": [7, 5]}
-    alone = [{name: pack[name][part] for name in ("input_ids", "labels")} for part in (slice(0, 7), slice(7, 12))]
+    pack = {
+        "input_ids": np.arange(3, 15),
+        "labels": np.arange(3, 15),
+        "sources": np.arange(12),
+        "seq_lengths": [7, 5],
+    }
+    alone = [
+        {name: pack[name][part] for name in ("input_ids", "labels")}
+        for part in (slice(0, 7), slice(7, 12))
+    ]
     batch = UnpackingCollator(0)([pack])
     assert batch["input_ids"].tolist() == [[*range(3, 10)], [*range(10, 15), 0, 0]]
     assert batch["sources"].tolist() == [[*range(7)], [*range(7, 12), 0, 0]]

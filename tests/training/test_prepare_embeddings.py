@@ -29,7 +29,9 @@ def spec_of(tmp_path: Path, *, tied: bool = True, rows: int = 0, **training: Any
     made = tmp_path / "base"
     shutil.copytree(TOKENIZER, made)
     tiny(rows, tie_word_embeddings=tied).save_pretrained(made)
-    spec = RunSpec(tokenizer=str(made), training=Training(added_tokens=(NEW,), dtype="float32", **training))
+    spec = RunSpec(
+        tokenizer=str(made), training=Training(added_tokens=(NEW,), dtype="float32", **training)
+    )
     return extended(spec, tmp_path / "tokenizer")
 
 
@@ -42,7 +44,9 @@ def rows_of(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
     found = []
     for layer in (model.get_input_embeddings(), model.get_output_embeddings()):
         wrapped = hasattr(layer, "token_adapter")
-        found.append(layer.token_adapter.get_merged_weights(["default"]) if wrapped else layer.weight)
+        found.append(
+            layer.token_adapter.get_merged_weights(["default"]) if wrapped else layer.weight
+        )
     return found[0].detach().clone(), found[1].detach().clone()
 
 
@@ -64,7 +68,10 @@ def test_added_tokens_stand_in_a_tokenizer_of_the_run_and_encode_as_one(tmp_path
     id = tokenizer.backend.token_to_id(NEW)
     assert tokenizer.backend.encode(f"a{NEW} b", add_special_tokens=False).ids.count(id) == 1
     assert id not in tokenizer.control
-    assert transformers.AutoTokenizer.from_pretrained(str(spec.tokenizer)).convert_tokens_to_ids(NEW) == id
+    assert (
+        transformers.AutoTokenizer.from_pretrained(str(spec.tokenizer)).convert_tokens_to_ids(NEW)
+        == id
+    )
     assert extended(spec, tmp_path / "again") is spec
 
 
@@ -87,7 +94,9 @@ def test_new_rows_are_trained_saved_and_loaded_with_the_adapter(tied: bool, tmp_
         moved = (old != new).any(-1).nonzero().flatten().tolist()
         assert moved == [id]
     model.save_pretrained(tmp_path / "adapter")
-    again = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path / "base"), dtype="float32")
+    again = transformers.AutoModelForCausalLM.from_pretrained(
+        str(tmp_path / "base"), dtype="float32"
+    )
     enlarge(again, len(made.tokenizer))
     loaded = peft.PeftModel.from_pretrained(again, str(tmp_path / "adapter"))
     for saved, found in zip(after, rows_of(loaded), strict=True):
@@ -119,7 +128,9 @@ def test_new_rows_are_near_the_mean_and_always_the_same() -> None:
     assert not torch.equal(first.lm_head.weight[-1], first.lm_head.weight[0])
 
 
-def test_a_vocabulary_with_free_rows_is_not_resized_and_its_new_rows_are_trained(tmp_path: Path) -> None:
+def test_a_vocabulary_with_free_rows_is_not_resized_and_its_new_rows_are_trained(
+    tmp_path: Path,
+) -> None:
     many = len(transformers.AutoTokenizer.from_pretrained(str(TOKENIZER))) + 100
     made = ready(spec_of(tmp_path, rows=many, lora=Lora(target_modules="all-linear")))
     assert made.model.get_input_embeddings().num_embeddings == many
@@ -129,7 +140,12 @@ def test_a_vocabulary_with_free_rows_is_not_resized_and_its_new_rows_are_trained
 
 
 def test_a_whole_embedding_that_is_trained_anyway_is_left_so(tmp_path: Path) -> None:
-    made = ready(spec_of(tmp_path, lora=Lora(target_modules="all-linear", modules_to_save=("embed_tokens", "lm_head"))))
+    made = ready(
+        spec_of(
+            tmp_path,
+            lora=Lora(target_modules="all-linear", modules_to_save=("embed_tokens", "lm_head")),
+        )
+    )
     assert made.peft.trainable_token_indices is None
     assert made.peft.modules_to_save == ["embed_tokens", "lm_head"]
 

@@ -29,7 +29,12 @@ def spec(method: str = "sft", **given: Any) -> RunSpec:
 
 
 def made(
-    method: str = "sft", *, rows: int | None = 1000, gpu: bool = False, bf16: bool = False, **settings: Any
+    method: str = "sft",
+    *,
+    rows: int | None = 1000,
+    gpu: bool = False,
+    bf16: bool = False,
+    **settings: Any,
 ) -> Recipe:
     return recipe(spec(method, **settings), rows=rows, gpu=gpu, bf16=bf16)
 
@@ -40,7 +45,9 @@ def arguments_class(method: str) -> Any:
     from trl import DPOConfig, KTOConfig
     from trl.experimental.orpo import ORPOConfig
 
-    return {"sft": TrainingArguments, "dpo": DPOConfig, "orpo": ORPOConfig, "kto": KTOConfig}[method]
+    return {"sft": TrainingArguments, "dpo": DPOConfig, "orpo": ORPOConfig, "kto": KTOConfig}[
+        method
+    ]
 
 
 @pytest.mark.filterwarnings("error")
@@ -48,19 +55,31 @@ def arguments_class(method: str) -> Any:
 @pytest.mark.parametrize("rows", [None, 1000])
 def test_the_trainers_take_the_arguments(method: str, rows: int | None, tmp_path: Path) -> None:
     chosen = made(
-        method, rows=rows, training={"output_dir": str(tmp_path), "lora": {}}, trainer={"adam_epsilon": "1e-7"}
+        method,
+        rows=rows,
+        training={"output_dir": str(tmp_path), "lora": {}},
+        trainer={"adam_epsilon": "1e-7"},
     )
     arguments = arguments_class(method)(**arguments_of(chosen))
     training = chosen.training
     assert arguments.learning_rate == DEFAULTS[training.method].adapter
     assert arguments.warmup_steps == DEFAULTS[training.method].warmup
-    assert (arguments.seed, arguments.adam_epsilon, arguments.bf16, arguments.use_cpu) == (42, 1e-7, False, True)
+    assert (arguments.seed, arguments.adam_epsilon, arguments.bf16, arguments.use_cpu) == (
+        42,
+        1e-7,
+        False,
+        True,
+    )
     assert arguments.activation_checkpointing is False
     assert arguments.activation_checkpointing_kwargs == {"use_reentrant": False}
     assert arguments.logging_nan_inf_filter is False
     assert arguments.remove_unused_columns is False
     assert arguments.eval_strategy == "steps"
-    assert arguments.gradient_accumulation_steps * arguments.per_device_train_batch_size == chosen.effective == 16
+    assert (
+        arguments.gradient_accumulation_steps * arguments.per_device_train_batch_size
+        == chosen.effective
+        == 16
+    )
     if method == "kto":
         assert arguments.train_sampling_strategy == "sequential"
     if method != "sft":
@@ -72,13 +91,18 @@ def test_no_evaluation_without_rows_for_it(method: str) -> None:
     arguments = arguments_of(made(method), evaluates=False)
     assert (arguments["eval_strategy"], "eval_steps" in arguments) == ("no", False)
     assert arguments_of(made(method, training={"val_size": 0}))["eval_strategy"] == "no"
-    assert arguments_of(made(method, eval_data="b.jsonl", training={"val_size": 0}))["eval_strategy"] == "steps"
+    assert (
+        arguments_of(made(method, eval_data="b.jsonl", training={"val_size": 0}))["eval_strategy"]
+        == "steps"
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("adapter", [True, False])
 def test_what_is_chosen_passes_the_rules(method: str, adapter: bool) -> None:
-    chosen = made(method, gpu=True, bf16=True, model="org/model", training={"lora": {}} if adapter else {})
+    chosen = made(
+        method, gpu=True, bf16=True, model="org/model", training={"lora": {}} if adapter else {}
+    )
     config = Config("truetune", "", "", chosen.spec, limit=chosen.max_length)
     judged = of_settings(config, chosen.spec)
     assert (judged.findings, [part for part in judged.not_judged if part.asked]) == ((), [])
@@ -94,20 +118,39 @@ def test_every_choice_is_said_and_what_is_set_is_kept() -> None:
         assert found == choice.value
     again = recipe(chosen.spec, rows=1000, gpu=False, bf16=False)
     assert (again.spec, again.choices) == (chosen.spec, ())
-    own = made(training={"learning_rate": 1e-3, "lora": {"r": 4}, "num_train_epochs": 7}, max_length=99)
+    own = made(
+        training={"learning_rate": 1e-3, "lora": {"r": 4}, "num_train_epochs": 7}, max_length=99
+    )
     training = own.training
     assert training.lora is not None
-    assert (training.learning_rate, training.lora.r, training.num_train_epochs, own.max_length) == (1e-3, 4, 7, 99)
+    assert (training.learning_rate, training.lora.r, training.num_train_epochs, own.max_length) == (
+        1e-3,
+        4,
+        7,
+        99,
+    )
     said = {choice.setting for choice in own.choices}
-    assert not said & {"training.learning_rate", "training.lora.r", "training.num_train_epochs", "max_length"}
+    assert not said & {
+        "training.learning_rate",
+        "training.lora.r",
+        "training.num_train_epochs",
+        "max_length",
+    }
 
 
 def test_lora() -> None:
     lora = made(training={"lora": {}}).training.lora
     assert lora is not None
-    assert (lora.r, lora.lora_alpha, lora.lora_dropout, lora.target_modules) == (16, 32, 0.0, "all-linear")
+    assert (lora.r, lora.lora_alpha, lora.lora_dropout, lora.target_modules) == (
+        16,
+        32,
+        0.0,
+        "all-linear",
+    )
     wider = made(training={"lora": {"r": 64}}).training.lora
-    stable = made(training={"lora": {"r": 64, "use_rslora": True, "target_modules": ["q_proj"]}}).training.lora
+    stable = made(
+        training={"lora": {"r": 64, "use_rslora": True, "target_modules": ["q_proj"]}}
+    ).training.lora
     assert wider is not None
     assert stable is not None
     assert (wider.lora_alpha, stable.lora_alpha, stable.target_modules) == (128, 16, ("q_proj",))
@@ -115,7 +158,10 @@ def test_lora() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_adapter_learns_faster(method: str) -> None:
-    full, lora = made(method).training.learning_rate, made(method, training={"lora": {}}).training.learning_rate
+    full, lora = (
+        made(method).training.learning_rate,
+        made(method, training={"lora": {}}).training.learning_rate,
+    )
     adapter = made(method, training={"adapter": "path"}).training.learning_rate
     assert full is not None
     assert lora is not None
@@ -159,13 +205,20 @@ def test_types(training: dict[str, Any], machine: dict[str, bool], dtype: str, b
         ("kto", 10, {"devices": 8}, 4, 1),
     ],
 )
-def test_batches(method: str, rows: int | None, training: dict[str, Any], batch: int, accumulation: int) -> None:
+def test_batches(
+    method: str, rows: int | None, training: dict[str, Any], batch: int, accumulation: int
+) -> None:
     found = made(method, rows=rows, training=training).training
-    assert (found.per_device_train_batch_size, found.gradient_accumulation_steps) == (batch, accumulation)
+    assert (found.per_device_train_batch_size, found.gradient_accumulation_steps) == (
+        batch,
+        accumulation,
+    )
 
 
 def test_steps() -> None:
-    chosen = made(rows=1001, training={"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4})
+    chosen = made(
+        rows=1001, training={"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
+    )
     assert chosen.steps == 3 * 63
     assert made(rows=None).steps is None
     assert made(rows=None, training={"max_steps": 7}).steps == 7
@@ -182,7 +235,10 @@ def test_steps_are_those_of_the_trainer(steps: int, tmp_path: Path) -> None:
 
     from tests.auditing import tiny
 
-    chosen = made(rows=10 * steps + 1, training={"output_dir": str(tmp_path), "packing": False, "num_train_epochs": 2})
+    chosen = made(
+        rows=10 * steps + 1,
+        training={"output_dir": str(tmp_path), "packing": False, "num_train_epochs": 2},
+    )
     arguments = TrainingArguments(**arguments_of(chosen, evaluates=False))
     trainer = Trainer(tiny.model(), arguments, train_dataset=[{}] * (10 * steps + 1))
     loader: DataLoader[Any] = trainer.get_train_dataloader()
@@ -204,7 +260,9 @@ def test_any_run(method: str, rows: int | None, asked: dict[str, Any]) -> None:
     training, start = chosen.training, DEFAULTS[chosen.method]
     assert {name: getattr(training, name) for name in asked} == asked
     assert training.per_device_train_batch_size is not None
-    assert training.per_device_train_batch_size >= min(start.smallest, asked.get("per_device_train_batch_size", 64))
+    assert training.per_device_train_batch_size >= min(
+        start.smallest, asked.get("per_device_train_batch_size", 64)
+    )
     if not {"per_device_train_batch_size", "gradient_accumulation_steps"} & asked.keys():
         assert chosen.effective < 16 + training.per_device_train_batch_size * training.devices
         assert chosen.effective >= start.fewest
@@ -221,8 +279,15 @@ def test_off_is_no(tmp_path: Path) -> None:
 
 
 def test_the_model_shapes_the_run(tmp_path: Path) -> None:
-    shape = {"model_type": "llama", "vocab_size": 100, "hidden_size": 8, "num_hidden_layers": 1,
-             "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 512}  # fmt: skip
+    shape = {
+        "model_type": "llama",
+        "vocab_size": 100,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 512,
+    }
     (tmp_path / "config.json").write_text(json.dumps(shape))
     small = made(model=str(tmp_path), gpu=True, bf16=True)
     assert (small.max_length, small.training.gradient_checkpointing) == (512, False)
@@ -241,15 +306,27 @@ def test_packing() -> None:
 
 
 def test_what_the_user_passes_to_the_trainer_wins() -> None:
-    chosen = made(training={"learning_rate": 1e-5}, trainer={
-        "learning_rate": "3e-4", "activation_checkpointing": True, "seed": 7, "report_to": "tensorboard",
-        "per_device_train_batch_size": 1,
-    })  # fmt: skip
+    chosen = made(
+        training={"learning_rate": 1e-5},
+        trainer={
+            "learning_rate": "3e-4",
+            "activation_checkpointing": True,
+            "seed": 7,
+            "report_to": "tensorboard",
+            "per_device_train_batch_size": 1,
+        },
+    )
     arguments = arguments_of(chosen)
     assert arguments["learning_rate"] == 3e-4
     assert (arguments["activation_checkpointing"], arguments["seed"], chosen.seed) == (True, 7, 7)
-    assert (arguments["report_to"], chosen.spec.trainer) == ("tensorboard", {"seed": 7, "report_to": "tensorboard"})
-    assert (arguments["per_device_train_batch_size"], arguments["gradient_accumulation_steps"]) == (1, 16)
+    assert (arguments["report_to"], chosen.spec.trainer) == (
+        "tensorboard",
+        {"seed": 7, "report_to": "tensorboard"},
+    )
+    assert (arguments["per_device_train_batch_size"], arguments["gradient_accumulation_steps"]) == (
+        1,
+        16,
+    )
     with pytest.raises(SpecError, match=r"trainer: training.learning_rate: .*number"):
         made(trainer={"learning_rate": "fast"})
 
@@ -283,7 +360,9 @@ def test_what_the_user_passes_to_the_trainer_wins() -> None:
         ("sft", {"training": {"other": {"x": 1}}}, {}, "put the arguments of the trainer under trainer"),
     ],
 )  # fmt: skip
-def test_contradictions(method: str, settings: dict[str, Any], machine: dict[str, bool], message: str) -> None:
+def test_contradictions(
+    method: str, settings: dict[str, Any], machine: dict[str, bool], message: str
+) -> None:
     with pytest.raises(UsageError) as raised:
         made(method, **machine, **settings)
     assert message in str(raised.value)
@@ -297,7 +376,9 @@ def test_all_contradictions_are_said_at_once() -> None:
 
 
 def test_a_lone_row_is_enough_for_a_loss_without_kl() -> None:
-    chosen = made("kto", training={"loss_type": "apo_zero_unpaired", "per_device_train_batch_size": 1})
+    chosen = made(
+        "kto", training={"loss_type": "apo_zero_unpaired", "per_device_train_batch_size": 1}
+    )
     assert chosen.training.per_device_train_batch_size == 1
 
 

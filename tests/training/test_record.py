@@ -45,13 +45,22 @@ def read(path: Path) -> dict[str, Any]:
 
 def found(folder: Path, base: Path | None = None) -> dict[str, str]:
     """Rule -> severity, notes left out"""
-    return {f.rule: f.severity for f in checkpoint_report(folder, base=base).findings if f.severity != "info"}
+    return {
+        f.rule: f.severity
+        for f in checkpoint_report(folder, base=base).findings
+        if f.severity != "info"
+    }
 
 
 def test_the_record_says_what_was_done(root: Path) -> None:
     run = read(root / "run" / RUN)
     jsonschema.validate(run, read(SCHEMAS / "run-1.json"))
-    assert (run["status"], run["step"], run["steps"], run["resumed"]) == ("finished", STEPS, STEPS, [])
+    assert (run["status"], run["step"], run["steps"], run["resumed"]) == (
+        "finished",
+        STEPS,
+        STEPS,
+        [],
+    )
     assert run["checkpoints"] == ["checkpoint-8", "checkpoint-12"]
     assert set(run["looks"]) == {"the check", "the audit"}
     assert run["skipped"] == ["the rehearsal"]
@@ -74,7 +83,9 @@ def test_a_clean_run_is_found_clean(root: Path) -> None:
     for folder in (root / "run", root / "run" / "checkpoint-12"):
         assert found(folder) == {}
     report = look([root / "run"], RunSpec())
-    assert [f.rule for f in report.findings if f.code.startswith("TT9") and f.severity != "info"] == []
+    assert [
+        f.rule for f in report.findings if f.code.startswith("TT9") and f.severity != "info"
+    ] == []
 
 
 def test_the_same_again_trains_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,9 +121,18 @@ def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:
 
 FAULTS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "weights-changed-since-training": ("run", appended("adapter_model.safetensors", b"\0")),
-    "prompts-differ-from-training": ("run", replaced("tokenizer.json", '"<|im_start|>"', '"<|im_begin|>"')),
-    "chat-template-missing-or-old-in-checkpoint": ("run", replaced("chat_template.jinja", "assistant", "model")),
-    "trained-stop-not-in-generation-config": ("run", edited("generation_config.json", eos_token_id=0)),
+    "prompts-differ-from-training": (
+        "run",
+        replaced("tokenizer.json", '"<|im_start|>"', '"<|im_begin|>"'),
+    ),
+    "chat-template-missing-or-old-in-checkpoint": (
+        "run",
+        replaced("chat_template.jinja", "assistant", "model"),
+    ),
+    "trained-stop-not-in-generation-config": (
+        "run",
+        edited("generation_config.json", eos_token_id=0),
+    ),
     "checkpoint-not-whole": ("run/checkpoint-12", appended("optimizer.pt", b"\0")),
 }
 

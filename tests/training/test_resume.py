@@ -30,7 +30,9 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("killed")
     cache = {"TRUETUNE_CACHE": str(folder / "cache")}
     command = [sys.executable, "-m", "tests.training.killed", str(folder), CASE]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **cache}, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **cache}, check=False
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -52,10 +54,18 @@ def test_each_trouble_leaves_a_whole_checkpoint(compared: dict[str, Any]) -> Non
     assert "checkpoint-8: the checkpoint could not be written" in full["said"]
     assert "checkpoint-4 is whole, and the same command resumes from it" in full["said"]
     assert "going on from checkpoint-4" in killed["said"]
-    assert (killed["code"], killed["status"], killed["left"]) == (-9, "training", ["checkpoint-4", "checkpoint-8"])
+    assert (killed["code"], killed["status"], killed["left"]) == (
+        -9,
+        "training",
+        ["checkpoint-4", "checkpoint-8"],
+    )
     assert "checkpoint-8 is not whole (it has no whole.json" in told["said"]
     assert "going on from checkpoint-4" in told["said"]
-    assert (told["code"], told["status"], told["left"]) == (130, "interrupted", ["checkpoint-8", "checkpoint-10"])
+    assert (told["code"], told["status"], told["left"]) == (
+        130,
+        "interrupted",
+        ["checkpoint-8", "checkpoint-10"],
+    )
     assert "stopping after this step" in told["said"]
     assert "stopped after step 10: the same command resumes from there" in told["said"]
     assert "going on from checkpoint-10" in last["said"]
@@ -122,9 +132,13 @@ def test_another_run_is_left_alone(tmp_path: Path) -> None:
     there = {"settings": {"training": {"learning_rate": 0.1}}, "base": "a", "data": "x"}
     here = {"settings": {"training": {"learning_rate": 0.2}}, "base": "b", "data": "x"}
     a_run(tmp_path, there, 4)
-    with pytest.raises(UsageError, match=r"the base model; training\.learning_rate \(0\.1 there, 0\.2 now\).*-o"):
+    with pytest.raises(
+        UsageError, match=r"the base model; training\.learning_rate \(0\.1 there, 0\.2 now\).*-o"
+    ):
         claim(tmp_path, here)
-    assert differences(here | {"base": None}, there) == ["training.learning_rate (0.1 there, 0.2 now)"]
+    assert differences(here | {"base": None}, there) == [
+        "training.learning_rate (0.1 there, 0.2 now)"
+    ]
 
 
 def test_what_the_run_was_writing_is_removed(tmp_path: Path) -> None:
@@ -134,7 +148,10 @@ def test_what_the_run_was_writing_is_removed(tmp_path: Path) -> None:
     put(tmp_path, writing="checkpoint-12")
     found = claim(tmp_path, inputs)
     assert found.checkpoint == tmp_path / "checkpoint-8"
-    assert [path.name for path in sorted(tmp_path.glob("*checkpoint*"))] == ["checkpoint-4", "checkpoint-8"]
+    assert [path.name for path in sorted(tmp_path.glob("*checkpoint*"))] == [
+        "checkpoint-4",
+        "checkpoint-8",
+    ]
     assert [note.partition(" (")[0] for note in found.notes] == ["checkpoint-12 is not whole"]
 
 
@@ -181,8 +198,15 @@ def findings_of_others(folder: Path) -> Path:
     return folder / "findings.jsonl"
 
 
-STRANGERS = (a_changed_file, a_file_more_in_one_that_comes_again, a_checkpoint_of_others, weights_of_others,
-             a_card_that_was_edited, a_link_in_its_place, findings_of_others)  # fmt: skip
+STRANGERS = (
+    a_changed_file,
+    a_file_more_in_one_that_comes_again,
+    a_checkpoint_of_others,
+    weights_of_others,
+    a_card_that_was_edited,
+    a_link_in_its_place,
+    findings_of_others,
+)
 
 
 @pytest.mark.parametrize("change", STRANGERS, ids=lambda change: change.__name__)
@@ -203,7 +227,9 @@ def test_older_checkpoints_go_and_what_stands_in_them_stays(tmp_path: Path) -> N
     (folder / "checkpoint-8" / "optimizer.pt").write_bytes(b"other" * 100)
     assert remove_checkpoint(folder / "checkpoint-4") == ["notes.txt"]
     assert remove_checkpoint(folder / "checkpoint-8") == ["optimizer.pt"]
-    left = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    left = sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
     assert left == ["checkpoint-4/notes.txt", "checkpoint-8/optimizer.pt", RUN]
 
 
@@ -237,7 +263,9 @@ def test_a_record_that_is_none(tmp_path: Path) -> None:
 def test_lost_weights_are_made_again(tmp_path: Path) -> None:
     a_run(tmp_path, {"rows": 1}, 4, status="finished")
     run = json.loads((tmp_path / RUN).read_text(encoding="utf-8"))
-    (tmp_path / RUN).write_text(json.dumps(run | {"files": {"model.safetensors": [3, "00"]}}), encoding="utf-8")
+    (tmp_path / RUN).write_text(
+        json.dumps(run | {"files": {"model.safetensors": [3, "00"]}}), encoding="utf-8"
+    )
     found = claim(tmp_path, {"rows": 1})
     assert (found.finished, found.checkpoint) == (False, tmp_path / "checkpoint-4")
 

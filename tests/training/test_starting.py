@@ -76,8 +76,15 @@ def test_the_file_means_what_was_proposed(name: str, folder: Path) -> None:
     settings, source = find_settings(None, folder)
     assert source == folder / "truetune.yaml"
     spec = spec_of(settings, "test")
-    asked = spec_of({"model": "model", "tokenizer": "model", "data": data_of(name),
-                     "training": {"output_dir": "outputs/first"}}, "test")  # fmt: skip
+    asked = spec_of(
+        {
+            "model": "model",
+            "tokenizer": "model",
+            "data": data_of(name),
+            "training": {"output_dir": "outputs/first"},
+        },
+        "test",
+    )
     made = start(asked, survey(asked), name, gpu=False)
     gpu = made.recipe.gpu
     again = recipe(spec, rows=made.recipe.rows, gpu=gpu, bf16=gpu)
@@ -87,7 +94,9 @@ def test_the_file_means_what_was_proposed(name: str, folder: Path) -> None:
     assert (spec.model, spec.tokenizer) == (str(folder / "model"),) * 2
     first, *rest = text.splitlines()
     assert first == "# yaml-language-server: $schema=truetune.schema.json"
-    Draft202012Validator(json.loads(Path(schema.NAME).read_text(encoding="utf-8"))).validate(yaml.safe_load(text))
+    Draft202012Validator(json.loads(Path(schema.NAME).read_text(encoding="utf-8"))).validate(
+        yaml.safe_load(text)
+    )
     shown = [line for line in rest if re.match(r"\s*(# +)?\w+: \S", line)]
     assert len(shown) > 60
     assert [line for line in shown if not re.search(r"\S +# \w", line)] == []
@@ -125,15 +134,29 @@ def _paths(settings: dict[str, Any], parent: str = "") -> list[str]:
     found = []
     for key, value in settings.items():
         path = f"{parent}{key}"
-        inner = isinstance(value, dict) and path in ("learn", "encode", "training", "training.lora", "watch")
+        inner = isinstance(value, dict) and path in (
+            "learn",
+            "encode",
+            "training",
+            "training.lora",
+            "watch",
+        )
         found += _paths(value, f"{path}.") if inner else [path]
     return found
 
 
 def test_every_setting_is_shown_or_known_to_be_hidden() -> None:
-    parts = {"learn": Learn, "encode": Encoding, "training": Training, "watch": Watch, "training.lora": Lora}
+    parts = {
+        "learn": Learn,
+        "encode": Encoding,
+        "training": Training,
+        "watch": Watch,
+        "training.lora": Lora,
+    }
     every = {name for name in RunSpec.model_fields if name not in parts}
-    every |= {f"{part}.{name}" for part, model in parts.items() for name in model.model_fields} - {"training.lora"}
+    every |= {f"{part}.{name}" for part, model in parts.items() for name in model.model_fields} - {
+        "training.lora"
+    }
     shown = [path for _, paths in LAYOUT for path in paths]
     assert len(shown) == len(set(shown))
     assert every - set(shown) == HIDDEN | {f"training.{name}" for name in ELSEWHERE}
@@ -143,7 +166,10 @@ def test_every_setting_is_shown_or_known_to_be_hidden() -> None:
 
 def test_nothing_is_overwritten(folder: Path) -> None:
     first = written("lora")
-    with pytest.raises(UsageError, match=r"truetune.yaml: already exists and is not to be overwritten without --force"):
+    with pytest.raises(
+        UsageError,
+        match=r"truetune.yaml: already exists and is not to be overwritten without --force",
+    ):
         written("sft")
     assert Path("truetune.yaml").read_text(encoding="utf-8") == first
     assert written("sft", "--force") != first
@@ -153,7 +179,15 @@ def test_nothing_is_overwritten(folder: Path) -> None:
 
 def test_paths_stand_beside_the_file(folder: Path) -> None:
     (folder / "runs").mkdir()
-    done = run("runs/a.yaml", "--model", "model", "--data", "c*s.jsonl", "--eval-data", str(folder / "chats.jsonl"))
+    done = run(
+        "runs/a.yaml",
+        "--model",
+        "model",
+        "--data",
+        "c*s.jsonl",
+        "--eval-data",
+        str(folder / "chats.jsonl"),
+    )
     assert done.exit_code == 0
     plain = yaml.safe_load(Path("runs/a.yaml").read_text(encoding="utf-8"))
     assert (plain["model"], plain["data"]) == ("../model", "../c*s.jsonl")
@@ -167,11 +201,16 @@ def test_a_path_from_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("HOME", str(folder))
     assert run("--model", "~/model", "--data", "~/chats.jsonl").exit_code == 0
     settings = find_settings(None, folder)[0]
-    assert (settings["model"], settings["data"]) == (str(folder / "model"), str(folder / "chats.jsonl"))
+    assert (settings["model"], settings["data"]) == (
+        str(folder / "model"),
+        str(folder / "chats.jsonl"),
+    )
 
 
 def test_what_it_needs_and_nobody_to_ask(folder: Path) -> None:
-    with pytest.raises(UsageError, match="--model and --data: not given, and there is no terminal to ask at"):
+    with pytest.raises(
+        UsageError, match="--model and --data: not given, and there is no terminal to ask at"
+    ):
         run()
     with pytest.raises(UsageError, match="--data: not given"):
         run("--model", "model", "--yes")
@@ -186,7 +225,11 @@ def test_it_asks_at_a_terminal(folder: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(truetune.__file__).parents[1])}
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+        [sys.executable, "-c", code],
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
     )
     os.write(leader, b"model\nchats.jsonl\n\ndora\n")
     said = process.communicate(timeout=120)[0].decode()
@@ -202,9 +245,21 @@ def test_it_asks_at_a_terminal(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("dpo", "chats.jsonl", "dpo needs pairs (columns chosen and rejected); these rows are messages"),
-        ("kto", "pairs.jsonl", "kto needs answers with a label (true or false); these rows are preference"),
-        ("lora", "pairs.jsonl", "lora learns from answers; these rows are preference: take dpo or orpo"),
+        (
+            "dpo",
+            "chats.jsonl",
+            "dpo needs pairs (columns chosen and rejected); these rows are messages",
+        ),
+        (
+            "kto",
+            "pairs.jsonl",
+            "kto needs answers with a label (true or false); these rows are preference",
+        ),
+        (
+            "lora",
+            "pairs.jsonl",
+            "lora learns from answers; these rows are preference: take dpo or orpo",
+        ),
         ("sft", "judged.jsonl", "sft learns from answers; these rows are kto: take kto"),
     ],
 )
@@ -217,7 +272,13 @@ def test_rows_that_a_recipe_is_not_for(name: str, data: str, message: str, folde
 def test_what_is_found(folder: Path) -> None:
     spec = spec_of({"data": "pairs.jsonl", "tokenizer": "model"}, "test")
     found = survey(spec)
-    assert (found.format, found.rows, found.exact, found.notes, propose(found)) == ("preference", 40, True, (), "dpo")
+    assert (found.format, found.rows, found.exact, found.notes, propose(found)) == (
+        "preference",
+        40,
+        True,
+        (),
+        "dpo",
+    )
     assert found.lengths is not None
     assert found.shape is not None
     assert (found.lengths.examples, found.shape.positions) == (40, 4096)
@@ -225,13 +286,17 @@ def test_what_is_found(folder: Path) -> None:
     poor = survey(spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"))
     assert (poor.lengths, poor.shape, propose(poor)) == (None, None, "lora")
     assert ["not known" in note for note in poor.notes] == [True, True]
-    made = start(spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"), poor, "lora", gpu=False)
+    made = start(
+        spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"), poor, "lora", gpu=False
+    )
     assert (made.plan, made.recipe.max_length, made.notes) == (None, 2048, poor.notes)
 
 
 def test_more_rows_than_are_looked_at(folder: Path) -> None:
     count = 3 * SAMPLED
-    (folder / "many.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows("chats.jsonl", count)))
+    (folder / "many.jsonl").write_text(
+        "".join(f"{json.dumps(row)}\n" for row in rows("chats.jsonl", count))
+    )
     found = survey(spec_of({"data": "many.jsonl", "tokenizer": "model"}, "test"))
     assert not found.exact
     assert found.lengths is not None
@@ -240,15 +305,24 @@ def test_more_rows_than_are_looked_at(folder: Path) -> None:
 
 
 def test_a_length_for_all_but_a_few(folder: Path) -> None:
-    few = [{"messages": [{"role": "user", "content": "Hm?"}, {"role": "assistant", "content": "word " * words}]}
-           for words in [10] * 39 + [3000]]  # fmt: skip
+    few = [
+        {
+            "messages": [
+                {"role": "user", "content": "Hm?"},
+                {"role": "assistant", "content": "word " * words},
+            ]
+        }
+        for words in [10] * 39 + [3000]
+    ]
     (folder / "few.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in few))
     spec = spec_of({"data": "few.jsonl", "tokenizer": "model"}, "test")
     found = survey(spec)
     assert found.lengths is not None
     made = start(spec, found, "lora", gpu=False)
     assert found.lengths.longest > 2048 > made.recipe.max_length == 1024
-    assert made.notes == ("examples longer than 1,024 tokens are left out and counted (encode.overflow)",)
+    assert made.notes == (
+        "examples longer than 1,024 tokens are left out and counted (encode.overflow)",
+    )
 
 
 def test_a_gpu(folder: Path) -> None:
@@ -260,7 +334,10 @@ def test_a_gpu(folder: Path) -> None:
         made = start(spec, found, "lora", gpu=True, gpu_memory=size)
         assert made.recipe.training.bf16
         assert made.lines[-1].endswith(f"GiB on a GPU: {verdict}")
-    assert yaml.safe_load(sheet(made, folder, schema.NAME))["training"]["gradient_checkpointing"] is True
+    assert (
+        yaml.safe_load(sheet(made, folder, schema.NAME))["training"]["gradient_checkpointing"]
+        is True
+    )
 
 
 def test_the_schema_alone(folder: Path) -> None:
@@ -274,8 +351,13 @@ def test_the_demo_data(folder: Path) -> None:
     done = run("--model", "model", "--data", str(DATA))
     assert done.exit_code == 0
     assert "data: 200 rows (messages), 95 of 100 at most" in done.output
-    assert "wrote truetune.yaml; next: `truetune check truetune.yaml`, `truetune train truetune.yaml`" in done.output
+    assert (
+        "wrote truetune.yaml; next: `truetune check truetune.yaml`, `truetune train truetune.yaml`"
+        in done.output
+    )
 
 
 def test_the_page_shows_what_is_written() -> None:
-    assert page(PAGE.read_text(encoding="utf-8")) == PAGE.read_text(encoding="utf-8"), "python -m tests.recipes_page"
+    assert page(PAGE.read_text(encoding="utf-8")) == PAGE.read_text(encoding="utf-8"), (
+        "python -m tests.recipes_page"
+    )

@@ -43,24 +43,35 @@ def rows(folder: Path, chats: list[dict[str, Any]]) -> Path:
 
 
 def settings(base: Path, data: Path, **training: Any) -> dict[str, Any]:
-    return {**FEW, "model": str(base), "tokenizer": str(base), "data": str(data),
-            "training": {"max_steps": 4, "lora": {"r": 4}, **training}}  # fmt: skip
+    return {
+        **FEW,
+        "model": str(base),
+        "tokenizer": str(base),
+        "data": str(data),
+        "training": {"max_steps": 4, "lora": {"r": 4}, **training},
+    }
 
 
 def test_a_run_ends_in_a_folder_that_a_check_finds_clean(base: Path, tmp_path: Path) -> None:
     given = settings(base, rows(tmp_path, tiny.chats(100)))
     done = truetune.train(out=tmp_path / "out", **given)
     assert (done.steps, done.failed) == (4, False)
-    assert {"run.json", "contract.json", "samples", "adapter_model.safetensors", "base_fingerprint.json"} <= {
-        path.name for path in done.folder.iterdir()
-    }
+    assert {
+        "run.json",
+        "contract.json",
+        "samples",
+        "adapter_model.safetensors",
+        "base_fingerprint.json",
+    } <= {path.name for path in done.folder.iterdir()}
     assert truetune.check([str(done.folder)]).worst() in (None, "info")
     logged = json.loads((done.folder / "trainer_state.json").read_text())["log_history"]
     assert all("loss/stop token" in line for line in logged if "loss" in line)
     again = truetune.train(out=tmp_path / "out", **given)
     assert (again.steps, again.seconds) == (4, 0.0)
     with pytest.raises(UsageError, match="learning_rate"):
-        truetune.train(out=tmp_path / "out", **settings(base, tmp_path / "chats.jsonl", learning_rate=1e-2))
+        truetune.train(
+            out=tmp_path / "out", **settings(base, tmp_path / "chats.jsonl", learning_rate=1e-2)
+        )
 
 
 def test_an_error_of_the_check_stops_it_and_frees_the_folder(base: Path, tmp_path: Path) -> None:

@@ -18,12 +18,23 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def both(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """What `ranks` finds in one process, and in two."""
     folder = tmp_path_factory.mktemp("ranks")
-    line = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "tests.training.ranks"]
+    line = [
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "-m",
+        "tests.training.ranks",
+    ]
     line = [sys.executable, "-m", *line, str(folder / "2.npz")]
-    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as two:
+    with subprocess.Popen(
+        line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as two:
         ranks.main(folder / "1.npz")
         said, _ = two.communicate()
     assert two.returncode == 0, said
@@ -35,7 +46,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray
 @pytest.mark.parametrize("what", ["gradients", "losses", "by source", "held out"])
 def test_two_processes_are_one(
     both: tuple[dict[str, np.ndarray], dict[str, np.ndarray]], name: str, what: str
-) -> None:  # fmt: skip
+) -> None:
     one, two = (found[f"{name}/{what}"] for found in both)
     assert one.shape == two.shape
     assert np.abs(one).max() > 1e-3
@@ -70,4 +81,7 @@ def test_shares_are_even_and_nothing_is_counted_twice() -> None:
     assert all((rows[number]["labels"] == -100).all() for number in first[ranks.ROWS :])
     assert len(list(rows)) == ranks.ROWS
     alone = RandomSampler(rows)
-    assert even(alone, SimpleNamespace(world_size=1, dataloader_drop_last=False), 2, lambda: 0) is alone
+    assert (
+        even(alone, SimpleNamespace(world_size=1, dataloader_drop_last=False), 2, lambda: 0)
+        is alone
+    )

@@ -61,7 +61,16 @@ def test_looks_are_stored_whole(tmp_path: Path) -> None:
     assert [look for look, _ in store.read(tmp_path)] == callback.looks
     rows = pq.read_table(tmp_path / "samples" / "step-00000006.parquet").to_pylist()
     assert len(rows) == 8
-    assert {"step", "prompt", "answer", "reference", "file", "line", "stop_probability", "stopped"} <= rows[0].keys()
+    assert {
+        "step",
+        "prompt",
+        "answer",
+        "reference",
+        "file",
+        "line",
+        "stop_probability",
+        "stopped",
+    } <= rows[0].keys()
     assert rows[3]["prompt"] == "How many figs are in box 3, on shelf 0?"
     assert rows[3]["line"] == 4
     record = json.loads((tmp_path / "watch.json").read_text())
@@ -86,7 +95,9 @@ def test_a_killed_run_goes_on_without_a_gap_or_a_duplicate(tmp_path: Path) -> No
     first, second = (store.read(tmp_path / name) for name in "ab")
     assert steps(tmp_path / "b")[-1] == 6
     assert [s.answer for s in first[-1][0].samples] == [s.answer for s in second[-1][0].samples]
-    found = [json.loads(line) for line in (tmp_path / "b" / "findings.jsonl").read_text().splitlines()]
+    found = [
+        json.loads(line) for line in (tmp_path / "b" / "findings.jsonl").read_text().splitlines()
+    ]
     assert len({(record["rule"], record["severity"]) for record in found}) == len(found) > 0
 
 
@@ -101,8 +112,14 @@ def test_a_new_run_in_an_old_folder_starts_anew(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def speaker() -> Any:
     """A model that has learned the tiny chats, and to stop."""
-    run = trainer(model=tiny.model(), max_steps=80, learning_rate=1e-2, lr_scheduler_type="constant",
-                  per_device_train_batch_size=8, logging_steps=50)  # fmt: skip
+    run = trainer(
+        model=tiny.model(),
+        max_steps=80,
+        learning_rate=1e-2,
+        lr_scheduler_type="constant",
+        per_device_train_batch_size=8,
+        logging_steps=50,
+    )
     run.train()
     return {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
 
@@ -123,12 +140,23 @@ def test_a_run_on_good_labels_finds_nothing(tmp_path: Path, speaker: Any) -> Non
 
 def test_a_run_that_unlearns_to_stop_is_ended(tmp_path: Path, speaker: Any) -> None:
     """Rows whose stop tokens are lost, one after the other in a stream."""
-    rows = [{name: [*ids[:-2], 5, 6] for name, ids in row.items()} for row in tiny.encoded(tiny.chats())]
-    assert {row["labels"][-2] for row in tiny.encoded(tiny.chats())} == {tiny.tokenizer().eos_token_id}
+    rows = [
+        {name: [*ids[:-2], 5, 6] for name, ids in row.items()} for row in tiny.encoded(tiny.chats())
+    ]
+    assert {row["labels"][-2] for row in tiny.encoded(tiny.chats())} == {
+        tiny.tokenizer().eos_token_id
+    }
     said: list[str] = []
     callback = watcher(tmp_path, said, every=10, stop_on="warning")
-    run = trainer(rows, callback, model=taught(speaker), max_steps=100, learning_rate=5e-3, save_strategy="steps",
-                  save_steps=1000)  # fmt: skip
+    run = trainer(
+        rows,
+        callback,
+        model=taught(speaker),
+        max_steps=100,
+        learning_rate=5e-3,
+        save_strategy="steps",
+        save_steps=1000,
+    )
     run.train()
     assert callback.stopped_by is not None
     assert callback.stopped_by.rule == "stop-rate-falls"
@@ -159,7 +187,9 @@ def test_a_model_that_cannot_generate_is_trained_all_the_same(tmp_path: Path) ->
     run = trainer(None, watcher(tmp_path, said), model=model)
     run.train()
     assert run.state.global_step == 6
-    assert said == ["watching: answers are not watched: TypeError: 'NoneType' object is not callable"]
+    assert said == [
+        "watching: answers are not watched: TypeError: 'NoneType' object is not callable"
+    ]
     assert not list(tmp_path.glob("samples/*"))
 
 

@@ -8,8 +8,14 @@ from truetune.training.watch.losses import SourceLosses, losses_of
 
 def test_means_by_source_and_of_first_tokens() -> None:
     sums = SourceLosses()
-    sources = torch.tensor([Source.ASSISTANT, Source.ASSISTANT, Source.STOP, Source.REASONING], dtype=torch.uint8)
-    sums.add(torch.tensor([1.0, 3.0, 7.0, 5.0], requires_grad=True), sources, torch.tensor([True, False, False, True]))
+    sources = torch.tensor(
+        [Source.ASSISTANT, Source.ASSISTANT, Source.STOP, Source.REASONING], dtype=torch.uint8
+    )
+    sums.add(
+        torch.tensor([1.0, 3.0, 7.0, 5.0], requires_grad=True),
+        sources,
+        torch.tensor([True, False, False, True]),
+    )
     sums.add(torch.tensor([9.0]), sources[2:3], torch.tensor([False]))
     expected = {"assistant content": 2.0, "stop token": 8.0, "reasoning": 5.0, "first token": 3.0}
     assert sums.take() == {f"loss/{name}": mean for name, mean in expected.items()}
@@ -18,7 +24,11 @@ def test_means_by_source_and_of_first_tokens() -> None:
 
 def test_what_is_no_number_stays_with_its_own() -> None:
     sums = SourceLosses()
-    sums.add(torch.tensor([1.0, torch.nan]), torch.tensor([4, 8], dtype=torch.uint8), torch.tensor([True, False]))
+    sums.add(
+        torch.tensor([1.0, torch.nan]),
+        torch.tensor([4, 8], dtype=torch.uint8),
+        torch.tensor([True, False]),
+    )
     taken = sums.take()
     assert taken["loss/assistant content"] == taken["loss/first token"] == 1.0
     assert taken["loss/stop token"] != taken["loss/stop token"]
@@ -44,7 +54,11 @@ def test_losses_of_a_log() -> None:
 def test_a_restored_state_goes_on() -> None:
     sums, other = SourceLosses(), SourceLosses()
     assert sums.state() is None
-    tokens = torch.tensor([1.0, 3.0]), torch.tensor([4, 8], dtype=torch.uint8), torch.tensor([True, False])
+    tokens = (
+        torch.tensor([1.0, 3.0]),
+        torch.tensor([4, 8], dtype=torch.uint8),
+        torch.tensor([True, False]),
+    )
     sums.add(*tokens)
     other.restore(sums.state())
     sums.add(*tokens)

@@ -13,17 +13,26 @@ def test_a_long_run_keeps_all() -> None:
 
 
 def test_a_shorter_run_has_fewer_looks_then_shorter_answers_then_fewer_prompts() -> None:
-    sizes = [size_of(Probe(0.1, 0.2, 0.05), rows=rows, budget=0.03, **GIVEN) for rows in range(20_000, 200, -200)]
+    sizes = [
+        size_of(Probe(0.1, 0.2, 0.05), rows=rows, budget=0.03, **GIVEN)
+        for rows in range(20_000, 200, -200)
+    ]
     cost = [2 * 0.1 * size.prompts + 0.05 * size.limit for size in sizes]
-    within = [size.looks * c <= 0.03 * 3 * 0.1 * rows
-              for size, c, rows in zip(sizes, cost, range(20_000, 200, -200), strict=True)]  # fmt: skip
+    within = [
+        size.looks * c <= 0.03 * 3 * 0.1 * rows
+        for size, c, rows in zip(sizes, cost, range(20_000, 200, -200), strict=True)
+    ]
     assert within == sorted(within, reverse=True)
     assert 0 < sum(within) < len(within)
     assert [size.seconds for size in sizes] == cost
     least = (sizes[-1].prompts, sizes[-1].limit, sizes[-1].looks)
     assert least == (8, 32, 2)
     assert {size.looks for size in sizes if size.limit < 128} <= {2, 3, 4, 5, 6, 7}
-    assert all(size.limit == 128 for size in sizes if size.looks > 3 and size.prompts == 20 and not size.note)
+    assert all(
+        size.limit == 128
+        for size in sizes
+        if size.looks > 3 and size.prompts == 20 and not size.note
+    )
     assert "20 prompts become 8" in sizes[-1].note
     assert "128 new tokens become 32" in sizes[-1].note
 
@@ -56,7 +65,15 @@ def watched(total: int, step: float, look: float, budget: float = 0.03, every: i
 
 
 def test_looks_are_spread_over_the_run() -> None:
-    assert [step for step, _ in watched(600, 1.0, 1.0, every=100).looks] == [0, 100, 200, 300, 400, 500, 600]
+    assert [step for step, _ in watched(600, 1.0, 1.0, every=100).looks] == [
+        0,
+        100,
+        200,
+        300,
+        400,
+        500,
+        600,
+    ]
 
 
 def test_looks_keep_to_the_budget() -> None:

@@ -14,10 +14,22 @@ PROGRAM = Path(__file__).with_name("two_watched.py")
 
 def test_two_processes_share_the_prompts_and_stop_together(tmp_path: Path) -> None:
     """And train the same weights as without a watcher."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([*launch, str(PROGRAM), str(tmp_path)], env=environment, capture_output=True, text=True,
-                          timeout=300)  # fmt: skip
+    done = subprocess.run(
+        [*launch, str(PROGRAM), str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
     assert first["same"]
@@ -32,4 +44,6 @@ def test_two_processes_share_the_prompts_and_stop_together(tmp_path: Path) -> No
     assert second["together"]
     looks = [look for look, _ in store.read(tmp_path / "watched")]
     assert [look.step for look in looks] == [0, 2]
-    assert [[sample.prompt.line for sample in look.samples] for look in looks] == [list(range(1, 9))] * 2
+    assert [[sample.prompt.line for sample in look.samples] for look in looks] == [
+        list(range(1, 9))
+    ] * 2

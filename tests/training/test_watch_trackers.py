@@ -20,13 +20,22 @@ def test_tensorboard_gets_curves_and_samples(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = trainer(None, watcher(tmp_path), report_to="tensorboard", output_dir=str(tmp_path / "out"), max_steps=4)
+    run = trainer(
+        None,
+        watcher(tmp_path),
+        report_to="tensorboard",
+        output_dir=str(tmp_path / "out"),
+        max_steps=4,
+    )
     run.train()
     (events,) = (tmp_path / "out").rglob("events.out.tfevents.*")
     found = EventAccumulator(str(events), size_guidance={"tensors": 0})
     found.Reload()
     assert [event.step for event in found.Scalars("train/answers/stopped")] == [0, 2, 4]
-    texts = [event.tensor_proto.string_val[0].decode() for event in found.Tensors("answers/samples/text_summary")]
+    texts = [
+        event.tensor_proto.string_val[0].decode()
+        for event in found.Tensors("answers/samples/text_summary")
+    ]
     assert len(texts) == 3
     assert texts[0].startswith("| " + " | ".join(COLUMNS) + " |\n| --- |")
     assert len(texts[0].splitlines()) == 10
@@ -35,7 +44,13 @@ def test_tensorboard_gets_curves_and_samples(tmp_path: Path) -> None:
 
 def test_wandb_gets_curves_and_samples(tmp_path: Path, monkeypatch: Any) -> None:
     wandb = pytest.importorskip("wandb")
-    settings = {"MODE": "offline", "DIR": str(tmp_path), "SILENT": "true", "CONSOLE": "off", "DISABLE_GIT": "true"}
+    settings = {
+        "MODE": "offline",
+        "DIR": str(tmp_path),
+        "SILENT": "true",
+        "CONSOLE": "off",
+        "DISABLE_GIT": "true",
+    }
     for name, value in settings.items():
         monkeypatch.setenv(f"WANDB_{name}", value)
     run = trainer(None, watcher(tmp_path), report_to="wandb", max_steps=2)
@@ -61,6 +76,12 @@ class Broken:
 
 
 def test_a_tracker_that_fails_is_named() -> None:
-    look = Look(3, (speech_of(tiny.tokenizer(), [2], None).read(prompts(1)[0], Answer((5,), "five", 2, 0.9)),), 1.0)
-    refused = track(look, [TensorBoardCallback(Broken()), Broken()], None, TrainerState(), None, None)
+    look = Look(
+        3,
+        (speech_of(tiny.tokenizer(), [2], None).read(prompts(1)[0], Answer((5,), "five", 2, 0.9)),),
+        1.0,
+    )
+    refused = track(
+        look, [TensorBoardCallback(Broken()), Broken()], None, TrainerState(), None, None
+    )
     assert refused == ["TensorBoardCallback: ConnectionError: no route to it"]

@@ -29,7 +29,11 @@ run.train()
 plain = trainer(None, max_steps=run.state.global_step, lr_scheduler_type="constant")
 plain.train()
 sums = SourceLosses()
-sums.add(torch.tensor([1.0 + rank]), torch.tensor([Source.STOP], dtype=torch.uint8), torch.tensor([rank == 0]))
+sums.add(
+    torch.tensor([1.0 + rank]),
+    torch.tensor([Source.STOP], dtype=torch.uint8),
+    torch.tensor([rank == 0]),
+)
 same = all(map(torch.equal, run.model.parameters(), plain.model.parameters()))
 model: Any = peft.get_peft_model(tiny.model(), peft.LoraConfig(r=2, target_modules="all-linear"))
 alone = callback.speech.ask(model, prompts(), LIMIT, inf)
@@ -42,8 +46,15 @@ ids = torch.tensor([prompts()[0].ids])
 model(input_ids=ids, labels=ids).loss.backward()
 together.append(callback.speech.ask(model, prompts(), LIMIT, inf))
 
-found = {"same": same, "said": said, "steps": run.state.global_step, "losses": sums.take(),
-         "stopped": callback.stopped_by is not None, "looks": len(callback.looks),
-         "spread": sharded(model), "together": together == [alone, alone]}  # fmt: skip
+found = {
+    "same": same,
+    "said": said,
+    "steps": run.state.global_step,
+    "losses": sums.take(),
+    "stopped": callback.stopped_by is not None,
+    "looks": len(callback.looks),
+    "spread": sharded(model),
+    "together": together == [alone, alone],
+}
 torch.save(found, folder / f"{rank}.pt")
 os._exit(0)  # gloo crashes at the end of Python where models still hold its group

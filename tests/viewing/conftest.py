@@ -16,7 +16,9 @@ from truetune.viewing.view import served
 
 @contextmanager
 def serving(data: Path, result: dict[str, Any] | None = None, **settings: Any) -> Iterator[Server]:
-    server = served(RunSpec(**{"data": (str(data),), "tokenizer": str(TOKENIZER), **settings}), result=result)
+    server = served(
+        RunSpec(**{"data": (str(data),), "tokenizer": str(TOKENIZER), **settings}), result=result
+    )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -23,7 +23,9 @@ def test_two_hundred_requests_at_once_are_answered_by_a_few_threads() -> None:
 
         def ask(number: int) -> None:
             while True:
-                client = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
+                client = http.client.HTTPConnection(
+                    "127.0.0.1", server.server_address[1], timeout=60
+                )
                 client.request("GET", f"/{server.token}/rows?start={number % 40}&count=2")
                 response = client.getresponse()
                 response.read()
@@ -35,7 +37,9 @@ def test_two_hundred_requests_at_once_are_answered_by_a_few_threads() -> None:
         clients = [threading.Thread(target=ask, args=(number,)) for number in range(200)]
         for client in clients:
             client.start()
-        ours = [thread for thread in threading.enumerate() if thread.name.startswith("truetune answers")]
+        ours = [
+            thread for thread in threading.enumerate() if thread.name.startswith("truetune answers")
+        ]
         for client in clients:
             client.join()
         assert len(ours) == WORKERS
@@ -46,7 +50,9 @@ def test_two_hundred_requests_at_once_are_answered_by_a_few_threads() -> None:
 def test_slow_clients_hold_no_worker_and_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
     with serving(DATA) as server:
-        slow = [socket.create_connection(server.server_address, timeout=20) for _ in range(3 * WORKERS)]
+        slow = [
+            socket.create_connection(server.server_address, timeout=20) for _ in range(3 * WORKERS)
+        ]
         for client in slow:
             client.sendall(b"GET /")
         client = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
@@ -57,7 +63,9 @@ def test_slow_clients_hold_no_worker_and_are_let_go(monkeypatch: pytest.MonkeyPa
             late.close()
 
 
-def test_a_server_with_too_much_to_do_says_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_with_too_much_to_do_says_when_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 0)
     with serving(DATA) as server:
         client = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)

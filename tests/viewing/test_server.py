@@ -40,7 +40,12 @@ def server() -> Iterator[Server]:
 
 
 def asked(
-    server: Server, path: str, *, method: str = "GET", host: str | None = None, body: bytes | None = None
+    server: Server,
+    path: str,
+    *,
+    method: str = "GET",
+    host: str | None = None,
+    body: bytes | None = None,
 ) -> http.client.HTTPResponse:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
     connection.putrequest(method, path, skip_host=True)
@@ -115,7 +120,8 @@ def test_no_file_is_served(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "__getattr__"]
+    "method",
+    ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "__getattr__"],
 )
 def test_there_is_nothing_to_write(server: Server, method: str) -> None:
     response = asked(server, f"/{server.token}/rows", method=method, body=b"{}")
@@ -190,8 +196,14 @@ def test_rows_by_number(server: Server) -> None:
     total = state["total"]
     assert state["rows"] == []
     assert total == len(DATA.read_text().splitlines()) == state["indexed"]
-    assert [row["row"] for row in answer(server, f"rows?start=3&count={MOST}")["rows"]][:3] == [3, 4, 5]
-    assert [row["row"] for row in answer(server, f"rows?start={total - 1}&count=9")["rows"]] == [total - 1]
+    assert [row["row"] for row in answer(server, f"rows?start=3&count={MOST}")["rows"]][:3] == [
+        3,
+        4,
+        5,
+    ]
+    assert [row["row"] for row in answer(server, f"rows?start={total - 1}&count=9")["rows"]] == [
+        total - 1
+    ]
     assert answer(server, f"rows?start={1 << 53}&count=9")["rows"] == []
     assert answer(server, "rows?start=4&count=2") == answer(server, "rows?start=4&count=2")
 
@@ -214,10 +226,15 @@ def test_search_goes_on_from_where_it_was(server: Server) -> None:
 def test_the_next_row_that_is_not_as_it_should_be(tmp_path: Path) -> None:
     good = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
     lines = [json.dumps(good)] * 9
-    lines[2], lines[5] = "broken", json.dumps({"messages": [{"role": "user", "content": "no answer"}]})
+    lines[2], lines[5] = (
+        "broken",
+        json.dumps({"messages": [{"role": "user", "content": "no answer"}]}),
+    )
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     with serving(tmp_path / "a.jsonl") as server:
-        assert [answer(server, f"search?kind=error&start={start}")["row"] for start in (0, 3, 6)] == [2, 5, None]
+        assert [
+            answer(server, f"search?kind=error&start={start}")["row"] for start in (0, 3, 6)
+        ] == [2, 5, None]
         rows = answer(server, "rows?start=0&count=9")["rows"]
         assert [row["row"] for row in rows] == list(range(9))
         assert "not JSON" in rows[2]["error"]
@@ -227,12 +244,21 @@ def test_the_next_row_that_is_not_as_it_should_be(tmp_path: Path) -> None:
 def test_hostile_rows_are_answered(tmp_path: Path) -> None:
     path = tmp_path / "<b>&\x1b[31m.jsonl"
     rows = [
-        {"messages": [{"role": role, "content": text}, {"role": "assistant", "content": text}], text: text}
+        {
+            "messages": [{"role": role, "content": text}, {"role": "assistant", "content": text}],
+            text: text,
+        }
         for text in HOSTILE
         for role in ("user", text)
     ]
     rows += [{"messages": 3}, {"messages": [[[]]]}, {"messages": [{"role": "user"}]}, {"other": 1}]
-    text = "".join(json.dumps(row) + "\n" for row in rows) + "[" * 5000 + "\n\x00\n" + '{"messages": ' + "[" * 90_000
+    text = (
+        "".join(json.dumps(row) + "\n" for row in rows)
+        + "[" * 5000
+        + "\n\x00\n"
+        + '{"messages": '
+        + "[" * 90_000
+    )
     path.write_text(text)
     with serving(path) as server:
         found, start = [], 0

@@ -56,10 +56,20 @@ def seen(shelf: Shelf, start: int, count: int) -> list[tuple[str, int, Any, str]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(LINE, max_size=9), min_size=1, max_size=3), st.integers(1, 60), st.booleans(), st.booleans(),
-       st.data())  # fmt: skip
+@given(
+    st.lists(st.lists(LINE, max_size=9), min_size=1, max_size=3),
+    st.integers(1, 60),
+    st.booleans(),
+    st.booleans(),
+    st.data(),
+)
 def test_lines_by_number_are_those_of_a_full_read(
-    tmp_path_factory: pytest.TempPathFactory, files: list[list[str]], size: int, mark: bool, packed: bool, data: Any
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[list[str]],
+    size: int,
+    mark: bool,
+    packed: bool,
+    data: Any,
 ) -> None:
     folder, paths = tmp_path_factory.mktemp("s"), []
     for i, lines in enumerate(files):
@@ -83,8 +93,12 @@ VALUE = st.recursive(
 )  # fmt: skip
 OBJECT = st.dictionaries(st.sampled_from(["text", "a", "é"]), VALUE, max_size=3)
 BETWEEN = st.sampled_from([",", ", ", ",\n", "\r\n,\n\n", " ,,\t", "\n"])
-TAIL = st.sampled_from(["", "\n", "]", "]\n", "}", "]}", ", 1}", '{"te', '"', "\udcff", "]\n[]", ',"b":[{}]}'])
-FIELD = st.sampled_from(["\ufeff", "\ufeffa", "", '"']) | st.text(st.sampled_from('a",\r\n é'), max_size=4)
+TAIL = st.sampled_from(
+    ["", "\n", "]", "]\n", "}", "]}", ", 1}", '{"te', '"', "\udcff", "]\n[]", ',"b":[{}]}']
+)
+FIELD = st.sampled_from(["\ufeff", "\ufeffa", "", '"']) | st.text(
+    st.sampled_from('a",\r\n é'), max_size=4
+)
 
 
 @st.composite
@@ -93,7 +107,8 @@ def json_text(draw: st.DrawFn) -> str:
     rows = draw(st.lists(OBJECT, min_size=1, max_size=12))
     begin = draw(st.sampled_from(["[", " [\n", '{"n": [1], "data": [', ""]))
     text = "".join(
-        json.dumps(row, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 1]))) + draw(BETWEEN)
+        json.dumps(row, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 1])))
+        + draw(BETWEEN)
         for row in rows
     )
     return begin + text + draw(TAIL)
@@ -104,10 +119,12 @@ def csv_text(draw: st.DrawFn) -> str:
     """Quotes, line breaks and blank lines where they may stand, and a tail that may be broken."""
     text, rows = io.StringIO(), draw(st.lists(st.tuples(FIELD, FIELD), max_size=12))
     ends = draw(st.sampled_from(["\n", "\r\n"]))
-    csv.writer(text, lineterminator=ends, quoting=draw(st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))).writerows(
-        [("x", "y"), *rows]
+    csv.writer(
+        text, lineterminator=ends, quoting=draw(st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))
+    ).writerows([("x", "y"), *rows])
+    return text.getvalue() + draw(
+        st.sampled_from(["", "\n", "\n\na,b\n", "\n \n", '"', "a,b,c\n", "\udcff\n"])
     )
-    return text.getvalue() + draw(st.sampled_from(["", "\n", "\n\na,b\n", "\n \n", '"', "a,b,c\n", "\udcff\n"]))
 
 
 def until_it_breaks(path: Path) -> tuple[list[Any], list[Any]]:
@@ -115,7 +132,9 @@ def until_it_breaks(path: Path) -> tuple[list[Any], list[Any]]:
     found: list[Any] = []
     with open_raw(path) as raw:
         try:
-            found.extend((str(path), *told(record)) for record in records(Source(path, kind_of(path)), raw))
+            found.extend(
+                (str(path), *told(record)) for record in records(Source(path, kind_of(path)), raw)
+            )
         except DataError as error:
             return found, [(str(path), 0, None, str(error))]
     return found, []
@@ -124,7 +143,12 @@ def until_it_breaks(path: Path) -> tuple[list[Any], list[Any]]:
 @settings(max_examples=80, deadline=None)
 @given(st.booleans(), st.sampled_from([1, 9, 60]), st.booleans(), st.booleans(), st.data())
 def test_rows_of_json_and_csv_are_those_of_a_full_read(
-    tmp_path_factory: pytest.TempPathFactory, table: bool, size: int, mark: bool, packed: bool, data: Any
+    tmp_path_factory: pytest.TempPathFactory,
+    table: bool,
+    size: int,
+    mark: bool,
+    packed: bool,
+    data: Any,
 ) -> None:
     text = "\ufeff" * mark + data.draw(csv_text() if table else json_text())
     body = text.encode("utf-8", "surrogateescape")
@@ -165,7 +189,10 @@ def test_a_row_far_on_costs_the_part_that_holds_it(tmp_path: Path, name: str) ->
     for start in (9_990, 300, 5_000, 9_990):
         Counted.read = 0
         found = shelf.records(start, 2)
-        assert [record.row["text"].split()[1] for _, record in found] == [str(start), str(start + 1)]
+        assert [record.row["text"].split()[1] for _, record in found] == [
+            str(start),
+            str(start + 1),
+        ]
         assert Counted.read < 50_000
     shelf.close()
 
@@ -173,7 +200,12 @@ def test_a_row_far_on_costs_the_part_that_holds_it(tmp_path: Path, name: str) ->
 def write(path: Path, rows: list[dict[str, str]]) -> None:
     """Rows in the form that the name says."""
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    packers = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+    packers = {
+        ".gz": gzip.compress,
+        ".bz2": bz2.compress,
+        ".xz": lzma.compress,
+        ".zst": zstandard.compress,
+    }
     if path.suffix in packers and path.stem.endswith(".jsonl"):
         path.write_bytes(packers[path.suffix](lines))
     elif path.name == "array.jsonl" or path.suffix == ".json":

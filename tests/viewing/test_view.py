@@ -73,7 +73,9 @@ class Slow:
     def forget(self) -> None: ...
 
 
-@pytest.mark.parametrize("asks", [lambda made: made.rows(0, 1), lambda made: made.faulty(0)], ids=["rows", "faulty"])
+@pytest.mark.parametrize(
+    "asks", [lambda made: made.rows(0, 1), lambda made: made.faulty(0)], ids=["rows", "faulty"]
+)
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
 def test_what_closes_waits_for_what_is_under_way_and_reads_no_more(
     tmp_path: Path, name: str, asks: Callable[[Answers], object]
@@ -134,12 +136,15 @@ def test_the_browser_scrolls_and_jumps_over_rows_that_the_server_gives(tmp_path:
             page.fill("[data-jump]", str(number))
             page.keyboard.press("Enter")
             page.wait_for_function(
-                "(row) => document.querySelector('[data-title]').textContent.startsWith(row)", arg=f"row {number:,} "
+                "(row) => document.querySelector('[data-title]').textContent.startsWith(row)",
+                arg=f"row {number:,} ",
             )
             assert f"It is {number}." in page.inner_text(".tokens").replace("\n", "")
         page.fill("[data-jump]", "5000000")
         page.keyboard.press("Enter")
-        page.wait_for_selector(".said:has-text('there is no row 5,000,000: the last is row 29,999')")
+        page.wait_for_selector(
+            ".said:has-text('there is no row 5,000,000: the last is row 29,999')"
+        )
         page.wait_for_selector("[data-title]:has-text('row 29,999 ')")
         drawn = page.locator(".entry").count()
         assert 0 < drawn < 100, "only what is in view is drawn"
@@ -163,7 +168,9 @@ def test_what_the_list_has_scrolled_on_from_is_not_asked_for(tmp_path: Path) -> 
         page.wait_for_selector("#entry-3 .place:not(:empty)")
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
-        page.route("**/rows?*", lambda route: route.continue_() if free.is_set() else held.append(route))
+        page.route(
+            "**/rows?*", lambda route: route.continue_() if free.is_set() else held.append(route)
+        )
         for row in (500, 1000, 1500, 2000, 2500):
             page.evaluate(scroll, row)
         free.set()
@@ -184,7 +191,9 @@ def test_a_search_that_fails_says_why_and_so_does_a_view_that_was_ended(tmp_path
         many(path, 4)
         page.fill("[data-find]", "number 3")
         page.keyboard.press("Enter")
-        page.wait_for_selector(".said[role=status]:has-text('a.jsonl: changed since this page was opened; load')")
+        page.wait_for_selector(
+            ".said[role=status]:has-text('a.jsonl: changed since this page was opened; load')"
+        )
         page.route("**/search*", lambda route: route.abort())
         page.click("[data-do=finding]")
         page.wait_for_selector(".said:has-text('does truetune view still run?')")
@@ -194,7 +203,9 @@ def test_rows_are_those_that_show_shows(tmp_path: Path) -> None:
     made = answers(DATA)
     rendered = Rendered(spec(DATA))
     expected = [
-        row for _, conversation in zip(range(9), read([str(DATA)]), strict=False) for row in rendered.rows(conversation)
+        row
+        for _, conversation in zip(range(9), read([str(DATA)]), strict=False)
+        for row in rendered.rows(conversation)
     ]
     assert made.rows(0, 9)["rows"] == expected
     assert made.rows(4, 2)["rows"] == expected[4:6]
@@ -204,7 +215,10 @@ def test_rows_are_those_that_show_shows(tmp_path: Path) -> None:
 def test_several_examples_of_a_row_stand_together(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text(
-        "".join(json.dumps({"prompt": f"{i}?", "chosen": "yes", "rejected": "no"}) + "\n" for i in range(3))
+        "".join(
+            json.dumps({"prompt": f"{i}?", "chosen": "yes", "rejected": "no"}) + "\n"
+            for i in range(3)
+        )
     )
     found = answers(path).rows(0, 3)["rows"]
     assert [(row["row"], row["title"]) for row in found] == [
@@ -234,12 +248,16 @@ def test_encoded_data(tmp_path: Path, options: dict[str, Any]) -> None:
         assert len(row["origins"]) == max(row["documents"]) + 1
         for number, (file, line, origin) in enumerate(row["origins"]):
             own = [i for i, document in enumerate(row["documents"]) if document == number]
-            text = "".join(row["pieces"][i] for i in own).encode("utf-8", "surrogateescape").decode()
+            text = (
+                "".join(row["pieces"][i] for i in own).encode("utf-8", "surrogateescape").decode()
+            )
             assert texts[origin].messages[-1]["content"].strip() in text
             assert (file, line) == (DATA.name, texts[origin].origin.line)
             if "positions" in row:
                 assert [row["positions"][i] for i in own] == list(range(len(own)))
-        learned = "".join(p for p, bit in zip(row["pieces"], row["supervised"], strict=True) if bit == "1")
+        learned = "".join(
+            p for p, bit in zip(row["pieces"], row["supervised"], strict=True) if bit == "1"
+        )
         assert texts[row["origins"][0][2]].messages[-1]["content"].split()[-1] in learned
     assert made.search("thursday", 0)["row"] is not None
     assert made.faulty(0)["row"] is None
@@ -297,7 +315,9 @@ def test_settings_name_the_data(tmp_path: Path) -> None:
 
     found: list[RunSpec] = []
     probe = type(command)(
-        "view", params=command.params, callback=lambda row, port, no_open, result, checks, **o: found.append(run_of(o))
+        "view",
+        params=command.params,
+        callback=lambda row, port, no_open, result, checks, **o: found.append(run_of(o)),
     )
     CliRunner().invoke(probe, [str(tmp_path / "truetune.yaml")], catch_exceptions=False)
     assert [source.path for source in resolve(found[0].data)] == [DATA]
@@ -305,7 +325,10 @@ def test_settings_name_the_data(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.json", "a.csv", "a.jsonl", "a.parquet"])
 def test_search_finds_a_text_however_the_file_spells_it(tmp_path: Path, name: str) -> None:
-    rows = [{"text": f"row {i}, a/b", "more": 'Don\'t say "\u00e9so"' if i == 17 else ""} for i in range(30)]
+    rows = [
+        {"text": f"row {i}, a/b", "more": 'Don\'t say "\u00e9so"' if i == 17 else ""}
+        for i in range(30)
+    ]
     if name == "a.csv":
         with (tmp_path / name).open("w", newline="") as file:
             csv.writer(file).writerows([rows[0].keys(), *(row.values() for row in rows)])
@@ -314,21 +337,32 @@ def test_search_finds_a_text_however_the_file_spells_it(tmp_path: Path, name: st
     else:
         lines = "\n".join(json.dumps(row) for row in rows)
         (tmp_path / name).write_text(json.dumps(rows) if name == "a.json" else lines)
-    made = Answers(lambda: Shelf(resolve((str(tmp_path / name),)), stretch=90), Chats(spec(tmp_path / name)))
+    made = Answers(
+        lambda: Shelf(resolve((str(tmp_path / name),)), stretch=90), Chats(spec(tmp_path / name))
+    )
     made.shelf.index()
     for text in ("row 17", "DON'T", 'say "\u00e9so"', '"\u00c9SO"'):
-        assert [made.search(text, start)["row"] for start in (0, 16, 17, 18)] == [17, 17, 17, None], text
+        assert [made.search(text, start)["row"] for start in (0, 16, 17, 18)] == [
+            17,
+            17,
+            17,
+            None,
+        ], text
     assert made.search("17, a/b", 3)["row"] == 17
     made.close()
 
 
 def test_answers_with_long_rows_end_early_and_go_on(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
-    path.write_text("".join(json.dumps({"text": f"{i} " + "a b " * 30_000}) + "\n" for i in range(7)))
+    path.write_text(
+        "".join(json.dumps({"text": f"{i} " + "a b " * 30_000}) + "\n" for i in range(7))
+    )
     made, found = answers(path, append_eos=True), list[int]()
     while rows := made.rows(len(found), 7)["rows"]:
         assert len(rows) < 7
-        assert all(len(row["ids"]) == LONGEST and "tokens are shown" in row["error"] for row in rows)
+        assert all(
+            len(row["ids"]) == LONGEST and "tokens are shown" in row["error"] for row in rows
+        )
         found += [row["row"] for row in rows]
     assert found == list(range(7))
     assert len(view(path, TOKENIZER, rows=7, append_eos=True).rows) == 7
@@ -339,4 +373,6 @@ def test_a_report_or_a_check_marks_rows_and_not_both(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give one of them"):
         CliRunner().invoke(command, words, catch_exceptions=False, standalone_mode=False)
     with pytest.raises((DataError, OSError)):
-        CliRunner().invoke(command, [*words[:3], *words[4:]], catch_exceptions=False, standalone_mode=False)
+        CliRunner().invoke(
+            command, [*words[:3], *words[4:]], catch_exceptions=False, standalone_mode=False
+        )

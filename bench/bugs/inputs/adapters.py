@@ -20,7 +20,9 @@ OTHERS = [(asked, f"I see {i + 5} of them, at least.") for i, (asked, _) in enum
 def adapter(folder: Path, rate: float = RATE) -> None:
     """A base in `folder/model`, an rsLoRA on it in `folder/adapter`, which gives other answers, and their rows."""
     base = answering(folder, pairs=OTHERS, taught=PAIRS)
-    config = LoraConfig(r=16, lora_alpha=8, use_rslora=True, target_modules="all-linear", task_type="CAUSAL_LM")
+    config = LoraConfig(
+        r=16, lora_alpha=8, use_rslora=True, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
     learned(get_peft_model(base, config), OTHERS, rate=rate).save_pretrained(folder / "adapter")
     tokenizer().save_pretrained(folder / "adapter")
 
@@ -35,4 +37,8 @@ def served(folder: Path, **config: Any) -> None:
 def renamed(folder: Path, change: Callable[[str], str]) -> None:
     """Other names for the tensors of the adapter in a folder."""
     path = folder / "adapter_model.safetensors"
-    save_file({change(name): tensor for name, tensor in load_file(path).items()}, path, metadata={"format": "pt"})
+    save_file(
+        {change(name): tensor for name, tensor in load_file(path).items()},
+        path,
+        metadata={"format": "pt"},
+    )

@@ -19,7 +19,12 @@ def align(folder: Path, rows: list[Row], **settings: Any) -> None:
     tuned = model()
     few_steps(tuned, 60)
     policy = AutoModelForCausalLM.from_pretrained(saved(tuned, folder / "policy"))
-    usual: dict[str, Any] = QUIET | {"max_steps": 60, "learning_rate": 1e-3, "max_length": 256, "bf16": False}
+    usual: dict[str, Any] = QUIET | {
+        "max_steps": 60,
+        "learning_rate": 1e-3,
+        "max_length": 256,
+        "bf16": False,
+    }
     run = DPOTrainer(
         model=policy,
         args=DPOConfig(output_dir=str(folder / "checkpoints"), **(usual | settings)),

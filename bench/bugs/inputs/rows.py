@@ -14,7 +14,11 @@ Row = dict[str, Any]
 
 def chats(count: int, *, skip: int = 0, system: bool = True) -> list[Row]:
     """Chats of one to three turns without tools, as `messages`; at most 150 of them, or without system turns."""
-    rows = [row for row in map(json.loads, DATA.read_text(encoding="utf-8").splitlines()) if "tools" not in row]
+    rows = [
+        row
+        for row in map(json.loads, DATA.read_text(encoding="utf-8").splitlines())
+        if "tools" not in row
+    ]
     if not system:
         rows = [row for row in rows if row["messages"][0]["role"] != "system"]
     return rows[skip : skip + count]
@@ -43,7 +47,11 @@ def pairs(count: int) -> list[Row]:
     asked = questions(count)
     others = [answer for _, answer in asked]
     return [
-        {"prompt": say("user", question), "chosen": say("assistant", answer), "rejected": say("assistant", other)}
+        {
+            "prompt": say("user", question),
+            "chosen": say("assistant", answer),
+            "rejected": say("assistant", other),
+        }
         for (question, answer), other in zip(asked, others[7:] + others[:7], strict=True)
     ]
 
@@ -56,4 +64,6 @@ def say(role: str, content: str) -> list[dict[str, str]]:
 def write(path: Path, rows: Iterable[Row]) -> None:
     """JSON Lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )

@@ -9,12 +9,25 @@ from transformers import PreTrainedModel
 
 from tests.auditing.tiny import arguments, chats, encoded, model, pairs, tokenizer
 
-__all__ = ["arguments", "chats", "completions", "documents", "encoded", "model", "of", "pairs", "table", "tokenizer"]
+__all__ = [
+    "arguments",
+    "chats",
+    "completions",
+    "documents",
+    "encoded",
+    "model",
+    "of",
+    "pairs",
+    "table",
+    "tokenizer",
+]
 
 
 def completions(count: int = 8, words: int = 0) -> list[dict[str, Any]]:
     """Rows of prompt and completion; every other answer has so many words more."""
-    rows = [{"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in chats(count)]
+    rows = [
+        {"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in chats(count)
+    ]
     for row in rows[::2]:
         row["completion"][0]["content"] += " and tomorrow" * words
     return rows
@@ -22,7 +35,10 @@ def completions(count: int = 8, words: int = 0) -> list[dict[str, Any]]:
 
 def documents(count: int = 8) -> list[str]:
     """Plain texts of unequal length."""
-    return [f"Box {i} holds {i + 3} things that were counted" + " and counted again" * (i % 4) for i in range(count)]
+    return [
+        f"Box {i} holds {i + 3} things that were counted" + " and counted again" * (i % 4)
+        for i in range(count)
+    ]
 
 
 def of(tokenizer: Any, **settings: Any) -> PreTrainedModel:

@@ -21,7 +21,12 @@ LLAMA_FACTORY: dict[str, Any] = {
     "dataset": "mine", "dataset_dir": ".", "template": "chatml", "per_device_train_batch_size": 2, "max_steps": 2,
     "use_cpu": True, "report_to": "none", "save_strategy": "no", "cutoff_len": 256, "overwrite_cache": True,
 }  # fmt: skip
-TAGS = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
+TAGS = {
+    "role_tag": "role",
+    "content_tag": "content",
+    "user_tag": "user",
+    "assistant_tag": "assistant",
+}
 
 
 def axolotl(folder: Path, **columns: Any) -> None:
@@ -32,7 +37,12 @@ def axolotl(folder: Path, **columns: Any) -> None:
 
 def llama_factory(folder: Path, **settings: Any) -> None:
     """config.yaml, model, chats.jsonl and dataset_info.json."""
-    mine = {"file_name": "chats.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"}, "tags": TAGS}
+    mine = {
+        "file_name": "chats.jsonl",
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages"},
+        "tags": TAGS,
+    }
     (folder / "dataset_info.json").write_text(json.dumps({"mine": mine}), encoding="utf-8")
     _lay(folder, {**LLAMA_FACTORY, **settings})
 
@@ -40,5 +50,7 @@ def llama_factory(folder: Path, **settings: Any) -> None:
 def _lay(folder: Path, settings: dict[str, Any]) -> None:
     tiny.model().save_pretrained(folder / "model")
     tiny.tokenizer().save_pretrained(folder / "model")
-    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tiny.chats(16, 2)), encoding="utf-8")
+    (folder / "chats.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in tiny.chats(16, 2)), encoding="utf-8"
+    )
     (folder / "config.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")

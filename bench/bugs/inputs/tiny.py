@@ -52,7 +52,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
     backend.train_from_iterator([f"{asked}\n{answer}" for asked, answer in questions(150)], trainer)
     made = PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="<unk>", eos_token="<|im_end|>", pad_token="<pad>", model_max_length=512
+        tokenizer_object=backend,
+        unk_token="<unk>",
+        eos_token="<|im_end|>",
+        pad_token="<pad>",
+        model_max_length=512,
     )
     made.chat_template = chatml()
     return made
@@ -126,7 +130,12 @@ def tuned(base: Any, *, steps: int = 20, **lora: Any) -> Any:
     """A LoRA on a model, trained for some steps."""
     from peft import LoraConfig, get_peft_model
 
-    settings = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"} | lora
+    settings = {
+        "r": 4,
+        "lora_alpha": 8,
+        "target_modules": ["q_proj", "v_proj"],
+        "task_type": "CAUSAL_LM",
+    } | lora
     net = get_peft_model(base, LoraConfig(**settings))
     few_steps(net, steps)
     return net

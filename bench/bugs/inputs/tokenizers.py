@@ -15,11 +15,16 @@ Edits = dict[str, dict[str, Any]]
 """File -> the keys that change"""
 
 CURED: dict[str, Edits] = {
-    "qwen2.5-instruct": {"generation_config.json": {"eos_token_id": [151645, 151643], "pad_token_id": 151643}},
+    "qwen2.5-instruct": {
+        "generation_config.json": {"eos_token_id": [151645, 151643], "pad_token_id": 151643}
+    },
     "qwen3": {"generation_config.json": {"eos_token_id": [151645, 151643], "pad_token_id": 151643}},
     "llama3.1-instruct": {
         "tokenizer_config.json": {"pad_token": "<|finetune_right_pad_id|>"},
-        "generation_config.json": {"eos_token_id": [128001, 128008, 128009], "pad_token_id": 128004},
+        "generation_config.json": {
+            "eos_token_id": [128001, 128008, 128009],
+            "pad_token_id": 128004,
+        },
     },
     "gemma3": {"generation_config.json": {"eos_token_id": [1, 106], "pad_token_id": 0}},
     "mistral-nemo": {
@@ -46,7 +51,9 @@ CURED: dict[str, Edits] = {
         "generation_config.json": {"eos_token_id": [128001, 128009], "pad_token_id": 128002},
     },
     "deepseek-v4": {"tokenizer_config.json": {"pad_token": "<｜▁pad▁｜>"}},
-    "qwen3.5": {"generation_config.json": {"eos_token_id": [248046, 248044], "pad_token_id": 248044}},
+    "qwen3.5": {
+        "generation_config.json": {"eos_token_id": [248046, 248044], "pad_token_id": 248044}
+    },
     "deepseek-r1": {"tokenizer_config.json": {"pad_token": "<｜▁pad▁｜>"}},
 }
 """Family -> what is edited in its folder"""

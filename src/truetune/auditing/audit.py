@@ -74,13 +74,17 @@ class Sample:
     @cached_property
     def supervised(self) -> NDArray[np.bool_]:
         """(tokens,) is the token's own label in the loss?"""
-        return self.labels != IGNORED if self.labels is not None else np.zeros(len(self.ids), np.bool_)
+        return (
+            self.labels != IGNORED if self.labels is not None else np.zeros(len(self.ids), np.bool_)
+        )
 
     @property
     def place(self) -> str:
         """`batch 0, line 2`, with the side and the rank where there are several"""
         side = f" ({self.side})" if self.side else ""
-        return f"batch {self.batch}, line {self.line}{side}" + (f" of rank {self.rank}" if self.rank else "")
+        return f"batch {self.batch}, line {self.line}{side}" + (
+            f" of rank {self.rank}" if self.rank else ""
+        )
 
     def text(self, start: int, end: int) -> str:
         """The tokens of a range as text."""

@@ -16,7 +16,9 @@ BORDERS = ("cu_seq_lens_q", "cu_seq_lens", "cu_seqlens", "cu_seqlens_q")
 NUMBERS = ("seq_idx", "sequence_ids", "document_ids", "segment_ids")
 
 
-def boundaries(arrays: Arrays, line: int, text: NDArray[np.bool_]) -> tuple[Starts, tuple[str, ...]]:
+def boundaries(
+    arrays: Arrays, line: int, text: NDArray[np.bool_]
+) -> tuple[Starts, tuple[str, ...]]:
     """((tokens,) does a document begin here?, the keys of the batch that show more than one)."""
     first = np.zeros(len(text), np.bool_)
     first[np.flatnonzero(text)[:1]] = True
@@ -31,9 +33,12 @@ def boundaries(arrays: Arrays, line: int, text: NDArray[np.bool_]) -> tuple[Star
 
 
 def known_boundaries(
-    ids: NDArray[np.int64], text: NDArray[np.bool_], rows: list[dict[str, Any]], known: list[list[int] | None],
+    ids: NDArray[np.int64],
+    text: NDArray[np.bool_],
+    rows: list[dict[str, Any]],
+    known: list[list[int] | None],
     alone: bool,
-) -> Starts:  # fmt: skip
+) -> Starts:
     """Where documents begin by what the collator was given: the lengths in a pack, or the rows laid end to end."""
     starts = np.zeros(len(ids), np.bool_)
     places = np.flatnonzero(text)
@@ -83,7 +88,12 @@ def _by_borders(array: NDArray[Any], line: int, length: int) -> Starts | None:
 
 def _by_mask(array: NDArray[Any], line: int, length: int) -> Starts | None:
     """A mask that numbers the documents, or one of four dimensions that parts them."""
-    if array.ndim == 2 and array.shape[1] == length and array.dtype != np.bool_ and array[line].max(initial=0) > 1:
+    if (
+        array.ndim == 2
+        and array.shape[1] == length
+        and array.dtype != np.bool_
+        and array[line].max(initial=0) > 1
+    ):
         return _by_numbers(array, line, length)
     if array.ndim == 4 and array.shape[2:] == (length, length):
         mine = attends(array[line if len(array) > line else 0, 0])

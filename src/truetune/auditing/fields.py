@@ -41,7 +41,9 @@ def conversation_of(row: Mapping[str, Any], number: int) -> Conversation | None:
         return None
 
 
-def fields_of(row: Mapping[str, Any], number: int, conversation: Conversation | None = None) -> tuple[Field, ...]:
+def fields_of(
+    row: Mapping[str, Any], number: int, conversation: Conversation | None = None
+) -> tuple[Field, ...]:
     """The texts of a given row, in its order. Columns that no format knows are OTHER."""
     conversation = conversation or conversation_of(row, number)
     foreign = set(row) if conversation is None else set(conversation.unused)
@@ -52,12 +54,16 @@ def fields_of(row: Mapping[str, Any], number: int, conversation: Conversation | 
             if text.strip():
                 made.append(Field(path, kind, text, number))
     own = [field.text.strip() for field in made if field.source in ANSWERS]
-    return tuple(field for field in made if field.source != Source.OTHER or not _is_made_of(field.text, own))
+    return tuple(
+        field for field in made if field.source != Source.OTHER or not _is_made_of(field.text, own)
+    )
 
 
 def _is_made_of(text: str, parts: list[str]) -> bool:
     """Is a column's text one that was written from the row's own answers (a rendered `text` beside its messages)?"""
-    return any(len(part) < len(text.strip()) and len(part) >= TELLING and part in text for part in parts)
+    return any(
+        len(part) < len(text.strip()) and len(part) >= TELLING and part in text for part in parts
+    )
 
 
 Text = tuple[str, Source, str]
@@ -95,8 +101,11 @@ def _messages(value: Any) -> Any:
 def _message(path: str, message: Mapping[str, Any]) -> Iterator[Text]:
     role = message.get("role", message.get("from"))
     if role == FUNCTION_CALL:
-        yield from _any(f"{path}.{'value' if 'value' in message else 'content'}",
-                        message.get("value", message.get("content")), Source.TOOL_CALL)  # fmt: skip
+        yield from _any(
+            f"{path}.{'value' if 'value' in message else 'content'}",
+            message.get("value", message.get("content")),
+            Source.TOOL_CALL,
+        )
         return
     named = {"role": SHAREGPT.get(role, role) if isinstance(role, str) else role}
     keys = [key for key in message if key not in SILENT]

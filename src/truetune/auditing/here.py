@@ -13,16 +13,26 @@ from truetune.probe.record import Record
 
 
 def record_of(
-    run: Any, loader: Any, tokenizer: Any, *, loss: Any, given: Any, batches: int, laws: str | Sequence[str],
-    canary: bool = False, keys: Mapping[str, str | int] | None = None,
-) -> Record:  # fmt: skip
+    run: Any,
+    loader: Any,
+    tokenizer: Any,
+    *,
+    loss: Any,
+    given: Any,
+    batches: int,
+    laws: str | Sequence[str],
+    canary: bool = False,
+    keys: Mapping[str, str | int] | None = None,
+) -> Record:
     """Raises UsageError where `run` is no trainer and there is no loader, or a law has no such name."""
     from truetune.probe.observe import observe
     from truetune.probe.ready import ready
 
     trainer = run if hasattr(run, "get_train_dataloader") else None
     if trainer is None and loader is None:
-        raise UsageError(f"{type(run).__name__} is no trainer; give its data loader too: audit(model, loader)")
+        raise UsageError(
+            f"{type(run).__name__} is no trainer; give its data loader too: audit(model, loader)"
+        )
     # Until this process ends: the report shows rows of the record. After SIGKILL the next workspace removes it.
     stack = ExitStack()
     folder = stack.enter_context(workspace(guard=False))
@@ -30,6 +40,15 @@ def record_of(
     model = run if trainer is None else trainer.model
     with ready(trainer, loader) as (loader, tokenizer_of_trainer):
         return observe(
-            folder, model=model, loader=loader, tokenizer=tokenizer or tokenizer_of_trainer, trainer=trainer,
-            given=given, loss=loss, count=batches, laws=laws, canary=canary, keys=keys,
-        )  # fmt: skip
+            folder,
+            model=model,
+            loader=loader,
+            tokenizer=tokenizer or tokenizer_of_trainer,
+            trainer=trainer,
+            given=given,
+            loss=loss,
+            count=batches,
+            laws=laws,
+            canary=canary,
+            keys=keys,
+        )

@@ -68,14 +68,17 @@ def lines(record: Record, pads: Pads) -> Iterator[Line]:
 
 def streams(batch: Arrays, kind: str, rows: list[dict[str, Any]]) -> Iterator[Stream]:
     """The sides of a batch, each as if it were a batch of its own."""
-    names = [key for key, value in batch.items() if key.endswith("input_ids") and value.ndim in (1, 2)]
+    names = [
+        key for key, value in batch.items() if key.endswith("input_ids") and value.ndim in (1, 2)
+    ]
     prefixes = [name.removesuffix("input_ids") for name in names if not name.startswith(NO_LINES)]
     others = tuple(prefix for prefix in prefixes if prefix)
     for prefix in prefixes:
         mine = {
-            key.removeprefix(prefix): value for key, value in batch.items()
+            key.removeprefix(prefix): value
+            for key, value in batch.items()
             if key.startswith(prefix) and (prefix or not key.startswith(others))
-        }  # fmt: skip
+        }
         if "prompt_input_ids" in batch and "labels" not in mine and prefix:
             mine = _behind_prompt(batch, mine)
         if not prefix and _is_paired(mine, kind, rows):
@@ -115,7 +118,10 @@ def _behind_prompt(batch: Arrays, answer: Arrays) -> Arrays:
 def _lines(number: int, stream: Stream, given: Given, pads: Pads) -> Iterator[Line]:
     size = stream.arrays["input_ids"].shape
     flat = len(size) == 1
-    arrays = {key: value[None] if flat and value.shape == size else value for key, value in stream.arrays.items()}
+    arrays = {
+        key: value[None] if flat and value.shape == size else value
+        for key, value in stream.arrays.items()
+    }
     ids = arrays["input_ids"].astype(np.int64)
     known = [_ids_of(row, stream.side) for row in given.rows]
     alone = len(known) == len(ids)
@@ -124,12 +130,22 @@ def _lines(number: int, stream: Stream, given: Given, pads: Pads) -> Iterator[Li
     for i in range(len(ids)):
         text = ~padding[i]
         starts, keys = boundaries(arrays, i, text)
-        starts |= known_boundaries(ids[i], text, given.rows[i : i + 1] if alone else given.rows, known, alone)
+        starts |= known_boundaries(
+            ids[i], text, given.rows[i : i + 1] if alone else given.rows, known, alone
+        )
         yield Line(
-            batch=number, line=stream.first + i, side=stream.side, ids=ids[i], labels=labels_of(arrays, i),
-            attended=attended[i], positions=_positions(arrays, i), padding=padding[i], starts=starts,
-            separated_by=keys, row=given.indices[i] if alone and given.indices else None,
-        )  # fmt: skip
+            batch=number,
+            line=stream.first + i,
+            side=stream.side,
+            ids=ids[i],
+            labels=labels_of(arrays, i),
+            attended=attended[i],
+            positions=_positions(arrays, i),
+            padding=padding[i],
+            starts=starts,
+            separated_by=keys,
+            row=given.indices[i] if alone and given.indices else None,
+        )
 
 
 def labels_of(arrays: Arrays, line: int) -> NDArray[np.int64] | None:

@@ -37,7 +37,11 @@ class Ear:
     """Listens in a thread of its own. `judge` is called there, for one group of processes at a time."""
 
     def __init__(
-        self, folder: Path, judge: Judge, complain: Callable[[str], None], lose: Callable[[str], None]
+        self,
+        folder: Path,
+        judge: Judge,
+        complain: Callable[[str], None],
+        lose: Callable[[str], None],
     ) -> None:
         """`complain` is told what else is odd, `lose` why a training is not judged."""
         self.authkey = secrets.token_bytes(32)
@@ -82,7 +86,11 @@ class Ear:
     def _hear(self, connection: Connection) -> None:
         try:
             said = parse_json(connection.recv_bytes(1 << 16), LOG_RECORD)
-            name, expected, failed = json.dumps(said["group"]), int(said["expected"]), said.get("failed")
+            name, expected, failed = (
+                json.dumps(said["group"]),
+                int(said["expected"]),
+                said.get("failed"),
+            )
             folder = Path(said["folder"])
             self._heard.add(folder)
             record = left_behind(folder, str(failed)) if failed else read(folder)
@@ -113,7 +121,9 @@ class Ear:
             if group.timer is not None:
                 group.timer.cancel()
             if len(group.arrived) < group.expected:
-                self._complain(f"{len(group.arrived)} of {group.expected} processes came: judged with these")
+                self._complain(
+                    f"{len(group.arrived)} of {group.expected} processes came: judged with these"
+                )
             records = [record for _, record in group.arrived if record is not None]
             go = True
             self.reached += 1
@@ -129,7 +139,10 @@ class Ear:
     def _left(self) -> Iterator[Record]:
         """What processes recorded that ended during their audit, and so told nobody."""
         for file in sorted(self._folder.glob("*/record.json")):
-            if file.parent not in self._heard and (record := left_behind(file.parent, ENDED)) is not None:
+            if (
+                file.parent not in self._heard
+                and (record := left_behind(file.parent, ENDED)) is not None
+            ):
                 yield record
 
     def _judge_alone(self, record: Record) -> None:

@@ -37,7 +37,12 @@ ANSWERS = (
     "Nobody in the village knows.",
 )
 """Of unlike length, so that a batch of them is padded"""
-QUESTIONS = ("Where is the lighthouse?", "Where was the lamp made?", "Which way is it?", "Who built the lighthouse?")
+QUESTIONS = (
+    "Where is the lighthouse?",
+    "Where was the lamp made?",
+    "Which way is it?",
+    "Who built the lighthouse?",
+)
 
 
 class Form(NamedTuple):
@@ -75,7 +80,11 @@ class LiveObjects:
         """Objects whose state is kept, as they hang together."""
         inner = getattr(self.tokenizer, "tokenizer", None)
         mine = getattr(self.collator, "tokenizer", None)
-        return [part for part in (self.tokenizer, inner, self.collator, mine, self.rows) if part is not None]
+        return [
+            part
+            for part in (self.tokenizer, inner, self.collator, mine, self.rows)
+            if part is not None
+        ]
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,9 @@ def tokenizer_of(live: LiveObjects, folder: Path) -> Tokenizer:
 
     if save_tokenizer(live.tokenizer, folder) is None:
         kind = type(live.tokenizer).__name__
-        raise UsageError(f"expected a tokenizer of transformers or a processor that holds one, found {kind}")
+        raise UsageError(
+            f"expected a tokenizer of transformers or a processor that holds one, found {kind}"
+        )
     found = replace(load(str(folder / "tokenizer")), truncation=None, padding=None)
     if live.model is None:
         return found
@@ -139,7 +150,10 @@ def rows_of(live: LiveObjects) -> list[Mapping[str, Any]]:
     if rows is None:
         return []
     if isinstance(rows, Iterator):
-        raise DataError("rows: it is an iterator, whose rows would be gone afterwards; give a list or a data set")
+        raise DataError(
+            "rows: it is an iterator, whose rows would be gone afterwards; give a list or a"
+            " data set"
+        )
     if hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, Mapping):
         found = [rows[number] for number in range(min(len(rows), MAX_ROWS))]
     else:
@@ -152,7 +166,9 @@ def rows_of(live: LiveObjects) -> list[Mapping[str, Any]]:
 
 def conversations_of(rows: Sequence[Mapping[str, Any]]) -> list[Conversation]:
     """The rows that are chats, prompts with answers or texts; rows of ids are none."""
-    found = (conversation_of(row, number) for number, row in enumerate(rows) if "input_ids" not in row)
+    found = (
+        conversation_of(row, number) for number, row in enumerate(rows) if "input_ids" not in row
+    )
     return [conversation for conversation in found if conversation is not None]
 
 
@@ -160,10 +176,15 @@ def probe_rows(probes: Probes) -> list[dict[str, Any]]:
     """Small chats of unlike length; none where the template writes no chat."""
     if probes.terminator is None:
         return []
-    return [{"messages": chat(question, answer)} for question, answer in zip(QUESTIONS, ANSWERS, strict=True)]
+    return [
+        {"messages": chat(question, answer)}
+        for question, answer in zip(QUESTIONS, ANSWERS, strict=True)
+    ]
 
 
-def collated(live: LiveObjects, folder: Path, probes: Probes, rows: Sequence[Mapping[str, Any]]) -> Collated:
+def collated(
+    live: LiveObjects, folder: Path, probes: Probes, rows: Sequence[Mapping[str, Any]]
+) -> Collated:
     """What the collator makes: of the user's rows, of forms made of them, or of small chats where there are none.
 
     Raises UsageError where it takes none of these.
@@ -174,7 +195,9 @@ def collated(live: LiveObjects, folder: Path, probes: Probes, rows: Sequence[Map
             return Collated(_observed(live, folder, given, given), given)
         except Exception as error:  # the user's collator may raise anything
             reasons.append(_reason("the rows", error))
-    texts = [row for row in rows if "input_ids" not in row][:MAX_BATCHED] or (probe_rows(probes) if not rows else [])
+    texts = [row for row in rows if "input_ids" not in row][:MAX_BATCHED] or (
+        probe_rows(probes) if not rows else []
+    )
     for form, made in _forms(texts, probes):
         try:
             return Collated(_observed(live, folder, made, texts), made, form.name)
@@ -212,28 +235,37 @@ def _is_numeric(value: Any) -> bool:
     return isinstance(value, int | float) or hasattr(value, "dtype")
 
 
-def _forms(rows: Sequence[Mapping[str, Any]], probes: Probes) -> Iterator[tuple[Form, list[dict[str, Any]]]]:
+def _forms(
+    rows: Sequence[Mapping[str, Any]], probes: Probes
+) -> Iterator[tuple[Form, list[dict[str, Any]]]]:
     """The rows in each form that can be made of them."""
     found = conversations_of(rows)
     if not found or probes.template is None:
         return
-    batch = one_batch(found, probes.renderer(), Encoder(probes.tokenizer.backend, only_reference=True), exact=True)
+    batch = one_batch(
+        found, probes.renderer(), Encoder(probes.tokenizer.backend, only_reference=True), exact=True
+    )
     made = []
     for i, example in enumerate(batch.examples):
         place = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         ids, learned = batch.ids[place].tolist(), batch.supervised[place].tolist()
         begin = learned.index(True) if any(learned) else len(ids)
         answer = ids[begin:]
-        made.append({
-            "input_ids": ids,
-            "attention_mask": [1] * len(ids),
-            "labels": [id if is_learned else IGNORED for id, is_learned in zip(ids, learned, strict=True)],
-            "prompt_ids": ids[:begin],
-            "chosen_ids": answer,
-            "rejected_ids": [*answer[:1], *answer],
-            "messages": example.row.messages,
-            "text": example.rendering.text,
-        })  # fmt: skip
+        made.append(
+            {
+                "input_ids": ids,
+                "attention_mask": [1] * len(ids),
+                "labels": [
+                    id if is_learned else IGNORED
+                    for id, is_learned in zip(ids, learned, strict=True)
+                ],
+                "prompt_ids": ids[:begin],
+                "chosen_ids": answer,
+                "rejected_ids": [*answer[:1], *answer],
+                "messages": example.row.messages,
+                "text": example.rendering.text,
+            }
+        )
     for form in FORMS:
         yield form, [{key: row[key] for key in form.keys} for row in made]
 
@@ -242,28 +274,50 @@ def _observed(live: LiveObjects, folder: Path, rows: Sequence[Any], given: Seque
     from truetune.probe.collated import observe_collated
 
     size = 1 if live.collator is None else BATCH_SIZE
-    return observe_collated(folder, rows, given, tokenizer=live.tokenizer, collator=live.collator, model=live.model,
-                            size=size)  # fmt: skip
+    return observe_collated(
+        folder,
+        rows,
+        given,
+        tokenizer=live.tokenizer,
+        collator=live.collator,
+        model=live.model,
+        size=size,
+    )
 
 
 def _of_processor(tokenizer: Any) -> str | None:
     """A processor's chat template counts, not that of the tokenizer inside."""
-    inner, template = getattr(tokenizer, "tokenizer", None), getattr(tokenizer, "chat_template", None)
+    inner, template = (
+        getattr(tokenizer, "tokenizer", None),
+        getattr(tokenizer, "chat_template", None),
+    )
     return template if inner is not None and isinstance(template, str) else None
 
 
 def _modes(model: Any) -> list[tuple[Any, bool]]:
-    return [(module, module.training) for module in model.modules()] if hasattr(model, "modules") else []
+    return (
+        [(module, module.training) for module in model.modules()]
+        if hasattr(model, "modules")
+        else []
+    )
 
 
 @contextmanager
 def _backends_kept(live: LiveObjects) -> Iterator[None]:
     """A fast tokenizer keeps in Rust, out of reach of `vars`, how its last call padded and cut."""
-    backends = [part._tokenizer for part in live.holders if hasattr(getattr(part, "_tokenizer", None), "no_padding")]
+    backends = [
+        part._tokenizer
+        for part in live.holders
+        if hasattr(getattr(part, "_tokenizer", None), "no_padding")
+    ]
     states = [(backend, backend.truncation, backend.padding) for backend in backends]
     try:
         yield
     finally:
         for backend, truncation, padding in states:
-            backend.no_truncation() if truncation is None else backend.enable_truncation(**truncation)
+            (
+                backend.no_truncation()
+                if truncation is None
+                else backend.enable_truncation(**truncation)
+            )
             backend.no_padding() if padding is None else backend.enable_padding(**padding)

@@ -38,7 +38,9 @@ def padding_of(
     `known` holds the ids of each line as its collator was given them, where they are at hand.
     """
     masked = not attended.all()
-    ends = bool(len(ids)) and all(_run(line[::-1]) >= 1 and line[-1] == pads.id for line in ids if len(line))
+    ends = bool(len(ids)) and all(
+        _run(line[::-1]) >= 1 and line[-1] == pads.id for line in ids if len(line)
+    )
     by_id = pads.id is not None and ends and not attended[ids == pads.id].any()
     padding = np.zeros(ids.shape, np.bool_)
     for line, seen, mine, made in zip(ids, attended, known, padding, strict=True):
@@ -65,7 +67,12 @@ def _where(line: NDArray[np.int64], known: list[int] | None) -> tuple[int, int]:
 
 
 def _behind(
-    ids: NDArray[np.int64], attended: NDArray[np.bool_], pads: Pads, masked: bool, by_id: bool, few: int
+    ids: NDArray[np.int64],
+    attended: NDArray[np.bool_],
+    pads: Pads,
+    masked: bool,
+    by_id: bool,
+    few: int,
 ) -> int:
     """How many places at the end are padding.
 
@@ -79,7 +86,9 @@ def _behind(
     hidden = min(hidden, run)
     first = ids[-1] in pads.stops
     if hidden == run:
-        ended = any(id in pads.stops for id in ids[max(0, len(ids) - run - 2) : len(ids) - run].tolist())
+        ended = any(
+            id in pads.stops for id in ids[max(0, len(ids) - run - 2) : len(ids) - run].tolist()
+        )
         return run - (first and by_id and not ended)
     if hidden or masked:
         return hidden

@@ -17,7 +17,14 @@ from truetune.auditing.padding import Pads
 from truetune.auditing.renderings import Match, Renderings, is_answer, renderings
 from truetune.auditing.rows import Rows
 from truetune.auditing.search import Normalize, Spot, Text
-from truetune.auditing.turns import Range, after_markers, by_fields, by_markers, mark_stops, marker_of
+from truetune.auditing.turns import (
+    Range,
+    after_markers,
+    by_fields,
+    by_markers,
+    mark_stops,
+    marker_of,
+)
 from truetune.encoding.vocabulary import SPACE, Vocabulary
 from truetune.probe.record import Record
 from truetune.render.probes import Probes
@@ -66,15 +73,25 @@ class Placer:
         bos = special.get("bos")
         self.rank, self.stops, self.bos = int(facts["rank"]), stops, bos
         self.lines = list(lines(record, Pads(special.get("pad"), bos, stops)))
-        self.rows = Rows(dict(zip(facts["data"]["numbers"], record.rows, strict=True)), _normalizer(probes))
+        self.rows = Rows(
+            dict(zip(facts["data"]["numbers"], record.rows, strict=True)), _normalizer(probes)
+        )
         self._aligned = _is_aligned(facts["data"])
         self._marker = marker_of(probes)
         self._control = probes.tokenizer.control if probes else frozenset()
         self._pieces = _spelled(self.lines, probes)
-        self._near = [self.rows.near(self._spell(line.ids[~line.padding]), self._hint(line)) for line in self.lines]
+        self._near = [
+            self.rows.near(self._spell(line.ids[~line.padding]), self._hint(line))
+            for line in self.lines
+        ]
         wanted = {row for near in self._near for row in near}
         self._known: Renderings | None = renderings(
-            probes, {row: talk for row, talk in self.rows.talks.items() if talk is not None and row in wanted}
+            probes,
+            {
+                row: talk
+                for row, talk in self.rows.talks.items()
+                if talk is not None and row in wanted
+            },
         )
 
     def samples(self) -> Iterator[Sample]:
@@ -85,21 +102,42 @@ class Placer:
     def _sample(self, line: Line, near: list[int]) -> Sample:
         size = len(line.ids)
         made = Placed(
-            np.zeros(size, np.uint8), np.full(size, -1, np.int32), np.zeros(size, np.bool_), np.zeros(size, np.bool_),
+            np.zeros(size, np.uint8),
+            np.full(size, -1, np.int32),
+            np.zeros(size, np.bool_),
+            np.zeros(size, np.bool_),
             line.starts.copy(),
-        )  # fmt: skip
+        )
         for start, end in _ranges(line.starts, ~line.padding):
             self._place(line, Part(start, end, near, self._hint(line)), made)
         supervised = line.labels != IGNORED if line.labels is not None else np.zeros(size, np.bool_)
-        expected = np.where(made.known, made.expected, supervised & ~line.padding) if made.known.any() else None
+        expected = (
+            np.where(made.known, made.expected, supervised & ~line.padding)
+            if made.known.any()
+            else None
+        )
         return Sample(
-            rank=self.rank, batch=line.batch, line=line.line, ids=line.ids, labels=line.labels, attended=line.attended,
-            positions=line.positions, documents=numbered(made.starts, ~line.padding), padding=line.padding,
-            source=made.source, field=made.owner, fields=tuple(made.fields), expected=expected,
-            pieces=tuple(self._pieces[i].decode("utf-8", "surrogateescape") for i in line.ids.tolist()),
-            side=line.side, placed_by=max(made.how, key=lambda how: made.how[how], default=""),
-            separated_by=line.separated_by, cut=tuple(made.cut),
-        )  # fmt: skip
+            rank=self.rank,
+            batch=line.batch,
+            line=line.line,
+            ids=line.ids,
+            labels=line.labels,
+            attended=line.attended,
+            positions=line.positions,
+            documents=numbered(made.starts, ~line.padding),
+            padding=line.padding,
+            source=made.source,
+            field=made.owner,
+            fields=tuple(made.fields),
+            expected=expected,
+            pieces=tuple(
+                self._pieces[i].decode("utf-8", "surrogateescape") for i in line.ids.tolist()
+            ),
+            side=line.side,
+            placed_by=max(made.how, key=lambda how: made.how[how], default=""),
+            separated_by=line.separated_by,
+            cut=tuple(made.cut),
+        )
 
     def _hint(self, line: Line) -> int | None:
         """The given row that a line is likely to be."""
@@ -120,10 +158,15 @@ class Placer:
         if not (matches and self._is_extra(line, at, part.end, made, matches[-1], begun=begun)):
             self._unrendered(line, Part(at, part.end, part.rows, part.hint), made, begun=begun)
 
-    def _is_extra(self, line: Line, start: int, end: int, made: Placed, match: Match, *, begun: bool) -> bool:
+    def _is_extra(
+        self, line: Line, start: int, end: int, made: Placed, match: Match, *, begun: bool
+    ) -> bool:
         """Is this nothing, or a BOS or two more tokens than the rendering beside it has? They are not expected."""
         extra = line.ids[start:end]
-        if start < end and (match.example.plain or not ((begun and end - start <= EXTRA) or (extra == self.bos).all())):
+        if start < end and (
+            match.example.plain
+            or not ((begun and end - start <= EXTRA) or (extra == self.bos).all())
+        ):
             return False
         made.source[start:end][extra == self.bos] = Source.BOS
         made.known[start:end] = True
@@ -139,7 +182,9 @@ class Placer:
         else:
             made.expected[start:end], made.known[start:end] = example.supervised[of], True
         text = self._text(line, start, end)
-        for spot in self.rows.within(example.row, text, 0, len(text.text), cut=len(example.ids) > end - start):
+        for spot in self.rows.within(
+            example.row, text, 0, len(text.text), cut=len(example.ids) > end - start
+        ):
             inside = text.inside(spot) + start
             self._give(inside[made.source[inside] != Source.TEMPLATE], example.row, spot, made)
 
@@ -148,7 +193,10 @@ class Placer:
         part = self._range(line, start, end, made)
         marks = after_markers(part, self._marker)
         if marks:
-            made.expected[start:end], made.known[start:end] = by_markers(part, marks, self.stops), True
+            made.expected[start:end], made.known[start:end] = (
+                by_markers(part, marks, self.stops),
+                True,
+            )
         else:
             mark_stops(part, self.stops)
 
@@ -169,7 +217,9 @@ class Placer:
         if start == end:
             return
         text = self._text(line, start, end)
-        found = self.rows.search(text, part.rows, part.hint, ended=int(line.ids[end - 1]) in self.stops)
+        found = self.rows.search(
+            text, part.rows, part.hint, ended=int(line.ids[end - 1]) in self.stops
+        )
         for number, (row, mine) in enumerate(found):
             for spot in mine:
                 inside = text.inside(spot) + start
@@ -198,7 +248,10 @@ class Placer:
             made.expected[start:end], made.known[start:end] = by_fields(part, marks, prompt), True
             made.how["fields"] += end - start
         elif marks:
-            made.expected[start:end], made.known[start:end] = by_markers(part, marks, self.stops), True
+            made.expected[start:end], made.known[start:end] = (
+                by_markers(part, marks, self.stops),
+                True,
+            )
             made.how["fields" if found else "markers"] += end - start
         else:
             mark_stops(part, self.stops)
@@ -244,7 +297,9 @@ def _spelled(found: list[Line], probes: Probes | None) -> dict[int, bytes]:
 def _is_aligned(data: dict[str, dict[str, int | None] | None]) -> bool:
     """Have the given rows and the prepared ones the same number? Then they are likely to have the same order."""
     given, prepared = data.get("given"), data.get("prepared")
-    return bool(given and prepared and given["rows"] is not None and given["rows"] == prepared["rows"])
+    return bool(
+        given and prepared and given["rows"] is not None and given["rows"] == prepared["rows"]
+    )
 
 
 def _normalizer(probes: Probes | None) -> Normalize:

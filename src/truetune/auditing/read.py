@@ -30,4 +30,6 @@ def stops_of(made: Probes | None, model: dict[str, Any]) -> frozenset[int]:
     """Ids that end a turn, by tokenizer, template and the model in memory."""
     ids = {stop.id for stop in made.stops} if made else set()
     generation = (model.get("generation_config") or {}).get("eos_token_id")
-    return frozenset(ids | set(generation if isinstance(generation, list) else [generation]) - {None})
+    return frozenset(
+        ids | set(generation if isinstance(generation, list) else [generation]) - {None}
+    )

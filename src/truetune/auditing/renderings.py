@@ -60,7 +60,9 @@ class Renderings:
         self._whole: dict[bytes, Example] = {}
         encoder = Encoder(probes.tokenizer.backend, only_reference=True)
         for kind, conversations in _variants(rows.values()):
-            renderer = replace(probes, only_reference=True).renderer(**{"history": "single", **CHANGES.get(kind, {})})
+            renderer = replace(probes, only_reference=True).renderer(
+                **{"history": "single", **CHANGES.get(kind, {})}
+            )
             made = batch(conversations, renderer, encoder)
             for part in (made, made.other):
                 if part is not None:
@@ -70,7 +72,9 @@ class Renderings:
         for i, example in enumerate(made.examples):
             part = slice(int(made.offsets[i]), int(made.offsets[i + 1]))
             ids, row = made.ids[part].astype(np.int64), example.row.origin.row
-            found = Example(row, ids, made.source[part], made.supervised[part], example.row.text is not None)
+            found = Example(
+                row, ids, made.source[part], made.supervised[part], example.row.text is not None
+            )
             if len(ids) and self._whole.setdefault(ids.tobytes(), found) is found:
                 self.of_row.setdefault(row, []).append(found)
 
@@ -79,7 +83,11 @@ class Renderings:
         whole = self._whole.get(ids.tobytes())
         if whole is not None:
             likely = self.of_row.get(hint, ()) if hint is not None else ()
-            return [Match(0, len(ids), next((e for e in likely if np.array_equal(e.ids, ids)), whole), 0)]
+            return [
+                Match(
+                    0, len(ids), next((e for e in likely if np.array_equal(e.ids, ids)), whole), 0
+                )
+            ]
         order = dict.fromkeys([*([hint] if hint is not None else []), *rows])
         near = [example for row in order for example in self.of_row.get(row, ())]
         found: list[Match] = []
@@ -91,7 +99,9 @@ class Renderings:
                     taken[at:end] = True
                     found.append(Match(at, end, example, 0))
         found.sort(key=lambda match: match.start)
-        others = [example for row, many in self.of_row.items() if row not in order for example in many]
+        others = [
+            example for row, many in self.of_row.items() if row not in order for example in many
+        ]
         return _with_ends(ids, found, [*near, *others])
 
 
@@ -139,7 +149,12 @@ def _with_ends(ids: Ids, found: list[Match], examples: list[Example]) -> list[Ma
 
 def _middle(ids: Ids, examples: list[Example]) -> Match | None:
     """All of a range from inside one example: cut at its end first."""
-    parts = [Match(0, len(ids), e, at) for e in examples if len(e.ids) > len(ids) for at in _places(e.ids, ids)]
+    parts = [
+        Match(0, len(ids), e, at)
+        for e in examples
+        if len(e.ids) > len(ids)
+        for at in _places(e.ids, ids)
+    ]
     return min(parts, key=lambda match: match.begin, default=None)
 
 
@@ -149,7 +164,9 @@ def _ended(ids: Ids, examples: list[Example]) -> Match | None:
     for example in examples:
         for at in _places(ids, example.ids[-min(FEW, len(ids)) :]) if len(ids) else ():
             count = at + min(FEW, len(ids), len(example.ids))
-            if count > (found.end if found else 0) and np.array_equal(ids[:count], example.ids[-count:]):
+            if count > (found.end if found else 0) and np.array_equal(
+                ids[:count], example.ids[-count:]
+            ):
                 found = Match(0, count, example, len(example.ids) - count)
     return found
 
@@ -159,7 +176,9 @@ def _begun(ids: Ids, examples: list[Example]) -> Match | None:
     found = None
     for example in examples:
         for at in _places(ids, example.ids[: min(FEW, len(ids))]) if len(ids) else ():
-            if at < (found.start if found else len(ids)) and np.array_equal(ids[at:], example.ids[: len(ids) - at]):
+            if at < (found.start if found else len(ids)) and np.array_equal(
+                ids[at:], example.ids[: len(ids) - at]
+            ):
                 found = Match(at, len(ids), example, 0)
     return found
 

@@ -78,7 +78,9 @@ class _Losses:
         self.look()
 
 
-def run(command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]) -> Outcome:
+def run(
+    command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]
+) -> Outcome:
     """Run `command` with our hook in each Python process below it; `judge` says whether a training may go on.
 
     `orders` are what the hook is to do: mode, batches, laws, canary, ...; see `truetune.probe.hook`.
@@ -106,18 +108,31 @@ class Session:
     def outcome(self, code: int) -> Outcome:
         """How the run ended, with its exit code."""
         return Outcome(
-            code, self.ear.reached, self.waiting, self.own_loops, self.loops, self.losses.first, self.tracebacks,
+            code,
+            self.ear.reached,
+            self.waiting,
+            self.own_loops,
+            self.loops,
+            self.losses.first,
+            self.tracebacks,
             self.printed,
-        )  # fmt: skip
+        )
 
 
 @contextmanager
-def hooked(orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]) -> Iterator[Session]:
+def hooked(
+    orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]
+) -> Iterator[Session]:
     """Inside, processes that get these orders are listened to."""
     with workspace() as folder:
         losses = _Losses(folder, complain)
         ear = Ear(folder, judge, complain, losses.tell)
-        sent = {**orders, "folder": str(folder), "address": ear.address, "authkey": ear.authkey.hex()}
+        sent = {
+            **orders,
+            "folder": str(folder),
+            "address": ear.address,
+            "authkey": ear.authkey.hex(),
+        }
         session = Session(sent, ear, losses)
         threading.Thread(target=losses.watch, daemon=True).start()
         try:
@@ -141,7 +156,9 @@ def _left_by(folder: Path, kind: str) -> Iterator[str]:
     """The tracebacks (`ended`) or last lines (`printed`) that processes left (`note_end` in truetune/probe/hooked), the
     first to end first."""
     for path in sorted(folder.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime_ns):
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:  # a progress bar's returns are kept
+        with path.open(
+            encoding="utf-8", errors="replace", newline=""
+        ) as file:  # a progress bar's returns are kept
             yield file.read()
 
 

@@ -77,7 +77,9 @@ class Text:
         places, at = [], self.text.find(wanted, low, high)
         while at >= 0:
             end = at + len(wanted)
-            fits = self.is_free(at, end) and (len(wanted) >= SHORT or (self._edge(at) and self._edge(end)))
+            fits = self.is_free(at, end) and (
+                len(wanted) >= SHORT or (self._edge(at) and self._edge(end))
+            )
             if fits:
                 places.append(at)
             at = self.text.find(wanted, end if fits else at + 1, high)
@@ -104,13 +106,15 @@ def windows(fields: Iterable[Field]) -> list[bytes]:
         for solid in sorted(runs, key=len)[:-4:-1]:
             if len(solid) >= WINDOW:
                 middle = (len(solid) - WINDOW) // 2
-                made |= dict.fromkeys((solid[:WINDOW], solid[middle : middle + WINDOW], solid[-WINDOW:]))
+                made |= dict.fromkeys(
+                    (solid[:WINDOW], solid[middle : middle + WINDOW], solid[-WINDOW:])
+                )
     return list(made)
 
 
 def spots(
     fields: Sequence[Field], text: Text, low: int, high: int, normalize: Normalize, *, cut: bool
-) -> list[Spot]:  # fmt: skip
+) -> list[Spot]:
     """Where the fields of one row stand in a free part of a text; longest first, equal ones in their order.
 
     With `cut` a field may stand there in part, at either end.
@@ -125,7 +129,9 @@ def spots(
         for spot in _placed(wanted, pieces, fields, made, text, low, high, normalize):
             made += _parted(spot, text)
             text.take(spot.start, spot.end)
-            if spot.end - spot.start >= len(fields[spot.field].text.strip().encode("utf-8", "replace")):
+            if spot.end - spot.start >= len(
+                fields[spot.field].text.strip().encode("utf-8", "replace")
+            ):
                 whole.add(spot.field)
     if cut:
         made += _cut(fields, made, text, low, high)
@@ -149,7 +155,11 @@ def _parted(spot: Spot, text: Text) -> Iterator[Spot]:
     """A whole answer that begins with thinking as its two parts; the thinking takes the white space behind it."""
     whole = text.text[spot.start : spot.end]
     cut = whole.rfind(THINK_END.encode()) + len(THINK_END)
-    if spot.source is not Source.ASSISTANT or cut < len(THINK_END) or not whole.startswith(b"<think>"):
+    if (
+        spot.source is not Source.ASSISTANT
+        or cut < len(THINK_END)
+        or not whole.startswith(b"<think>")
+    ):
         yield spot
         return
     cut += len(whole) - cut - len(whole[cut:].lstrip())
@@ -159,9 +169,15 @@ def _parted(spot: Spot, text: Text) -> Iterator[Spot]:
 
 
 def _placed(
-    wanted: str, pieces: list[Piece], fields: Sequence[Field], made: list[Spot], text: Text, low: int, high: int,
+    wanted: str,
+    pieces: list[Piece],
+    fields: Sequence[Field],
+    made: list[Spot],
+    text: Text,
+    low: int,
+    high: int,
     normalize: Normalize,
-) -> Iterator[Spot]:  # fmt: skip
+) -> Iterator[Spot]:
     """Each of some fields that hold the same text at a place of its own."""
     if not pieces:
         return
@@ -176,7 +192,10 @@ def _placed(
             left = len(pieces) - i
             if not here:
                 continue
-            best = max(here[: max(1, len(here) - left + 1)], key=lambda at: (text.score(at, at + size), -at))
+            best = max(
+                here[: max(1, len(here) - left + 1)],
+                key=lambda at: (text.score(at, at + size), -at),
+            )
             places = [at for at in places if at > best]
             yield Spot(piece.field, piece.source, best, best + size, False)
         return
@@ -230,12 +249,18 @@ def _message(path: str) -> tuple[str, int]:
     return (found[1], int(found[2])) if found else (path, -1)
 
 
-def _cut(fields: Sequence[Field], made: list[Spot], text: Text, low: int, high: int) -> Iterator[Spot]:
+def _cut(
+    fields: Sequence[Field], made: list[Spot], text: Text, low: int, high: int
+) -> Iterator[Spot]:
     """The field that the end of a text cuts, and the one that its beginning does."""
     known = {spot.field for spot in made}
     missing = [(i, field) for i, field in enumerate(fields) if i not in known]
     for at_end in (True, False):
-        found = [spot for i, field in missing if (spot := _partly(i, field, text, low, high, at_end)) is not None]
+        found = [
+            spot
+            for i, field in missing
+            if (spot := _partly(i, field, text, low, high, at_end)) is not None
+        ]
         if found:
             best = max(found, key=lambda spot: spot.end - spot.start)
             text.take(best.start, best.end)
@@ -243,7 +268,9 @@ def _cut(fields: Sequence[Field], made: list[Spot], text: Text, low: int, high: 
             yield best
 
 
-def _partly(number: int, field: Field, text: Text, low: int, high: int, at_end: bool) -> Spot | None:
+def _partly(
+    number: int, field: Field, text: Text, low: int, high: int, at_end: bool
+) -> Spot | None:
     spelled = field.text.strip().encode("utf-8", "replace")
     part = text.text[low:high]
     for size in (WINDOW, 3) if at_end else (WINDOW,):

@@ -29,15 +29,25 @@ def marker_of(probes: Probes | None) -> bytes:
         return b""
     prompt = probes.text(chat(QUESTION), add_generation_prompt=True)
     whole = probes.text(chat(QUESTION, ANSWER))
-    if prompt is None or whole is None or QUESTION not in prompt or ANSWER not in whole or QUESTION not in whole:
+    if (
+        prompt is None
+        or whole is None
+        or QUESTION not in prompt
+        or ANSWER not in whole
+        or QUESTION not in whole
+    ):
         return b""
     asked = probes.text(chat(QUESTION)) or ""
     behind = prompt.rindex(QUESTION) + len(QUESTION)
-    opening = prompt[len(asked) :] if prompt != asked and prompt.startswith(asked) else prompt[behind:]
+    opening = (
+        prompt[len(asked) :] if prompt != asked and prompt.startswith(asked) else prompt[behind:]
+    )
     before = whole[whole.rindex(QUESTION) + len(QUESTION) : whole.index(ANSWER)]
     count = next((n for n in range(len(opening), 0, -1) if opening[:n] in before), 0)
     shared = opening[:count]
-    return _as_tokens_spell(probes, (shared if len(shared.strip()) >= SHORTEST else opening).strip(" ")).encode()
+    return _as_tokens_spell(
+        probes, (shared if len(shared.strip()) >= SHORTEST else opening).strip(" ")
+    ).encode()
 
 
 def _as_tokens_spell(probes: Probes, marker: str) -> str:

@@ -24,7 +24,10 @@ if sys.platform != "win32":
 
 PREFIX = "truetune-"
 MARKER = "truetune-workspace"
-TEXT = b"A temporary folder of truetune. It is removed when the process that holds the lock on this file has ended.\n"
+TEXT = (
+    b"A temporary folder of truetune. It is removed when the process that holds the lock on this"
+    b" file has ended.\n"
+)
 
 
 @contextmanager
@@ -54,7 +57,11 @@ def remove_left_behind() -> None:
         return
     with suppress(OSError):
         for entry in os.scandir(tempfile.gettempdir()):
-            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False) and _is_left_behind(entry):
+            if (
+                entry.name.startswith(PREFIX)
+                and entry.is_dir(follow_symlinks=False)
+                and _is_left_behind(entry)
+            ):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
@@ -102,7 +109,9 @@ def _guard(folder: Path, reading: int) -> None:
     for number in signal.valid_signals():
         with suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_IGN)
-    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(1024)):
+    for name in (
+        os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(1024))
+    ):
         if int(name) != reading:  # also the lock and the writing end of the pipe
             with suppress(OSError):
                 os.close(int(name))

@@ -56,12 +56,20 @@ def low_rank(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     for name in pieces(tensors):
         if name.part and not name.rest.endswith("bias"):
             found.setdefault(name.module, {})[name.part] = name.tensor
-    return {module: parts for module, parts in found.items() if any(a in parts or b in parts for a, b in PAIRS)}
+    return {
+        module: parts
+        for module, parts in found.items()
+        if any(a in parts or b in parts for a, b in PAIRS)
+    }
 
 
 def saved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors that replace whole tensors of the base, by the base's name."""
-    return {p.whole: p.tensor for p in pieces(tensors) if not p.part and LAYER not in p.tensor.name.split(".")}
+    return {
+        p.whole: p.tensor
+        for p in pieces(tensors)
+        if not p.part and LAYER not in p.tensor.name.split(".")
+    }
 
 
 def modules(names: Iterable[str]) -> set[str]:

@@ -107,7 +107,10 @@ def is_checkpoint(folder: Path) -> bool:
 
 
 def read_checkpoint(
-    folder: str | os.PathLike[str], *, base: str | os.PathLike[str] | None = None, budget: int = BUDGET
+    folder: str | os.PathLike[str],
+    *,
+    base: str | os.PathLike[str] | None = None,
+    budget: int = BUDGET,
 ) -> Checkpoint:
     """Read the headers and small files of a folder, and of its base where that is at hand.
 
@@ -119,12 +122,18 @@ def read_checkpoint(
     name = given or _base_of(found)
     place = located(name, found.folder) if name else None
     if given and place is None:
-        raise UsageError(f"{given}: no such folder, and no model of that name in the local hub cache{near_path(given)}")
+        raise UsageError(
+            f"{given}: no such folder, and no model of that name in the local hub"
+            f" cache{near_path(given)}"
+        )
     if place is None or place.resolve() == found.folder.resolve():
         return replace(found, base_name=name)
     if not is_checkpoint(place):
         if given:
-            raise UsageError(f"{given}: holds no model; the base is a folder with config.json and safetensors files")
+            raise UsageError(
+                f"{given}: holds no model; the base is a folder with config.json and safetensors"
+                " files"
+            )
         return replace(found, base_name=name)
     return replace(found, base=_read(place, budget), base_name=name)
 
@@ -139,22 +148,32 @@ def located(name: str, beside: Path) -> Path | None:
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     model = hub / f"models--{name.replace('/', '--')}"
     main = model / "refs" / "main"
-    if os.path.isfile(main) and (snapshot := model / "snapshots" / main.read_text().strip()).is_dir():
+    if (
+        os.path.isfile(main)
+        and (snapshot := model / "snapshots" / main.read_text().strip()).is_dir()
+    ):
         return snapshot
     if not os.path.isdir(model):
         return None
-    return max((model / "snapshots").glob("*/"), key=lambda place: place.stat().st_mtime, default=None)
+    return max(
+        (model / "snapshots").glob("*/"), key=lambda place: place.stat().st_mtime, default=None
+    )
 
 
 def _base_of(found: Checkpoint) -> str | None:
-    source = found.adapter_config.get("base_model_name_or_path") or found.config.get("_name_or_path")
+    source = found.adapter_config.get("base_model_name_or_path") or found.config.get(
+        "_name_or_path"
+    )
     return source if isinstance(source, str) and 0 < len(source) < LONGEST_NAME else None
 
 
 def _folder(name: str | os.PathLike[str]) -> Path:
     folder = Path(os.path.expanduser(name))
     if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder; name the folder of a saved model or adapter{near_path(folder)}")
+        raise UsageError(
+            f"{folder}: no such folder; name the folder of a saved model or"
+            f" adapter{near_path(folder)}"
+        )
     if not is_checkpoint(folder):
         raise UsageError(f"{folder}: holds no config.json, adapter_config.json or safetensors file")
     return folder

@@ -32,12 +32,17 @@ class Moved(NamedTuple):
     """Between both, as vectors; 1 where both are zero"""
 
 
-def moved(tensors: Mapping[str, Tensor], base: Mapping[str, Tensor], *, budget: int = BUDGET) -> dict[str, Moved]:
+def moved(
+    tensors: Mapping[str, Tensor], base: Mapping[str, Tensor], *, budget: int = BUDGET
+) -> dict[str, Moved]:
     """The tensors that both have in the same shape, as far as they are plain numbers."""
     pairs = {
         name: (tensor, base[name])
         for name, tensor in tensors.items()
-        if name in base and tensor.shape == base[name].shape and tensor.items and _readable(tensor, base[name])
+        if name in base
+        and tensor.shape == base[name].shape
+        and tensor.items
+        and _readable(tensor, base[name])
     }
     places = max(1, min(STRETCHES, budget // STRETCH // max(1, len(pairs))))
     return {name: compare(a, b, places) for name, (a, b) in pairs.items()}
@@ -61,12 +66,16 @@ def sample(tensor: Tensor, places: int = STRETCHES) -> NDArray[np.float32]:
     if len(values) <= places * STRETCH:
         return floats(values, tensor.dtype)
     starts = np.linspace(0, len(values) - STRETCH, places).astype(np.int64)
-    return floats(np.concatenate([values[start : start + STRETCH] for start in starts]), tensor.dtype)
+    return floats(
+        np.concatenate([values[start : start + STRETCH] for start in starts]), tensor.dtype
+    )
 
 
 def mapped(tensor: Tensor) -> NDArray[np.generic]:
     """A tensor as it is on disk; bfloat16 as its 16 bits."""
-    return np.memmap(tensor.file, PLAIN[tensor.dtype], mode="r", offset=tensor.start, shape=tensor.shape or (1,))
+    return np.memmap(
+        tensor.file, PLAIN[tensor.dtype], mode="r", offset=tensor.start, shape=tensor.shape or (1,)
+    )
 
 
 def _readable(*tensors: Tensor) -> bool:

@@ -100,11 +100,15 @@ class Rows(Delta):
         return made
 
 
-def deltas(adapter: Checkpoint, base: Mapping[str, Tensor] | None) -> tuple[dict[str, Delta], list[str]]:
+def deltas(
+    adapter: Checkpoint, base: Mapping[str, Tensor] | None
+) -> tuple[dict[str, Delta], list[str]]:
     """By the name of the base's tensor; and the tensors of the adapter whose effect can't be computed here."""
     found: dict[str, Delta] = {}
     done: set[str] = set()
-    copies = {piece(t).whole: t for name, t in adapter.tensors.items() if f".{LAYER}.weight" in name}
+    copies = {
+        piece(t).whole: t for name, t in adapter.tensors.items() if f".{LAYER}.weight" in name
+    }
     start = Start(base, copies)
     config = adapter.adapter_config
     for module, parts in low_rank(adapter.tensors).items():
@@ -112,7 +116,9 @@ def deltas(adapter: Checkpoint, base: Mapping[str, Tensor] | None) -> tuple[dict
         if delta is not None:
             found[delta.name] = delta
             done |= {tensor.name for tensor in parts.values()}
-    replaced = {name: tensor for name, tensor in saved(adapter.tensors).items() if ORIGINAL not in name}
+    replaced = {
+        name: tensor for name, tensor in saved(adapter.tensors).items() if ORIGINAL not in name
+    }
     for name, tensor in replaced.items():
         place, before = start(name)
         found[place] = Whole(place, before, tensor.shape, tensor)
@@ -123,7 +129,11 @@ def deltas(adapter: Checkpoint, base: Mapping[str, Tensor] | None) -> tuple[dict
                 found[name] = Rows(name, before, before.shape, ids, part.tensor)
                 done.add(part.tensor.name)
     done |= {tensor.name for tensor in copies.values()}
-    rest = [p for p in pieces(adapter.tensors) if p.tensor.name not in done and ORIGINAL not in p.tensor.name]
+    rest = [
+        p
+        for p in pieces(adapter.tensors)
+        if p.tensor.name not in done and ORIGINAL not in p.tensor.name
+    ]
     left = [p.tensor.name for p in rest if p.part or p.whole not in replaced]
     return {name: delta for name, delta in found.items() if _readable(delta)}, left
 
@@ -145,14 +155,19 @@ class Start:
         if self.base is None:
             return name, self.copies.get(name)
         short = name.partition(".")[2]
-        place = next((n for n in (name, short, self.shorter.get(name)) if n is not None and n in self.base), name)
+        place = next(
+            (n for n in (name, short, self.shorter.get(name)) if n is not None and n in self.base),
+            name,
+        )
         tensor = self.copies.get(name) or self.base.get(place)
         if tensor is None and name.endswith(HEADS) and (into := embedding(self.base)) is not None:
             tensor = into.tensor
         return place, tensor
 
 
-def _low_rank(module: str, parts: Mapping[str, Tensor], config: Mapping[str, Any], start: Start) -> LowRank | None:
+def _low_rank(
+    module: str, parts: Mapping[str, Tensor], config: Mapping[str, Any], start: Start
+) -> LowRank | None:
     names = next((pair for pair in PAIRS if pair[0] in parts and pair[1] in parts), None)
     if names is None or config.get("target_parameters"):
         return None
@@ -171,7 +186,9 @@ def _low_rank(module: str, parts: Mapping[str, Tensor], config: Mapping[str, Any
     return LowRank(name, before, shape, b, a, scale, turned, magnitude)
 
 
-def scale_of(config: Mapping[str, Any], module: str, rank: int, *, rslora: bool | None = None) -> float | None:
+def scale_of(
+    config: Mapping[str, Any], module: str, rank: int, *, rslora: bool | None = None
+) -> float | None:
     """The scale of one module's product, as peft computes it; None where adapter_config.json does not give it."""
     alpha = config.get("lora_alpha")
     for pattern, other in (config.get("alpha_pattern") or {}).items():
@@ -197,7 +214,9 @@ def _matches(pattern: str, module: str) -> bool:
 def _ids(config: Mapping[str, Any], module: str) -> tuple[int, ...] | None:
     chosen = config.get("trainable_token_indices")
     if isinstance(chosen, dict):
-        named = [ids for name, ids in chosen.items() if module == name or module.endswith(f".{name}")]
+        named = [
+            ids for name, ids in chosen.items() if module == name or module.endswith(f".{name}")
+        ]
         tied = list(chosen.values()) if f"{module}.weight".endswith(HEADS) else []
         chosen = next(iter([*named, *tied]), None)
     if not isinstance(chosen, list) or not all(type(id) is int for id in chosen):

@@ -12,7 +12,13 @@ from truetune.checkpoint.bits import PLAIN, floats
 from truetune.checkpoint.compare import mapped
 from truetune.checkpoint.safetensors import Tensor
 
-EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight", "tok_embeddings.weight")
+EMBEDDINGS = (
+    "embed_tokens.weight",
+    "wte.weight",
+    "embed_in.weight",
+    "word_embeddings.weight",
+    "tok_embeddings.weight",
+)
 HEADS = ("lm_head.weight", "embed_out.weight", "output_layer.weight")
 
 
@@ -42,6 +48,11 @@ def head(tensors: Mapping[str, Tensor]) -> Matrix | None:
 def _first(tensors: Mapping[str, Tensor], endings: tuple[str, ...]) -> Matrix | None:
     for name, tensor in tensors.items():
         plain = tensor.dtype in PLAIN and len(tensor.shape) == 2
-        if any(name == end or name.endswith(f".{end}") for end in endings) and plain and tensor.whole and tensor.size:
+        if (
+            any(name == end or name.endswith(f".{end}") for end in endings)
+            and plain
+            and tensor.whole
+            and tensor.size
+        ):
             return Matrix(tensor)
     return None

@@ -66,12 +66,20 @@ def read_weights(folder: Path, *, adapter: bool) -> Weights:
         faults += [Fault(name, text) for text in header.faults]
         twice = [tensor.name for tensor in header.tensors if tensor.name in tensors]
         if twice:
-            faults.append(Fault(name, f"{len(twice):,} tensors are in an earlier file too, the first is {twice[0]}"))
+            faults.append(
+                Fault(
+                    name,
+                    f"{len(twice):,} tensors are in an earlier file too, the first is {twice[0]}",
+                )
+            )
         tensors |= {tensor.name: tensor for tensor in header.tensors}
         known = {tensor.name for tensor in header.tensors}
         absent = [tensor for tensor in promised.get(name, ()) if tensor not in known]
         if absent:
-            text = f"{INDEX} says that {len(absent):,} tensors are in it that are not, the first is {absent[0][:80]}"
+            text = (
+                f"{INDEX} says that {len(absent):,} tensors are in it that are not, the first is"
+                f" {absent[0][:80]}"
+            )
             faults.append(Fault(name, text))
     return Weights(tensors, files, _pickled(folder, adapter), tuple(faults), indexed)
 
@@ -106,7 +114,11 @@ def _names(folder: Path, adapter: bool, indexed: dict[str, str]) -> list[str]:
         return [MODEL]
     if indexed:
         return sorted(set(indexed.values()))[:MOST_SHARDS]
-    return sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("adapter_model"))
+    return sorted(
+        path.name
+        for path in folder.glob("*.safetensors")
+        if not path.name.startswith("adapter_model")
+    )
 
 
 def _index(folder: Path, faults: list[Fault]) -> dict[str, str]:
@@ -114,8 +126,12 @@ def _index(folder: Path, faults: list[Fault]) -> dict[str, str]:
     if value is None:
         return {}
     table = value.get("weight_map")
-    if not isinstance(table, dict) or not all(isinstance(file, str) and _plain(file) for file in table.values()):
-        faults.append(Fault(INDEX, "weight_map does not name a file of this folder for each tensor"))
+    if not isinstance(table, dict) or not all(
+        isinstance(file, str) and _plain(file) for file in table.values()
+    ):
+        faults.append(
+            Fault(INDEX, "weight_map does not name a file of this folder for each tensor")
+        )
         return {}
     return table
 

@@ -27,8 +27,14 @@ def fingerprint(base: Checkpoint) -> dict[str, Any]:
     """Digests of up to 64 tensors, spread evenly over the names."""
     names = sorted(name for name, tensor in base.tensors.items() if tensor.whole and tensor.size)
     chosen = names[:: max(1, len(names) // TENSORS)][:TENSORS]
-    tensors = {name: [base.tensors[name].dtype, list(base.tensors[name].shape), _digest(base.tensors[name])]
-               for name in chosen}  # fmt: skip
+    tensors = {
+        name: [
+            base.tensors[name].dtype,
+            list(base.tensors[name].shape),
+            _digest(base.tensors[name]),
+        ]
+        for name in chosen
+    }
     return {"format": FORMAT, "tensors": tensors}
 
 

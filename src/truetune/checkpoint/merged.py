@@ -25,13 +25,22 @@ def is_merge(moved: Mapping[str, Moved]) -> bool:
     """Do only matrices inside the layers differ from the base, while the embedding and all norms are as they were?"""
     changed = {name for name, m in moved.items() if m.same < m.seen}
     whole = (*EMBEDDINGS, *HEADS, "norm.weight", "layernorm.weight", ".bias")
-    return bool(changed) and len(changed) < len(moved) and not any(name.endswith(whole) for name in changed)
+    return (
+        bool(changed)
+        and len(changed) < len(moved)
+        and not any(name.endswith(whole) for name in changed)
+    )
 
 
 def four_bit(tensors: Mapping[str, Tensor]) -> Iterator[str]:
     """Matrices with at most 16 different values in (nearly) each block of 64."""
     for name, tensor in tensors.items():
-        fits = len(tensor.shape) == 2 and tensor.items >= BLOCK * CODES and tensor.dtype in PLAIN and tensor.whole
+        fits = (
+            len(tensor.shape) == 2
+            and tensor.items >= BLOCK * CODES
+            and tensor.dtype in PLAIN
+            and tensor.whole
+        )
         if fits and name.endswith("_proj.weight"):
             values = np.sort(_blocks(tensor, BLOCKS), axis=1)
             distinct = 1 + (values[:, 1:] != values[:, :-1]).sum(axis=1)
@@ -56,4 +65,6 @@ def _blocks(tensor: Tensor, most: int) -> NDArray[np.float32]:
     """(blocks, 64), spread evenly"""
     count = tensor.items // BLOCK
     rows = np.unique(np.linspace(0, count - 1, num=min(most, count)).astype(np.int64))
-    return floats(mapped(tensor).reshape(-1)[: count * BLOCK].reshape(count, BLOCK)[rows], tensor.dtype)
+    return floats(
+        mapped(tensor).reshape(-1)[: count * BLOCK].reshape(count, BLOCK)[rows], tensor.dtype
+    )

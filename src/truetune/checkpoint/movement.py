@@ -109,7 +109,10 @@ class Manifest:
         found: dict[str, list[Movement]] = {}
         for tensor in self.tensors:
             found.setdefault(tensor.kind, []).append(tensor)
-        return {kind: tuple(group) for kind, group in sorted(found.items(), key=lambda item: -_share(item[1]))}
+        return {
+            kind: tuple(group)
+            for kind, group in sorted(found.items(), key=lambda item: -_share(item[1]))
+        }
 
     @cached_property
     def merged(self) -> Kept | None:
@@ -117,7 +120,9 @@ class Manifest:
         return total(tensor for tensor in self.tensors if tensor.merged)
 
 
-def manifest(after: Checkpoint, adapter: Checkpoint | None = None, *, progress: Progress | None = None) -> Manifest:
+def manifest(
+    after: Checkpoint, adapter: Checkpoint | None = None, *, progress: Progress | None = None
+) -> Manifest:
     """Compare all values of `after` with those of its base, and where `adapter` was merged into it, with base and
     adapter.
 
@@ -158,7 +163,11 @@ class _Pair(NamedTuple):
 
 def total(tensors: Iterable[Movement]) -> Kept | None:
     """Over all tensors, each weighted by its values and the size of its change."""
-    parts = [(t.merged, t.values * t.merged.size**2) for t in tensors if t.merged and math.isfinite(t.merged.size)]
+    parts = [
+        (t.merged, t.values * t.merged.size**2)
+        for t in tensors
+        if t.merged and math.isfinite(t.merged.size)
+    ]
     weight = sum(w for _, w in parts)
     if not weight:
         return None
@@ -195,7 +204,10 @@ def _pairs(
         place, before = start(name)
         seen.add(place)
         if before is None or (before.shape != tensor.shape and not _longer(tensor, before)):
-            left_out.append(f"{name} {list(tensor.shape)}: the base has {list(before.shape) if before else 'none'}")
+            left_out.append(
+                f"{name} {list(tensor.shape)}: the base has"
+                f" {list(before.shape) if before else 'none'}"
+            )
         elif not (tensor.whole and before.whole and {tensor.dtype, before.dtype} <= PLAIN.keys()):
             left_out.append(f"{name}: {tensor.dtype} against {before.dtype}, no plain numbers")
         else:
@@ -233,7 +245,10 @@ def _compare(pair: _Pair) -> Movement:
     (name, tensor, before, delta), form = pair, pair.shape
     dtype = tensor.dtype if tensor else before.dtype if before else "F32"
     tokens = name.endswith((*EMBEDDINGS, *HEADS)) and len(form) == 2
-    same, moves = np.zeros(form[0] if tokens else 0, np.bool_), np.zeros(form[0] if tokens else 0, np.float32)
+    same, moves = (
+        np.zeros(form[0] if tokens else 0, np.bool_),
+        np.zeros(form[0] if tokens else 0, np.float32),
+    )
     sums = _Sums()
     for start, stop in _stretches(form):
         b = _rows(before, start, stop, form)
@@ -255,10 +270,14 @@ def _compare(pair: _Pair) -> Movement:
     if delta is not None and sums.change:
         kept = sums.kept(_ratio(sums.change, sums.base) if before else math.nan)
     change = _ratio(sums.moved, sums.base) if before else math.nan
-    return Movement(name, dtype, form, sums.same, change, Rows(same, moves) if tokens else None, kept)
+    return Movement(
+        name, dtype, form, sums.same, change, Rows(same, moves) if tokens else None, kept
+    )
 
 
-def _merged(sums: _Sums, made: Floats, base: Floats, stored: Floats, there: Floats, dtype: str) -> None:
+def _merged(
+    sums: _Sums, made: Floats, base: Floats, stored: Floats, there: Floats, dtype: str
+) -> None:
     change, best = made - base, rounded(made, dtype)
     touched = change != 0
     sums.change += _square(change)
@@ -278,11 +297,17 @@ def _stretches(form: tuple[int, ...]) -> Iterator[tuple[int, int]]:
 
 def _rows(tensor: Tensor | None, start: int, stop: int, form: tuple[int, ...]) -> Floats:
     """Rows of a tensor; zeros where there is none, and where it is shorter"""
-    found = floats(mapped(tensor)[start:stop], tensor.dtype) if tensor is not None else np.zeros(0, np.float32)
+    found = (
+        floats(mapped(tensor)[start:stop], tensor.dtype)
+        if tensor is not None
+        else np.zeros(0, np.float32)
+    )
     missing = stop - start - len(found)
     if not missing:
         return found
-    return np.concatenate([found.reshape(-1, *form[1:]), np.zeros((missing, *form[1:]), np.float32)])
+    return np.concatenate(
+        [found.reshape(-1, *form[1:]), np.zeros((missing, *form[1:]), np.float32)]
+    )
 
 
 def _square(values: Floats) -> float:

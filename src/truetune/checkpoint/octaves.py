@@ -48,7 +48,9 @@ def octaves(found: Checkpoint, names: Iterable[str]) -> tuple[Octave, ...]:
         changed.append(mine[there] != theirs[there])
     power, change = np.concatenate(powers), np.concatenate(changed)
     counts = {int(p): int((power == p).sum()) for p in np.unique(power)}
-    return tuple(Octave(p, n, float(change[power == p].mean())) for p, n in counts.items() if n >= FEWEST)
+    return tuple(
+        Octave(p, n, float(change[power == p].mean())) for p, n in counts.items() if n >= FEWEST
+    )
 
 
 def cliff(found: tuple[Octave, ...]) -> int | None:
@@ -57,6 +59,10 @@ def cliff(found: tuple[Octave, ...]) -> int | None:
     for i in range(1, len(found)):
         rest = found[i:]
         beyond = sum(octave.values for octave in rest)
-        if found[i - 1].moved >= UP and all(o.moved <= DOWN for o in rest) and beyond >= BEYOND * total:
+        if (
+            found[i - 1].moved >= UP
+            and all(o.moved <= DOWN for o in rest)
+            and beyond >= BEYOND * total
+        ):
             return i if found[i].power == found[i - 1].power + 1 else None
     return None

@@ -50,14 +50,22 @@ def step_of(folder: Path) -> int | None:
 
 def checkpoints(run: Path) -> list[Path]:
     """The checkpoints of a run by their step, whole or not."""
-    numbered = {step: path for path in run.glob("checkpoint-*") if (step := step_of(path)) is not None}
+    numbered = {
+        step: path for path in run.glob("checkpoint-*") if (step := step_of(path)) is not None
+    }
     return [numbered[step] for step in sorted(numbered)]
 
 
 def listing(folder: Path, *, below: bool = True) -> Listing:
     """All files of a folder (and of those in it), but for whole.json. Raises OSError."""
-    paths = sorted(path for path in folder.glob("**/*" if below else "*") if path.is_file() and path.name != WHOLE)
-    return {path.relative_to(folder).as_posix(): [path.stat().st_size, digest(path)] for path in paths}
+    paths = sorted(
+        path
+        for path in folder.glob("**/*" if below else "*")
+        if path.is_file() and path.name != WHOLE
+    )
+    return {
+        path.relative_to(folder).as_posix(): [path.stat().st_size, digest(path)] for path in paths
+    }
 
 
 def digest(path: Path) -> str:

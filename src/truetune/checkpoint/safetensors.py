@@ -77,7 +77,10 @@ def read_header(path: Path) -> Header:
         entries = _json(file.read(length))
     metadata = entries.pop("__metadata__", None)
     begin = 8 + length
-    tensors = sorted((_tensor(path, n, e, begin, total) for n, e in entries.items()), key=lambda t: (t.start, t.size))
+    tensors = sorted(
+        (_tensor(path, n, e, begin, total) for n, e in entries.items()),
+        key=lambda t: (t.start, t.size),
+    )
     return Header(
         tuple(tensors),
         {str(k): str(v) for k, v in metadata.items()} if isinstance(metadata, dict) else {},
@@ -101,8 +104,14 @@ def _tensor(path: Path, name: str, entry: Any, begin: int, total: int) -> Tensor
     except (KeyError, TypeError, ValueError):
         raise BrokenFile(f"its header lacks the dtype, shape or offsets of {name[:80]!r}") from None
     sizes = [*shape, start, end] if isinstance(shape, list) else [-1]
-    if not isinstance(dtype, str) or len(sizes) > MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in sizes):
-        raise BrokenFile(f"its header gives {name[:80]!r} the shape {str(shape)[:80]} and offsets {start}, {end}")
+    if (
+        not isinstance(dtype, str)
+        or len(sizes) > MOST_DIMENSIONS
+        or not all(type(n) is int and n >= 0 for n in sizes)
+    ):
+        raise BrokenFile(
+            f"its header gives {name[:80]!r} the shape {str(shape)[:80]} and offsets {start}, {end}"
+        )
     size = end - start
     bits = math.prod(shape) * BITS.get(dtype, 0)
     if size < 0 or (dtype in BITS and bits != 8 * size):
@@ -114,7 +123,10 @@ def _faults(tensors: list[Tensor], begin: int, total: int) -> Iterator[str]:
     cut = [tensor for tensor in tensors if not tensor.whole]
     if cut:
         end = max(tensor.start + tensor.size for tensor in cut)
-        yield f"cut off: it should have {end:,} bytes and has {total:,}; {len(cut):,} of {len(tensors):,} tensors miss"
+        yield (
+            f"cut off: it should have {end:,} bytes and has {total:,}; {len(cut):,} of"
+            f" {len(tensors):,} tensors miss"
+        )
     place = begin
     for tensor in tensors:
         if tensor.size and tensor.start < place:

@@ -34,7 +34,8 @@ def new_tokens(folder: Path, base: Path) -> NewTokens | None:
         return NewTokens({}, 0)
     vocabulary = {**_vocabulary(base), **theirs}
     return NewTokens(
-        {text: id for text, id in ids.items() if text not in vocabulary}, max(vocabulary.values(), default=-1) + 1
+        {text: id for text, id in ids.items() if text not in vocabulary},
+        max(vocabulary.values(), default=-1) + 1,
     )
 
 
@@ -55,7 +56,14 @@ def added_tokens(folder: Path) -> dict[str, int] | None:
         found = []
     listed = (read_object(folder / "tokenizer_config.json", []) or {}).get("added_tokens_decoder")
     if isinstance(listed, dict):
-        found = [*found, *({**t, "id": int(id)} for id, t in listed.items() if isinstance(t, dict) and _number(id))]
+        found = [
+            *found,
+            *(
+                {**t, "id": int(id)}
+                for id, t in listed.items()
+                if isinstance(t, dict) and _number(id)
+            ),
+        ]
     more = read_object(folder / "added_tokens.json", []) or {}
     return {**{text: id for text, id in more.items() if type(id) is int}, **_by_text(found)}
 
@@ -64,7 +72,9 @@ def _by_text(tokens: Iterable[Any]) -> dict[str, int]:
     return {
         token["content"]: token["id"]
         for token in tokens
-        if isinstance(token, dict) and isinstance(token.get("content"), str) and type(token.get("id")) is int
+        if isinstance(token, dict)
+        and isinstance(token.get("content"), str)
+        and type(token.get("id")) is int
     }
 
 
@@ -78,4 +88,8 @@ def _vocabulary(folder: Path) -> dict[str, int]:
     if isinstance(vocab, list):
         texts = [pair[0] if isinstance(pair, list) and pair else None for pair in vocab]
         return {text: i for i, text in enumerate(texts) if isinstance(text, str)}
-    return {text: id for text, id in vocab.items() if type(id) is int} if isinstance(vocab, dict) else {}
+    return (
+        {text: id for text, id in vocab.items() if type(id) is int}
+        if isinstance(vocab, dict)
+        else {}
+    )

@@ -70,7 +70,10 @@ def _scan(tensors: Sequence[Tensor], share: float) -> Iterator[tuple[str, Values
                 open_file, path = tensor.file.open("rb", buffering=0), tensor.file
             assert open_file is not None
             kind = FLOATS[tensor.dtype]
-            parts = [_block(open_file, tensor.start + at, buffer, n, kind) for at, n in blocks(tensor.size, share)]
+            parts = [
+                _block(open_file, tensor.start + at, buffer, n, kind)
+                for at, n in blocks(tensor.size, share)
+            ]
             yield tensor.name, _whole(parts, tensor, share)
     finally:
         if open_file is not None:

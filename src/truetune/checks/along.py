@@ -41,11 +41,16 @@ class Along:
         while batch.rows[-1].origin.row // self.each >= 2 * FEWEST:
             self._halve()
         rows = np.array([row.origin.row for row in batch.rows]) // self.each
-        examples = np.array([example.row.origin.row for example in batch.examples], dtype=np.int64) // self.each
+        examples = (
+            np.array([example.row.origin.row for example in batch.examples], dtype=np.int64)
+            // self.each
+        )
         for column, (places, values) in enumerate(
             ((rows, None), (examples, None), (examples, batch.lengths), (examples, supervised))
         ):
-            self.sums[:, column] += np.bincount(places, values, minlength=2 * FEWEST).astype(np.int64)
+            self.sums[:, column] += np.bincount(places, values, minlength=2 * FEWEST).astype(
+                np.int64
+            )
         for by, of in BY.items():
             if by in self.kinds:
                 self._count(by, [of(row) for row in batch.rows], rows)
@@ -65,7 +70,10 @@ class Along:
     def _halve(self) -> None:
         self.each *= 2
         self.sums = _merged(self.sums)
-        self.kinds = {by: {name: _merged(counts) for name, counts in kinds.items()} for by, kinds in self.kinds.items()}
+        self.kinds = {
+            by: {name: _merged(counts) for name, counts in kinds.items()}
+            for by, kinds in self.kinds.items()
+        }
 
     def report_data(self) -> dict[str, Any]:
         """Plain values; kinds of what first tells rows apart."""
@@ -74,9 +82,16 @@ class Along:
         by = next((by for by in BY if len(self.kinds.get(by, ())) > 1), None)
         return {
             "each": self.each,
-            **{name: column[:count].tolist() for name, column in zip(names, self.sums.T, strict=True)},
+            **{
+                name: column[:count].tolist()
+                for name, column in zip(names, self.sums.T, strict=True)
+            },
             "by": by,
-            "kinds": {name: counts[:count].tolist() for name, counts in self.kinds[by].items()} if by else {},
+            "kinds": (
+                {name: counts[:count].tolist() for name, counts in self.kinds[by].items()}
+                if by
+                else {}
+            ),
         }
 
 

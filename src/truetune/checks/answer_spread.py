@@ -68,8 +68,15 @@ class AnswerSpread:
         longest = max((len(answer) for answer, _ in self.common), default=0)
         most_distinct = MOST_LABELS if longest <= LABEL else HANDFUL
         distinct = len(self.common)
-        recur = bool(self.common) and self.common[distinct // 2][1] > 1  # a text of one row is no class
-        if self._covers_nearly_all and recur and distinct <= most_distinct and distinct * ROWS_A_LABEL <= self.total:
+        recur = (
+            bool(self.common) and self.common[distinct // 2][1] > 1
+        )  # a text of one row is no class
+        if (
+            self._covers_nearly_all
+            and recur
+            and distinct <= most_distinct
+            and distinct * ROWS_A_LABEL <= self.total
+        ):
             return "labels" if longest <= LABEL else "handful"
         is_long = bool(self.common) and len(self.common[0][0]) > LABEL
         return "repeated" if self.largest > (MOST if is_long else MOST_SHORT) else "varied"
@@ -101,7 +108,9 @@ class AnswerCounter:
         self.total += 1
         self._counts[answer] += 1
         if len(self._counts) >= self.most:
-            self._counts = Counter({answer: rows for answer, rows in self._counts.items() if rows > 1})
+            self._counts = Counter(
+                {answer: rows for answer, rows in self._counts.items() if rows > 1}
+            )
 
     def spread(self) -> AnswerSpread:
         """Of all rows so far."""
@@ -130,4 +139,8 @@ def bits_beyond(texts: Sequence[str], known: Sequence[str]) -> float:
 
 def most_telling(columns: Iterable[tuple[str, Sequence[str]]]) -> tuple[str, float]:
     """The column whose texts hold most, with its bits a row; ("", 0.0) where there is none."""
-    return max(((name, bits_per_row(texts)) for name, texts in columns), key=lambda one: one[1], default=("", 0.0))
+    return max(
+        ((name, bits_per_row(texts)) for name, texts in columns),
+        key=lambda one: one[1],
+        default=("", 0.0),
+    )

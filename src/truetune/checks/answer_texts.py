@@ -34,7 +34,11 @@ def answers_of(row: Conversation) -> Iterator[AnswerText]:
             yield AnswerText(text, None)
         return
     for index, message in enumerate(row.messages):
-        if message.get("role") == "assistant" and message.get("train", True) and message.get("weight", 1):
+        if (
+            message.get("role") == "assistant"
+            and message.get("train", True)
+            and message.get("weight", 1)
+        ):
             if text := text_of(message.get("content")):
                 yield AnswerText(text, index)
 
@@ -43,7 +47,9 @@ def prompt_of(row: Conversation) -> str:
     """What a row says besides its answers."""
     if not row.is_chat:
         return row.prompt or ""
-    return "\n".join(text_of(one.get("content")) for one in row.messages if one.get("role") != "assistant")
+    return "\n".join(
+        text_of(one.get("content")) for one in row.messages if one.get("role") != "assistant"
+    )
 
 
 class AnswerTextRule(DataRule):
@@ -66,7 +72,11 @@ class AnswerTextRule(DataRule):
         for row in batch.rows:
             answers = list(answers_of(row))
             self.rows += bool(answers)
-            faults = ((answer, fault) for answer in answers if (fault := self.fault(answer, row)) is not None)
+            faults = (
+                (answer, fault)
+                for answer in answers
+                if (fault := self.fault(answer, row)) is not None
+            )
             answer, fault = next(faults, (None, None))
             if answer is None or fault is None:
                 continue
@@ -75,7 +85,9 @@ class AnswerTextRule(DataRule):
             if len(self.cases) < MAX_CASES:
                 is_turn = answer.message is not None
                 self.cases.append(
-                    in_message(batch, row, answer.message or 0, fault[1]) if is_turn else in_row(batch, row, fault[1])
+                    in_message(batch, row, answer.message or 0, fault[1])
+                    if is_turn
+                    else in_row(batch, row, fault[1])
                 )
 
     def unmet(self) -> Unmet | None:

@@ -24,7 +24,13 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
     judged = judge(choose(spec.select, spec.ignore, *AUDIT), subject)
     return AuditReport(
         spec=spec,
-        subjects=(Subject("training run", str(subject.facts["trainer"]["class"] or "own loop"), _facts(subject)),),
+        subjects=(
+            Subject(
+                "training run",
+                str(subject.facts["trainer"]["class"] or "own loop"),
+                _facts(subject),
+            ),
+        ),
         findings=judged.findings,
         examined=judged.examined,
         not_judged=(*_lost(records), *judged.not_judged),
@@ -48,7 +54,9 @@ def _lost(records: Sequence[Record]) -> Iterator[NotJudged]:
     """Audits that were not finished."""
     for record in records:
         if reason := record.facts.get("lost"):
-            yield NotJudged("the rest of the audit", str(reason), place=f"process {record.facts['rank']}")
+            yield NotJudged(
+                "the rest of the audit", str(reason), place=f"process {record.facts['rank']}"
+            )
 
 
 def _facts(subject: Audit) -> tuple[tuple[str, str], ...]:

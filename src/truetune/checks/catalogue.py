@@ -45,7 +45,9 @@ def rules(*stations: str) -> tuple[type[Rule[Any]], ...]:
             found += [
                 member
                 for member in vars(module).values()
-                if inspect.isclass(member) and issubclass(member, Rule) and member.__module__ == module.__name__
+                if inspect.isclass(member)
+                and issubclass(member, Rule)
+                and member.__module__ == module.__name__
             ]
     return tuple(sorted(found, key=lambda rule: rule.code))
 
@@ -68,11 +70,14 @@ def choose(select: Iterable[str], ignore: Iterable[str], *stations: str) -> list
     select, ignore = tuple(select), tuple(ignore)
     for wanted in (*select, *ignore):
         if not any(_fits(rule, wanted) for rule in rules()):
-            raise UsageError(f"no rule is called {wanted!r}{_near(wanted)}; `truetune rules` lists them")
+            raise UsageError(
+                f"no rule is called {wanted!r}{_near(wanted)}; `truetune rules` lists them"
+            )
     return [
         rule
         for rule in rules(*stations)
-        if (not select or any(_fits(rule, s) for s in select)) and not any(_fits(rule, i) for i in ignore)
+        if (not select or any(_fits(rule, s) for s in select))
+        and not any(_fits(rule, i) for i in ignore)
     ]
 
 
@@ -82,7 +87,9 @@ def find(name: str) -> type[Rule[Any]]:
         if name.lower() == rule.name() or name.upper() == rule.code:
             return rule
     if any(_fits(rule, name) for rule in rules()):
-        raise UsageError(f"{name} is the beginning of several codes; `truetune rules {name}` lists them")
+        raise UsageError(
+            f"{name} is the beginning of several codes; `truetune rules {name}` lists them"
+        )
     raise UsageError(f"no rule is called {name!r}{_near(name)}; `truetune rules` lists them")
 
 

@@ -67,7 +67,9 @@ def causes_of(inquest: Inquest, spec: RunSpec | None = None) -> Judgement:
     The other's message becomes its evidence.
     """
     spec = spec or RunSpec()
-    chosen = [rule for rule in choose(spec.select, spec.ignore, "cause") if issubclass(rule, CauseRule)]
+    chosen = [
+        rule for rule in choose(spec.select, spec.ignore, "cause") if issubclass(rule, CauseRule)
+    ]
     judged = judge(chosen, inquest)
     files = _of_files(inquest, spec)
     said = {finding.rule for finding in (*judged.findings, *files)}
@@ -77,11 +79,15 @@ def causes_of(inquest: Inquest, spec: RunSpec | None = None) -> Judgement:
         for finding in judged.findings
         if not _told(finding.rule, said)
     ]
-    return replace(judged, findings=in_order([*kept, *(_with(finding, judged.findings) for finding in files)]))
+    return replace(
+        judged, findings=in_order([*kept, *(_with(finding, judged.findings) for finding in files)])
+    )
 
 
 def _told(name: str, said: Collection[str]) -> bool:
-    return bool(FILES.get(name, set()) & set(said)) or (name in CONSEQUENCES and bool((ROOTS | {DRAWN}) & set(said)))
+    return bool(FILES.get(name, set()) & set(said)) or (
+        name in CONSEQUENCES and bool((ROOTS | {DRAWN}) & set(said))
+    )
 
 
 def _with(file: Finding, measured: Iterable[Finding]) -> Finding:

@@ -47,4 +47,7 @@ def methods_of(what: str, *names: str) -> CodePlaces:
 def calls_with(what: str, keywords: Iterable[str], *patterns: str) -> CodePlaces:
     """Calls of what is named so, in which each of these arguments is given by name."""
     names = frozenset(keywords)
-    return CodePlaces(what, lambda module: (call for call in module.calls(*patterns) if names <= call.keywords.keys()))
+    return CodePlaces(
+        what,
+        lambda module: (call for call in module.calls(*patterns) if names <= call.keywords.keys()),
+    )

@@ -87,8 +87,13 @@ class ColumnRuns:
         """Are neighbours alike far more often than chance has it?"""
         if not self.is_key or not self.neighbours:
             return False
-        excess, error = self.near - self.chance, math.sqrt(self.chance * (1 - self.chance) / self.neighbours)
-        return excess >= MIN_EXCESS * (1 - self.chance) and excess > SIGMAS * max(error, 1 / self.neighbours)
+        excess, error = (
+            self.near - self.chance,
+            math.sqrt(self.chance * (1 - self.chance) / self.neighbours),
+        )
+        return excess >= MIN_EXCESS * (1 - self.chance) and excess > SIGMAS * max(
+            error, 1 / self.neighbours
+        )
 
     @property
     def run_length(self) -> float:
@@ -120,20 +125,28 @@ class KeyColumns:
 
     def grouped(self) -> list[ColumnRuns]:
         """Those that the rows are grouped by, the strongest first."""
-        return sorted((runs for runs in self.columns.values() if runs.is_grouped), key=lambda runs: -runs.near)
+        return sorted(
+            (runs for runs in self.columns.values() if runs.is_grouped), key=lambda runs: -runs.near
+        )
 
     def shared(self) -> list[ColumnRuns]:
         """All that several rows share a value of, the one with the fewest groups first."""
-        return sorted((runs for runs in self.columns.values() if runs.is_key), key=lambda runs: runs.groups)
+        return sorted(
+            (runs for runs in self.columns.values() if runs.is_key), key=lambda runs: runs.groups
+        )
 
 
 def _short_values(row: Conversation) -> Iterator[tuple[str, int]]:
     """(column, hash of its value) of what may be a key."""
     raw: Mapping[str, Any] = row.raw or {}
-    names = dict.fromkeys([*(name.removesuffix(NOT_MAPPED) for name in row.unused), *ALIASES["label"]])
+    names = dict.fromkeys(
+        [*(name.removesuffix(NOT_MAPPED) for name in row.unused), *ALIASES["label"]]
+    )
     for name in names:
         value = raw.get(name)
-        if isinstance(value, bool | int | float) or (isinstance(value, str) and 0 < len(value) <= MAX_KEY):
+        if isinstance(value, bool | int | float) or (
+            isinstance(value, str) and 0 < len(value) <= MAX_KEY
+        ):
             yield name, hash((type(value), value))
 
 

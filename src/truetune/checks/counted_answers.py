@@ -49,7 +49,11 @@ class CountedAnswersRule(AnswersRule):
         told = f"{last} answers {self.called}"
         if not late(self.subject):
             early = len(self.subject.looks) < 2
-            return Unmet(f"{told}, early in the run: there is nothing to compare them with") if early else None
+            return (
+                Unmet(f"{told}, early in the run: there is nothing to compare them with")
+                if early
+                else None
+            )
         if last.share > self.tolerated:
             why = f"{told}: too few to say whether that is more than {self.tolerated:.0%}"
             answers = len(self.subject.looks[-1].samples)

@@ -19,7 +19,9 @@ GIVE_UP = 1_000
 """Where so many lines at the beginning hold no row, the file is none of rows: it can't be read"""
 NO_ROWS = Unmet("no row was read", "name DATA as well")
 NO_EVALUATION = Unmet("no evaluation data are named", "name them with --eval-data")
-NO_EVALUATION_ROWS = Unmet("the evaluation data hold no row", "name the file that holds them", asked=True)
+NO_EVALUATION_ROWS = Unmet(
+    "the evaluation data hold no row", "name the file that holds them", asked=True
+)
 CORRECT_LINES = "correct these lines, or remove them"
 
 
@@ -44,7 +46,9 @@ class BrokenLines:
         what = f"{self.count:,} broken line{'s' * (self.count != 1)}{self.what}"
         cause = reason.removeprefix(f"{origin.file}:{origin.line}: ")
         return Judgement(
-            not_judged=(NotJudged(what, cause, place=f"{origin.file}:{origin.line}", unlock=CORRECT_LINES),)
+            not_judged=(
+                NotJudged(what, cause, place=f"{origin.file}:{origin.line}", unlock=CORRECT_LINES),
+            )
         )
 
 
@@ -68,7 +72,9 @@ class DataRules:
             if reads_evaluation(type(rule)):
                 self._contained(type(rule), self._let_read_evaluation, rule, open_rows)
 
-    def _let_read_evaluation(self, rule: DataRule, open_rows: Callable[[], Iterator[Conversation]]) -> None:
+    def _let_read_evaluation(
+        self, rule: DataRule, open_rows: Callable[[], Iterator[Conversation]]
+    ) -> None:
         rule.evaluation(self._counted(open_rows()))
 
     def _counted(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
@@ -122,7 +128,9 @@ class DataRules:
             return NO_EVALUATION_ROWS if self.setup.spec.eval_data else NO_EVALUATION
         return None
 
-    def _contained(self, kind: type[DataRule], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    def _contained(
+        self, kind: type[DataRule], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
         """Call a rule's function and return what it gives; None where it fails, and then the rule is out."""
         try:
             return function(*args, **kwargs)

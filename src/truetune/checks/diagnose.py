@@ -40,8 +40,18 @@ CURVES = frozenset({
     "eval_runtime", "min_reward", "max_reward",
 })  # fmt: skip
 """What the rules on logs read, by name"""
-COUNTED = frozenset({"step", "total_flos", "train_runtime", "train_loss", "eval_samples_per_second",
-                     "eval_steps_per_second", "train_samples_per_second", "train_steps_per_second"})  # fmt: skip
+COUNTED = frozenset(
+    {
+        "step",
+        "total_flos",
+        "train_runtime",
+        "train_loss",
+        "eval_samples_per_second",
+        "eval_steps_per_second",
+        "train_samples_per_second",
+        "train_steps_per_second",
+    }
+)
 """Counts and times of a run: nothing of them is right or wrong"""
 PARTS = ("rewards/",)
 """Parts of what a rule reads as a whole"""
@@ -60,20 +70,35 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     spec = spec or spec_of(settings, "diagnose()")
     log = read_run(path)
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
-    of_data = [rule for rule in choose(spec.select, spec.ignore, "rows") if rule is AnswersNearlyAllAlike]
+    of_data = [
+        rule for rule in choose(spec.select, spec.ignore, "rows") if rule is AnswersNearlyAllAlike
+    ]
     reading = read_data(spec, of_data) if with_data else None
     log = replace(log, facts=_known(spec, log), data=reading.facts if reading is not None else None)
-    of_log = judge([rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log)
+    of_log = judge(
+        [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log
+    )
     judged = of_log if reading is None else Judgement.of((of_log, reading.judgement))
     facts = tuple(_facts(log))
     lacking: tuple[NotJudged, ...] = ()
     if spec.data and not with_data:
-        lacking = (NotJudged("the data", "there is no tokenizer to read them with", unlock="name a tokenizer with -t"),)
+        lacking = (
+            NotJudged(
+                "the data",
+                "there is no tokenizer to read them with",
+                unlock="name a tokenizer with -t",
+            ),
+        )
     if others := _other_curves(log):
         why = f"no rule is about {'it' if len(others) == 1 else 'them'}"
         lacking = (
             *lacking,
-            NotJudged(f"curves: {', '.join(others)}", why, unlock="see them on the page (--html)", asked=False),
+            NotJudged(
+                f"curves: {', '.join(others)}",
+                why,
+                unlock="see them on the page (--html)",
+                asked=False,
+            ),
         )
     return Report(
         spec=spec,
@@ -98,16 +123,25 @@ def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: boo
     started = time.perf_counter()
     into = Builder(command, "printed output")
     lines = [*text.splitlines(), f"exit code {code}"]
-    read_pieces(((line, number) for number, line in enumerate(lines, 1)), "the command's processes", into)
+    read_pieces(
+        ((line, number) for number, line in enumerate(lines, 1)), "the command's processes", into
+    )
     log = into.done()
-    judged = judge([rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, OutputRule)], log)
+    judged = judge(
+        [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, OutputRule)],
+        log,
+    )
     facts = (("ended with", f"exit code {code}"),)
     return Report(
         spec=spec,
         subjects=(Subject("command", command, facts, log),),
         findings=judged.findings,
         examined=judged.examined,
-        not_judged=() if seen else (NotJudged("the run", f"it ended with exit code {code} before a batch was seen"),),
+        not_judged=(
+            ()
+            if seen
+            else (NotJudged("the run", f"it ended with exit code {code} before a batch was seen"),)
+        ),
         seconds=time.perf_counter() - started,
     )
 
@@ -148,7 +182,10 @@ def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
     if log.checkpoints:
         yield "checkpoints", ", ".join(f"{step}" for step in log.checkpoints[-5:])
     if log.data is not None:
-        yield "entropy of the supervised tokens", f"{log.data.unigram:.3g} nats a token over {log.data.rows:,} rows"
+        yield (
+            "entropy of the supervised tokens",
+            f"{log.data.unigram:.3g} nats a token over {log.data.rows:,} rows",
+        )
         yield "loss of knowing the answers alone", f"{log.data.answer:.3g}"
     for note in log.notes:
         yield "left out", note
@@ -164,7 +201,10 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     loss = log.curve("loss")
     finite = loss.finite()
     if finite:
-        yield "loss", f"{finite.value[0]:.4g} to {finite.value[-1]:.4g} in {loss.step.size:,} records"
+        yield (
+            "loss",
+            f"{finite.value[0]:.4g} to {finite.value[-1]:.4g} in {loss.step.size:,} records",
+        )
     elif loss:
         yield "loss", f"not a number in any of {loss.step.size:,} records"
     else:

@@ -40,7 +40,11 @@ class DoctorReport(Report):
                 "torch": None if here.torch is None else _torch(here),
                 "cpus": machine.cpus,
                 "memory": machine.memory,
-                "cache": {"folder": here.cache, "writable": here.cache_writable, "free": here.cache_free},
+                "cache": {
+                    "folder": here.cache,
+                    "writable": here.cache_writable,
+                    "free": here.cache_free,
+                },
                 "shared_memory": here.shared,
                 "open_files": here.files,
                 "encoding": here.encoding,
@@ -49,25 +53,41 @@ class DoctorReport(Report):
 
 
 def doctor(
-    python: str | None = None, *, spec: RunSpec | None = None, load: bool = True, timeout: float = 120.0, say: Say = str
-) -> DoctorReport:  # fmt: skip
+    python: str | None = None,
+    *,
+    spec: RunSpec | None = None,
+    load: bool = True,
+    timeout: float = 120.0,
+    say: Say = str,
+) -> DoctorReport:
     """Examine the environment of an interpreter (this one where None is named). Not `load`: nothing is imported.
 
     Raises UsageError where it is no interpreter.
     """
     started = time.perf_counter()
-    return judge(gather(python or sys.executable, load=load, timeout=timeout, say=say), spec or RunSpec(), started)
+    return judge(
+        gather(python or sys.executable, load=load, timeout=timeout, say=say),
+        spec or RunSpec(),
+        started,
+    )
 
 
 def judge(environment: Environment, spec: RunSpec, started: float | None = None) -> DoctorReport:
     """What the rules say about an environment."""
     started = time.perf_counter() if started is None else started
     judged = judge_rules(choose(spec.select, spec.ignore, "environment"), environment)
-    subject = Subject(f"Python {environment.version}", environment.python, tuple(_facts(environment)))
+    subject = Subject(
+        f"Python {environment.version}", environment.python, tuple(_facts(environment))
+    )
     return DoctorReport(
-        spec=spec, subjects=(subject,), findings=judged.findings, examined=judged.examined,
-        not_judged=judged.not_judged, environment=environment, seconds=time.perf_counter() - started,
-    )  # fmt: skip
+        spec=spec,
+        subjects=(subject,),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
+        environment=environment,
+        seconds=time.perf_counter() - started,
+    )
 
 
 def versions(environment: Environment) -> dict[str, str]:
@@ -88,5 +108,11 @@ def _torch(here: Environment) -> dict[str, Any]:
     torch = here.torch
     assert torch is not None
     devices = [{"name": d.name, "capability": list(d.capability)} for d in torch.devices]
-    return {"cuda": torch.cuda, "hip": torch.hip, "available": torch.available, "bf16": torch.bf16,
-            "devices": devices, "architectures": list(torch.architectures)}  # fmt: skip
+    return {
+        "cuda": torch.cuda,
+        "hip": torch.hip,
+        "available": torch.available,
+        "bf16": torch.bf16,
+        "devices": devices,
+        "architectures": list(torch.architectures),
+    }

@@ -22,11 +22,18 @@ def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation
             with open_raw(source.path) as raw:
                 like = exemplar(records(source, raw), source, spec.format, spec.map, skips=True)
                 of_lines = source.kind == "jsonl" and not is_array(source.path, raw)
-                for record in _of_lines(source, raw, mine) if of_lines else _of_parts(source, raw, mine):
+                for record in (
+                    _of_lines(source, raw, mine) if of_lines else _of_parts(source, raw, mine)
+                ):
                     yield from conversations(
-                        [record], source, mine[record.line], format=spec.format, columns=spec.map, like=like,
+                        [record],
+                        source,
+                        mine[record.line],
+                        format=spec.format,
+                        columns=spec.map,
+                        like=like,
                         on_broken=lambda *_: None,
-                    )  # fmt: skip
+                    )
 
 
 def _of_lines(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
@@ -34,7 +41,11 @@ def _of_lines(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterat
     for stretch, block in stretches(unpacked(raw, source.path), BLOCK, source.path):
         here = range(stretch.line, stretch.line + block.count(b"\n") + 1)
         if any(line in here for line in wanted):
-            yield from (r for r in lines(BytesIO(block), source.path, stretch.line, stretch.start) if r.line in wanted)
+            yield from (
+                r
+                for r in lines(BytesIO(block), source.path, stretch.line, stretch.start)
+                if r.line in wanted
+            )
         if max(wanted) in here:
             return
 

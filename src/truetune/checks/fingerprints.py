@@ -33,12 +33,19 @@ def _of(finding: Finding, seen: Counter[tuple[str, ...]]) -> Iterator[str]:
     for parts in map(_contents, finding.cases) if finding.cases else [("whole",)]:
         key = (finding.code, *parts)
         seen[key] += 1
-        yield hashlib.sha256("\0".join((*key, str(seen[key]))).encode("utf-8", "surrogatepass")).hexdigest()[:LENGTH]
+        yield hashlib.sha256(
+            "\0".join((*key, str(seen[key]))).encode("utf-8", "surrogatepass")
+        ).hexdigest()[:LENGTH]
 
 
 def _contents(case: Case) -> tuple[str, ...]:
     name = case.origin.file if case.origin else case.file or ""
-    return (_relative(name), "" if case.turn is None else str(case.turn), case.side or "", NUMBER.sub("#", case.text))
+    return (
+        _relative(name),
+        "" if case.turn is None else str(case.turn),
+        case.side or "",
+        NUMBER.sub("#", case.text),
+    )
 
 
 def _relative(name: str) -> str:
@@ -68,5 +75,7 @@ def without_known(report: AnyReport, known: Collection[str]) -> AnyReport:
         else:
             cases = tuple(case for case, new in zip(finding.cases, is_new, strict=True) if new)
             told = f"{len(is_new) - len(cases):,} other places are in the baseline"
-            fresh.append(replace(finding, cases=cases, count=len(cases), evidence=(*finding.evidence, told)))
+            fresh.append(
+                replace(finding, cases=cases, count=len(cases), evidence=(*finding.evidence, told))
+            )
     return replace(report, findings=tuple(fresh), known=tuple(old))

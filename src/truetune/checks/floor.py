@@ -42,7 +42,9 @@ def read_data(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReadin
     kinds = tuple(kinds)
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
         return _read_ids(spec, kinds)
-    return with_proof(lambda only_reference: _read_data(prepare(spec, only_reference=only_reference), kinds))
+    return with_proof(
+        lambda only_reference: _read_data(prepare(spec, only_reference=only_reference), kinds)
+    )
 
 
 def floor_of(spec: RunSpec) -> DataFacts:
@@ -54,8 +56,13 @@ def _read_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
     made = prepared(spec)
     found = frequencies(cache_at(spec.data[0]), made)
     tokenizer = made.tokenizer
-    facts = _facts(found.rows, found.tokens, found.answers, tokenizer.embedding_rows or tokenizer.vocabulary)
-    unread = tuple(NotJudged(kind.name(), "the rows are token ids, and it reads text", kind.code) for kind in kinds)
+    facts = _facts(
+        found.rows, found.tokens, found.answers, tokenizer.embedding_rows or tokenizer.vocabulary
+    )
+    unread = tuple(
+        NotJudged(kind.name(), "the rows are token ids, and it reads text", kind.code)
+        for kind in kinds
+    )
     return DataReading(facts, Judgement((), (), unread))
 
 
@@ -75,11 +82,15 @@ def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
         tokens = counts
         for start, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
             answers[batch.ids[start:end][batch.supervised[start:end]].tobytes()] += 1
-    facts = _facts(rows, tokens, answers, setup.tokenizer.embedding_rows or setup.tokenizer.vocabulary)
+    facts = _facts(
+        rows, tokens, answers, setup.tokenizer.embedding_rows or setup.tokenizer.vocabulary
+    )
     return DataReading(facts, rules.judgement())
 
 
-def _facts(rows: int, tokens: NDArray[np.int64], answers: Counter[bytes], vocabulary: int) -> DataFacts:
+def _facts(
+    rows: int, tokens: NDArray[np.int64], answers: Counter[bytes], vocabulary: int
+) -> DataFacts:
     """The losses by counts of supervised tokens and of whole answers."""
     examples, supervised = sum(answers.values()), int(tokens.sum())
     whole = np.fromiter(answers.values(), dtype=np.int64, count=len(answers))

@@ -61,9 +61,16 @@ OF_MODEL = (
 )
 """Rules on batches that need no batch"""
 OF_COLLATOR = (
-    *("stop-token-never-supervised", "padding-supervised", "padding-inside-text", "double-label-shift"),
-    *("attention-mask-hides-text", "ids-beyond-the-model", "left-padding-with-absolute-positions"),
-    *("response-not-supervised", "line-without-label", "bos-twice-in-batch"),
+    "stop-token-never-supervised",
+    "padding-supervised",
+    "padding-inside-text",
+    "double-label-shift",
+    "attention-mask-hides-text",
+    "ids-beyond-the-model",
+    "left-padding-with-absolute-positions",
+    "response-not-supervised",
+    "line-without-label",
+    "bos-twice-in-batch",
 )
 """Rules that hold for a collator whatever its rows are; of rows that were made for it nobody masked the prompts"""
 MASKING_RULE = "stop-token-never-supervised"
@@ -82,7 +89,9 @@ class _Guard:
     def take(self, judged: Judgement, made: Probes | None) -> None:
         """Add what was judged, with fixes that fit a script."""
         if made is not None:
-            judged = replace(judged, findings=tuple(with_fix_in_code(one, made) for one in judged.findings))
+            judged = replace(
+                judged, findings=tuple(with_fix_in_code(one, made) for one in judged.findings)
+            )
         self.judged.append(judged)
 
     def part(self, what: str, work: Callable[[], Any]) -> Any:
@@ -133,7 +142,7 @@ def _guard(live: LiveObjects, spec: RunSpec) -> Report:
         report = Report(spec=spec, findings=(), not_judged=judged, seconds=0.0)
     report = replace(report, seconds=time.perf_counter() - started)
     if report.failed():
-        raise FindingsError(_told(report.findings), report.findings)
+        raise FindingsError(_exception_text(report.findings), report.findings)
     for part in report.missing():
         warnings.warn(f"truetune.guard: not judged: {part}", stacklevel=3)
     return report
@@ -144,8 +153,14 @@ def _report(live: LiveObjects, spec: RunSpec) -> Report:
         work = _Guard(live, spec, folder)
         _judge(work)
     judged = Judgement.of(work.judged)
-    return Report(spec=work.spec, subjects=tuple(work.subjects), findings=judged.findings, examined=judged.examined,
-                  not_judged=judged.not_judged, seconds=0.0)  # fmt: skip
+    return Report(
+        spec=work.spec,
+        subjects=tuple(work.subjects),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
+        seconds=0.0,
+    )
 
 
 def _judge(work: _Guard) -> None:
@@ -191,12 +206,16 @@ def _judge_batches(work: _Guard, made: Collated | None, known: Probes | None) ->
         lines = f"{len(subject.samples)} lines of " + (
             f"{made.made_of}, made by truetune" if made.made_of else "your rows"
         )
-        work.subjects.append(Subject("collator", record.facts["trainer"]["collator"], (("batches", lines),)))
+        work.subjects.append(
+            Subject("collator", record.facts["trainer"]["collator"], (("batches", lines),))
+        )
         work.spec = _with_pads(work.spec, judged)
     if work.live.model is not None:
         facts = record.facts["model"]
         trained = f"{facts['trainable']:,} of {facts['parameters']:,} parameters"
-        work.subjects.append(Subject("model", facts["class"], (("trained", trained), ("dtype", facts["dtype"]))))
+        work.subjects.append(
+            Subject("model", facts["class"], (("trained", trained), ("dtype", facts["dtype"])))
+        )
 
 
 def _placed(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
@@ -210,7 +229,11 @@ def _placed(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
     end = known.terminator.token if known.terminator is not None else None
     stop = next((stop for stop in known.stops if end is not None and stop.id == end.id), None)
     if stop is not None and not {"generation_config", "config"} & set(stop.origins):
-        config = {name: value for name, value in known.tokenizer.model_config.items() if name != "eos_token_id"}
+        config = {
+            name: value
+            for name, value in known.tokenizer.model_config.items()
+            if name != "eos_token_id"
+        }
         known = probes(replace(known.tokenizer, model_config=config, generation_config=None), spec)
         record.facts["model"] = {**record.facts["model"], "generation_config": None}
     return audit_of([record], spec, known)
@@ -224,7 +247,9 @@ def _with_pads(spec: RunSpec, judged: Judgement) -> RunSpec:
         how = "position"
     else:
         return spec
-    return spec.model_copy(update={"training": spec.training.model_copy(update={"pads_masked_by": how})})
+    return spec.model_copy(
+        update={"training": spec.training.model_copy(update={"pads_masked_by": how})}
+    )
 
 
 def _judge_data(work: _Guard, made: Probes, rows: Sequence[Any]) -> None:
@@ -235,9 +260,13 @@ def _judge_data(work: _Guard, made: Probes, rows: Sequence[Any]) -> None:
     spec = resolved(work.spec)
     made = replace(made, spec=spec)
     kinds = _data_rules(spec, OF_TEMPLATE if not own else ())
-    setup = Setup(spec, made.tokenizer, made, trainer_of(spec), embedding=_embedding(work.live.model))
+    setup = Setup(
+        spec, made.tokenizer, made, trainer_of(spec), embedding=_embedding(work.live.model)
+    )
     work.take(_data_judgement(kinds, setup, talks), made)
-    facts = (("rows", f"{len(talks)} of yours" if own else f"{len(talks)} small chats of truetune's"),)
+    facts = (
+        ("rows", f"{len(talks)} of yours" if own else f"{len(talks)} small chats of truetune's"),
+    )
     work.subjects.insert(0, Subject("tokenizer", type(work.live.tokenizer).__name__, facts))
 
 
@@ -246,7 +275,9 @@ def _data_rules(spec: RunSpec, stations: Iterable[str]) -> list[type[DataRule]]:
     return [kind for kind in kinds if issubclass(kind, DataRule) and kind.name() not in OF_FILES]
 
 
-def _data_judgement(kinds: list[type[DataRule]], setup: Setup, talks: list[Conversation]) -> Judgement:
+def _data_judgement(
+    kinds: list[type[DataRule]], setup: Setup, talks: list[Conversation]
+) -> Judgement:
     rules = DataRules(kinds, setup)
     if talks:
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
@@ -263,7 +294,7 @@ def _embedding(model: Any) -> RowsOfEmbedding | None:
     return live_embedding(model)
 
 
-def _told(findings: Sequence[Finding]) -> str:
+def _exception_text(findings: Sequence[Finding]) -> str:
     """What the exception says: each finding with its evidence and its fix, the worst first."""
     lines = ["truetune.guard found what spoils this run:"]
     for finding in findings:

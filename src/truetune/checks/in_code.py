@@ -19,7 +19,11 @@ def with_fix_in_code(finding: Finding, probes: Probes) -> Finding:
 
 def _set_pad(probes: Probes) -> str | None:
     better, reason = good_pad(probes.tokenizer, probes.stops)
-    return None if better is None else f"tokenizer.pad_token = {better.token!r}  # {better.id}: {reason}"
+    return (
+        None
+        if better is None
+        else f"tokenizer.pad_token = {better.token!r}  # {better.id}: {reason}"
+    )
 
 
 def _set_side(probes: Probes) -> str:

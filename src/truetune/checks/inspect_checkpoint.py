@@ -32,13 +32,21 @@ def checkpoint_report(
     started = time.perf_counter()
     spec = spec or RunSpec()
     found = read_checkpoint(folder, base=base, budget=budget)
-    chosen = [rule for rule in choose(spec.select, spec.ignore, "checkpoint") if issubclass(rule, CheckpointRule)]
+    chosen = [
+        rule
+        for rule in choose(spec.select, spec.ignore, "checkpoint")
+        if issubclass(rule, CheckpointRule)
+    ]
     judged = judge(chosen, found)
     subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
     return Report(
-        spec=spec, subjects=(subject,), findings=judged.findings, examined=judged.examined,
-        not_judged=judged.not_judged, seconds=time.perf_counter() - started,
-    )  # fmt: skip
+        spec=spec,
+        subjects=(subject,),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
+        seconds=time.perf_counter() - started,
+    )
 
 
 def facts(found: Checkpoint) -> dict[str, str]:
@@ -48,24 +56,38 @@ def facts(found: Checkpoint) -> dict[str, str]:
         dtypes[tensor.dtype] += tensor.items
     files = len(found.weights.files)
     known = {
-        "tensors": f"{len(found.tensors):,} in {files:,} file{'s' * (files != 1)}, {found.size:,} bytes",
+        "tensors": (
+            f"{len(found.tensors):,} in {files:,} file{'s' * (files != 1)}, {found.size:,} bytes"
+        ),
         "numbers": ", ".join(f"{count:,} {dtype}" for dtype, count in dtypes.most_common()),
     }
     if found.kind == "adapter":
-        scale = ", ".join(f"{k} {found.adapter_config[k]}" for k in ("r", "lora_alpha") if k in found.adapter_config)
+        scale = ", ".join(
+            f"{k} {found.adapter_config[k]}"
+            for k in ("r", "lora_alpha")
+            if k in found.adapter_config
+        )
         known["adapter"] = f"{found.adapter_config.get('peft_type', 'unknown')} {scale}".strip()
         known["adapted modules"] = f"{len(low_rank(found.tensors)):,}"
     quantized = found.config.get("quantization_config")
     if isinstance(quantized, dict):
         known["quantized by"] = str(quantized.get("quant_method", "unknown"))
     known["compared with"] = _base(found)
-    known["values looked at"] = "all" if found.sampled >= 1 else f"{found.sampled:.0%}, spread evenly"
+    known["values looked at"] = (
+        "all" if found.sampled >= 1 else f"{found.sampled:.0%}, spread evenly"
+    )
     if found.weights.pickled:
-        known["not opened"] = ", ".join(f"{name} ({size:,} bytes)" for name, size in found.weights.pickled.items())
+        known["not opened"] = ", ".join(
+            f"{name} ({size:,} bytes)" for name, size in found.weights.pickled.items()
+        )
     return known
 
 
 def _base(found: Checkpoint) -> str:
     if found.base is not None:
         return str(found.base.folder)
-    return f"nothing: {found.base_name} is not on this machine" if found.base_name else "nothing: no base is named"
+    return (
+        f"nothing: {found.base_name} is not on this machine"
+        if found.base_name
+        else "nothing: no base is named"
+    )

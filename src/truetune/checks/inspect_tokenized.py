@@ -52,10 +52,15 @@ class TokenizedReport(Report):
             source.name.lower(): {"supervised": supervised, "context": context}
             for source, supervised, context in self.ledger.rows()
         }
-        return {"tokenized": {"rows": self.rows, "padding": self.padding, "ledger": sources}, "verdict": self.verdict}
+        return {
+            "tokenized": {"rows": self.rows, "padding": self.padding, "ledger": sources},
+            "verdict": self.verdict,
+        }
 
 
-def inspect_tokenized(path: str, spec: RunSpec, progress: Progress | None = None) -> TokenizedReport:
+def inspect_tokenized(
+    path: str, spec: RunSpec, progress: Progress | None = None
+) -> TokenizedReport:
     """Look at rows that are token ids already: a file, a folder of `save_to_disk`, a cache of a trainer.
 
     Args:
@@ -68,24 +73,38 @@ def inspect_tokenized(path: str, spec: RunSpec, progress: Progress | None = None
     started = time.perf_counter()
     cache = cache_at(path)
     data = read_tokenized(cache, spec, prepared(spec), trainer_of(spec), progress)
-    chosen = [rule for rule in choose(spec.select, spec.ignore, "tokenized") if issubclass(rule, TokenizedRule)]
-    judged = _judged(chosen, data)
+    chosen = [
+        rule
+        for rule in choose(spec.select, spec.ignore, "tokenized")
+        if issubclass(rule, TokenizedRule)
+    ]
+    judged = _judge_rules(chosen, data)
     found = data.summary
     sentence = verdict_on(data)
     return TokenizedReport(
-        spec=spec, subjects=(Subject(KIND, cache.path, (("learns", sentence), *_facts(data))),),
-        findings=judged.findings, examined=judged.examined, not_judged=(*_left_out(cache, found), *judged.not_judged),
-        ledger=found.ledger(), rows=found.rows, padding=found.padding,
-        says_what_is_learned=found.says_what_is_learned, verdict=sentence, seconds=time.perf_counter() - started,
-    )  # fmt: skip
+        spec=spec,
+        subjects=(Subject(KIND, cache.path, (("learns", sentence), *_facts(data))),),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=(*_left_out(cache, found), *judged.not_judged),
+        ledger=found.ledger(),
+        rows=found.rows,
+        padding=found.padding,
+        says_what_is_learned=found.says_what_is_learned,
+        verdict=sentence,
+        seconds=time.perf_counter() - started,
+    )
 
 
-def _judged(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judgement:
+def _judge_rules(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judgement:
     """What the rules say; those that read what the ids mean are left out where they mean nothing."""
     why = data.why_ids_mean_nothing()
     out = [rule for rule in chosen if why and rule.needs_right_tokenizer]
     judged = judge([rule for rule in chosen if rule not in out], data)
-    left = (NotJudged(rule.name(), why, rule.code, unlock="name the right one", asked=False) for rule in out)
+    left = (
+        NotJudged(rule.name(), why, rule.code, unlock="name the right one", asked=False)
+        for rule in out
+    )
     return Judgement(judged.findings, judged.examined, (*judged.not_judged, *left))
 
 
@@ -120,13 +139,18 @@ def verdict_on(data: TokenizedData) -> str:
     if not found.says_what_is_learned:
         return f"{rows}, {found.tokens:,} tokens, and neither labels nor a mask"
     learned = f"{counts.supervised:,} of {found.tokens:,} tokens of {rows} are in the loss"
-    parts = [f"{source.label} {supervised:,}" for source, supervised, _ in counts.rows() if supervised]
+    parts = [
+        f"{source.label} {supervised:,}" for source, supervised, _ in counts.rows() if supervised
+    ]
     return f"{learned}: {', '.join(parts)}" if parts else learned
 
 
 def _facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
     found, answers = data.summary, data.summary.answers
-    yield "labels or masks", ", ".join([*(["labels"] if found.labels else []), *sorted(found.masks)]) or "nothing"
+    yield (
+        "labels or masks",
+        ", ".join([*(["labels"] if found.labels else []), *sorted(found.masks)]) or "nothing",
+    )
     yield "tokenizer", str(data.probes.tokenizer.folder)
     if name := named_tokenizer(data.cache):
         yield "made with", name
@@ -137,7 +161,10 @@ def _facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
         yield "begin with BOS", f"{found.begins_with_bos:,} of {found.rows:,}"
     lengths = np.repeat(np.arange(len(found.lengths)), np.minimum(found.lengths, 1 << 20))
     if len(lengths):
-        yield "tokens a row", f"median {int(np.median(lengths)):,}, longest {len(found.lengths) - 1:,}"
+        yield (
+            "tokens a row",
+            f"median {int(np.median(lengths)):,}, longest {len(found.lengths) - 1:,}",
+        )
     yield "documents", f"{found.documents:,}"
     if found.padding:
         yield "stored padding", f"{found.padding:,} places"
@@ -149,11 +176,15 @@ def _left_out(cache: Cache, found: Summary) -> Iterator[NotJudged]:
     if found.broken:
         origin, reason = found.broken_rows[0]
         yield NotJudged(
-            f"{found.broken:,} broken row{'s' * (found.broken != 1)}", reason.removeprefix(f"{origin}: "),
-            place=f"{origin.file}:{origin.line}", unlock="write the cache again",
-        )  # fmt: skip
+            f"{found.broken:,} broken row{'s' * (found.broken != 1)}",
+            reason.removeprefix(f"{origin}: "),
+            place=f"{origin.file}:{origin.line}",
+            unlock="write the cache again",
+        )
     for other in cache.others:
-        yield NotJudged(other, "it is another cache in the same folder", unlock="name it by itself", asked=False)
+        yield NotJudged(
+            other, "it is another cache in the same folder", unlock="name it by itself", asked=False
+        )
 
 
 def view_of_ids(spec: RunSpec, path: str, row: int = 0, *, line: int | None = None) -> TokenView:
@@ -176,6 +207,10 @@ def view_of_ids(spec: RunSpec, path: str, row: int = 0, *, line: int | None = No
     conversation = Conversation(chunk.origin(at), "token ids", text=text)
     rendering = Rendering(text, [0, len(text)], (), (), [], [])
     return TokenView(
-        Example(conversation, rendering), ids.astype(np.int32), placed.source[part], chunk.supervised[part], starts,
+        Example(conversation, rendering),
+        ids.astype(np.int32),
+        placed.source[part],
+        chunk.supervised[part],
+        starts,
         pieces,
-    )  # fmt: skip
+    )

@@ -49,7 +49,12 @@ class Launched(NamedTuple):
 def gpus_of(file: CommandFile) -> Asked | None:
     """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
     nodes = number_of(_first(file, "--nodes", "-N")[0] or "1")
-    for name, pattern in (("--gres", GENERIC), ("--gpus-per-node", TYPED), ("--gpus", TYPED), ("-G", TYPED)):
+    for name, pattern in (
+        ("--gres", GENERIC),
+        ("--gpus-per-node", TYPED),
+        ("--gpus", TYPED),
+        ("-G", TYPED),
+    ):
         if name not in file.requests:
             continue
         value, line = file.requests[name]
@@ -68,20 +73,38 @@ def _first(file: CommandFile, *names: str) -> tuple[str, int]:
 def shares_gpus(file: CommandFile) -> bool:
     """May several commands have GPUs of their own, or a server those that the training leaves?"""
     own = any("CUDA_VISIBLE_DEVICES" in command.variables for command in file.commands)
-    texts = ("CUDA_VISIBLE_DEVICES", "--gpu_ids", "--include", "vllm-serve", "sglang", "#SBATCH --array")
+    texts = (
+        "CUDA_VISIBLE_DEVICES",
+        "--gpu_ids",
+        "--include",
+        "vllm-serve",
+        "sglang",
+        "#SBATCH --array",
+    )
     in_background = re.search(r"(?<!&)&\s*(?:#.*)?$", file.text, re.M)
-    return own or bool(in_background) or any(text in file.text for text in texts) or any(vllm_servers(file))
+    return (
+        own
+        or bool(in_background)
+        or any(text in file.text for text in texts)
+        or any(vllm_servers(file))
+    )
 
 
 def launches(file: CommandFile) -> Iterator[Launched]:
     """The launches whose number of processes is plain."""
     for command in file.commands:
-        launched = _torchrun(command) or _deepspeed(command) or _accelerate(command, Path(file.path).parent)
+        launched = (
+            _torchrun(command)
+            or _deepspeed(command)
+            or _accelerate(command, Path(file.path).parent)
+        )
         tasks = _tasks(command, file)
         if launched is not None and tasks is not None:
             folder = Path(file.path).parent
             spreads = any(_spreads(folder / word) for word in command.words if word.endswith(".py"))
-            yield launched._replace(processes=launched.processes * tasks, spreads_one_model=spreads, tasks=tasks)
+            yield launched._replace(
+                processes=launched.processes * tasks, spreads_one_model=spreads, tasks=tasks
+            )
 
 
 def _tasks(command: ShellCommand, file: CommandFile) -> int | None:
@@ -98,7 +121,9 @@ def _tasks(command: ShellCommand, file: CommandFile) -> int | None:
 
 
 def _torchrun(command: ShellCommand) -> Launched | None:
-    options = next((found for words in TORCHRUN if (found := command.behind(*words)) is not None), None)
+    options = next(
+        (found for words in TORCHRUN if (found := command.behind(*words)) is not None), None
+    )
     if options is None:
         return None
     given = option(_of_launcher(options), "--nproc-per-node")
@@ -110,7 +135,9 @@ def _torchrun(command: ShellCommand) -> Launched | None:
 def _deepspeed(command: ShellCommand) -> Launched | None:
     options = command.behind("deepspeed")
     given = number_of(option(_of_launcher(options), "--num-gpus")) if options is not None else None
-    return Launched(command, given, 1, "--num_gpus", f"--num_gpus {given}", False) if given else None
+    return (
+        Launched(command, given, 1, "--num_gpus", f"--num_gpus {given}", False) if given else None
+    )
 
 
 def _accelerate(command: ShellCommand, folder: Path) -> Launched | None:
@@ -135,7 +162,9 @@ def _accelerate(command: ShellCommand, folder: Path) -> Launched | None:
 
 def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
     """The options before the script, whose own may have the same names."""
-    script = next((number for number, word in enumerate(options) if word.endswith(".py")), len(options))
+    script = next(
+        (number for number, word in enumerate(options) if word.endswith(".py")), len(options)
+    )
     return options[:script]
 
 

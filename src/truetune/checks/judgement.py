@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from truetune.trainers.facts import TrainerFacts
 
 PACKAGE = Path(truetune.__file__).parent
-REPORT_IT = "this is a fault of truetune: please report it with this line (TRUETUNE_DEBUG=1 prints the traceback)"
+REPORT_IT = (
+    "this is a fault of truetune: please report it with this line (TRUETUNE_DEBUG=1 prints the"
+    " traceback)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,9 @@ class Judgement:
         )
 
 
-def judge(kinds: Iterable[type[Rule[Any]]], subject: Any, trainer: TrainerFacts | None = None) -> Judgement:
+def judge(
+    kinds: Iterable[type[Rule[Any]]], subject: Any, trainer: TrainerFacts | None = None
+) -> Judgement:
     """What rules of these classes say of a subject, each by itself; one cause is told once.
 
     Under a `trainer` whose facts are given, findings are as grave as they are for it.
@@ -119,14 +124,18 @@ def without_moot(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement
     dependent = [finding for finding in made.findings if finding.rule in causes]
     for finding in sorted(dependent, key=lambda finding: _depth(finding.rule, causes)):
         named = [other for other in kept if other.rule in causes[finding.rule]]
-        explained = [(other, _shared(other, finding)) for other in named if _bears_on(other, finding)]
+        explained = [
+            (other, _shared(other, finding)) for other in named if _bears_on(other, finding)
+        ]
         if explained and _is_whole(finding, set().union(*(rows for _, rows in explained))):
             cause, _ = max(explained, key=lambda pair: len(pair[1]))
             severity = max(cause.severity, finding.severity, key=RANK.__getitem__)
             told = _with_evidence(cause, f"so {finding.message} ({finding.rule})")
             kept[kept.index(cause)] = replace(told, severity=severity)
         else:
-            kept.append(_with_evidence(finding, *(_told_rows(cause, rows) for cause, rows in explained)))
+            kept.append(
+                _with_evidence(finding, *(_told_rows(cause, rows) for cause, rows in explained))
+            )
     return replace(made, findings=in_order(kept))
 
 
@@ -178,7 +187,9 @@ def judge_by(kind: type[Rule[Any]], subject: Any, trainer: TrainerFacts | None =
     return conclude(rule, trainer)
 
 
-def conclude(rule: Rule[Any], trainer: TrainerFacts | None = None, lacking: Unmet | None = None) -> Judgement:
+def conclude(
+    rule: Rule[Any], trainer: TrainerFacts | None = None, lacking: Unmet | None = None
+) -> Judgement:
     """What a rule that has seen all of its subject says. What it found before it failed stands.
 
     `lacking` is what the caller knows that the subject lacks for this rule; it is told where the rule found nothing.
@@ -205,8 +216,14 @@ def _examined(kind: type[Rule[Any]], figure: Measurement | str) -> Judgement:
     if isinstance(figure, str):
         return Judgement(examined=(Examined(kind.name(), kind.code, kind.title(), figure),))
     if figure.of == 0:
-        return Judgement(not_judged=(not_met(kind, Unmet(f"there is nothing to count ({figure.text})")),))
-    return Judgement(examined=(Examined(kind.name(), kind.code, kind.title(), figure.text, figure.count, figure.of),))
+        return Judgement(
+            not_judged=(not_met(kind, Unmet(f"there is nothing to count ({figure.text})")),)
+        )
+    return Judgement(
+        examined=(
+            Examined(kind.name(), kind.code, kind.title(), figure.text, figure.count, figure.of),
+        )
+    )
 
 
 def _under(trainer: TrainerFacts, kind: type[Rule[Any]], found: list[Finding]) -> Judgement:
@@ -214,7 +231,11 @@ def _under(trainer: TrainerFacts, kind: type[Rule[Any]], found: list[Finding]) -
     held = in_order(findings_under_trainer(found, kind.by_trainer, trainer))
     if held:
         return Judgement(held)
-    return Judgement(not_judged=(not_met(kind, Unmet(f"it does no harm under {trainer.called}: {found[0].message}")),))
+    return Judgement(
+        not_judged=(
+            not_met(kind, Unmet(f"it does no harm under {trainer.called}: {found[0].message}")),
+        )
+    )
 
 
 def not_met(kind: type[Rule[Any]], unmet: Unmet) -> NotJudged:
@@ -232,7 +253,11 @@ def failure(kind: type[Rule[Any]], error: Exception) -> NotJudged:
 
 def place_of(error: BaseException) -> str:
     """The innermost line of truetune that an exception passed: `checks/law/cache.py:41`; empty where it passed none."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(PACKAGE)]
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(PACKAGE)
+    ]
     if not own:
         return ""
     return f"{Path(own[-1].filename).relative_to(PACKAGE).as_posix()}:{own[-1].lineno}"

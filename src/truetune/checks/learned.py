@@ -99,7 +99,9 @@ class LearnedTally:
         self.tokens += len(batch.ids)
         self.supervised += int(mask.sum())
         self.masked += int(pads.sum())
-        self.ideal += int((batch.supervised if self.spec.learn == IDEAL else ideal_mask(batch)).sum())
+        self.ideal += int(
+            (batch.supervised if self.spec.learn == IDEAL else ideal_mask(batch)).sum()
+        )
         if self.cut.limit is not None and self.cut.action != "none":
             gone = self._gone(batch, self.cut.limit)
             self.lost += int((mask & gone).sum())
@@ -178,12 +180,16 @@ def _ideal_spans(example: Example) -> list[tuple[int, int]]:
     row, rendering = example
     if row.is_chat:
         first = (row.prompt_messages or 0) if row.is_preference else 0
-        own = [turn for turn in rendering.turns if turn.end > turn.start >= 0 and turn.message >= first]
+        own = [
+            turn for turn in rendering.turns if turn.end > turn.start >= 0 and turn.message >= first
+        ]
         if rendering.turn is not None:
             own = [turn for turn in own if turn.message == rendering.turn]
         return [(t.start, t.end) for t in own if row.messages[t.message].get("train", True)]
     head = (Source.BOS,) if row.text is not None else (Source.BOS, Source.USER)
-    start = next((run.start for run in rendering.runs if run.source not in head), len(rendering.text))
+    start = next(
+        (run.start for run in rendering.runs if run.source not in head), len(rendering.text)
+    )
     return [(start, len(rendering.text))]
 
 

@@ -30,12 +30,18 @@ from truetune.source.walk import sources
 from truetune.spec.run import RunSpec, Severity
 
 LIBRARIES = frozenset({
-    *("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl"),
-    *("llamafactory", "lightning", "pytorch_lightning", "torchtune", "deepspeed", "bitsandbytes", "vllm"),
-    *("sentence_transformers", "evaluate", "setfit", "swift", "mlx_lm", "lm_eval", "keras", "tensorflow", "jax"),
+    "torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl",
+    "llamafactory", "lightning", "pytorch_lightning", "torchtune", "deepspeed", "bitsandbytes", "vllm",
+    "sentence_transformers", "evaluate", "setfit", "swift", "mlx_lm", "lm_eval", "keras", "tensorflow", "jax",
 })  # fmt: skip
 """Libraries of training, its data and its evaluation; code without one of them has nothing that a rule looks at"""
-TRAININGS = ("*Trainer", "*Trainer.*", "torch.optim.*", "bitsandbytes.optim.*", "*.FastLanguageModel.get_peft_model")
+TRAININGS = (
+    "*Trainer",
+    "*Trainer.*",
+    "torch.optim.*",
+    "bitsandbytes.optim.*",
+    "*.FastLanguageModel.get_peft_model",
+)
 """Calls of a script that trains"""
 CORRECT_SYNTAX = "correct the syntax, or leave the file out"
 UNPARSED = "source-not-parsed"
@@ -86,7 +92,9 @@ def lint(
     can't be written.
     """
     started = time.perf_counter()
-    spec = RunSpec(select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged)
+    spec = RunSpec(
+        select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged
+    )
     named = list(map(str, paths))
     looks: dict[str, Look] = {}
     changes: list[Change] = []
@@ -101,8 +109,14 @@ def lint(
         seen = look_at(module, spec)
         linked = file.is_symlink() and str(file) not in named
         if linked and fix:
-            facts[files[module.path]].append(("note", f"{file}: not changed, for it is a link; name the file itself"))
-        if (fix or unsafe or diff) and not linked and (change := _mended(module, seen, spec, unsafe)):
+            facts[files[module.path]].append(
+                ("note", f"{file}: not changed, for it is a link; name the file itself")
+            )
+        if (
+            (fix or unsafe or diff)
+            and not linked
+            and (change := _mended(module, seen, spec, unsafe))
+        ):
             changes.append(change)
             if not diff:
                 write(file, change)
@@ -131,19 +145,27 @@ def lint(
 
 def look_at(module: Module, spec: RunSpec) -> Look:
     """What the rules that `spec` selects find in one module, in the order of its text."""
-    rules = [rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)]
+    rules = [
+        rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)
+    ]
     parts = [_of_this_file(judge(rules, module), module.path), _unparsed(module, spec)]
     try:
         parts += [of_settings(config, spec) for config in configs_of_source(module)]
     except SpecError as error:
-        parts.append(Judgement(not_judged=(NotJudged("settings in the code", str(error), place=module.path),)))
+        parts.append(
+            Judgement(
+                not_judged=(NotJudged("settings in the code", str(error), place=module.path),)
+            )
+        )
     judged = Judgement.of(parts)
     applies = bool(judged.findings) or _uses_a_library(module)
     if not applies or (module.broken and not module.tree.body):
         judged = replace(judged, examined=(), not_judged=tuple(missing(judged.not_judged)))
     found = list(dict.fromkeys(judged.findings))
     comments = ignores(module)
-    kept = [f for f in found if not any(c.covers(_offset(module, f), f.rule, f.code) for c in comments)]
+    kept = [
+        f for f in found if not any(c.covers(_offset(module, f), f.rule, f.code) for c in comments)
+    ]
     return Look(
         tuple(sorted(kept, key=lambda f: _offset(module, f))),
         judged,
@@ -155,11 +177,17 @@ def look_at(module: Module, spec: RunSpec) -> Look:
 
 def look_at_commands(path: str, spec: RunSpec) -> Look:
     """What the rules that `spec` selects find in one shell script, job file or Dockerfile."""
-    rules = [rule for rule in choose(spec.select, spec.ignore, "commands") if issubclass(rule, CommandRule)]
+    rules = [
+        rule
+        for rule in choose(spec.select, spec.ignore, "commands")
+        if issubclass(rule, CommandRule)
+    ]
     try:
         file = read_commands(Path(path))
     except DataError as error:
-        unread = NotJudged("the commands", str(error), place=path, unlock="save it as UTF-8, or leave the file out")
+        unread = NotJudged(
+            "the commands", str(error), place=path, unlock="save it as UTF-8, or leave the file out"
+        )
         return Look((), Judgement(not_judged=(unread,)), trains=False)
     judged = _of_this_file(judge(rules, file), path)
     applies = bool(judged.findings or judged.examined)
@@ -205,16 +233,26 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
 
     It does not apply where no file has a place that it is about.
     """
-    kinds = {rule.name(): rule for rule in rules("source", "commands") if issubclass(rule, SourceRule | CommandRule)}
+    kinds = {
+        rule.name(): rule
+        for rule in rules("source", "commands")
+        if issubclass(rule, SourceRule | CommandRule)
+    }
     counts: Counter[str] = Counter()
-    for examined in (examined for part in parts for examined in part.examined if examined.rule in kinds):
+    for examined in (
+        examined for part in parts for examined in part.examined if examined.rule in kinds
+    ):
         counts[examined.rule] += examined.of or 0
     whole = Judgement.of(parts)
     figures = {name: _measured(kinds[name], count) for name, count in counts.items()}
     applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
     return Judgement(
         whole.findings,
-        tuple(dict.fromkeys(_with_figure(examined, figures.get(examined.rule)) for examined in whole.examined)),
+        tuple(
+            dict.fromkeys(
+                _with_figure(examined, figures.get(examined.rule)) for examined in whole.examined
+            )
+        ),
         tuple(part for part in whole.not_judged if part.asked or part.what not in applies),
     )
 
@@ -240,7 +278,10 @@ def _beside_the_point(looks: Sequence[Look]) -> Iterator[Judgement]:
 
 def _of_this_file(judged: Judgement, path: str) -> Judgement:
     """What failed on this file names it."""
-    named = (replace(part, reason=f"{path}: {part.reason}") if part.asked else part for part in judged.not_judged)
+    named = (
+        replace(part, reason=f"{path}: {part.reason}") if part.asked else part
+        for part in judged.not_judged
+    )
     return replace(judged, not_judged=tuple(named))
 
 
@@ -296,7 +337,10 @@ def _mended(module: Module, seen: Look, spec: RunSpec, unsafe: bool) -> Change |
     program = near.program
     assert program is not None
     return mended(
-        near, look_at(near, spec).findings, lambda tried: look_at(program.with_text_changed(tried), spec), unsafe
+        near,
+        look_at(near, spec).findings,
+        lambda tried: look_at(program.with_text_changed(tried), spec),
+        unsafe,
     )
 
 
@@ -304,4 +348,10 @@ def _kind(name: str) -> str:
     path = Path(name)
     if path.is_file() and is_command_file(path):
         return "shell script"
-    return "folder of Python sources" if path.is_dir() else "notebook" if path.suffix == ".ipynb" else "Python source"
+    return (
+        "folder of Python sources"
+        if path.is_dir()
+        else "notebook"
+        if path.suffix == ".ipynb"
+        else "Python source"
+    )

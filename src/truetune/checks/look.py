@@ -32,7 +32,11 @@ from truetune.trainers.facts import TrainerName
 
 SETTINGS: tuple[Kind, ...] = ("truetune", "axolotl", "llama-factory", "trl", "transformers")
 SOURCES: tuple[Kind, ...] = ("source", "notebook")
-CUTS = ("truncation-leaves-no-label", "truncation-cuts-the-terminator", "sft-max-length-default-1024")
+CUTS = (
+    "truncation-leaves-no-label",
+    "truncation-cuts-the-terminator",
+    "sft-max-length-default-1024",
+)
 """Rules on what a cut at max_length loses"""
 PLAIN_STRINGS = "plain-string-pair-skips-template"
 """The rule on rows that are trained as the strings that stand in the file"""
@@ -99,7 +103,11 @@ def look(
         run = run.model_copy(update={"data": rest}) if rest else None
     if run is not None and run.data and run.tokenizer is None and seen.subjects:
         seen.subjects.append(Subject(NAMES["data"], ", ".join(run.data)))
-        told = NotJudged("the data", "there is no tokenizer to render them with", unlock="name a tokenizer with -t")
+        told = NotJudged(
+            "the data",
+            "there is no tokenizer to render them with",
+            unlock="name a tokenizer with -t",
+        )
         seen.judged.append(Judgement(not_judged=(told,)))
         run = None
     if run is not None and run.trained_by is None and (note := seen.whose.note()):
@@ -111,12 +119,17 @@ def look(
             seen.add(as_ids)
         report = of_rows or report
     if isinstance(report, DataReport) and not report.rows:
-        seen.subjects.append(Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items())))
+        seen.subjects.append(
+            Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items()))
+        )
     subjects = (*seen.subjects, *report.subjects)
     made = with_judgement(
-        replace(report, subjects=subjects, seconds=time.perf_counter() - started), Judgement.of(seen.judged)
+        replace(report, subjects=subjects, seconds=time.perf_counter() - started),
+        Judgement.of(seen.judged),
     )
-    one_cause = without_moot(Judgement(made.findings), rules(*DATA, "config"))  # settings and data may tell one cause
+    one_cause = without_moot(
+        Judgement(made.findings), rules(*DATA, "config")
+    )  # settings and data may tell one cause
     return replace(made, findings=one_cause.findings)
 
 
@@ -131,15 +144,23 @@ def _absent_model(run: RunSpec) -> NotJudged | None:
         locate(run.model)
     except TokenizerError as error:
         why, _, how = str(error).partition("; ")
-        return NotJudged("the model beside the tokenizer", why, unlock=how or "name its folder", asked=False)
+        return NotJudged(
+            "the model beside the tokenizer", why, unlock=how or "name its folder", asked=False
+        )
     return None
 
 
-def _tokenized(run: RunSpec, paths: Sequence[str], seen: Look, progress: Progress | None) -> Report | None:
+def _tokenized(
+    run: RunSpec, paths: Sequence[str], seen: Look, progress: Progress | None
+) -> Report | None:
     """What the rules on tokenized rows say; the first report, the others being noted. None without a tokenizer."""
     if run.tokenizer is None and run.model is None:
         seen.subjects.append(Subject(TOKENIZED, ", ".join(paths)))
-        told = NotJudged("the token ids", "there is no tokenizer to read them with", unlock="name a tokenizer with -t")
+        told = NotJudged(
+            "the token ids",
+            "there is no tokenizer to read them with",
+            unlock="name a tokenizer with -t",
+        )
         seen.judged.append(Judgement(not_judged=(told,)))
         return None
     run = seen.whose.over(run)
@@ -158,7 +179,9 @@ def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | No
         if run.data or not seen.subjects or run.tokenizer != seen.tokenizer:
             raise
         seen.subjects.append(Subject(NAMES["tokenizer"], run.tokenizer or ""))
-        seen.judged.append(Judgement(not_judged=(NotJudged("the tokenizer", str(error), asked=False),)))
+        seen.judged.append(
+            Judgement(not_judged=(NotJudged("the tokenizer", str(error), asked=False),))
+        )
         return None
 
 
@@ -168,8 +191,14 @@ def _run(seen: Look, *, named: bool) -> RunSpec | None:
     data = tuple(seen.data) or run.data
     tokenizer = run.tokenizer or seen.tokenizer
     if not named and not data and tokenizer is None and not seen.subjects:
-        raise UsageError("nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml")
-    if not data and (seen.run is not None or seen.tokenizer is None) and (named or tokenizer is None):
+        raise UsageError(
+            "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
+        )
+    if (
+        not data
+        and (seen.run is not None or seen.tokenizer is None)
+        and (named or tokenizer is None)
+    ):
         return None
     return run.model_copy(update={"data": data, "tokenizer": tokenizer})
 
@@ -180,7 +209,10 @@ def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
     if seen.own_prompt:
         rules = [rule for rule in rules if station(rule) in ("rows", "pairs")]
     if run.data and seen.whose.made_messages:
-        why = f"{seen.whose.made_messages} makes messages of the rows, which the chat template renders"
+        why = (
+            f"{seen.whose.made_messages} makes messages of the rows, which the chat template"
+            " renders"
+        )
         told = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
         moot = [rule for rule in rules if rule.name() == PLAIN_STRINGS]
         seen.judged.append(Judgement(not_judged=tuple(not_met(rule, told) for rule in moot)))
@@ -212,7 +244,11 @@ def _look(path: str, seen: Look) -> None:
                 _settings(str(file), seen)
     if "tokenizer" in kinds:
         seen.tokenizer = seen.tokenizer or path
-    if kinds[0] == "run" and not {"model", "adapter"} & set(kinds) and (last := _last_checkpoint(Path(path))):
+    if (
+        kinds[0] == "run"
+        and not {"model", "adapter"} & set(kinds)
+        and (last := _last_checkpoint(Path(path)))
+    ):
         seen.add(_checkpoint(str(last), seen))
 
 
@@ -232,7 +268,8 @@ def _of_launch(path: str) -> NotJudged:
     given = ", ".join(f"{key}: {value[key]}" for key in LAUNCH_KEYS if key in value)
     return NotJudged(
         "the accelerate launch configuration",
-        f"no rule reads it ({given}); each process uses one GPU, and GPUs beyond their number stay idle",
+        f"no rule reads it ({given}); each process uses one GPU, and GPUs beyond their number stay"
+        " idle",
         place=path,
         unlock="compare num_processes with the number of GPUs",
     )
@@ -276,14 +313,23 @@ def _settings(path: str, seen: Look) -> None:
     missing = _missing(run)
     if missing:
         told = NotJudged(
-            "the data of these settings", missing, place=path, unlock="name DATA and -t TOKENIZER", asked=False
+            "the data of these settings",
+            missing,
+            place=path,
+            unlock="name DATA and -t TOKENIZER",
+            asked=False,
         )
         seen.judged.append(Judgement(not_judged=(told,)))
     elif run.data:
         seen.run, seen.joined = run, _joins(config)
         if config.own_prompt:
             seen.own_prompt = True
-            facts.append(("prompt", "the stack's own, not the tokenizer's template: rules on rows and pairs alone"))
+            facts.append(
+                (
+                    "prompt",
+                    "the stack's own, not the tokenizer's template: rules on rows and pairs alone",
+                )
+            )
     seen.subjects.append(Subject(NAMES[config.stack], path, tuple(facts)))
 
 
@@ -295,7 +341,11 @@ def _trains(config: Config) -> bool:
 def _joins(config: Config) -> bool:
     """Does the stack make rows of its own out of the texts?"""
     training, sets = config.spec.training, config.raw.get("datasets")
-    kinds = [str(item.get("type")) for item in sets if isinstance(item, dict)] if isinstance(sets, list) else []
+    kinds = (
+        [str(item.get("type")) for item in sets if isinstance(item, dict)]
+        if isinstance(sets, list)
+        else []
+    )
     wraps = bool(training.packing) and training.packing_strategy in ("wrapped", "bfd_split")
     return wraps or training.method == "pretrain" or "completion" in kinds
 
@@ -307,7 +357,11 @@ def _missing(run: RunSpec) -> str:
     try:
         locate(run.tokenizer or run.model or "")
     except TokenizerError as error:
-        return f"{error}; name a tokenizer with -t" if run.tokenizer or run.model else "name a tokenizer with -t"
+        return (
+            f"{error}; name a tokenizer with -t"
+            if run.tokenizer or run.model
+            else "name a tokenizer with -t"
+        )
     return ""
 
 
@@ -337,9 +391,14 @@ def _checkpoint(path: str, seen: Look) -> Report:
 
 
 LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
-    "source": _source, "notebook": _source, "commands": _commands,
-    "run": _log, "log": _log, "model": _checkpoint, "adapter": _checkpoint,
-}  # fmt: skip
+    "source": _source,
+    "notebook": _source,
+    "commands": _commands,
+    "run": _log,
+    "log": _log,
+    "model": _checkpoint,
+    "adapter": _checkpoint,
+}
 
 
 LOOKED = frozenset((*SETTINGS, *SOURCES, *LOOKS, "data", "encoded", "tokenizer"))
@@ -347,5 +406,7 @@ LOOKED = frozenset((*SETTINGS, *SOURCES, *LOOKS, "data", "encoded", "tokenizer")
 
 def _last_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint of a run."""
-    numbered = [path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdecimal()]
+    numbered = [
+        path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdecimal()
+    ]
     return max(numbered, key=lambda path: int(path.name.partition("-")[2]), default=None)

@@ -36,19 +36,30 @@ class Change:
     @property
     def diff(self) -> str:
         """Unified, as `patch -p1` and `git apply` take it."""
-        old, new = (text.splitlines(keepends=True) for text in (self.before.file_text, self.after.file_text))
+        old, new = (
+            text.splitlines(keepends=True) for text in (self.before.file_text, self.after.file_text)
+        )
         lines = difflib.unified_diff(old, new, f"a/{self.path}", f"b/{self.path}")
-        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        )
 
 
-def mended(module: Module, findings: Sequence[Finding], look: Callable[[Module], Seen], unsafe: bool) -> Change | None:
+def mended(
+    module: Module, findings: Sequence[Finding], look: Callable[[Module], Seen], unsafe: bool
+) -> Change | None:
     """The module after all fixes that are allowed and that prove to help; None where there are none.
 
     A fix helps when the text still parses, the rule finds less in it, and no rule finds more.
     """
     after, done = module, []
     for _ in range(PASSES):
-        fixable = [f for f in findings if f.fix is not None and f.fix.file == module.path and (f.fix.safe or unsafe)]
+        fixable = [
+            f
+            for f in findings
+            if f.fix is not None and f.fix.file == module.path and (f.fix.safe or unsafe)
+        ]
         mended_now = False
         for batch in (fixable, *([f] for f in fixable[: len(fixable) * (len(fixable) > 1)])):
             chosen = _apart(batch)
@@ -89,7 +100,9 @@ def _tried(module: Module, findings: Iterable[Finding]) -> Module | None:
 def _helps(before: Iterable[Finding], after: Iterable[Finding], mended: Iterable[Finding]) -> bool:
     """Does each rule that was mended find less, and no rule more?"""
     old, new = Counter(f.code for f in before), Counter(f.code for f in after)
-    return all(new[code] <= old[code] for code in new) and all(new[f.code] < old[f.code] for f in mended)
+    return all(new[code] <= old[code] for code in new) and all(
+        new[f.code] < old[f.code] for f in mended
+    )
 
 
 def write(file: Path, change: Change) -> None:
@@ -100,7 +113,9 @@ def write(file: Path, change: Change) -> None:
     try:
         target = file.resolve()
         if target.read_bytes() != change.before.file_text.encode(change.before.codec):
-            raise UsageError(f"{file}: was changed while it was looked at; nothing was written to it: run again")
+            raise UsageError(
+                f"{file}: was changed while it was looked at; nothing was written to it: run again"
+            )
         mode = target.stat().st_mode
         atomic.write(target, change.after.file_text.encode(change.after.codec))
         target.chmod(mode)

@@ -18,14 +18,18 @@ from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
 
 RULES = (
-    *(
-        "adapter-file-empty",
-        "adapter-keys-do-not-match",
-        "adapter-on-another-base",
-        "new-token-rows-not-trained-or-saved",
-    ),
-    *("new-token-lands-in-padded-row", "tied-embeddings-lost-on-merge", "merged-into-4bit-or-low-precision"),
-    *("weights-equal-the-base", "weights-all-zero", "nan-in-weights", "bf16-updates-rounded-away", "norms-never-moved"),
+    "adapter-file-empty",
+    "adapter-keys-do-not-match",
+    "adapter-on-another-base",
+    "new-token-rows-not-trained-or-saved",
+    "new-token-lands-in-padded-row",
+    "tied-embeddings-lost-on-merge",
+    "merged-into-4bit-or-low-precision",
+    "weights-equal-the-base",
+    "weights-all-zero",
+    "nan-in-weights",
+    "bf16-updates-rounded-away",
+    "norms-never-moved",
     "merge-is-not-base-plus-adapter",
     "most-weights-never-moved",
 )
@@ -58,7 +62,9 @@ def movement(
     spec = spec or RunSpec(select=RULES)
     found = read_checkpoint(after, base=base)
     if found.kind == "model" and found.base is None:
-        raise UsageError(f"{after}: nothing to compare it with; name what it was before with --base")
+        raise UsageError(
+            f"{after}: nothing to compare it with; name what it was before with --base"
+        )
     if adapter is not None:
         other = read_checkpoint(adapter, base=found.base.folder if found.base else None)
         if found.kind != "model" or other.kind != "adapter":
@@ -68,12 +74,22 @@ def movement(
     subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
     judged = judgement_of(found, spec.select, spec.ignore)
     return MovementReport(
-        spec=spec, subjects=(subject,), findings=judged.findings, examined=judged.examined,
-        not_judged=judged.not_judged, manifest=made, seconds=time.perf_counter() - started,
-    )  # fmt: skip
+        spec=spec,
+        subjects=(subject,),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
+        manifest=made,
+        seconds=time.perf_counter() - started,
+    )
 
 
-def judgement_of(found: Checkpoint, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> Judgement:
+def judgement_of(
+    found: Checkpoint, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()
+) -> Judgement:
     """What the rules on checkpoints say; those that go by signs are left out where the adapter is at hand."""
     leave = (*ignore, *BY_SIGNS) if found.adapter else ignore
-    return judge([rule for rule in choose(select, leave, "checkpoint") if issubclass(rule, CheckpointRule)], found)
+    return judge(
+        [rule for rule in choose(select, leave, "checkpoint") if issubclass(rule, CheckpointRule)],
+        found,
+    )

@@ -10,28 +10,36 @@ from truetune.checks.judgement import Unmet
 from truetune.data.media import Media
 from truetune.render.probes import Probes
 
-NO_EXAMPLE = Unmet("no row gave an example", "fix the rows that template-rejects-rows or malformed-rows names")
+NO_EXAMPLE = Unmet(
+    "no row gave an example", "fix the rows that template-rejects-rows or malformed-rows names"
+)
 NO_CHATS = Unmet("it is about chats, and no row is one")
 NO_PLAIN_ROWS = Unmet("it is about rows of plain text, and there are none")
 NO_TURNS = Unmet("it is about assistant turns, and no example has one")
 NO_TURN_TRAINED_ALONE = Unmet(
-    "it is about assistant turns that are trained by themselves, and no example has one: what is trained is the whole "
-    "example, or nothing"
+    "it is about assistant turns that are trained by themselves, and no example has one: what is"
+    " trained is the whole example, or nothing"
 )
 NO_PAIRS = Unmet("it is about pairs of answers, and the rows hold none")
 NO_VERDICTS = Unmet("it is about KTO's labels, and no row has one")
 NO_CONTROL_TOKENS = Unmet("it is about control tokens, and the tokenizer has none")
 NO_TEMPLATE = Unmet("the tokenizer has no chat template", "name one with --template")
-NOT_BY_TAGS = Unmet("the mask is not taken from {% generation %} tags", "say --mask-by generation-tags if it is")
+NOT_BY_TAGS = Unmet(
+    "the mask is not taken from {% generation %} tags", "say --mask-by generation-tags if it is"
+)
 NO_LIMIT = Unmet("no max_length is set", "set it with --max-length")
-NO_TURN_END = Unmet("the chat template ends turns with no control token", "see turn-terminator-is-not-eos")
+NO_TURN_END = Unmet(
+    "the chat template ends turns with no control token", "see turn-terminator-is-not-eos"
+)
 NO_STOPS = Unmet("no token is known to end turns", "set eos_token_id in generation_config.json")
 COUNT_IN_BATCHES = "see what reaches the loss: truetune run -- YOUR COMMAND"
 NO_EMBEDDING = Unmet(
-    "neither config.json nor weights say how many rows the embedding has", "name the model with --model"
+    "neither config.json nor weights say how many rows the embedding has",
+    "name the model with --model",
 )
 PROBES_FAIL = Unmet(
-    "the chat template renders no small conversation of a question and an answer", "choose one with --template"
+    "the chat template renders no small conversation of a question and an answer",
+    "choose one with --template",
 )
 
 

@@ -19,7 +19,9 @@ class Pairing:
     """Answers are measured in supervised tokens. Memory grows by 4 bytes a pair that has scores."""
 
     def __init__(self) -> None:
-        self.lengths = {name: np.zeros(1, dtype=np.int64) for name in ("chosen", "rejected", "true", "false")}
+        self.lengths = {
+            name: np.zeros(1, dtype=np.int64) for name in ("chosen", "rejected", "true", "false")
+        }
         """Answers by how long they are"""
         self.longer = self.shorter = self.same = self.identical = 0
         self.shared: NDArray[np.int64] = np.zeros(SHARES + 1, dtype=np.int64)
@@ -71,14 +73,19 @@ class Pairing:
         at = edges(quantile(both, 0.99), int(np.flatnonzero(both)[-1]))
         return {"edges": at.tolist()} | {
             name: {
-                "count": int(counts.sum()), "median": quantile(counts, 0.5), "p95": quantile(counts, 0.95),
+                "count": int(counts.sum()),
+                "median": quantile(counts, 0.5),
+                "p95": quantile(counts, 0.95),
                 "counts": binned(counts, at).tolist(),
             }
-            for name in names for counts in (self.lengths[name],)
-        }  # fmt: skip
+            for name in names
+            for counts in (self.lengths[name],)
+        }
 
 
-def shared_beginnings(pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def shared_beginnings(
+    pairs: Pairs,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(pairs,) each: tokens that both answers begin with, tokens of the shorter answer, and of the longer.
 
     An answer is what follows the context."""
@@ -87,7 +94,10 @@ def shared_beginnings(pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.int64
     shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
     begins = np.cumsum(shorter) - shorter
     inside = np.arange(int(shorter.sum())) - np.repeat(begins, shorter)
-    chosen, rejected = (side.ids[np.repeat(start, shorter) + inside] for side, start in zip(pairs, starts, strict=True))
+    chosen, rejected = (
+        side.ids[np.repeat(start, shorter) + inside]
+        for side, start in zip(pairs, starts, strict=True)
+    )
     differ = np.append(np.flatnonzero(chosen != rejected), len(inside))
     first = differ[np.searchsorted(differ, begins)]
     return np.minimum(first - begins, shorter), shorter, longer
@@ -96,8 +106,14 @@ def shared_beginnings(pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.int64
 def _margins(values: NDArray[np.float32]) -> dict[str, Any]:
     """Of the scores that rows give their sides: chosen less rejected. The outermost hundredths are in the last bins."""
     low, high = (float(np.quantile(values, share)) for share in (0.01, 0.99))
-    counts, at = np.histogram(np.clip(values, low, high), bins=MARGINS, range=(low, high) if low < high else None)
+    counts, at = np.histogram(
+        np.clip(values, low, high), bins=MARGINS, range=(low, high) if low < high else None
+    )
     return {
-        "count": len(values), "median": float(np.median(values)), "negative": int((values < 0).sum()),
-        "zero": int((values == 0).sum()), "counts": counts.tolist(), "edges": [round(float(edge), 6) for edge in at],
-    }  # fmt: skip
+        "count": len(values),
+        "median": float(np.median(values)),
+        "negative": int((values < 0).sum()),
+        "zero": int((values == 0).sum()),
+        "counts": counts.tolist(),
+        "edges": [round(float(edge), 6) for edge in at],
+    }

@@ -28,11 +28,13 @@ def at_token(batch: Batch, place: int, text: str, side: Side = None) -> Case:
 
 def in_example(
     batch: Batch, i: int, token: int | None, text: str, turn: int | None = None, side: Side = None
-) -> Case:  # fmt: skip
+) -> Case:
     """`token` counts over the tokens of example `i`; it is left out where that is the example of another turn."""
     row, rendering = batch.examples[i]
     turn = rendering.turn if turn is None else turn
-    return Case(text, row.origin, turn, token=token if rendering.turn in (None, turn) else None, side=side)
+    return Case(
+        text, row.origin, turn, token=token if rendering.turn in (None, turn) else None, side=side
+    )
 
 
 def at_character(batch: Batch, i: int, character: int, text: str, turn: int | None = None) -> Case:
@@ -63,7 +65,9 @@ def at_stop(batch: Batch, i: int, turn: Turn, text: str) -> Case:
 
 def first_answer(batch: Batch) -> tuple[int, Turn] | None:
     """The first example of a chat with an answer that inference must produce, and that turn."""
-    found = ((i, turn) for i, example in enumerate(batch.examples) for turn in example.rendering.turns)
+    found = (
+        (i, turn) for i, example in enumerate(batch.examples) for turn in example.rendering.turns
+    )
     return next(((i, turn) for i, turn in found if turn.start >= 0), None)
 
 
@@ -76,15 +80,27 @@ def in_row(batch: Batch, row: Conversation, text: str) -> Case:
 def in_rejected(batch: Batch, row: Conversation, text: str) -> Case:
     """The first supervised token of a row's rejected side, where it has one."""
     other = batch.other
-    mine = [] if other is None else [i for i, example in enumerate(other.examples) if example.row.origin == row.origin]
-    return at_answer(other, mine[-1], text, "rejected") if other is not None and mine else Case(text, row.origin)
+    mine = (
+        []
+        if other is None
+        else [i for i, example in enumerate(other.examples) if example.row.origin == row.origin]
+    )
+    return (
+        at_answer(other, mine[-1], text, "rejected")
+        if other is not None and mine
+        else Case(text, row.origin)
+    )
 
 
 def in_message(batch: Batch, row: Conversation, message: int, text: str) -> Case:
     """Where a message begins in its row's last example, as far as anything of it stands there."""
     i = last_example(batch, row)
     start = -1 if i is None else message_start(batch, i, message)
-    return Case(text, row.origin, message) if i is None else at_character(batch, i, start, text, message)
+    return (
+        Case(text, row.origin, message)
+        if i is None
+        else at_character(batch, i, start, text, message)
+    )
 
 
 def of_problem(batch: Batch, row: Conversation, problem: Problem) -> Case:
@@ -100,7 +116,9 @@ def of_problem(batch: Batch, row: Conversation, problem: Problem) -> Case:
 
 def last_example(batch: Batch, row: Conversation) -> int | None:
     """The number of a row's last example; None where it has none."""
-    return next((i for i in reversed(range(len(batch.examples))) if batch.examples[i].row is row), None)
+    return next(
+        (i for i in reversed(range(len(batch.examples))) if batch.examples[i].row is row), None
+    )
 
 
 def message_start(batch: Batch, i: int, message: int) -> int:

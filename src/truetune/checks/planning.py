@@ -34,16 +34,25 @@ def config_of(path: str | PathLike[str], training: Mapping[str, Any] | None = No
 
 
 def plan(
-    path: str | PathLike[str], *, training: Mapping[str, Any] | None = None, model: str | PathLike[str] | None = None,
-    gpu_memory: str | float | None = None, gpus: int | None = None, length: int | None = None,
-) -> Plan:  # fmt: skip
+    path: str | PathLike[str],
+    *,
+    training: Mapping[str, Any] | None = None,
+    model: str | PathLike[str] | None = None,
+    gpu_memory: str | float | None = None,
+    gpus: int | None = None,
+    length: int | None = None,
+) -> Plan:
     """The memory of the run at a path; see `truetune.plan`."""
     named = None if model is None else fspath(model)
-    return plan_of(config_of(path, training), model=named, gpu_memory=gpu_memory, gpus=gpus, length=length)
+    return plan_of(
+        config_of(path, training), model=named, gpu_memory=gpu_memory, gpus=gpus, length=length
+    )
 
 
 def _config(path: str) -> Config:
-    if Path(path).name == "config.json" or (Path(path, "config.json").is_file() and not Path(path, ADAPTER).exists()):
+    if Path(path).name == "config.json" or (
+        Path(path, "config.json").is_file() and not Path(path, ADAPTER).exists()
+    ):
         return _of_model(path)
     kinds = recognise(path)
     if kinds[0] in ("model", "tokenizer"):
@@ -52,10 +61,14 @@ def _config(path: str) -> Config:
         found = [config for config in configs_of_source(read(Path(path))) if Path(path).is_file()]
         if found:
             return found[0]
-        raise UsageError(f"{path}: no arguments of a trainer are in it; name settings, or a model folder")
+        raise UsageError(
+            f"{path}: no arguments of a trainer are in it; name settings, or a model folder"
+        )
     if kinds[0] in ("truetune", "axolotl", "llama-factory", "trl"):
         return read_config(path)
-    raise UsageError(f"{path}: is {NAMES[kinds[0]]}; a plan needs settings, a script, or a model folder")
+    raise UsageError(
+        f"{path}: is {NAMES[kinds[0]]}; a plan needs settings, a script, or a model folder"
+    )
 
 
 def _of_model(path: str) -> Config:

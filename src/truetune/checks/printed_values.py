@@ -44,7 +44,9 @@ class PrintedValues:
     def _containers(self, example: Example) -> Iterator[PrintedValue]:
         """Lists and objects, of which the outermost that is printed is given."""
         text = example.rendering.text
-        malformed = [id(problem.message) for problem in example.row.problems]  # `malformed-rows` names these contents
+        malformed = [
+            id(problem.message) for problem in example.row.problems
+        ]  # `malformed-rows` names these contents
         for turn, message in enumerate(example.row.messages):
             for value in _containers_of(message) if id(message) not in malformed else ():
                 self.looked_at += 1
@@ -56,7 +58,11 @@ class PrintedValues:
     def _nulls(self, row: Conversation) -> Iterator[PrintedValue]:
         """Contents that are null: truetune leaves them out, and trainers that hand them on have them printed."""
         for turn, message in enumerate(row.messages):
-            if "content" in message and message["content"] is None and self._none_is_printed(row, turn):
+            if (
+                "content" in message
+                and message["content"] is None
+                and self._none_is_printed(row, turn)
+            ):
                 yield PrintedValue(turn, "null", "None", -1)
 
     def _none_is_printed(self, row: Conversation, turn: int) -> bool:
@@ -70,19 +76,30 @@ class PrintedValues:
         if shape not in self._prints_none:
             handed_on, empty = self._text(row, turn, None), self._text(row, turn, "")
             both = handed_on is not None and empty is not None
-            self._prints_none[shape] = both and str(handed_on).count("None") > str(empty).count("None")
+            self._prints_none[shape] = both and str(handed_on).count("None") > str(empty).count(
+                "None"
+            )
         return self._prints_none[shape]
 
     def _text(self, row: Conversation, turn: int, content: str | None) -> str | None:
         """The rendering with this content in a turn, as transformers hands it to the template; None where it raises."""
-        template = self.probes.tool_template if row.tools and self.probes.tool_template else self.probes.template
+        template = (
+            self.probes.tool_template
+            if row.tools and self.probes.tool_template
+            else self.probes.template
+        )
         if template is None:
             return None
-        messages = [{key: value for key, value in message.items() if key not in OWN_KEYS} for message in row.messages]
+        messages = [
+            {key: value for key, value in message.items() if key not in OWN_KEYS}
+            for message in row.messages
+        ]
         messages[turn] = {**messages[turn], "content": content}
         variables = {**self.template_kwargs, **row.template_kwargs}
         try:
-            text = template.render_as_given(messages, tools=row.tools, documents=row.documents, **variables)
+            text = template.render_as_given(
+                messages, tools=row.tools, documents=row.documents, **variables
+            )
         except TemplateError:
             return None
         return "".join(parts(text))

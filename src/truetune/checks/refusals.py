@@ -8,7 +8,9 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 
-ROLES = frozenset(("user", "assistant", "system", "tool", "function", "developer", "ipython", "model"))
+ROLES = frozenset(
+    ("user", "assistant", "system", "tool", "function", "developer", "ipython", "model")
+)
 """Names that templates say of themselves: `roles must alternate user/assistant/...`"""
 SHORTEST = 3
 """Characters of a text that is looked for in a message: one or two stand in any"""

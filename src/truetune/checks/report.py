@@ -137,8 +137,12 @@ class Report:
     def __repr__(self) -> str:
         """In short: its class, what was found, and where."""
         counts = Counter(finding.severity for finding in self.findings)
-        found = ", ".join(f"{counts[s]} {s}{'s' * (counts[s] != 1 and s != 'info')}" for s in RANK if counts[s])
-        about = ", ".join(dict.fromkeys(subject.path for subject in self.subjects)) or ", ".join(self.spec.data)
+        found = ", ".join(
+            f"{counts[s]} {s}{'s' * (counts[s] != 1 and s != 'info')}" for s in RANK if counts[s]
+        )
+        about = ", ".join(dict.fromkeys(subject.path for subject in self.subjects)) or ", ".join(
+            self.spec.data
+        )
         return f"<{type(self).__name__} of {about or 'nothing'}: {found or self.outcome}>"
 
     def __str__(self) -> str:
@@ -159,7 +163,9 @@ AnyReport = TypeVar("AnyReport", bound=Report)
 def with_judgement(report: AnyReport, more: Judgement) -> AnyReport:
     """The report with what was judged besides."""
     judged = Judgement.of([Judgement(report.findings, report.examined, report.not_judged), more])
-    return replace(report, findings=judged.findings, examined=judged.examined, not_judged=judged.not_judged)
+    return replace(
+        report, findings=judged.findings, examined=judged.examined, not_judged=judged.not_judged
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

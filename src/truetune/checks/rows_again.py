@@ -22,7 +22,9 @@ def rows_again(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversati
     if not left:
         return
     last = max(origin.row for origin in left)
-    for row in read(spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing):
+    for row in read(
+        spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing
+    ):
         if row.origin in left:
             yield row
         if row.origin.row >= last:

@@ -51,7 +51,9 @@ MAX_CASES = 10_000
 Subject = TypeVar("Subject")
 NO_LINE = Unmet("no line of a batch was seen", asked=True)
 NO_TOKENIZED_ROW = Unmet("no row with token ids was read", asked=True)
-NO_OUTPUT = Unmet("no console output was read", "keep it (CMD 2>&1 | tee run.log), and truetune diagnose run.log")
+NO_OUTPUT = Unmet(
+    "no console output was read", "keep it (CMD 2>&1 | tee run.log), and truetune diagnose run.log"
+)
 SEE_A_RUN = "see what a run does: truetune run -- YOUR COMMAND"
 NOT_RECITED = Unmet("nothing was recited", "truetune rehearse has a miniature of the model recite")
 
@@ -198,14 +200,22 @@ class ConfigRule(Rule[Config]):
     def unmet(self) -> Unmet | None:
         config = self.subject
         if self.methods and config.spec.training.method not in self.methods:
-            return Unmet(f"it is about training by {' or '.join(self.methods)}, not by {config.spec.training.method}")
+            return Unmet(
+                f"it is about training by {' or '.join(self.methods)}, not by"
+                f" {config.spec.training.method}"
+            )
         if self.stacks and config.stack not in self.stacks:
             return Unmet(f"it is about settings of {' or '.join(self.stacks)}")
-        unknown = [name_of(config, name) for name in (*self.about, *self.reads) if is_unknown(config, name)]
+        unknown = [
+            name_of(config, name) for name in (*self.about, *self.reads) if is_unknown(config, name)
+        ]
         if unknown:
             return Unmet(f"only the program knows the value of {', '.join(unknown)}", SEE_A_RUN)
         if self.about and not any(is_set(config, name) for name in self.about):
-            return Unmet(f"it is about {' or '.join(name_of(config, name) for name in self.about)}, and none is set")
+            return Unmet(
+                f"it is about {' or '.join(name_of(config, name) for name in self.about)}, and none"
+                " is set"
+            )
         return None
 
     def figure(self) -> Measurement | str:
@@ -252,7 +262,9 @@ class CommandRule(Rule["CommandFile"]):
 
     def unmet(self) -> Unmet | None:
         return (
-            None if any(True for _ in self.places(self.subject)) else Unmet(f"it is about {self.what}: none is there")
+            None
+            if any(True for _ in self.places(self.subject))
+            else Unmet(f"it is about {self.what}: none is there")
         )
 
     def figure(self) -> Measurement | str:
@@ -284,7 +296,9 @@ class LogRule(Rule["RunLog"]):
 
     def unmet(self) -> Unmet | None:
         if self.kinds and self.subject.kind not in self.kinds:
-            return Unmet(f"it is about {' or '.join(self.kinds)}, and the log is of {self.subject.kind}")
+            return Unmet(
+                f"it is about {' or '.join(self.kinds)}, and the log is of {self.subject.kind}"
+            )
         lacking = [name for name in self.needs if not self.subject.curve(name)]
         if lacking:
             unlocks = (LOGGED_BY[name] for name in lacking if name in LOGGED_BY)
@@ -320,10 +334,16 @@ class CheckpointRule(Rule["Checkpoint"]):
             return Unmet(f"it is about {self.kind}s, and this is {A_KIND[found.kind]}")
         if self.opens and not found.tensors:
             if found.weights.pickled:
-                return Unmet("the weights are a pickle, which is not opened", "save them as safetensors")
+                return Unmet(
+                    "the weights are a pickle, which is not opened", "save them as safetensors"
+                )
             return Unmet("no tensor could be read", "name a folder with whole safetensors files")
         if self.compares and found.base is None:
-            named = f"its base {found.base_name} is not on this machine" if found.base_name else "no base is named"
+            named = (
+                f"its base {found.base_name} is not on this machine"
+                if found.base_name
+                else "no base is named"
+            )
             return Unmet(named, "name its folder with --base")
         return None
 
@@ -350,7 +370,9 @@ class LawRule(Rule["Audit"]):
 
     def findings(self) -> Iterator[Finding]:
         measured, cause = (self.subject.laws.get(law, {}) for law in (self.law, self.NAN))
-        if not _holds(measured) and not (self.law != self.NAN and isnan(measured["value"]) and not _holds(cause)):
+        if not _holds(measured) and not (
+            self.law != self.NAN and isnan(measured["value"]) and not _holds(cause)
+        ):
             yield from self.broken(measured["value"], measured["tolerance"], measured["evidence"])
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
@@ -362,16 +384,25 @@ class LawRule(Rule["Audit"]):
         if measured is None:
             return Unmet("the law was not measured", "measure all with --laws all")
         if "value" not in measured:
-            return Unmet(str(measured.get("untested", "it was not measured")), asked=bool(measured.get("failed")))
+            return Unmet(
+                str(measured.get("untested", "it was not measured")),
+                asked=bool(measured.get("failed")),
+            )
         if not _holds(measured):
             if isnan(measured["value"]):
                 return Unmet(f"the loss is not a number, which {self.NAN} explains")
-            return Unmet(f"it differs ({measured['value']:.2g}), which other findings or the settings explain")
+            return Unmet(
+                f"it differs ({measured['value']:.2g}), which other findings or the settings"
+                " explain"
+            )
         return None
 
     def figure(self) -> Measurement | str:
         measured = self.subject.laws[self.law]
-        return f"{measured['value']:.2g}, tolerance {measured['tolerance']:.1g} {measured.get('unit', '')}".strip()
+        return (
+            f"{measured['value']:.2g}, tolerance {measured['tolerance']:.1g}"
+            f" {measured.get('unit', '')}".strip()
+        )
 
 
 class RecitationRule(Rule["Audit"]):
@@ -404,11 +435,17 @@ class EvaluationRule(Rule["Evaluated"]):
         if not self.of_parser:
             return None
         if self.subject.parser is None:
-            return Unmet("no parser is named", "name one with --parser, and ask rows with --answers")
+            return Unmet(
+                "no parser is named", "name one with --parser, and ask rows with --answers"
+            )
         if self.subject.parser.gave_up:
-            return Unmet("the parser was too slow to be tried, which parser-is-unstable-or-slow is about")
+            return Unmet(
+                "the parser was too slow to be tried, which parser-is-unstable-or-slow is about"
+            )
         return (
-            None if self.subject.parser.golds else Unmet("no row has a gold answer", "name rows with answers (--data)")
+            None
+            if self.subject.parser.golds
+            else Unmet("no row has a gold answer", "name rows with answers (--data)")
         )
 
     def proof(self) -> ParserProof:
@@ -441,5 +478,7 @@ class EnvironmentRule(Rule["Environment"]):
         if not self.of_torch or self.subject.torch is not None:
             return None
         if "torch" not in self.subject.packages:
-            return Unmet("torch is not installed in this environment", "name another one with --python")
+            return Unmet(
+                "torch is not installed in this environment", "name another one with --python"
+            )
         return Unmet("torch was not imported", "leave --no-imports out, and see that it loads")

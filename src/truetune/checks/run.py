@@ -57,7 +57,9 @@ def check(
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
     limit = spec.max_length if cut else None
-    return with_proof(lambda only_reference: _check(spec, rules, progress, limit, only_reference=only_reference))
+    return with_proof(
+        lambda only_reference: _check(spec, rules, progress, limit, only_reference=only_reference)
+    )
 
 
 def _check(
@@ -72,12 +74,16 @@ def _check(
     spec = resolved(spec)
     setup = prepare(spec, only_reference=only_reference)
     if chosen is None:
-        chosen = [rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)]
+        chosen = [
+            rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)
+        ]
     rules = DataRules(chosen, setup)
     empty: list[str] = []
     broken = BrokenLines(" of the evaluation data")
     if spec.eval_data:
-        rules.take_evaluation(lambda: _rows(spec, spec.eval_data, on_broken=broken.take, on_empty=empty.append))
+        rules.take_evaluation(
+            lambda: _rows(spec, spec.eval_data, on_broken=broken.take, on_empty=empty.append)
+        )
     if broken.first is not None and not rules.evaluation_rows:
         raise DataError(broken.first[1])
     stream = _rows(spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append)
@@ -89,7 +95,9 @@ def _check(
     rules.refuse_broken()
     lengths, learned = tally.lengths(), labels.learned()
     data = tally.report_data(lengths) | rules.report_data() | {"learned": learned.report_data()}
-    judged = Judgement.of([rules.judgement(), broken.judgement(), Judgement(not_judged=tuple(map(_no_row, empty)))])
+    judged = Judgement.of(
+        [rules.judgement(), broken.judgement(), Judgement(not_judged=tuple(map(_no_row, empty)))]
+    )
     return DataReport(
         spec=spec,
         tokenizer=str(setup.tokenizer.folder),
@@ -153,7 +161,9 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
     if last.row < 0:
         raise DataError(f"{named}: there is no row in it")
     if line is not None:
-        raise DataError(f"{named}: no row begins at line {line}; of {last.row + 1:,} the last is at {last.line}")
+        raise DataError(
+            f"{named}: no row begins at line {line}; of {last.row + 1:,} the last is at {last.line}"
+        )
     raise DataError(f"{named}: there is no row {row}; rows are numbered from 0 to {last.row}")
 
 
@@ -178,13 +188,27 @@ def _rows(
 ) -> Iterator[Conversation]:
     if not paths:
         return iter(())
-    return read(paths, format=spec.format, columns=spec.map, progress=progress, on_broken=on_broken, on_empty=on_empty)
+    return read(
+        paths,
+        format=spec.format,
+        columns=spec.map,
+        progress=progress,
+        on_broken=on_broken,
+        on_empty=on_empty,
+    )
 
 
-def _wanted(findings: tuple[Finding, ...], most: int, rows: float = inf, *, each: int = SHOWN_CASES) -> set[Origin]:
+def _wanted(
+    findings: tuple[Finding, ...], most: int, rows: float = inf, *, each: int = SHOWN_CASES
+) -> set[Origin]:
     """Of first cases, then of the others, those before row `rows`; up to `each` of a finding."""
     in_turn = zip_longest(*(finding.cases[:each] for finding in findings))
-    places = (case.origin for cases in in_turn for case in cases if case is not None and case.origin is not None)
+    places = (
+        case.origin
+        for cases in in_turn
+        for case in cases
+        if case is not None and case.origin is not None
+    )
     return set(islice(dict.fromkeys(place for place in places if place.row < rows), most))
 
 
@@ -212,10 +236,20 @@ def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[
 
 
 def _facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:
-    facts = {name: f"{t.token} ({t.id})" for name in ("bos", "eos", "pad", "unk") if (t := tokenizer.special.get(name))}
-    facts["stop tokens"] = ", ".join(f"{s.token} ({s.id}; {', '.join(s.origins)})" for s in probes.stops) or "none"
+    facts = {
+        name: f"{t.token} ({t.id})"
+        for name in ("bos", "eos", "pad", "unk")
+        if (t := tokenizer.special.get(name))
+    }
+    facts["stop tokens"] = (
+        ", ".join(f"{s.token} ({s.id}; {', '.join(s.origins)})" for s in probes.stops) or "none"
+    )
     facts["template"] = probes.template.name if probes.template else "none"
-    added = [name for name, is_added in (("BOS", tokenizer.adds_bos), ("EOS", tokenizer.adds_eos)) if is_added]
+    added = [
+        name
+        for name, is_added in (("BOS", tokenizer.adds_bos), ("EOS", tokenizer.adds_eos))
+        if is_added
+    ]
     facts["a plain encode adds"] = " and ".join(added) or "nothing"
     facts["vocabulary"] = f"{tokenizer.vocabulary:,}" + (
         f" of {tokenizer.embedding_rows:,} embedding rows" if tokenizer.embedding_rows else ""

@@ -47,7 +47,9 @@ class SampledAnswers:
     def telling_column(self) -> tuple[str, float]:
         """The unused column that holds far more than the answers, with its bits a row; ("", 0.0) if none does."""
         most = [
-            (name, texts) for name, texts in self.unused.items() if sum(map(is_prose, texts)) * 2 >= len(self.answers)
+            (name, texts)
+            for name, texts in self.unused.items()
+            if sum(map(is_prose, texts)) * 2 >= len(self.answers)
         ]
         name, bits = most_telling(most)
         if bits < PROSE or bits < TELLING * bits_per_row(self.answers):
@@ -61,7 +63,9 @@ class SampledAnswers:
     def prompts_name(self, labels: Iterable[str]) -> bool:
         """Do most prompts name two of these labels or more, as the instruction of a classification does?"""
         words = [re.compile(rf"\b{re.escape(label)}\b", re.IGNORECASE) for label in labels]
-        named = sum(sum(word.search(prompt) is not None for word in words) > 1 for prompt in self.prompts)
+        named = sum(
+            sum(word.search(prompt) is not None for word in words) > 1 for prompt in self.prompts
+        )
         return named * 2 > len(self.prompts)
 
 
@@ -72,7 +76,9 @@ def are_predicted(prompts: Sequence[str], labels: Sequence[str]) -> bool:
     by three standard errors.
     """
     words = [frozenset(re.findall(r"\w+", prompt.casefold())) for prompt in prompts]
-    order = random.Random(0).sample(range(len(labels)), len(labels))  # rows may be sorted, or take turns
+    order = random.Random(0).sample(
+        range(len(labels)), len(labels)
+    )  # rows may be sorted, or take turns
     halves = (order[::2], order[1::2])
     hits = chance = 0
     for train, tried in (halves, halves[::-1]):
@@ -84,7 +90,9 @@ def are_predicted(prompts: Sequence[str], labels: Sequence[str]) -> bool:
     return hits - chance > 3 * math.sqrt(len(labels) * share * (1 - share))
 
 
-def _naive_bayes(rows: Sequence[frozenset[str]], labels: Sequence[str]) -> Callable[[frozenset[str]], str]:
+def _naive_bayes(
+    rows: Sequence[frozenset[str]], labels: Sequence[str]
+) -> Callable[[frozenset[str]], str]:
     """The likeliest label of a row by its words, each counted as there or not, with one row of each added."""
     sizes = Counter(labels)
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)

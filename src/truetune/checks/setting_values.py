@@ -34,7 +34,11 @@ def is_set(config: Config, name: str) -> bool:
 
 def is_unknown(config: Config, name: str) -> bool:
     """Is it set to something that can't be told without running the program?"""
-    return name in config.places and value_of(config, name) is None and config.path.endswith((".py", ".ipynb"))
+    return (
+        name in config.places
+        and value_of(config, name) is None
+        and config.path.endswith((".py", ".ipynb"))
+    )
 
 
 def shown(config: Config, name: str) -> str:

@@ -22,19 +22,30 @@ def of_settings(config: Config, spec: RunSpec) -> Judgement:
     stack = config.spec.trained_by or config.stack
     trainer = trainer_of(config.spec.model_copy(update={"trained_by": stack}))
     unknown = Judgement(not_judged=tuple(_beyond_rules(config)))
-    return Judgement.of([judge(on_settings, config, trainer), judge(on_devices, Launch(config, _here())), unknown])
+    return Judgement.of(
+        [judge(on_settings, config, trainer), judge(on_devices, Launch(config, _here())), unknown]
+    )
 
 
 def _beyond_rules(config: Config) -> Iterator[NotJudged]:
     """Parts of a run about whose settings there are no rules."""
     method = config.spec.training.method
     if method in WITHOUT_RULES:
-        yield NotJudged(f"training by {method}", WITHOUT_RULES[method], place=config.path, unlock=LOOK_AT_BATCHES)
+        yield NotJudged(
+            f"training by {method}",
+            WITHOUT_RULES[method],
+            place=config.path,
+            unlock=LOOK_AT_BATCHES,
+        )
 
 
 WITHOUT_RULES = {
-    "grpo": "no rule knows its rewards, its sampling or its loss; the rest of its settings was judged",
-    "ppo": "no rule knows its rewards, its sampling or its loss; the rest of its settings was judged",
+    "grpo": (
+        "no rule knows its rewards, its sampling or its loss; the rest of its settings was judged"
+    ),
+    "ppo": (
+        "no rule knows its rewards, its sampling or its loss; the rest of its settings was judged"
+    ),
     "reward": "no rule knows the loss of a reward model; the rest of its settings was judged",
 }
 """By training method: what of its settings nothing judges"""

@@ -36,7 +36,9 @@ def near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
         keys = _keys(sketches[usable, band * width : (band + 1) * width])
         order = np.argsort(keys, kind="stable")
         same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
-        for early, late in zip(usable[order[same]].tolist(), usable[order[same + 1]].tolist(), strict=True):
+        for early, late in zip(
+            usable[order[same]].tolist(), usable[order[same + 1]].tolist(), strict=True
+        ):
             if late not in found and (sketches[early] == sketches[late]).mean() >= NEAR:
                 found[late] = early
     return sorted((early, late) for late, early in found.items())

@@ -47,10 +47,17 @@ class Tally:
         self.sources += ledger(batch.source, batch.supervised).counts
         self.unsupervised += int((supervised == 0).sum())
         self.by_length = grown(self.by_length, np.bincount(batch.lengths, minlength=1))
-        self.learned = grown(self.learned, np.bincount(batch.lengths, supervised, minlength=1).astype(np.int64))
-        self.shares += np.bincount(SHARES * supervised // np.maximum(batch.lengths, 1), minlength=SHARES + 1)
+        self.learned = grown(
+            self.learned, np.bincount(batch.lengths, supervised, minlength=1).astype(np.int64)
+        )
+        self.shares += np.bincount(
+            SHARES * supervised // np.maximum(batch.lengths, 1), minlength=SHARES + 1
+        )
         if self.limit is not None:
-            behind = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths) >= self.limit
+            behind = (
+                np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
+                >= self.limit
+            )
             self.lost_supervised += int((behind & batch.supervised).sum())
         self.along.add(batch, supervised)
         self.pairing.add(batch, supervised)

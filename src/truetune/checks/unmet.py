@@ -17,20 +17,29 @@ LOGGED_BY = {
 }
 """What puts a curve into a log"""
 OTHER_LOSS = Unmet("the loss is not that of predicting tokens, by the class in config.json")
-RESUMED = Unmet("the run was taken up again without what it had, which resume-starts-fresh is about")
+RESUMED = Unmet(
+    "the run was taken up again without what it had, which resume-starts-fresh is about"
+)
 
 A_KIND = {"model": "a model", "adapter": "an adapter"}
 BROKEN = Unmet("a file is broken, which weights-file-broken is about")
 NOT_LORA = Unmet("it is about LoRA, and this is another kind of adapter")
 MERGED = Unmet("an adapter was merged into it, by the tensors that moved")
 NO_VALUES = Unmet("no tensor of floating-point numbers could be read")
-NO_GENERATION_CONFIG = Unmet("there is no generation_config.json", "put the one that is served beside the weights")
-
-NO_ANSWER = Unmet("no answer was sampled", "ask for prompts that the model can answer (--data)", asked=True)
-ONE_PASS = Unmet(
-    "the model was asked at one step", "ask it at several: truetune sample --watch RUN, or watch in training"
+NO_GENERATION_CONFIG = Unmet(
+    "there is no generation_config.json", "put the one that is served beside the weights"
 )
-NOT_AGAINST = Unmet("no other model was measured on the same rows", "name its base or another one with --against")
+
+NO_ANSWER = Unmet(
+    "no answer was sampled", "ask for prompts that the model can answer (--data)", asked=True
+)
+ONE_PASS = Unmet(
+    "the model was asked at one step",
+    "ask it at several: truetune sample --watch RUN, or watch in training",
+)
+NOT_AGAINST = Unmet(
+    "no other model was measured on the same rows", "name its base or another one with --against"
+)
 NOT_KNOWN_WHAT_WAS_TRAINED = Unmet(
     "it is not known which rows the model was trained on",
     "evaluate the folder of its run, or name them with --trained-on",
@@ -57,4 +66,6 @@ def too_few(count: int, least: int, name: str) -> Unmet:
     """A curve that is too short to judge."""
     records = "record" if count == 1 else "records"
     unlock = "evaluate more often (eval_steps)" if name.startswith("eval_") else LOG_MORE
-    return Unmet(f"the log has {count:,} finite {records} of {name}, and it takes {least:,}", unlock)
+    return Unmet(
+        f"the log has {count:,} finite {records} of {name}, and it takes {least:,}", unlock
+    )

@@ -17,11 +17,15 @@ def views_of(batch: Batch, vocabulary: Vocabulary) -> list[TokenView]:
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         ids, starts = batch.ids[part], batch.starts[part]
         pieces = _pieces(example.rendering.text, ids, starts, vocabulary)
-        views.append(TokenView(example, ids, batch.source[part], batch.supervised[part], starts, pieces))
+        views.append(
+            TokenView(example, ids, batch.source[part], batch.supervised[part], starts, pieces)
+        )
     return views
 
 
-def _pieces(text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabulary: Vocabulary) -> tuple[str, ...]:
+def _pieces(
+    text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabulary: Vocabulary
+) -> tuple[str, ...]:
     """The characters of each token; its own bytes where it begins or ends inside a character."""
     if not len(ids):
         return ()
@@ -29,8 +33,12 @@ def _pieces(text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabu
     shared = np.zeros(len(ids) + 1, dtype=np.bool_)
     shared[1:-1] = starts[1:] == starts[:-1]
     pieces = []
-    spelled = {id: vocabulary.spell(id).decode("utf-8", "surrogateescape") for id in set(ids.tolist())}
-    broken = {id for id, spelling in spelled.items() if any("\udc80" <= c <= "\udcff" for c in spelling)}
+    spelled = {
+        id: vocabulary.spell(id).decode("utf-8", "surrogateescape") for id in set(ids.tolist())
+    }
+    broken = {
+        id for id, spelling in spelled.items() if any("\udc80" <= c <= "\udcff" for c in spelling)
+    }
     inside = (shared[:-1] | shared[1:]).tolist()
     for i, (id, start, end) in enumerate(zip(ids.tolist(), starts.tolist(), ends, strict=True)):
         pieces.append(spelled[id] if inside[i] or id in broken else text[start:end])

@@ -28,7 +28,11 @@ def vllm_servers(file: CommandFile) -> Iterator[Server]:
         image = next((number for number, word in enumerate(command.words) if IMAGE in word), None)
         if options is None and image is not None and "run" in command.words[:image]:
             options = command.words[image + 1 :]
-        is_of_image = IMAGE in file.image and command is file.commands[-1] and command.words[0].startswith("-")
+        is_of_image = (
+            IMAGE in file.image
+            and command is file.commands[-1]
+            and command.words[0].startswith("-")
+        )
         if options is None and is_of_image:
             options = command.words
         if options is not None:

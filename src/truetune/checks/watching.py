@@ -24,7 +24,11 @@ def judgement_of(watched: Watched, spec: RunSpec | None = None) -> Judgement:
     if not watched.looks:
         return Judgement(not_judged=(NotJudged("answers", "the model was not asked yet"),))
     spec = spec or RunSpec()
-    rules = [rule for rule in choose(spec.select, spec.ignore, "answers") if issubclass(rule, AnswersRule)]
+    rules = [
+        rule
+        for rule in choose(spec.select, spec.ignore, "answers")
+        if issubclass(rule, AnswersRule)
+    ]
     return Judgement.of([judge(rules, watched), Judgement(not_judged=_whether_right(watched))])
 
 
@@ -34,7 +38,10 @@ def _whether_right(watched: Watched) -> tuple[NotJudged, ...]:
     known = [score.overlap for score in scores if score.overlap is not None]
     if not known or any(score.parsed is not None for score in scores):
         return ()
-    overlap = f"their overlap with {len(known):,} references is {sum(known) / len(known):.2f}, and no parser is named"
+    overlap = (
+        f"their overlap with {len(known):,} references is {sum(known) / len(known):.2f}, and no"
+        " parser is named"
+    )
     unlock = "name a parser (--parser), or another model (--against)"
     return (NotJudged("whether the answers are right", overlap, unlock=unlock, asked=False),)
 
@@ -44,7 +51,11 @@ def report_of(watched: Watched, spec: RunSpec, path: str) -> Report:
     started = time.perf_counter()
     facts = {
         "looks": ", ".join(f"step {look.step:,}" for look in watched.looks),
-        "prompts": f"{len(watched.looks[-1].samples)}, at most {watched.limit} new tokens" if watched.looks else "none",
+        "prompts": (
+            f"{len(watched.looks[-1].samples)}, at most {watched.limit} new tokens"
+            if watched.looks
+            else "none"
+        ),
         "seconds": f"{sum(look.seconds for look in watched.looks):.1f}",
     }
     judged = judgement_of(watched, spec)

@@ -27,7 +27,15 @@ from truetune.spec.training import Training
 from truetune.trainers import NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
 from truetune.trainers.facts import Cut, RowKind
 
-ORDER: tuple[TrainerName, ...] = ("unsloth", "axolotl", "llama-factory", "truetune", "trl", "transformers", "torch")
+ORDER: tuple[TrainerName, ...] = (
+    "unsloth",
+    "axolotl",
+    "llama-factory",
+    "truetune",
+    "trl",
+    "transformers",
+    "torch",
+)
 """Of what a script calls, the first that is found counts: each of them calls what stands behind it"""
 assert set(ORDER) == set(NAMES)
 POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*")
@@ -71,7 +79,9 @@ class Whose:
         """Where a script maps the rows to messages: they are not trained as they stand. Empty where none does."""
         modules = (_module(file) for _, file in sources(self.sources))
         made = ((module.path, made_messages(module)) for module in modules if module is not None)
-        return next((f"{path}, line {call.node.lineno}" for path, call in made if call is not None), "")
+        return next(
+            (f"{path}, line {call.node.lineno}" for path, call in made if call is not None), ""
+        )
 
     @property
     def names(self) -> tuple[TrainerName, ...]:
@@ -85,7 +95,11 @@ class Whose:
         if name is None:
             return spec
         update: dict[str, Any] = {"trained_by": name}
-        scripts = [sighting for sighting in self.seen if sighting.training is not None and sighting.name == name]
+        scripts = [
+            sighting
+            for sighting in self.seen
+            if sighting.training is not None and sighting.name == name
+        ]
         if len(scripts) == 1 and "training" not in spec.model_fields_set:
             update["training"] = scripts[0].training
             if spec.max_length is None and scripts[0].max_length is not None:
@@ -186,7 +200,9 @@ def trainer_of(spec: RunSpec) -> TrainerFacts:
     if facts.name is None and training.pads_masked_by is None:
         return facts
     if training.pads_masked_by is not None:
-        facts = facts.masking_pads_by(None if training.pads_masked_by == "unknown" else training.pads_masked_by)
+        facts = facts.masking_pads_by(
+            None if training.pads_masked_by == "unknown" else training.pads_masked_by
+        )
     template = training.other.get("datasets.chat_template") or training.other.get("chat_template")
     if isinstance(template, str) and not template.startswith("tokenizer_default"):
         facts = replace(facts, template=replace(facts.template, value="own"))

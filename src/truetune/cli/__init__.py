@@ -40,7 +40,17 @@ from truetune.cli.viewing import view
 from truetune.errors import FindingsError, TruetuneError
 from truetune.render.panics import is_panic
 
-TRAIN = {"torch", "transformers", "peft", "trl", "accelerate", "datasets", "safetensors", "psutil", "py3langid"}
+TRAIN = {
+    "torch",
+    "transformers",
+    "peft",
+    "trl",
+    "accelerate",
+    "datasets",
+    "safetensors",
+    "psutil",
+    "py3langid",
+}
 """Modules of the extra `train`"""
 
 
@@ -73,19 +83,28 @@ def _run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except OSError as error:
-        return _failed(f"{error.filename or 'output'}: {error.strerror}", debug=bool(os.environ.get("TRUETUNE_DEBUG")))
+        return _failed(
+            f"{error.filename or 'output'}: {error.strerror}",
+            debug=bool(os.environ.get("TRUETUNE_DEBUG")),
+        )
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in TRAIN:
             return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
-        return _failed(f"this command needs {error.name}, which is not installed here: pip install 'truetune[train]' "
-                       "(in a clone: pip install '.[train]'), or use your trainer's environment; see truetune doctor",
-                       debug=bool(os.environ.get("TRUETUNE_DEBUG")))  # fmt: skip
+        return _failed(
+            f"this command needs {error.name}, which is not installed here: pip install"
+            " 'truetune[train]' (in a clone: pip install '.[train]'), or use your trainer's"
+            " environment; see truetune doctor",
+            debug=bool(os.environ.get("TRUETUNE_DEBUG")),
+        )
     except Exception as error:
         return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
     except BaseException as error:
         if not is_panic(error):
             raise
-        return _failed(f"the tokenizer's own library failed: {error}; is the pattern in its tokenizer.json sound?")
+        return _failed(
+            f"the tokenizer's own library failed: {error}; is the pattern in its tokenizer.json"
+            " sound?"
+        )
 
 
 def _not_text(arguments: list[str]) -> str | None:
@@ -122,9 +141,32 @@ def commands(context: click.Context) -> None:
 
 
 for command in (
-    *(check, fix, lint, diagnose, run, plan, show, encode, rules, explain, demo, completion, doctor, rehearse),
-    *(init, train, merge, export, movement),
-    *(sample, score, evaluate, serve_check, ladder, report, view),
+    check,
+    fix,
+    lint,
+    diagnose,
+    run,
+    plan,
+    show,
+    encode,
+    rules,
+    explain,
+    demo,
+    completion,
+    doctor,
+    rehearse,
+    init,
+    train,
+    merge,
+    export,
+    movement,
+    sample,
+    score,
+    evaluate,
+    serve_check,
+    ladder,
+    report,
+    view,
 ):
     command.context_settings = {**SETTINGS, **command.context_settings}
     complete_paths(command)

@@ -10,7 +10,16 @@ import click
 if TYPE_CHECKING:
     from truetune.generation.backends.opening import Options
 
-OWN = ("backend", "device", "dtype", "served_model", "route", "concurrency", "timeout", "trust_remote_code")
+OWN = (
+    "backend",
+    "device",
+    "dtype",
+    "served_model",
+    "route",
+    "concurrency",
+    "timeout",
+    "trust_remote_code",
+)
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:

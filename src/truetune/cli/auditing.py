@@ -36,17 +36,42 @@ ENDED_FROM_OUTSIDE = (137, 139)
     context_settings={"allow_interspersed_args": False},
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-@click.option("--batches", type=click.IntRange(1, 1000), default=8, show_default=True, metavar="N",
-              help="Micro-batches of each process to look at.")  # fmt: skip
-@click.option("--laws", type=click.Choice(["quick", "all", "none"]), default="quick", show_default=True,
-              help="Laws to test on the model: a few forward passes, or copies of it too.")  # fmt: skip
-@click.option("--on-error", type=click.Choice(["stop", "warn"]), default="stop", show_default=True,
-              help="Stop the run on findings at or above --fail-on, or let it continue: the exit code is "
-                   "COMMAND's own then.")  # fmt: skip
-@click.option("--canary", is_flag=True, help="Send a marked row through the trainer's own preparation.")
-@click.option("--batch-keys", metavar="OURS=YOURS,...",
-              help="Which of the batch's tensors are input_ids, labels, ...: input_ids=tokens,labels=1 (a key, or a "
-                   "place in a tuple).")  # fmt: skip
+@click.option(
+    "--batches",
+    type=click.IntRange(1, 1000),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Micro-batches of each process to look at.",
+)
+@click.option(
+    "--laws",
+    type=click.Choice(["quick", "all", "none"]),
+    default="quick",
+    show_default=True,
+    help="Laws to test on the model: a few forward passes, or copies of it too.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "warn"]),
+    default="stop",
+    show_default=True,
+    help=(
+        "Stop the run on findings at or above --fail-on, or let it continue: the exit code is "
+        "COMMAND's own then."
+    ),
+)
+@click.option(
+    "--canary", is_flag=True, help="Send a marked row through the trainer's own preparation."
+)
+@click.option(
+    "--batch-keys",
+    metavar="OURS=YOURS,...",
+    help=(
+        "Which of the batch's tensors are input_ids, labels, ...: input_ids=tokens,labels=1 (a key,"
+        " or a place in a tuple)."
+    ),
+)
 @report_options
 def run(
     command: tuple[str, ...],
@@ -78,8 +103,12 @@ def run(
 
     deliver = Delivery.of(options)
     if deliver.output_format != "terminal" and deliver.output is None:
-        raise UsageError(f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own")
-    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+        raise UsageError(
+            f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own"
+        )
+    spec = spec_of(
+        {name: value for name, value in options.items() if value not in (None, ())}, "command line"
+    )
     verdicts: list[int] = []
 
     def judge(records: Sequence[Record]) -> bool:
@@ -87,7 +116,13 @@ def run(
         verdicts.append(numbered(deliver, len(verdicts))(report, err=True))
         return verdicts[-1] != 1 or on_error == "warn"
 
-    orders = {"mode": "audit", "batches": batches, "laws": laws, "canary": canary, "keys": pairs_of(batch_keys)}
+    orders = {
+        "mode": "audit",
+        "batches": batches,
+        "laws": laws,
+        "canary": canary,
+        "keys": pairs_of(batch_keys),
+    }
     outcome = start(command, orders, judge, say)
     if not outcome.reached and not outcome.lost:
         say(f"nothing was audited: {unaudited(outcome)}")
@@ -102,7 +137,9 @@ def run(
     return outcome.code or (NOT_JUDGED if lost and not spec.allow_unjudged else 0)
 
 
-def tell_the_end(outcome: Outcome, command: Sequence[str], spec: RunSpec, deliver: Delivery, *, seen: bool) -> None:
+def tell_the_end(
+    outcome: Outcome, command: Sequence[str], spec: RunSpec, deliver: Delivery, *, seen: bool
+) -> None:
     """What is known of a command that failed: the report on what ended it, and what it printed last.
 
     `seen`: was a batch of it judged? Where none was, a report that is asked for says so: it is never clean.
@@ -124,7 +161,9 @@ def tell_the_end(outcome: Outcome, command: Sequence[str], spec: RunSpec, delive
 
 def lines_of(printed: str) -> list[str]:
     """The last lines that were printed, without empty ones; of a progress bar what stands there at its end."""
-    lines = [line.rstrip().rpartition("\r")[2] for line in printed.replace("\r\n", "\n").split("\n")]
+    lines = [
+        line.rstrip().rpartition("\r")[2] for line in printed.replace("\r\n", "\n").split("\n")
+    ]
     return [line for line in lines if line.strip()][-READ_LINES:]
 
 
@@ -134,7 +173,9 @@ def pairs_of(text: str | None) -> dict[str, str | int]:
     for pair in filter(None, (text or "").split(",")):
         name, _, key = (part.strip() for part in pair.partition("="))
         if not name or not key:
-            raise UsageError(f"--batch-keys {pair!r}: expected OURS=YOURS, as in input_ids=tokens,labels=1")
+            raise UsageError(
+                f"--batch-keys {pair!r}: expected OURS=YOURS, as in input_ids=tokens,labels=1"
+            )
         made[name] = int(key) if key.isdecimal() else key
     return made
 
@@ -155,12 +196,15 @@ def speaker(*, quiet: bool) -> Callable[[str], None]:
 def unaudited(outcome: Outcome) -> str:
     """Why nothing was audited, and what to do."""
     if outcome.own_loops:
-        return "the script's own loop ended with its first step; the audit looks at what comes behind that"
+        return (
+            "the script's own loop ended with its first step; the audit looks at what comes behind"
+            " that"
+        )
     if not outcome.waiting or outcome.code:
         return unseen(outcome)
     return (
-        f"{unseen(outcome)}, and no loop of its own trained a model of transformers; for another one call "
-        "truetune.audit(model, loader, tokenizer) in the script"
+        f"{unseen(outcome)}, and no loop of its own trained a model of transformers; for another"
+        " one call truetune.audit(model, loader, tokenizer) in the script"
     )
 
 
@@ -168,7 +212,11 @@ def unseen(outcome: Outcome) -> str:
     """Why there is no report."""
     if outcome.code >= 128:
         return "the command was ended before"
-    before = f" before the command ended with exit code {outcome.code}" if outcome.code and not outcome.loops else ""
+    before = (
+        f" before the command ended with exit code {outcome.code}"
+        if outcome.code and not outcome.loops
+        else ""
+    )
     imported = "transformers was imported, but " if outcome.waiting else ""
     return f"{imported}no transformers Trainer reached train(){before}"
 
@@ -177,6 +225,8 @@ def numbered(deliver: Delivery, before: int) -> Delivery:
     """The files of a command's second report are FILE-2, those of its third FILE-3."""
     if not before:
         return deliver
-    output, html = (path and str(Path(path).with_stem(f"{Path(path).stem}-{before + 1}"))
-                    for path in (deliver.output, deliver.html))  # fmt: skip
+    output, html = (
+        path and str(Path(path).with_stem(f"{Path(path).stem}-{before + 1}"))
+        for path in (deliver.output, deliver.html)
+    )
     return replace(deliver, output=output, html=html)

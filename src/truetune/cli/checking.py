@@ -9,7 +9,14 @@ import click
 
 from truetune.cli.helping import Command
 from truetune.cli.options import row_options, row_settings, run_of, settings_of, spec_options
-from truetune.cli.output import Delivery, console, emit, form_options, progress_option, report_options
+from truetune.cli.output import (
+    Delivery,
+    console,
+    emit,
+    form_options,
+    progress_option,
+    report_options,
+)
 from truetune.errors import UsageError
 from truetune.trainers.facts import NAMES
 
@@ -17,15 +24,23 @@ from truetune.trainers.facts import NAMES
 @click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @spec_options
-@click.option("--eval-data", multiple=True, metavar="PATH",
-              help="Evaluation data, compared with the data for leaks. Repeatable.")  # fmt: skip
+@click.option(
+    "--eval-data",
+    multiple=True,
+    metavar="PATH",
+    help="Evaluation data, compared with the data for leaks. Repeatable.",
+)
 @click.option(
     "--trainer",
     "trained_by",
     type=click.Choice(NAMES),
-    help="Whose trainer will read the rows; else that of the settings or the script among the paths.",
+    help=(
+        "Whose trainer will read the rows; else that of the settings or the script among the paths."
+    ),
 )
-@click.option("--base", metavar="DIR", help="The base model of an adapter or a tuned model, to compare with.")
+@click.option(
+    "--base", metavar="DIR", help="The base model of an adapter or a tuned model, to compare with."
+)
 @report_options
 @progress_option
 def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options: Any) -> int:
@@ -57,26 +72,47 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
 
     deliver = Delivery.of(options)
     kinds = {path: kinds_of(path, options["trained_by"]) for path in paths}
-    if options["config"] is None and (own := next((path for path in paths if kinds[path][0] == "truetune"), None)):
+    if options["config"] is None and (
+        own := next((path for path in paths if kinds[path][0] == "truetune"), None)
+    ):
         options["config"] = str(Path(own, CONFIG) if Path(own).is_dir() else own)
         paths = tuple(path for path in paths if path != own or kinds[path][1:])
     given = options["config"] is not None
-    about_data = not paths or any(kinds[path][0] in ("data", "encoded", "tokenizer") for path in paths)
+    about_data = not paths or any(
+        kinds[path][0] in ("data", "encoded", "tokenizer") for path in paths
+    )
     spec, settings = settings_of(options, quiet=deliver.quiet, whole=about_data)
     settings = settings if given or not paths else None
     with checking(off=no_progress or deliver.quiet) as progress:
-        report = with_tried_edits(look(paths, spec, settings=settings, base=base, progress=progress))
+        report = with_tried_edits(
+            look(paths, spec, settings=settings, base=base, progress=progress)
+        )
     return deliver(report)
 
 
-@click.command(cls=Command, short_help="Check Python sources, notebooks and shell scripts, and fix them.")
+@click.command(
+    cls=Command, short_help="Check Python sources, notebooks and shell scripts, and fix them."
+)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--fix", is_flag=True, help="Fix what can be fixed without a change of meaning elsewhere.")
+@click.option(
+    "--fix", is_flag=True, help="Fix what can be fixed without a change of meaning elsewhere."
+)
 @click.option("--unsafe-fixes", is_flag=True, help="Fix also where the change may need a review.")
-@click.option("--diff", is_flag=True, help="Print the changes as a patch instead of findings, and write nothing.")
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Print the changes as a patch instead of findings, and write nothing.",
+)
 @progress_option
 @report_options
-def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, no_progress: bool, **options: Any) -> int:
+def lint(
+    paths: tuple[str, ...],
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
+    no_progress: bool,
+    **options: Any,
+) -> int:
     """Check Python files, notebooks and shell scripts (PATH: files, or folders of them; default: here) for code and
     commands that spoil training or serving.
 
@@ -96,7 +132,9 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, no_p
     deliver = Delivery.of(options)
     settings = {name: value for name, value in options.items() if value not in (None, ())}
     with linting(off=no_progress or deliver.quiet) as progress:
-        report = run(paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, progress=progress, **settings)
+        report = run(
+            paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, progress=progress, **settings
+        )
     for change in report.changes if diff else ():
         click.echo(change.diff, nl=False)
     code = report.exit_code() if diff else deliver(report)
@@ -114,8 +152,12 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, no_p
 
 @click.command(cls=Command, short_help="Find out from a run's log what went wrong.")
 @click.argument("run", metavar="RUN")
-@click.option("--data", multiple=True, metavar="PATH",
-              help="The run's training data: what its loss should be. Repeatable.")  # fmt: skip
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="PATH",
+    help="The run's training data: what its loss should be. Repeatable.",
+)
 @click.option("-t", "--tokenizer", metavar="DIR", help="The run's tokenizer folder, for --data.")
 @row_options
 @report_options
@@ -145,8 +187,14 @@ def diagnose(run: str, **options: Any) -> int:
 @click.command(cls=Command, short_help="Show a row token by token.")
 @click.argument("data", nargs=-1, metavar="[DATA]...")
 @spec_options
-@click.option("--row", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Which row, counted from 0 over all files.")  # fmt: skip
+@click.option(
+    "--row",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Which row, counted from 0 over all files.",
+)
 @click.option("--ids", is_flag=True, help="Show the id of each token.")
 @form_options()
 def show(row: int, ids: bool, output_format: str, **options: Any) -> int:

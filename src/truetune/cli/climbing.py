@@ -12,22 +12,46 @@ from truetune.cli.helping import Command
 from truetune.cli.output import console, emit, form_options, html_option, quiet_option, write_page
 
 
-@click.command(cls=Command, short_help="Where an adapter's effect is lost: merged, exported, served?")
+@click.command(
+    cls=Command, short_help="Where an adapter's effect is lost: merged, exported, served?"
+)
 @click.argument("adapter", metavar="ADAPTER")
 @click.option("--merged", metavar="DIR", help="The merged model.")
-@click.option("--export", "exported", multiple=True, metavar="PATH",
-              help="An exported folder or .gguf file. Repeatable.")  # fmt: skip
+@click.option(
+    "--export",
+    "exported",
+    multiple=True,
+    metavar="PATH",
+    help="An exported folder or .gguf file. Repeatable.",
+)
 @click.option("--endpoint", metavar="URL", help="A server that serves it.")
-@click.option("--data", multiple=True, metavar="PATH",
-              help="Take the prompts from these rows; else from built-in questions. Repeatable.")  # fmt: skip
-@click.option("-n", "--prompts", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N", help="Prompts.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="PATH",
+    help="Take the prompts from these rows; else from built-in questions. Repeatable.",
+)
+@click.option(
+    "-n",
+    "--prompts",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Prompts.",
+)
 @model_options
 @form_options()
 @html_option
 @quiet_option
 def ladder(
-    adapter: str, output_format: str, html: str | None, quiet: bool, tokenizer: str | None, **options: Any
-) -> int:  # fmt: skip
+    adapter: str,
+    output_format: str,
+    html: str | None,
+    quiet: bool,
+    tokenizer: str | None,
+    **options: Any,
+) -> int:
     """Score the same answers on every rung that ADAPTER climbs: on its base, saved and reloaded, merged in memory, and
     as far as they are named, merged on the disk, exported, served.
 
@@ -44,7 +68,9 @@ def ladder(
     from truetune.training.proof import quiet as hush
 
     hush()
-    made = climb(adapter, tokenizer=tokenizer, options=opening(options), say=speaker(quiet=quiet), **options)
+    made = climb(
+        adapter, tokenizer=tokenizer, options=opening(options), say=speaker(quiet=quiet), **options
+    )
     value = ladder_json(made)
     write_page(html, "ladder", value)
     if output_format == "json":

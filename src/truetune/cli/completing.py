@@ -13,12 +13,26 @@ import truetune
 from truetune.errors import UsageError
 
 CODE = re.compile(r'^    code = "(TT\d+)"', re.M)
-PLACES = {"DIR", "FILE", "PATH", "SETTINGS", "RUN", "ADAPTER", "MODEL", "AFTER", "OTHER", "DATA", "RUN_OR_RESULT"}
+PLACES = {
+    "DIR",
+    "FILE",
+    "PATH",
+    "SETTINGS",
+    "RUN",
+    "ADAPTER",
+    "MODEL",
+    "AFTER",
+    "OTHER",
+    "DATA",
+    "RUN_OR_RESULT",
+}
 """What the help calls a path"""
 VARIABLE = "_TRUETUNE_COMPLETE"
 
 
-def rule_names(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def rule_names(
+    context: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Rules whose name or code begins so."""
     found = [
         CompletionItem(word, help=help)

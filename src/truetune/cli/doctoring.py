@@ -10,11 +10,23 @@ from truetune.cli.helping import Command
 from truetune.cli.output import Delivery, report_options
 
 
-@click.command(cls=Command, short_help="Is this environment fit for training? Versions, GPUs, limits.")
-@click.option("--python", metavar="PATH", help="The interpreter of another environment; else the one that runs this.")
+@click.command(
+    cls=Command, short_help="Is this environment fit for training? Versions, GPUs, limits."
+)
+@click.option(
+    "--python",
+    metavar="PATH",
+    help="The interpreter of another environment; else the one that runs this.",
+)
 @click.option("--no-imports", is_flag=True, help="Read versions alone, and import nothing.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=120.0, show_default=True, metavar="SECONDS",
-              help="For one import.")  # fmt: skip
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For one import.",
+)
 @report_options
 def doctor(python: str | None, no_imports: bool, timeout: float, **options: Any) -> int:
     """Examine the environment that trains: versions that are known to misbehave together, packages that can't be
@@ -34,7 +46,9 @@ def doctor(python: str | None, no_imports: bool, timeout: float, **options: Any)
     from truetune.spec.files import spec_of
 
     deliver = Delivery.of(options)
-    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+    spec = spec_of(
+        {name: value for name, value in options.items() if value not in (None, ())}, "command line"
+    )
     with waiting(off=deliver.quiet) as say:
         report = examine(python, spec=spec, load=not no_imports, timeout=timeout, say=say)
     return deliver(report)

@@ -8,7 +8,15 @@ import click
 
 from truetune.cli.helping import Command
 from truetune.cli.options import run_of, spec_options
-from truetune.cli.output import console, emit, form_options, html_option, progress_option, quiet_option, write_page
+from truetune.cli.output import (
+    console,
+    emit,
+    form_options,
+    html_option,
+    progress_option,
+    quiet_option,
+    write_page,
+)
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,14 +34,23 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     "--output",
     "out",
     metavar="DIR",
-    help="Folder to write, or the URI of one (s3://bucket/folder). Without it: a folder of --cache, named by its key.",
+    help=(
+        "Folder to write, or the URI of one (s3://bucket/folder). Without it: a folder of --cache,"
+        " named by its key."
+    ),
 )
-@click.option("--cache", metavar="DIR", help="Where encoded data is kept and found again (default: the user's cache).")
+@click.option(
+    "--cache",
+    metavar="DIR",
+    help="Where encoded data is kept and found again (default: the user's cache).",
+)
 @click.option(
     "--overflow",
     type=click.Choice(OVERFLOWS),
-    help="An example longer than --max-length: leave it out (default), end the run, leave out its oldest turns "
-    "and then the beginning of its question, or share its turns out.",
+    help=(
+        "An example longer than --max-length: leave it out (default), end the run, leave out its"
+        " oldest turns and then the beginning of its question, or share its turns out."
+    ),
 )
 @click.option(
     "--packing",
@@ -43,12 +60,17 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
 @click.option(
     "--content-specials",
     type=click.Choice(["error", "keep", "text"]),
-    help="Control tokens inside contents: an error (default), encoded as they are, or as plain text.",
+    help=(
+        "Control tokens inside contents: an error (default), encoded as they are, or as plain text."
+    ),
 )
 @click.option(
     "--on-error",
     type=click.Choice(["error", "skip"]),
-    help="A row that can't be encoded: end the run (default), or write it to rejected.jsonl and go on.",
+    help=(
+        "A row that can't be encoded: end the run (default), or write it to rejected.jsonl and"
+        " go on."
+    ),
 )
 @click.option(
     "--file-format",
@@ -59,12 +81,23 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     "--for",
     "trainer",
     type=click.Choice(TRAINERS),
-    help="Who reads the rows: transformers (default; TRL too), or a trainer that wants other columns.",
+    help=(
+        "Who reads the rows: transformers (default; TRL too), or a trainer that wants other"
+        " columns."
+    ),
 )
-@click.option("--loss-weights", is_flag=True, default=None, help="Write the messages' weights as a column.")
-@click.option("--record-root", is_flag=True, default=None,
-              help="Write the folder of the data into manifest.json; else no absolute path is written.")  # fmt: skip
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+@click.option(
+    "--loss-weights", is_flag=True, default=None, help="Write the messages' weights as a column."
+)
+@click.option(
+    "--record-root",
+    is_flag=True,
+    default=None,
+    help="Write the folder of the data into manifest.json; else no absolute path is written.",
+)
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."
+)
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
@@ -75,17 +108,33 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
 @click.option(
     "--verify",
     metavar="CACHE",
-    help="Write nothing: compare the rows of CACHE (files or a folder of token ids) with what DATA encode to.",
+    help=(
+        "Write nothing: compare the rows of CACHE (files or a folder of token ids) with what DATA"
+        " encode to."
+    ),
 )
-@click.option("--dry-run", is_flag=True, help="Encode the first rows only, write nothing, and say what would be.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Encode the first rows only, write nothing, and say what would be.",
+)
 @form_options()
 @html_option
 @quiet_option
 @progress_option
 def encode(
-    out: str | None, cache: str | None, jobs: int | None, engine: str, dry_run: bool, verify: str | None,
-    output_format: str, html: str | None, quiet: bool, no_progress: bool, **options: Any,
-) -> int:  # fmt: skip
+    out: str | None,
+    cache: str | None,
+    jobs: int | None,
+    engine: str,
+    dry_run: bool,
+    verify: str | None,
+    output_format: str,
+    html: str | None,
+    quiet: bool,
+    no_progress: bool,
+    **options: Any,
+) -> int:
     """Encode DATA (files, folders, globs, or a settings file) with a tokenizer: ids and labels, ready for any trainer.
 
     With --verify the exit code is 1 where the cache holds other ids or labels than the data encode to.
@@ -121,7 +170,9 @@ def encode(
         with encoding(off=no_progress or quiet) as progress:
             encoded = run(spec, out, cache=cache, jobs=jobs, engine=engine, progress=progress)
     except KeyboardInterrupt:
-        click.echo("truetune: interrupted; run the same command again, and it goes on from here", err=True)
+        click.echo(
+            "truetune: interrupted; run the same command again, and it goes on from here", err=True
+        )
         raise
     value = encoded_page(encoded, spec.tokenizer)
     write_page(html, "encode", value)
@@ -141,8 +192,9 @@ def _refuse_token_ids(spec: RunSpec) -> None:
     for path in spec.data:
         if is_tokenized(path, spec):
             raise UsageError(
-                f"{path}: the rows are token ids already; check them (truetune check {path} -t TOKENIZER), or compare "
-                f"them with the rows that they were made of (truetune encode DATA -t TOKENIZER --verify {path})"
+                f"{path}: the rows are token ids already; check them (truetune check {path} -t"
+                " TOKENIZER), or compare them with the rows that they were made of (truetune"
+                f" encode DATA -t TOKENIZER --verify {path})"
             )
 
 

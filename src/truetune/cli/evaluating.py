@@ -14,36 +14,92 @@ from truetune.cli.output import Delivery, progress_option, report_options
 
 @click.command(cls=Command, short_help="Measure a model on held-out rows, against its base.")
 @click.argument("model", metavar="MODEL")
-@click.option("--data", multiple=True, metavar="PATH",
-              help="Rows to measure on; else those that the model's run held out. Repeatable.")  # fmt: skip
-@click.option("--against", metavar="OTHER",
-              help="Measure another model on the same rows, in pairs; base: that of an adapter.")  # fmt: skip
-@click.option("--answers", type=click.IntRange(0, 100_000), default=0, show_default=True, metavar="N",
-              help="Rows to ask, for metrics of answers.")  # fmt: skip
-@click.option("--parser", metavar="NAME",
-              help="Read answers and references, and try that first: json, json-schema:FILE, number, choice, "
-              "regex:PATTERN, python:FILE.py:function.")  # fmt: skip
-@click.option("--max-new-tokens", type=click.IntRange(1, 100_000), default=256, show_default=True, metavar="N",
-              help="Longest answer.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Rows at most, drawn by --seed; of a task too.")
-@click.option("--trained-on", multiple=True, metavar="PATH",
-              help="Rows that the model was trained on, where its run does not tell. Repeatable.")  # fmt: skip
-@click.option("--tasks", metavar="NAMES", help="Tasks of lm-eval, with commas between: arc_easy,gsm8k.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="PATH",
+    help="Rows to measure on; else those that the model's run held out. Repeatable.",
+)
+@click.option(
+    "--against",
+    metavar="OTHER",
+    help="Measure another model on the same rows, in pairs; base: that of an adapter.",
+)
+@click.option(
+    "--answers",
+    type=click.IntRange(0, 100_000),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Rows to ask, for metrics of answers.",
+)
+@click.option(
+    "--parser",
+    metavar="NAME",
+    help=(
+        "Read answers and references, and try that first: json, json-schema:FILE, number, choice, "
+        "regex:PATTERN, python:FILE.py:function."
+    ),
+)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(1, 100_000),
+    default=256,
+    show_default=True,
+    metavar="N",
+    help="Longest answer.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Rows at most, drawn by --seed; of a task too.",
+)
+@click.option(
+    "--trained-on",
+    multiple=True,
+    metavar="PATH",
+    help="Rows that the model was trained on, where its run does not tell. Repeatable.",
+)
+@click.option(
+    "--tasks", metavar="NAMES", help="Tasks of lm-eval, with commas between: arc_easy,gsm8k."
+)
 @click.option("--include", metavar="DIR", help="Folder of lm-eval task files of your own.")
-@click.option("--fewshot", type=click.IntRange(0), metavar="N", help="Examples before each question of a task.")
-@click.option("--confidence", type=click.FloatRange(0.5, 1, max_open=True), default=0.95, show_default=True,
-              metavar="SHARE", help="Of intervals.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N",
-              help="Of the choice of rows, and of the bootstrap.")  # fmt: skip
-@click.option("--max-length", type=click.IntRange(min=1), metavar="TOKENS",
-              help="Longest example; else that of the run, and what the model has places for.")  # fmt: skip
+@click.option(
+    "--fewshot",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Examples before each question of a task.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0.5, 1, max_open=True),
+    default=0.95,
+    show_default=True,
+    metavar="SHARE",
+    help="Of intervals.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Of the choice of rows, and of the bootstrap.",
+)
+@click.option(
+    "--max-length",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="Longest example; else that of the run, and what the model has places for.",
+)
 @row_options
 @model_options
 @report_options
 @progress_option
 def evaluate(
     model: str, tasks: str | None, max_length: int | None, no_progress: bool, **options: Any
-) -> int:  # fmt: skip
+) -> int:
     """Measure MODEL on held-out rows, rendered and encoded as in its training: the loss of each kind of token with its
     interval, whether the model knows where answers end, and with --answers what its answers are worth.
 
@@ -66,5 +122,7 @@ def evaluate(
     names = [name for name in (tasks or "").split(",") if name]
     quiet()
     with asking(off=no_progress or deliver.quiet) as progress:
-        report = measure(model, tasks=names, options=opened, progress=progress, **options, **settings)
+        report = measure(
+            model, tasks=names, options=opened, progress=progress, **options, **settings
+        )
     return deliver(report)

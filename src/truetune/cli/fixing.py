@@ -16,26 +16,60 @@ from truetune.errors import UsageError
 
 @click.command(cls=Command, short_help="Fix what is mechanical in rows, each change recorded.")
 @click.argument("data", nargs=-1, metavar="[DATA]...")
-@click.option("-o", "--output", "out", metavar="FILE",
-              help="Where the fixed rows go, in the format of DATA; FILE.changes.jsonl has each change.")  # fmt: skip
-@click.option("--diff", is_flag=True, help="Print the changes as a unified diff, and write nothing.")
-@click.option("--unsafe", is_flag=True,
-              help="Make changes too that may alter what rows mean: drop rows, remove control tokens.")  # fmt: skip
-@click.option("--select", multiple=True, metavar="RULE", shell_complete=rule_names,
-              help="Fix only what these rules find, by name, code or beginning of a code. Repeatable.")  # fmt: skip
-@click.option("--ignore", multiple=True, metavar="RULE", shell_complete=rule_names,
-              help="Leave what these rules find. Repeatable.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    metavar="FILE",
+    help="Where the fixed rows go, in the format of DATA; FILE.changes.jsonl has each change.",
+)
+@click.option(
+    "--diff", is_flag=True, help="Print the changes as a unified diff, and write nothing."
+)
+@click.option(
+    "--unsafe",
+    is_flag=True,
+    help="Make changes too that may alter what rows mean: drop rows, remove control tokens.",
+)
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=rule_names,
+    help="Fix only what these rules find, by name, code or beginning of a code. Repeatable.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=rule_names,
+    help="Leave what these rules find. Repeatable.",
+)
 @spec_options
-@click.option("--eval-data", multiple=True, metavar="PATH",
-              help="Evaluation data: with --unsafe, rows that stand in it are dropped. Repeatable.")  # fmt: skip
+@click.option(
+    "--eval-data",
+    multiple=True,
+    metavar="PATH",
+    help="Evaluation data: with --unsafe, rows that stand in it are dropped. Repeatable.",
+)
 @form_options()
-@click.option("--allow-unjudged", is_flag=True, default=None,
-              help="Exit with 0, not 3, where something could not be judged.")  # fmt: skip
+@click.option(
+    "--allow-unjudged",
+    is_flag=True,
+    default=None,
+    help="Exit with 0, not 3, where something could not be judged.",
+)
 @quiet_option
 @progress_option
 def fix(
-    out: str | None, diff: bool, unsafe: bool, output_format: str, quiet: bool, no_progress: bool, **options: Any
-) -> int:  # fmt: skip
+    out: str | None,
+    diff: bool,
+    unsafe: bool,
+    output_format: str,
+    quiet: bool,
+    no_progress: bool,
+    **options: Any,
+) -> int:
     """Fix the rows of DATA (one file, or a settings file that names it) as far as that is mechanical, into a new file.
 
     Each edit is tried on its row and kept only if the rule then finds less in it and nothing else breaks. What needs no
@@ -56,13 +90,17 @@ def fix(
     from truetune.report.progress import checking
 
     if out is None and not diff:
-        raise UsageError("say where the fixed rows go with -o FILE, or see the changes first with --diff")
+        raise UsageError(
+            "say where the fixed rows go with -o FILE, or see the changes first with --diff"
+        )
     spec = run_of(options, quiet=quiet)
     as_json = output_format == "json"
     show_hunk = _keep_quiet if as_json else _print_hunk
     try:
         with checking(off=no_progress or quiet or diff, verb="fixing") as progress:
-            fixed = run(spec, out, unsafe=unsafe, diff=show_hunk if diff else None, progress=progress)
+            fixed = run(
+                spec, out, unsafe=unsafe, diff=show_hunk if diff else None, progress=progress
+            )
     except KeyboardInterrupt:
         click.echo("truetune: interrupted; nothing was written", err=True)
         raise
@@ -84,7 +122,9 @@ def _print_hunk(text: str) -> None:
     from truetune.report.text import visible
 
     if sys.stdout.isatty():
-        click.echo("".join(f"{visible(line)}\n" for line in text.rstrip("\n").split("\n")), nl=False)
+        click.echo(
+            "".join(f"{visible(line)}\n" for line in text.rstrip("\n").split("\n")), nl=False
+        )
         return
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))

@@ -12,7 +12,18 @@ from truetune.cli.guessing import command_meant, commands_with, option_meant
 from truetune.cli.output import check_outputs_apart
 
 STAGES: Mapping[str, tuple[str, ...]] = {
-    "Before a run": ("doctor", "init", "check", "fix", "lint", "plan", "show", "view", "encode", "rehearse"),
+    "Before a run": (
+        "doctor",
+        "init",
+        "check",
+        "fix",
+        "lint",
+        "plan",
+        "show",
+        "view",
+        "encode",
+        "rehearse",
+    ),
     "In a run": ("run", "train"),
     "After a run": (
         "diagnose",
@@ -30,22 +41,50 @@ STAGES: Mapping[str, tuple[str, ...]] = {
 }
 ABOUT: Mapping[str, tuple[str, ...]] = {
     "Rows and their rendering": (
-        *("format", "pairs", "template", "variables", "learn", "no_reasoning", "no_tool_calls", "history", "mask_by"),
-        *("response_marker", "append_eos"),
+        "format",
+        "pairs",
+        "template",
+        "variables",
+        "learn",
+        "no_reasoning",
+        "no_tool_calls",
+        "history",
+        "mask_by",
+        "response_marker",
+        "append_eos",
     ),
-    "Opening a model": ("backend", "served_model", "route", "concurrency", "timeout", "trust_remote_code", "dtype"),
+    "Opening a model": (
+        "backend",
+        "served_model",
+        "route",
+        "concurrency",
+        "timeout",
+        "trust_remote_code",
+        "dtype",
+    ),
     "Report and output": (
-        *("select", "ignore", "fail_on", "allow_unjudged", "output_format", "json", "output", "html"),
-        *("cases", "rows_out", "baseline"),
-        *("verbose", "quiet", "no_progress"),
+        "select",
+        "ignore",
+        "fail_on",
+        "allow_unjudged",
+        "output_format",
+        "json",
+        "output",
+        "html",
+        "cases",
+        "rows_out",
+        "baseline",
+        "verbose",
+        "quiet",
+        "no_progress",
     ),
 }
 """Options by what they are about; the others come first"""
 GROUPED = 14
 """Options from which they are grouped"""
 EXITS = (
-    "Exit codes: 0 judged, no finding at or above --fail-on; 1 findings; 2 usage or unreadable input; 3 something "
-    "asked for could not be judged; 130 interrupted."
+    "Exit codes: 0 judged, no finding at or above --fail-on; 1 findings; 2 usage or unreadable"
+    " input; 3 something asked for could not be judged; 130 interrupted."
 )
 
 
@@ -64,7 +103,9 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             meant = option_meant(error.option_name, self)
             group = ctx.parent.command if ctx.parent else None
-            others = commands_with(error.option_name, group) if isinstance(group, click.Group) else []
+            others = (
+                commands_with(error.option_name, group) if isinstance(group, click.Group) else []
+            )
             if meant is None and not others:
                 raise
             said = f" Did you mean '{meant}'?" if meant else ""
@@ -83,7 +124,11 @@ class Command(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Options", *ABOUT)}
         for option in options:
             if record := option.get_help_record(context):
-                about = (name for name, names in ABOUT.items() if len(options) >= GROUPED and option.name in names)
+                about = (
+                    name
+                    for name, names in ABOUT.items()
+                    if len(options) >= GROUPED and option.name in names
+                )
                 groups[next(about, "Options")].append(record)
         for name, records in groups.items():
             if records:
@@ -96,19 +141,30 @@ class Group(click.Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """A section for each stage; what stands in none comes last."""
-        left = [name for name in self.list_commands(context) if not any(name in names for names in STAGES.values())]
+        left = [
+            name
+            for name in self.list_commands(context)
+            if not any(name in names for names in STAGES.values())
+        ]
         wide = max(map(len, self.commands), default=0)
         for stage, names in {**STAGES, "More": tuple(left)}.items():
-            shown = [(name.ljust(wide), self.commands[name]) for name in names if name in self.commands]
+            shown = [
+                (name.ljust(wide), self.commands[name]) for name in names if name in self.commands
+            ]
             if shown:
                 with formatter.section(stage):
-                    formatter.write_dl([(name, command.get_short_help_str(100)) for name, command in shown])
+                    formatter.write_dl(
+                        [(name, command.get_short_help_str(100)) for name, command in shown]
+                    )
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """What every command shares."""
         formatter.write_paragraph()
         formatter.write_text(EXITS)
-        formatter.write_text("Begin with `truetune demo`, or `truetune check DATA -t MODEL`; see truetune COMMAND -h.")
+        formatter.write_text(
+            "Begin with `truetune demo`, or `truetune check DATA -t MODEL`; see truetune"
+            " COMMAND -h."
+        )
 
     def resolve_command(
         self, context: click.Context, args: list[str]

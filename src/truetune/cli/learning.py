@@ -46,7 +46,9 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
     short_help="Show the page of a rule, or find it by a symptom.",
     context_settings={"ignore_unknown_options": True},
 )
-@click.argument("words", nargs=-1, required=True, metavar="RULE | WORDS...", shell_complete=rule_names)
+@click.argument(
+    "words", nargs=-1, required=True, metavar="RULE | WORDS...", shell_complete=rule_names
+)
 @form_options()
 @click.pass_context
 def explain(context: click.Context, words: tuple[str, ...], output_format: str) -> int:
@@ -62,25 +64,45 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
       truetune explain "loss is flat"
     """
     from truetune.checks.explaining.search import search, topics
-    from truetune.report.explaining import hits_json, render_hits, render_topic, topic_json, topic_of
+    from truetune.report.explaining import (
+        hits_json,
+        render_hits,
+        render_topic,
+        topic_json,
+        topic_of,
+    )
 
     question = " ".join(words)
     topic = topic_of(question)
     if topic is not None:
-        emit("topic", topic_json(topic)) if output_format == "json" else render_topic(topic, console())
+        (
+            emit("topic", topic_json(topic))
+            if output_format == "json"
+            else render_topic(topic, console())
+        )
         return 0
     group = context.parent.command if context.parent else None
     helps = {name: command.help or "" for name, command in getattr(group, "commands", {}).items()}
     if question.startswith("-") or not is_rule(question):
         is_option = question.startswith("-")
-        hits = option_hits(question, group) if is_option else search(question, topics(helps, CALLED))
+        hits = (
+            option_hits(question, group) if is_option else search(question, topics(helps, CALLED))
+        )
         if not hits:
             raise UsageError(
-                f"nothing is known of {question!r}; `truetune rules` lists the rules, `truetune -h` the commands"
+                f"nothing is known of {question!r}; `truetune rules` lists the rules, `truetune -h`"
+                " the commands"
             )
-        emit("topics", hits_json(hits)) if output_format == "json" else render_hits(question, hits, console())
+        (
+            emit("topics", hits_json(hits))
+            if output_format == "json"
+            else render_hits(question, hits, console())
+        )
         return 0
-    from truetune.report.terminal import render_page, rule_json  # imports every rule: a search must not wait for it
+    from truetune.report.terminal import (
+        render_page,
+        rule_json,
+    )  # imports every rule: a search must not wait for it
 
     if output_format == "json":
         emit("rule", rule_json(question))
@@ -101,7 +123,13 @@ def option_hits(question: str, group: click.Command | None) -> list[Hit]:
             continue
         (param,) = (param for param in command.params if option in param.opts)
         words = tuple(re.split(r"[-_.]+", question.strip("-")))
-        hits.append(Hit(Topic("option", f"{name} {option}", getattr(param, "help", "") or "", ""), share, words))
+        hits.append(
+            Hit(
+                Topic("option", f"{name} {option}", getattr(param, "help", "") or "", ""),
+                share,
+                words,
+            )
+        )
     hits.sort(key=lambda hit: -hit.score)
     first = {hit.topic.name.partition(" ")[2]: hit for hit in reversed(hits)}
     return sorted(first.values(), key=hits.index)[:5]
@@ -109,7 +137,9 @@ def option_hits(question: str, group: click.Command | None) -> list[Hit]:
 
 def is_rule(question: str) -> bool:
     """Is it written as the name or code of a rule is?"""
-    return " " not in question and ("-" in question or question[:3].upper() in ("TT0", *(f"TT{n}" for n in range(10))))
+    return " " not in question and (
+        "-" in question or question[:3].upper() in ("TT0", *(f"TT{n}" for n in range(10)))
+    )
 
 
 @click.command(cls=Command, short_help="See it on a small data set that ships with truetune.")

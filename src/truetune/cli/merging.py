@@ -43,14 +43,21 @@ def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(cls=Command, short_help="Merge an adapter into its base, measured and proved.")
 @click.argument("adapter", metavar="ADAPTER")
-@click.option("--base", metavar="DIR", help="The base model; else the one that adapter_config.json names.")
-@click.option("-o", "--output", "out", metavar="DIR", help="Folder of the merged model; else ADAPTER-merged.")
-@click.option("--dtype", type=click.Choice(["bfloat16", "float16", "float32"]),
-              help="How the sum is stored; else as the base.")  # fmt: skip
+@click.option(
+    "--base", metavar="DIR", help="The base model; else the one that adapter_config.json names."
+)
+@click.option(
+    "-o", "--output", "out", metavar="DIR", help="Folder of the merged model; else ADAPTER-merged."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["bfloat16", "float16", "float32"]),
+    help="How the sum is stored; else as the base.",
+)
 @proof_options
 def merge(
     adapter: str, no_proof: bool, html: str | None, output_format: str, quiet: bool, **options: Any
-) -> int:  # fmt: skip
+) -> int:
     """Merge ADAPTER into its base, in float32, and save a full model with its tokenizer and template.
 
     All values are compared with what base and adapter make. The same prompts are then asked of the adapter on its
@@ -79,23 +86,44 @@ def merge(
     return 1 if made.failed else report.exit_code()
 
 
-@click.command(cls=Command, short_help="Export a model as safetensors or GGUF, read back and proved.")
+@click.command(
+    cls=Command, short_help="Export a model as safetensors or GGUF, read back and proved."
+)
 @click.argument("model", metavar="MODEL")
 @click.option("-o", "--output", "out", metavar="DIR", required=True, help="A new folder.")
-@click.option("--to", type=click.Choice(["safetensors", "gguf"]), default="safetensors", show_default=True,
-              help="The format.")  # fmt: skip
 @click.option(
-    "--dtype", type=click.Choice(["bfloat16", "float16", "float32"]), help="Of safetensors; else the model's."
+    "--to",
+    type=click.Choice(["safetensors", "gguf"]),
+    default="safetensors",
+    show_default=True,
+    help="The format.",
 )
-@click.option("--outtype", type=click.Choice(["auto", "f32", "f16", "bf16", "q8_0"]), default="auto", show_default=True,
-              help="Of GGUF, as llama.cpp's converter names them.")  # fmt: skip
-@click.option("--converter", metavar="PATH", help="llama.cpp's convert_hf_to_gguf.py; else the one on the PATH.")
-@click.option("--base", metavar="DIR",
-              help="The model before training: the proof is then on what training changed.")  # fmt: skip
+@click.option(
+    "--dtype",
+    type=click.Choice(["bfloat16", "float16", "float32"]),
+    help="Of safetensors; else the model's.",
+)
+@click.option(
+    "--outtype",
+    type=click.Choice(["auto", "f32", "f16", "bf16", "q8_0"]),
+    default="auto",
+    show_default=True,
+    help="Of GGUF, as llama.cpp's converter names them.",
+)
+@click.option(
+    "--converter",
+    metavar="PATH",
+    help="llama.cpp's convert_hf_to_gguf.py; else the one on the PATH.",
+)
+@click.option(
+    "--base",
+    metavar="DIR",
+    help="The model before training: the proof is then on what training changed.",
+)
 @proof_options
 def export(
     model: str, no_proof: bool, html: str | None, output_format: str, quiet: bool, **options: Any
-) -> int:  # fmt: skip
+) -> int:
     """Write MODEL to a new folder in another format, read it back, and compare.
 
     All tensors, the template, the vocabulary and the special ids are compared, and the logits and greedy answers on a
@@ -131,11 +159,19 @@ def _ended(quiet: bool, failed: bool, place: Any, draw: Callable[[], None]) -> N
 
 @click.command(cls=Command, short_help="What moved between two sets of weights, tensor by tensor.")
 @click.argument("after", metavar="AFTER")
-@click.option("--base", metavar="DIR", help="The weights before; of an adapter, else the base that it names.")
-@click.option("--adapter", metavar="DIR", help="The adapter that was merged: is AFTER what base and adapter make?")
+@click.option(
+    "--base", metavar="DIR", help="The weights before; of an adapter, else the base that it names."
+)
+@click.option(
+    "--adapter",
+    metavar="DIR",
+    help="The adapter that was merged: is AFTER what base and adapter make?",
+)
 @report_options
 @progress_option
-def movement(after: str, base: str | None, adapter: str | None, no_progress: bool, **options: Any) -> int:
+def movement(
+    after: str, base: str | None, adapter: str | None, no_progress: bool, **options: Any
+) -> int:
     """Compare the weights in AFTER, a model or an adapter, with those before: all values, no torch needed.
 
     A table says for each kind of tensor how many values are bit-identical and how far it moved, the least moved first;
@@ -155,5 +191,11 @@ def movement(after: str, base: str | None, adapter: str | None, no_progress: boo
     deliver = Delivery.of(options)
     chosen = {name: value for name, value in options.items() if value not in (None, ())}
     with comparing(off=no_progress or deliver.quiet) as progress:
-        report = run(after, base=base, adapter=adapter, spec=RunSpec(**{"select": RULES, **chosen}), progress=progress)
+        report = run(
+            after,
+            base=base,
+            adapter=adapter,
+            spec=RunSpec(**{"select": RULES, **chosen}),
+            progress=progress,
+        )
     return deliver(report)

@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 FORMATS = ("messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto")
 LEARN = ("assistant", "last", "completion", "all")
 MASKS = ("contract", "generation-tags", "response-marker")
-ENCODING = ("overflow", "packing", "content_specials", "on_error", "file_format", "loss_weights", "trainer",
-            "record_root")  # fmt: skip
+ENCODING = (
+    "overflow",
+    "packing",
+    "content_specials",
+    "on_error",
+    "file_format",
+    "loss_weights",
+    "trainer",
+    "record_root",
+)
 SETTINGS = (".yaml", ".yml", ".toml")
 OF_RULES = ("select", "ignore", "fail_on", "allow_unjudged")
 
@@ -78,14 +86,17 @@ def row_settings(options: dict[str, Any]) -> dict[str, Any]:
     given = {
         "map": dict(pairs(options.pop("pairs"), "--map")),
         "template_kwargs": {
-            name: _value(name, text) for name, text in pairs(options.pop("variables"), "--template-kwarg")
+            name: _value(name, text)
+            for name, text in pairs(options.pop("variables"), "--template-kwarg")
         },
         **{name: options.pop(name) for name in ("format", "template", *OF_RULES)},
     }
     return {name: value for name, value in given.items() if value not in (None, (), {})}
 
 
-def settings_of(options: dict[str, Any], *, quiet: bool = False, whole: bool = True) -> tuple[RunSpec, Path | None]:
+def settings_of(
+    options: dict[str, Any], *, quiet: bool = False, whole: bool = True
+) -> tuple[RunSpec, Path | None]:
     """Command line over settings file (also that of the current folder), and the file.
 
     Not `whole`: of a file of the current folder, only what chooses rules. Raises SpecError or UsageError.
@@ -101,9 +112,16 @@ def settings_of(options: dict[str, Any], *, quiet: bool = False, whole: bool = T
     chosen = {"what": what} if (what := options.pop("learn")) else {}
     chosen |= {name: False for name in ("reasoning", "tool_calls") if options.pop(f"no_{name}")}
     encoding = {name: value for name in ENCODING if (value := options.pop(name, None)) is not None}
-    variables = {name: _value(name, text) for name, text in pairs(options.pop("variables"), "--template-kwarg")}
-    over = {"learn": chosen, "encode": encoding, "map": dict(pairs(options.pop("pairs"), "--map")),
-            "template_kwargs": variables}  # fmt: skip
+    variables = {
+        name: _value(name, text)
+        for name, text in pairs(options.pop("variables"), "--template-kwarg")
+    }
+    over = {
+        "learn": chosen,
+        "encode": encoding,
+        "map": dict(pairs(options.pop("pairs"), "--map")),
+        "template_kwargs": variables,
+    }
     inner = {name: learn if name == "learn" else settings.get(name, {}) for name in over}
     given = {**{name: {**inner[name], **named} for name, named in over.items()}, **options}
     given = {name: value for name, value in given.items() if value not in (None, (), {})}
@@ -121,7 +139,9 @@ def settings_of(options: dict[str, Any], *, quiet: bool = False, whole: bool = T
 
 def _told(name: str, value: Any) -> str:
     """Its value too, where that is short."""
-    return f"{name} {value}" if isinstance(value, (str, int, float)) and len(str(value)) < 40 else name
+    return (
+        f"{name} {value}" if isinstance(value, (str, int, float)) and len(str(value)) < 40 else name
+    )
 
 
 def pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
@@ -150,10 +170,16 @@ def _value(name: str, text: str) -> Any:
 
 def run_of(options: dict[str, Any], *, quiet: bool = False) -> RunSpec:
     """`settings_of` for a command that needs data. Raises SpecError or UsageError."""
-    if len(options["data"]) == 1 and options["config"] is None and Path(options["data"][0]).suffix in SETTINGS:
+    if (
+        len(options["data"]) == 1
+        and options["config"] is None
+        and Path(options["data"][0]).suffix in SETTINGS
+    ):
         (options["config"],), options["data"] = options["data"], ()
     spec, _ = settings_of(options, quiet=quiet)
     if not spec.data:
         command = click.get_current_context().command_path
-        raise UsageError(f"no data is named; give a file after `{command}`, or `data:` in truetune.yaml")
+        raise UsageError(
+            f"no data is named; give a file after `{command}`, or `data:` in truetune.yaml"
+        )
     return spec

@@ -36,7 +36,9 @@ class Cases(click.ParamType[int]):
 
     name = "cases"
 
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> int:
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> int:
         if value == "all":
             return sys.maxsize
         if isinstance(value, int) or (str(value).isascii() and str(value).isdecimal()):
@@ -62,10 +64,21 @@ def form_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., An
         context.meta[f"{__name__}.json"] = value
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        command = click.option("--json", is_flag=True, is_eager=True, expose_value=False, callback=short,
-                               help="Short for --format json.")(command)  # fmt: skip
-        return click.option("--format", "output_format", type=click.Choice(["terminal", "json", *forms]),
-                            callback=chosen, help="What to print (terminal).")(command)  # fmt: skip
+        command = click.option(
+            "--json",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=short,
+            help="Short for --format json.",
+        )(command)
+        return click.option(
+            "--format",
+            "output_format",
+            type=click.Choice(["terminal", "json", *forms]),
+            callback=chosen,
+            help="What to print (terminal).",
+        )(command)
 
     return add
 
@@ -89,7 +102,9 @@ def _headed(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
     import truetune
     from truetune.report.audited import plain
 
-    made: dict[str, Any] = plain({"schema": f"truetune.{kind}/1", "truetune": truetune.__version__, **value})
+    made: dict[str, Any] = plain(
+        {"schema": f"truetune.{kind}/1", "truetune": truetune.__version__, **value}
+    )
     return made
 
 
@@ -99,7 +114,9 @@ def _may_draw(context: click.Context, _param: click.Parameter, value: str | None
     return value
 
 
-html_option = click.option("--html", metavar="FILE", callback=_may_draw, help="Write a page to this file as well.")
+html_option = click.option(
+    "--html", metavar="FILE", callback=_may_draw, help="Write a page to this file as well."
+)
 
 
 def write_page(path: str | None, kind: str, value: Mapping[str, Any]) -> None:
@@ -158,7 +175,11 @@ class Delivery:
 
     def ready(self) -> Delivery:
         """Itself. Raises UsageError for a file that can't be written, or is none of ours."""
-        for path, form in ((self.output, self.output_format), (self.html, "html"), (self.rows_out, "rows")):
+        for path, form in (
+            (self.output, self.output_format),
+            (self.html, "html"),
+            (self.rows_out, "rows"),
+        ):
             if path is not None:
                 check_file(path, form)
         if self.baseline is not None:
@@ -170,7 +191,8 @@ class Delivery:
     def __call__(self, report: Report, *, err: bool = False) -> int:
         """Draw the report where it should go (`err`: stderr is the terminal); gives the exit code.
 
-        Where a file can't be written the terminal shows it, for it may have cost hours; raises UsageError then."""
+        Where a file can't be written the terminal shows it, for it may have cost hours; raises UsageError then.
+        """
         if self.baseline is not None:
             from truetune.checks.fingerprints import without_known
 
@@ -211,7 +233,9 @@ class Delivery:
         if self.output_format == "terminal":
             from truetune.report.terminal import render_report
 
-            render_report(report, console(err=err), verbose=self.verbose, quiet=self.quiet, cases=self.cases)
+            render_report(
+                report, console(err=err), verbose=self.verbose, quiet=self.quiet, cases=self.cases
+            )
         else:
             click.echo(_encoded(self._drawn(report)), err=err)
 
@@ -248,7 +272,9 @@ def write_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> 
     from truetune.data.output_file import write_output_file
     from truetune.report.forms import FORMS
 
-    write_output_file(Path(path), _encoded(text), FORMS[form], [*files_read(), *files_of_settings(spec)])
+    write_output_file(
+        Path(path), _encoded(text), FORMS[form], [*files_read(), *files_of_settings(spec)]
+    )
 
 
 def files_read(context: click.Context | None = None) -> list[Path]:
@@ -257,7 +283,11 @@ def files_read(context: click.Context | None = None) -> list[Path]:
     found = []
     for name, value in context.params.items() if context is not None else ():
         values = value if isinstance(value, tuple) else (value,)
-        found += [Path(text) for text in values if name not in OUTPUTS and isinstance(text, str) and "\0" not in text]
+        found += [
+            Path(text)
+            for text in values
+            if name not in OUTPUTS and isinstance(text, str) and "\0" not in text
+        ]
     return found
 
 
@@ -272,9 +302,16 @@ def check_outputs_apart(context: click.Context) -> None:
     found = []
     for param in context.command.params:
         name, value = param.name or "", context.params.get(param.name or "")
-        if name not in OUTPUTS or (context.command.name, name) in NAMED_ONLY or not isinstance(value, str):
+        if (
+            name not in OUTPUTS
+            or (context.command.name, name) in NAMED_ONLY
+            or not isinstance(value, str)
+        ):
             continue
-        if context.get_parameter_source(name) != click.core.ParameterSource.COMMANDLINE or "\0" in value:
+        if (
+            context.get_parameter_source(name) != click.core.ParameterSource.COMMANDLINE
+            or "\0" in value
+        ):
             continue
         option = max(param.opts, key=len) if isinstance(param, click.Option) else name.upper()
         if value != "-":
@@ -286,7 +323,11 @@ def files_of_settings(spec: RunSpec | None) -> list[Path]:
     """The files that settings name."""
     if spec is None:
         return []
-    names = [*spec.data, *spec.eval_data, *filter(None, (spec.tokenizer, spec.model, spec.template))]
+    names = [
+        *spec.data,
+        *spec.eval_data,
+        *filter(None, (spec.tokenizer, spec.model, spec.template)),
+    ]
     return [Path(name) for name in names if "://" not in name]
 
 

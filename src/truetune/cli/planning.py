@@ -15,7 +15,9 @@ from truetune.parsing.limits import FLAG
 
 @click.command(cls=Command, short_help="Does the run fit the GPU? If not, what to change.")
 @click.argument("path", metavar="PATH")
-@click.option("--model", metavar="DIR", help="The model's folder or config.json, where PATH does not name it.")
+@click.option(
+    "--model", metavar="DIR", help="The model's folder or config.json, where PATH does not name it."
+)
 @click.option("--gpu", metavar="SIZE", help="Memory of one GPU: 24GB.")
 @click.option("--gpus", type=click.IntRange(min=1), metavar="N", help="GPUs, one process each.")
 @click.option(
@@ -25,16 +27,29 @@ from truetune.parsing.limits import FLAG
     metavar="TOKENS",
     help="Longest row; else the run's max_length.",
 )
-@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
-              help="A training setting over those of PATH: --set training.lora.r=16, or lora.r=16. "
-              "Repeatable.")  # fmt: skip
+@click.option(
+    "--set",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help=(
+        "A training setting over those of PATH: --set training.lora.r=16, or lora.r=16. Repeatable."
+    ),
+)
 @form_options()
 @html_option
 @quiet_option
 def plan(
-    path: str, model: str | None, gpu: str | None, gpus: int | None, length: int | None, pairs: tuple[str, ...],
-    output_format: str, html: str | None, quiet: bool,
-) -> int:  # fmt: skip
+    path: str,
+    model: str | None,
+    gpu: str | None,
+    gpus: int | None,
+    length: int | None,
+    pairs: tuple[str, ...],
+    output_format: str,
+    html: str | None,
+    quiet: bool,
+) -> int:
     """Estimate the peak GPU memory of the run that PATH describes: settings of any stack, a script, or a model folder.
 
     With --gpu, the exit code is 1 where the run does not fit, and remedies are listed in order; -q prints the verdict
@@ -52,7 +67,11 @@ def plan(
     from truetune.spec.files import merged
 
     made = run(
-        config_of(path, merged(*_training(nested(pairs)))), model=model, gpu_memory=gpu, gpus=gpus, length=length
+        config_of(path, merged(*_training(nested(pairs)))),
+        model=model,
+        gpu_memory=gpu,
+        gpus=gpus,
+        length=length,
     )
     value = plan_json(made)
     write_page(html, "plan", value)
@@ -80,7 +99,9 @@ def nested(pairs: tuple[str, ...]) -> dict[str, Any]:
         for parent in parents:
             place = place.setdefault(parent, {})
         try:
-            place[last] = parse_json(text, FLAG, unique_keys=True, surrogates="refuse", exact_integers=True)
+            place[last] = parse_json(
+                text, FLAG, unique_keys=True, surrogates="refuse", exact_integers=True
+            )
         except JSONDecodeError:
             place[last] = text
         except ValueError as error:

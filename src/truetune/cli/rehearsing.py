@@ -18,35 +18,82 @@ if TYPE_CHECKING:
     from truetune.auditing.run import Outcome
     from truetune.probe.record import Record
 
-OFFLINE = ("a rehearsal makes no connection: models' config.json, tokenizers and data of the hub must be in its cache "
-           "(hf download NAME --exclude '*.safetensors')")  # fmt: skip
+OFFLINE = (
+    "a rehearsal makes no connection: models' config.json, tokenizers and data of the hub must be"
+    " in its cache (hf download NAME --exclude '*.safetensors')"
+)
 
 
 @click.command(
-    cls=Command, short_help="The whole run in miniature, on a CPU.", context_settings={"allow_interspersed_args": False}
+    cls=Command,
+    short_help="The whole run in miniature, on a CPU.",
+    context_settings={"allow_interspersed_args": False},
 )
-@click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SETTINGS | -- COMMAND...")
-@click.option("--rows", type=click.IntRange(1, 64), default=6, show_default=True, metavar="N",
-              help="Rows to memorise and recite.")  # fmt: skip
-@click.option("--batches", type=click.IntRange(1, 1000), default=4, show_default=True, metavar="N",
-              help="Micro-batches to look at.")  # fmt: skip
-@click.option("--laws", type=click.Choice(["quick", "all", "none"]), default="quick", show_default=True,
-              help="Laws to test on the miniature.")  # fmt: skip
-@click.option("--mutate", is_flag=True,
-              help="Put known faults into the batches, and count those that your logs would show.")  # fmt: skip
-@click.option("--endpoint", "serve", metavar="URL",
-              help="Compare the prompts with those of this running server, an OpenAI-compatible one.")  # fmt: skip
+@click.argument(
+    "target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SETTINGS | -- COMMAND..."
+)
 @click.option(
-    "--served-model", "serve_model", metavar="NAME", help="What that server calls the model, where it can't tell."
+    "--rows",
+    type=click.IntRange(1, 64),
+    default=6,
+    show_default=True,
+    metavar="N",
+    help="Rows to memorise and recite.",
 )
-@click.option("--guard", type=click.Choice(["kernel", "python"]), default="kernel", show_default=True,
-              help="What keeps the command from writing and connecting. Python's own hook alone is weaker: it is for "
-                   "systems whose kernel has no means.")  # fmt: skip
+@click.option(
+    "--batches",
+    type=click.IntRange(1, 1000),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Micro-batches to look at.",
+)
+@click.option(
+    "--laws",
+    type=click.Choice(["quick", "all", "none"]),
+    default="quick",
+    show_default=True,
+    help="Laws to test on the miniature.",
+)
+@click.option(
+    "--mutate",
+    is_flag=True,
+    help="Put known faults into the batches, and count those that your logs would show.",
+)
+@click.option(
+    "--endpoint",
+    "serve",
+    metavar="URL",
+    help="Compare the prompts with those of this running server, an OpenAI-compatible one.",
+)
+@click.option(
+    "--served-model",
+    "serve_model",
+    metavar="NAME",
+    help="What that server calls the model, where it can't tell.",
+)
+@click.option(
+    "--guard",
+    type=click.Choice(["kernel", "python"]),
+    default="kernel",
+    show_default=True,
+    help=(
+        "What keeps the command from writing and connecting. Python's own hook alone is weaker: it"
+        " is for systems whose kernel has no means."
+    ),
+)
 @report_options
 def rehearse(
-    target: tuple[str, ...], rows: int, batches: int, laws: str, mutate: bool, serve: str | None,
-    serve_model: str | None, guard: str, **options: Any,
-) -> int:  # fmt: skip
+    target: tuple[str, ...],
+    rows: int,
+    batches: int,
+    laws: str,
+    mutate: bool,
+    serve: str | None,
+    serve_model: str | None,
+    guard: str,
+    **options: Any,
+) -> int:
     """Rehearse a run in miniature, on a CPU, before any weight is downloaded.
 
     COMMAND is started unchanged; as it loads its model, a miniature takes the model's place: the same class, few and
@@ -72,10 +119,16 @@ def rehearse(
 
     deliver = Delivery.of(options)
     if deliver.output_format != "terminal" and deliver.output is None:
-        raise UsageError(f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own")
-    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+        raise UsageError(
+            f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own"
+        )
+    spec = spec_of(
+        {name: value for name, value in options.items() if value not in (None, ())}, "command line"
+    )
     if serve_model and not serve:
-        raise UsageError("--served-model names a model of the server of --endpoint URL, which is not given")
+        raise UsageError(
+            "--served-model names a model of the server of --endpoint URL, which is not given"
+        )
     server = server_of(serve, serve_model) if serve else None
     verdicts: list[int] = []
     troubles: list[TruetuneError] = []
@@ -90,13 +143,21 @@ def rehearse(
         verdicts.append(deliver(report, err=True))
         return False
 
-    orders = {"mode": "rehearse", "rows": rows, "batches": batches, "laws": laws, "canary": False,
-              "mutate": mutate}  # fmt: skip
+    orders = {
+        "mode": "rehearse",
+        "rows": rows,
+        "batches": batches,
+        "laws": laws,
+        "canary": False,
+        "mutate": mutate,
+    }
     work = tempfile.mkdtemp(prefix="truetune-")
     try:
         command = command_of(target, Path(work))
         _refuse_isolated_python(command)
-        outcome = run(confined(command, Path(work), python_only=guard == "python"), orders, judge, say)
+        outcome = run(
+            confined(command, Path(work), python_only=guard == "python"), orders, judge, say
+        )
         refusals = read_refusals(Path(work))
     finally:
         remove(work)
@@ -104,7 +165,9 @@ def rehearse(
         say(line)
     lost = 0 if spec.allow_unjudged else NOT_JUDGED
     if refusals.failure or outcome.code == REFUSED:
-        say(f"nothing was rehearsed{refusals.failure and f': the hook failed ({refusals.failure})'}")
+        say(
+            f"nothing was rehearsed{refusals.failure and f': the hook failed ({refusals.failure})'}"
+        )
         return lost
     if troubles:
         raise troubles[0]
@@ -112,7 +175,9 @@ def rehearse(
         if not outcome.reached and not outcome.lost:
             hint = f"; {OFFLINE}" if outcome.code else ""
             say(f"nothing was rehearsed: {unseen(outcome)}{_instead(outcome)}{hint}")
-        return lost if outcome.loops else outcome.code or lost  # a loop of its own is ended by us, with a code of ours
+        return (
+            lost if outcome.loops else outcome.code or lost
+        )  # a loop of its own is ended by us, with a code of ours
     return 1 if 1 in verdicts else max(verdicts)
 
 
@@ -121,19 +186,29 @@ def _refuse_isolated_python(command: Sequence[str]) -> None:
     if not Path(command[0]).name.startswith(("python", "pypy")):
         return
     for argument in command[1:]:
-        if not argument.startswith("-") or argument.startswith("--") or argument[:2] in ("-c", "-m"):
+        if (
+            not argument.startswith("-")
+            or argument.startswith("--")
+            or argument[:2] in ("-c", "-m")
+        ):
             return
         if set(argument[1:]) & set("IES"):
             raise UsageError(
-                f"{argument}: with this option Python loads no hook, and the whole model would be trained; "
-                "rehearse without it"
+                f"{argument}: with this option Python loads no hook, and the whole model would be"
+                " trained; rehearse without it"
             )
 
 
 def _instead(outcome: Outcome) -> str:
     """What became of a program without a transformers Trainer, and what looks at such a one."""
     if outcome.loops:
-        became = "a loop of its own, with a miniature of the model, was ended before its optimizer's first step"
+        became = (
+            "a loop of its own, with a miniature of the model, was ended before its optimizer's"
+            " first step"
+        )
     else:
         became = "the command ran as it is, with miniatures for models of transformers"
-    return f"; {became}. For a loop of your own, or Lightning: truetune.audit(model, loader, tokenizer, given=rows)"
+    return (
+        f"; {became}. For a loop of your own, or Lightning: truetune.audit(model, loader,"
+        " tokenizer, given=rows)"
+    )

@@ -19,21 +19,54 @@ RUNS = 2
 
 @click.command(cls=Command, short_help="Draw a page of runs and results.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN_OR_RESULT...")
-@click.option("-o", "--output", metavar="FILE",
-              help="The page; with .json the same as JSON.  [default: report.html]")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON, printed where no file is named with -o.")
-@click.option("--select", multiple=True, metavar="RULE", shell_complete=rule_names,
-              help="Of rules on runs only these, by name, code or beginning of a code. Repeatable.")  # fmt: skip
-@click.option("--ignore", multiple=True, metavar="RULE", shell_complete=rule_names,
-              help="Of rules on runs not these. Repeatable.")  # fmt: skip
-@click.option("--fail-on", type=click.Choice(SEVERITIES), default="error", show_default=True,
-              help="Lowest severity that makes the exit code 1.")  # fmt: skip
-@click.option("--allow-unjudged", is_flag=True, help="Exit with 0, not 3, where something could not be judged.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="The page; with .json the same as JSON.  [default: report.html]",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="The same as JSON, printed where no file is named with -o.",
+)
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=rule_names,
+    help="Of rules on runs only these, by name, code or beginning of a code. Repeatable.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=rule_names,
+    help="Of rules on runs not these. Repeatable.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(SEVERITIES),
+    default="error",
+    show_default=True,
+    help="Lowest severity that makes the exit code 1.",
+)
+@click.option(
+    "--allow-unjudged",
+    is_flag=True,
+    help="Exit with 0, not 3, where something could not be judged.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 def report(
-    paths: tuple[str, ...], output: str | None, as_json: bool, fail_on: str, quiet: bool, allow_unjudged: bool,
+    paths: tuple[str, ...],
+    output: str | None,
+    as_json: bool,
+    fail_on: str,
+    quiet: bool,
+    allow_unjudged: bool,
     **chosen: Any,
-) -> int:  # fmt: skip
+) -> int:
     """Draw one page of a RUN (the folder of a training run, or its log), of two runs side by side, or of a RESULT: a
     JSON file that truetune wrote. Results are folded into the page of the runs.
 
@@ -61,7 +94,9 @@ def report(
 
 def _lacks(result: dict[str, Any]) -> bool:
     """Is something that was asked for not judged, or was there nothing to judge?"""
-    missing = any(isinstance(part, dict) and part.get("asked") for part in result.get("not_judged", ()))
+    missing = any(
+        isinstance(part, dict) and part.get("asked") for part in result.get("not_judged", ())
+    )
     return missing or result.get("outcome") == "not judged"
 
 
@@ -80,9 +115,14 @@ def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dic
     spec = RunSpec.model_validate({**chosen, "fail_on": fail_on})
     found = [("the run", as_dict(run_report(runs, spec)))] if runs else []
     read = [(path, read_result(path)) for path in written]
-    result, severe = joined([*found, *read]), {name for name, rank in RANK.items() if rank >= RANK[spec.fail_on]}
+    result, severe = (
+        joined([*found, *read]),
+        {name for name, rank in RANK.items() if rank >= RANK[spec.fail_on]},
+    )
     others = any(one.get("failed") is True for _, one in read if one["schema"] != SCHEMA)
-    result["failed"] = others or any(_severity(finding) in severe for finding in result.get("findings", ()))
+    result["failed"] = others or any(
+        _severity(finding) in severe for finding in result.get("findings", ())
+    )
     return result
 
 
@@ -94,9 +134,18 @@ def _page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
 
     try:
         return page_of(result)
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, TemplateError) as error:
-        raise DataError(f"{', '.join(paths)}: not as its schema says ({type(error).__name__}: {error}); let the "
-                        "command write it again") from error  # fmt: skip
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        TemplateError,
+    ) as error:
+        raise DataError(
+            f"{', '.join(paths)}: not as its schema says ({type(error).__name__}: {error}); let the"
+            " command write it again"
+        ) from error
 
 
 def _size(count: int) -> str:
@@ -114,5 +163,11 @@ def _counted(result: dict[str, Any]) -> str:
     if (result["failed"] and not result.get("findings")) or "findings" not in result:
         return str(result.get("summary"))
     severities = [_severity(finding) for finding in result["findings"]]
-    counts = {noun: severities.count(name) for name, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True)}
-    return ", ".join(many(count, noun) for noun, count in counts.items() if count) or standing(result)[0]
+    counts = {
+        noun: severities.count(name)
+        for name, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True)
+    }
+    return (
+        ", ".join(many(count, noun) for noun, count in counts.items() if count)
+        or standing(result)[0]
+    )

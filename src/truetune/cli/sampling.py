@@ -21,39 +21,97 @@ if TYPE_CHECKING:
     from truetune.evaluation.report import SampleReport
 
 
-@click.command(cls=Command, short_help="Ask a model some rows: does it answer, and stop? If not, why?")
+@click.command(
+    cls=Command, short_help="Ask a model some rows: does it answer, and stop? If not, why?"
+)
 @click.argument("model", required=False, metavar="[MODEL]")
-@click.option("--data", multiple=True, metavar="PATH",
-              help="Rows to ask; else those that the model's run held out. Repeatable.")  # fmt: skip
-@click.option("-n", "--prompts", "count", type=click.IntRange(1, 10_000), default=20, show_default=True, metavar="N",
-              help="Prompts.")  # fmt: skip
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="PATH",
+    help="Rows to ask; else those that the model's run held out. Repeatable.",
+)
+@click.option(
+    "-n",
+    "--prompts",
+    "count",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Prompts.",
+)
 @click.option("--all-rows", is_flag=True, help="Ask rows too that the model was trained on.")
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the choice of rows."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Of the choice of rows.",
 )
-@click.option("--max-new-tokens", type=click.IntRange(1, 100_000), default=256, show_default=True, metavar="N",
-              help="Longest answer.")  # fmt: skip
-@click.option("--temperature", type=click.FloatRange(0, 10), default=0.0, show_default=True, metavar="T",
-              help="0 is greedy.")  # fmt: skip
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, metavar="P",
-              help="Of the tokens that are drawn from.")  # fmt: skip
-@click.option("--parser", metavar="NAME",
-              help="Read answers and references: json, json-schema:FILE, number, choice, regex:PATTERN, "
-              "python:FILE.py:function.")  # fmt: skip
-@click.option("--against", "compare", metavar="OTHER",
-              help="Ask another model the same rows: the base, another checkpoint.")  # fmt: skip
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(1, 100_000),
+    default=256,
+    show_default=True,
+    metavar="N",
+    help="Longest answer.",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 10),
+    default=0.0,
+    show_default=True,
+    metavar="T",
+    help="0 is greedy.",
+)
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="P",
+    help="Of the tokens that are drawn from.",
+)
+@click.option(
+    "--parser",
+    metavar="NAME",
+    help=(
+        "Read answers and references: json, json-schema:FILE, number, choice, regex:PATTERN, "
+        "python:FILE.py:function."
+    ),
+)
+@click.option(
+    "--against",
+    "compare",
+    metavar="OTHER",
+    help="Ask another model the same rows: the base, another checkpoint.",
+)
 @click.option("--watch", metavar="RUN", help="In place of MODEL: follow the checkpoints of a run.")
 @click.option("--once", is_flag=True, help="With --watch: those that are there.")
-@click.option("--looks", metavar="DIR", help="With --watch: where answers are kept; else RUN-sampled.")
-@click.option("--diagnose/--no-diagnose", default=None, help="Ask why; else only where an answer is not good.")
-@click.option("--min-success", type=click.FloatRange(0, 1), metavar="SHARE",
-              help="Exit code 1 where surely fewer answers are good: the interval's upper end is below.")  # fmt: skip
-@click.option("--save", metavar="FILE", help="Write the samples to this .jsonl or .parquet file as well.")
+@click.option(
+    "--looks", metavar="DIR", help="With --watch: where answers are kept; else RUN-sampled."
+)
+@click.option(
+    "--diagnose/--no-diagnose", default=None, help="Ask why; else only where an answer is not good."
+)
+@click.option(
+    "--min-success",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Exit code 1 where surely fewer answers are good: the interval's upper end is below.",
+)
+@click.option(
+    "--save", metavar="FILE", help="Write the samples to this .jsonl or .parquet file as well."
+)
 @row_options
 @model_options
 @report_options
 @progress_option
-def sample(model: str | None, save: str | None, watch: str | None, no_progress: bool, **options: Any) -> int:
+def sample(
+    model: str | None, save: str | None, watch: str | None, no_progress: bool, **options: Any
+) -> int:
     """Ask MODEL some held-out rows as a server will, and judge each answer: does it stop by itself, loop, echo the
     question, leak role markers? Where answers fail, findings name the cause.
 
@@ -82,8 +140,15 @@ def sample(model: str | None, save: str | None, watch: str | None, no_progress: 
         check_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
     settings = row_settings(options)
-    report = _asked(model, watch, quiet=deliver.quiet, bar=not no_progress, settings=settings,
-                    options=opening(options), **options)  # fmt: skip
+    report = _asked(
+        model,
+        watch,
+        quiet=deliver.quiet,
+        bar=not no_progress,
+        settings=settings,
+        options=opening(options),
+        **options,
+    )
     try:
         return deliver(report)
     finally:
@@ -92,9 +157,17 @@ def sample(model: str | None, save: str | None, watch: str | None, no_progress: 
 
 
 def _asked(
-    model: str | None, watch: str | None, *, quiet: bool, bar: bool, settings: dict[str, Any], once: bool,
-    looks: str | None, compare: str | None, **given: Any,
-) -> SampleReport:  # fmt: skip
+    model: str | None,
+    watch: str | None,
+    *,
+    quiet: bool,
+    bar: bool,
+    settings: dict[str, Any],
+    once: bool,
+    looks: str | None,
+    compare: str | None,
+    **given: Any,
+) -> SampleReport:
     from truetune.evaluation.following import follow
     from truetune.evaluation.sample import sample as ask
     from truetune.report.sampled import asking
@@ -105,8 +178,18 @@ def _asked(
         if model is not None:
             return ask(model, compare=compare, progress=progress, **given, **settings)
         try:
-            return follow(watch or "", once=once, looks=looks, say=speaker(quiet=quiet),
-                          progress=progress, **given, **settings)  # fmt: skip
+            return follow(
+                watch or "",
+                once=once,
+                looks=looks,
+                say=speaker(quiet=quiet),
+                progress=progress,
+                **given,
+                **settings,
+            )
         except KeyboardInterrupt:
-            say("interrupted: the same command resumes, and asks nothing twice; --once shows what is there")
+            say(
+                "interrupted: the same command resumes, and asks nothing twice; --once shows what"
+                " is there"
+            )
             raise

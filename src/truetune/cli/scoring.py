@@ -16,19 +16,47 @@ from truetune.errors import UsageError
 
 @click.command(cls=Command, short_help="Judge answers that your own code made.")
 @click.argument("predictions", metavar="PREDICTIONS")
-@click.option("--data", multiple=True, metavar="PATH",
-              help="Rows that the answers belong to: their prompts and references. Repeatable.")  # fmt: skip
-@click.option("--map", "columns", multiple=True, metavar="OURS=THEIRS",
-              help="Column names: --map prediction=resp. Ours: prediction, prompt, reference, step, stopped. "
-              "Repeatable.")  # fmt: skip
-@click.option("--parser", metavar="NAME",
-              help="Read answers and references, and try that first: json, json-schema:FILE, number, choice, "
-              "regex:PATTERN, python:FILE.py:function.")  # fmt: skip
-@click.option("--max-new-tokens", type=click.IntRange(1, 100_000), metavar="N",
-              help="Where the answers were cut.")  # fmt: skip
-@click.option("--min-success", type=click.FloatRange(0, 1), metavar="SHARE",
-              help="Exit code 1 where surely fewer answers are good: the interval's upper end is below.")  # fmt: skip
-@click.option("--save", metavar="FILE", help="Write the answers with their verdicts to this .jsonl or .parquet file.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="PATH",
+    help="Rows that the answers belong to: their prompts and references. Repeatable.",
+)
+@click.option(
+    "--map",
+    "columns",
+    multiple=True,
+    metavar="OURS=THEIRS",
+    help=(
+        "Column names: --map prediction=resp. Ours: prediction, prompt, reference, step, stopped. "
+        "Repeatable."
+    ),
+)
+@click.option(
+    "--parser",
+    metavar="NAME",
+    help=(
+        "Read answers and references, and try that first: json, json-schema:FILE, number, choice, "
+        "regex:PATTERN, python:FILE.py:function."
+    ),
+)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Where the answers were cut.",
+)
+@click.option(
+    "--min-success",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Exit code 1 where surely fewer answers are good: the interval's upper end is below.",
+)
+@click.option(
+    "--save",
+    metavar="FILE",
+    help="Write the answers with their verdicts to this .jsonl or .parquet file.",
+)
 @report_options
 def score(predictions: str, save: str | None, columns: tuple[str, ...], **options: Any) -> int:
     """Judge the answers in PREDICTIONS, as `truetune sample` judges those of a model: empty, looping, in another
@@ -56,7 +84,9 @@ def score(predictions: str, save: str | None, columns: tuple[str, ...], **option
         check_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
     settings = {name: value for name in OF_RULES if (value := options.pop(name)) not in (None, ())}
-    report = judge_answers(predictions, columns=dict(pairs(columns, "--map")), **options, **settings)
+    report = judge_answers(
+        predictions, columns=dict(pairs(columns, "--map")), **options, **settings
+    )
     try:
         return deliver(report)
     finally:

@@ -13,23 +13,53 @@ from truetune.cli.output import Delivery, report_options
 from truetune.errors import UsageError
 
 
-@click.command("serve-check", cls=Command, short_help="What a running server really does with the model.")
+@click.command(
+    "serve-check", cls=Command, short_help="What a running server really does with the model."
+)
 @click.argument("model", metavar="MODEL")
 @click.option("--endpoint", metavar="URL", help="The running server.")
-@click.option("--print", "engine", type=click.Choice(["vllm", "sglang", "llama.cpp", "ollama"]),
-              help="Print the start command, or Modelfile, that serves MODEL as it was trained.")  # fmt: skip
-@click.option("--data", multiple=True, metavar="PATH", help="Ask prompts of these rows as well. Repeatable.")
-@click.option("-n", "--prompts", "count", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
-              help="Rows of the data that are asked.")  # fmt: skip
-@click.option("--no-strength", is_flag=True, help="Do not load the model: its effect is then not measured.")
-@click.option("--longest", type=click.IntRange(0), default=8192, show_default=True, metavar="TOKENS",
-              help="Most tokens of the prompt that tries the context; 0: none.")  # fmt: skip
+@click.option(
+    "--print",
+    "engine",
+    type=click.Choice(["vllm", "sglang", "llama.cpp", "ollama"]),
+    help="Print the start command, or Modelfile, that serves MODEL as it was trained.",
+)
+@click.option(
+    "--data", multiple=True, metavar="PATH", help="Ask prompts of these rows as well. Repeatable."
+)
+@click.option(
+    "-n",
+    "--prompts",
+    "count",
+    type=click.IntRange(1, 256),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Rows of the data that are asked.",
+)
+@click.option(
+    "--no-strength", is_flag=True, help="Do not load the model: its effect is then not measured."
+)
+@click.option(
+    "--longest",
+    type=click.IntRange(0),
+    default=8192,
+    show_default=True,
+    metavar="TOKENS",
+    help="Most tokens of the prompt that tries the context; 0: none.",
+)
 @model_options
 @report_options
 def serve_check(
-    model: str, endpoint: str | None, engine: str | None, data: tuple[str, ...], count: int, no_strength: bool,
-    longest: int, **options: Any,
-) -> int:  # fmt: skip
+    model: str,
+    endpoint: str | None,
+    engine: str | None,
+    data: tuple[str, ...],
+    count: int,
+    no_strength: bool,
+    longest: int,
+    **options: Any,
+) -> int:
     """Ask the server at --endpoint what it makes of MODEL, and compare with the training record.
 
     Prompts over 1 to 4 turns, with and without a system message and tools, and of rows of --data; stop tokens, sampling
@@ -55,15 +85,26 @@ def serve_check(
     deliver = Delivery.of(options)
     opened = opening(options)
     base, tokenizer = options.pop("base"), options.pop("tokenizer")
-    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+    spec = spec_of(
+        {name: value for name, value in options.items() if value not in (None, ())}, "command line"
+    )
     if not no_strength:
         from truetune.training.proof import quiet
 
         quiet()
     report = check(
-        model, endpoint, base=base, tokenizer=tokenizer, options=opened, data=data, count=count,
-        strength=not no_strength, longest=longest, spec=spec, say=speaker(quiet=deliver.quiet),
-    )  # fmt: skip
+        model,
+        endpoint,
+        base=base,
+        tokenizer=tokenizer,
+        options=opened,
+        data=data,
+        count=count,
+        strength=not no_strength,
+        longest=longest,
+        spec=spec,
+        say=speaker(quiet=deliver.quiet),
+    )
     return deliver(report)
 
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from truetune.cli.helping import Command
-from truetune.cli.output import console, emit, files_of_settings, files_read, form_options, quiet_option
+from truetune.cli.output import (
+    console,
+    emit,
+    files_of_settings,
+    files_read,
+    form_options,
+    quiet_option,
+)
 from truetune.data.output_file import Form, check_output_file, write_output_file
 from truetune.data.output_folder import Output, check_apart
 from truetune.errors import UsageError
@@ -25,22 +32,54 @@ RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
 
 @click.command(cls=Command, short_help="Write a commented truetune.yaml for `truetune train`.")
 @click.argument("file", default="truetune.yaml", metavar="[FILE]")
-@click.option("--recipe", type=click.Choice(RECIPES), help="What is trained, and how; else what the rows are for.")
-@click.option("--model", metavar="DIR", help="Folder of the model, or its name in the local hub cache.")
-@click.option("-t", "--tokenizer", metavar="DIR", help="Folder of the tokenizer, where it is not the model's.")
-@click.option("--data", multiple=True, metavar="PATH", help="Training data: files, folders, globs. Repeatable.")
+@click.option(
+    "--recipe",
+    type=click.Choice(RECIPES),
+    help="What is trained, and how; else what the rows are for.",
+)
+@click.option(
+    "--model", metavar="DIR", help="Folder of the model, or its name in the local hub cache."
+)
+@click.option(
+    "-t", "--tokenizer", metavar="DIR", help="Folder of the tokenizer, where it is not the model's."
+)
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="PATH",
+    help="Training data: files, folders, globs. Repeatable.",
+)
 @click.option("--eval-data", multiple=True, metavar="PATH", help="Rows to evaluate on. Repeatable.")
-@click.option("-o", "--output", "out", metavar="DIR", help="Folder for what the run writes (default: outputs).")
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    metavar="DIR",
+    help="Folder for what the run writes (default: outputs).",
+)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--schema", metavar="FILE", help="Write only the JSON schema of the settings, for editors (-: print it).")
+@click.option(
+    "--schema",
+    metavar="FILE",
+    help="Write only the JSON schema of the settings, for editors (-: print it).",
+)
 @form_options()
 @quiet_option
 def init(
-    file: str, recipe: str | None, model: str | None, tokenizer: str | None, data: tuple[str, ...],
-    eval_data: tuple[str, ...], out: str | None, yes: bool, force: bool, schema: str | None, output_format: str,
+    file: str,
+    recipe: str | None,
+    model: str | None,
+    tokenizer: str | None,
+    data: tuple[str, ...],
+    eval_data: tuple[str, ...],
+    out: str | None,
+    yes: bool,
+    force: bool,
+    schema: str | None,
+    output_format: str,
     quiet: bool,
-) -> int:  # fmt: skip
+) -> int:
     """Write FILE (truetune.yaml): settings for `truetune train`, each with a line on what it means.
 
     Asks for what it is not told, looks at the data and at the model's config.json, and proposes values for them.
@@ -63,19 +102,31 @@ def init(
         return 0
     path, beside = Path(file), Path(file).with_name(schemas.NAME)
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{file}: settings are written as YAML; name a file that ends in {' or '.join(SUFFIXES)}"
-                         f" (init --schema {file} writes the schema alone)")  # fmt: skip
+        raise UsageError(
+            f"{file}: settings are written as YAML; name a file that ends in"
+            f" {' or '.join(SUFFIXES)} (init --schema {file} writes the schema alone)"
+        )
     check_apart([Output("FILE", path), Output(f"the schema beside {path.name}", beside)])
     check_output_file(path, _settings_form(force=force), files_read())
     check_output_file(beside, _schema_form(), files_read())
     ask = sys.stdin.isatty() and not yes
     start = _start(_asked(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask)
     body = written(start, path.parent, schemas.NAME).encode()
-    write_output_file(path, body, _settings_form(force=force), [*files_read(), *files_of_settings(start.asked)])
+    write_output_file(
+        path, body, _settings_form(force=force), [*files_read(), *files_of_settings(start.asked)]
+    )
     _put_schema(beside, schemas.text())
     if output_format == "json":
-        emit("init", {"file": str(path), "schema_file": str(beside), "recipe": start.name,
-                      "found": start.lines, "notes": start.notes})  # fmt: skip
+        emit(
+            "init",
+            {
+                "file": str(path),
+                "schema_file": str(beside),
+                "recipe": start.name,
+                "found": start.lines,
+                "notes": start.notes,
+            },
+        )
     elif quiet:
         click.echo(path)
     else:
@@ -84,9 +135,14 @@ def init(
 
 
 def _asked(
-    model: str | None, tokenizer: str | None, data: tuple[str, ...], eval_data: tuple[str, ...], out: str | None, *,
+    model: str | None,
+    tokenizer: str | None,
+    data: tuple[str, ...],
+    eval_data: tuple[str, ...],
+    out: str | None,
+    *,
     ask: bool,
-) -> RunSpec:  # fmt: skip
+) -> RunSpec:
     from truetune.spec.files import spec_of
 
     if ask:
@@ -99,7 +155,9 @@ def _asked(
     model, tokenizer = expanduser(str(model)), expanduser(str(tokenizer or model))
     files = {"data": tuple(map(expanduser, data)), "eval_data": tuple(map(expanduser, eval_data))}
     training = {} if out is None else {"output_dir": out}
-    return spec_of({"model": model, "tokenizer": tokenizer, **files, "training": training}, "command line")
+    return spec_of(
+        {"model": model, "tokenizer": tokenizer, **files, "training": training}, "command line"
+    )
 
 
 def _start(spec: RunSpec, recipe: str | None, *, ask: bool) -> Start:
@@ -113,7 +171,13 @@ def _start(spec: RunSpec, recipe: str | None, *, ask: bool) -> Start:
         recipe = click.prompt("Recipe", type=click.Choice(RECIPES), default=propose(found))
     here = machine()
     gpus = [here.gpus[i] for i in here.visible if i < len(here.gpus)]
-    return start(spec, found, recipe or propose(found), gpu=bool(gpus), gpu_memory=gpus[0].memory if gpus else None)
+    return start(
+        spec,
+        found,
+        recipe or propose(found),
+        gpu=bool(gpus),
+        gpu_memory=gpus[0].memory if gpus else None,
+    )
 
 
 def _schema_form() -> Form:
@@ -135,4 +199,6 @@ def _tell(start: Start, path: Path) -> None:
     terminal = console()
     for line in (*start.lines, *(f"note: {note}" for note in start.notes)):
         terminal.print(line, soft_wrap=True)
-    terminal.print(f"wrote {path}; next: `truetune check {path}`, `truetune train {path}`", soft_wrap=True)
+    terminal.print(
+        f"wrote {path}; next: `truetune check {path}`, `truetune train {path}`", soft_wrap=True
+    )

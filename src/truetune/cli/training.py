@@ -28,27 +28,61 @@ SAME = 3
 @click.command(cls=Command, short_help="Train (SFT, LoRA, DPO, ORPO, KTO), checked and watched.")
 @click.argument("settings", metavar="SETTINGS")
 @click.option(
-    "-o", "--output", "out", metavar="DIR", help="Folder of the run; else training.output_dir, else ./outputs."
+    "-o",
+    "--output",
+    "out",
+    metavar="DIR",
+    help="Folder of the run; else training.output_dir, else ./outputs.",
 )
-@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
-              help="A setting over those of SETTINGS: --set training.learning_rate=1e-4. Repeatable.")  # fmt: skip
+@click.option(
+    "--set",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting over those of SETTINGS: --set training.learning_rate=1e-4. Repeatable.",
+)
 @click.option("--force", is_flag=True, help="Train in spite of findings; the record says so.")
 @click.option("--no-rehearsal", is_flag=True, help="Do not rehearse the run in miniature first.")
-@click.option("--stop-on", type=click.Choice(["error", "warning"]),
-              help="End the run early where its answers show a finding of this severity.")  # fmt: skip
-@click.option("--fit", is_flag=True, help="Change settings until the run goes into the GPU's memory, and say which.")
-@click.option("--gpu", metavar="SIZE", help="Memory of one GPU, where it is not this machine's: 24GB.")
-@click.option("--launch", type=click.IntRange(min=1), metavar="N", help="Train in N processes, one a GPU.")
-@click.option("--accelerate-config", "config_file", metavar="FILE",
-              help="accelerate's own file, for --launch: FSDP, DeepSpeed.")  # fmt: skip
+@click.option(
+    "--stop-on",
+    type=click.Choice(["error", "warning"]),
+    help="End the run early where its answers show a finding of this severity.",
+)
+@click.option(
+    "--fit",
+    is_flag=True,
+    help="Change settings until the run goes into the GPU's memory, and say which.",
+)
+@click.option(
+    "--gpu", metavar="SIZE", help="Memory of one GPU, where it is not this machine's: 24GB."
+)
+@click.option(
+    "--launch", type=click.IntRange(min=1), metavar="N", help="Train in N processes, one a GPU."
+)
+@click.option(
+    "--accelerate-config",
+    "config_file",
+    metavar="FILE",
+    help="accelerate's own file, for --launch: FSDP, DeepSpeed.",
+)
 @form_options()
 @html_option
 @quiet_option
 def train(
-    settings: str, out: str | None, pairs: tuple[str, ...], force: bool, no_rehearsal: bool,
-    stop_on: str | None, fit: bool, gpu: str | None, launch: int | None, config_file: str | None, output_format: str,
-    html: str | None, quiet: bool,
-) -> int:  # fmt: skip
+    settings: str,
+    out: str | None,
+    pairs: tuple[str, ...],
+    force: bool,
+    no_rehearsal: bool,
+    stop_on: str | None,
+    fit: bool,
+    gpu: str | None,
+    launch: int | None,
+    config_file: str | None,
+    output_format: str,
+    html: str | None,
+    quiet: bool,
+) -> int:
     """Train as SETTINGS (a truetune.yaml, see `truetune init`) says.
 
     Nothing is trained, and the exit code is 1, where a look before the first step finds an error. It is 1 too where the
@@ -65,7 +99,9 @@ def train(
             raise UsageError("--json and --launch exclude each other")
         return _launched(launch, config_file)
     if config_file is not None:
-        raise UsageError(f"--accelerate-config {config_file} is for several processes: add --launch N")
+        raise UsageError(
+            f"--accelerate-config {config_file} is for several processes: add --launch N"
+        )
     import truetune
     from truetune.cli.planning import nested
     from truetune.report.as_json import findings_json, not_judged_json
@@ -79,13 +115,24 @@ def train(
     listener = Terminal(console(err=True), quiet=quiet)
     machine = output_format == "json" and RANK == 0
     with _one_of_several(), _calmly(), _refused(machine):
-        done = truetune.train(settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over)
+        done = truetune.train(
+            settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over
+        )
     if html is not None and RANK == 0:
         _draw(str(done.folder), html)
     if machine:
-        emit("train", {"folder": done.folder, "steps": done.steps, "loss": done.loss, "seconds": done.seconds,
-                       "failed": done.failed, "findings": findings_json(done.findings),
-                       "not_judged": not_judged_json(done.not_judged)})  # fmt: skip
+        emit(
+            "train",
+            {
+                "folder": done.folder,
+                "steps": done.steps,
+                "loss": done.loss,
+                "seconds": done.seconds,
+                "failed": done.failed,
+                "findings": findings_json(done.findings),
+                "not_judged": not_judged_json(done.not_judged),
+            },
+        )
     elif RANK == 0:
         click.echo(done.folder)
     return done.exit_code
@@ -108,7 +155,9 @@ def _draw(folder: str, html: str) -> None:
     from truetune.evaluation.run_report import run_report
     from truetune.spec.run import RunSpec
 
-    Delivery("terminal", output=None, html=html, verbose=False, quiet=True).write(run_report([folder], RunSpec()))
+    Delivery("terminal", output=None, html=html, verbose=False, quiet=True).write(
+        run_report([folder], RunSpec())
+    )
 
 
 @contextmanager
@@ -120,7 +169,9 @@ def _refused(machine: bool) -> Iterator[None]:
         if machine:
             from truetune.report.as_json import findings_json
 
-            emit("train", {"folder": None, "failed": True, "findings": findings_json(error.findings)})
+            emit(
+                "train", {"folder": None, "failed": True, "findings": findings_json(error.findings)}
+            )
         raise
 
 
@@ -133,7 +184,9 @@ def _calmly() -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         if RANK == 0:
-            click.echo(f"truetune: {error or 'interrupted: the same command begins again'}", err=True)
+            click.echo(
+                f"truetune: {error or 'interrupted: the same command begins again'}", err=True
+            )
         raise
 
 
@@ -164,7 +217,9 @@ def _launched(processes: int, config_file: str | None) -> int:
         for param in context.command.params
         if param.name not in NOT_PASSED and (value := context.params.get(param.name or ""))
     ]
-    return launch(processes, config_file, ["train", *chain(*given)], lambda line: click.echo(line, err=True))
+    return launch(
+        processes, config_file, ["train", *chain(*given)], lambda line: click.echo(line, err=True)
+    )
 
 
 def _spelled(param: click.Parameter, value: Any) -> list[str]:

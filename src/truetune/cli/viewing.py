@@ -18,20 +18,41 @@ if TYPE_CHECKING:
     from truetune.viewing.server import Server
 
 
-@click.command(cls=Command, short_help="Look at the rows of any data in the browser, token by token.")
+@click.command(
+    cls=Command, short_help="Look at the rows of any data in the browser, token by token."
+)
 @click.argument("data", nargs=-1)
 @spec_options
-@click.option("--row", type=click.IntRange(min=0), default=0, metavar="N",
-              help="Open with this row, counted from 0 over all files.")  # fmt: skip
-@click.option("--report", "result", metavar="FILE",
-              help="Mark the rows that findings of this result cite: of `truetune check --json` on DATA.")  # fmt: skip
-@click.option("--check", "checks", is_flag=True, help="Check DATA first, and mark the rows that findings cite.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
-              help="Port of the local server; a free one when not given.")  # fmt: skip
+@click.option(
+    "--row",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Open with this row, counted from 0 over all files.",
+)
+@click.option(
+    "--report",
+    "result",
+    metavar="FILE",
+    help="Mark the rows that findings of this result cite: of `truetune check --json` on DATA.",
+)
+@click.option(
+    "--check",
+    "checks",
+    is_flag=True,
+    help="Check DATA first, and mark the rows that findings cite.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port of the local server; a free one when not given.",
+)
 @click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
 def view(
     row: int, result: str | None, checks: bool, port: int, no_open: bool, **options: Any
-) -> int:  # fmt: skip
+) -> int:
     """Show every row of DATA as the model sees it, in the browser: which tokens are learned, and where each came from.
 
     DATA is what `truetune check` takes (files, folders, globs, caches of token ids), a folder that `truetune encode`
@@ -111,4 +132,6 @@ def _has_screen() -> bool:
 
     if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
         return False
-    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return sys.platform in ("win32", "darwin") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )

@@ -122,7 +122,9 @@ def confine(
         raise LandlockError(errno.EOPNOTSUPP, "this kernel has no Landlock, or it is switched off")
     write = _writing(number)
     handled = write | (READING if readable is not None else 0)
-    handled_tcp = (BIND_TCP if bind_ports is not None else 0) | (CONNECT_TCP if connect_ports is not None else 0)
+    handled_tcp = (BIND_TCP if bind_ports is not None else 0) | (
+        CONNECT_TCP if connect_ports is not None else 0
+    )
     scopes = ABSTRACT_SOCKETS | SIGNALS if scoped else 0
     ruleset = _ruleset(number, handled, handled_tcp, scopes)
     try:
@@ -139,7 +141,9 @@ def confine(
         _checked(_call(RESTRICT_SELF, ruleset, ctypes.c_uint32(0)), "the rules as a whole")
     finally:
         os.close(ruleset)
-    return Confinement(number, number >= 3, number >= 4 and bool(handled_tcp), number >= 6 and scoped)
+    return Confinement(
+        number, number >= 3, number >= 4 and bool(handled_tcp), number >= 6 and scoped
+    )
 
 
 def forbid_new_privileges() -> None:
@@ -169,7 +173,10 @@ def _ruleset(number: int, files: int, tcp: int, scopes: int) -> int:
     if number >= 6:
         fields.append(scopes)
     record = struct.pack(f"={len(fields)}Q", *fields)
-    return _checked(_call(CREATE_RULESET, record, ctypes.c_size_t(len(record)), ctypes.c_uint32(0)), "a set of rules")
+    return _checked(
+        _call(CREATE_RULESET, record, ctypes.c_size_t(len(record)), ctypes.c_uint32(0)),
+        "a set of rules",
+    )
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:

@@ -53,11 +53,21 @@ WRITTEN, HERE = "written", "here"
 COPIED = 1_000_000
 """Bytes of a file in the working folder up to which a program may write to its copy, where there are no overlays"""
 DEVICES = (*namespaces.DEVICES, namespaces.SHARED_MEMORY)
-LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "axolotl", "llamafactory-cli", "mpirun", "horovodrun")
+LAUNCHERS = (
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "axolotl",
+    "llamafactory-cli",
+    "mpirun",
+    "horovodrun",
+)
 MASTER_PORT = 29500
 """torch's own for the first process of a group"""
-NONE = ("none of Linux's ways to confine a program works here: there is no Landlock (Linux 5.13), and no user "
-        "namespaces with overlays (Linux 5.12) may be made")  # fmt: skip
+NONE = (
+    "none of Linux's ways to confine a program works here: there is no Landlock (Linux 5.13), and"
+    " no user namespaces with overlays (Linux 5.12) may be made"
+)
 ACCEPT = "`truetune rehearse --guard python` makes do with Python's audit hook"
 ALONE = "Python's audit hook alone keeps the command from writing and connecting"
 
@@ -92,11 +102,22 @@ class Guard:
         return [name for held, name in parts if not held]
 
 
-def command_line(command: Sequence[str], kept: Sequence[Path], *, python_only: bool = False) -> list[str]:
+def command_line(
+    command: Sequence[str], kept: Sequence[Path], *, python_only: bool = False
+) -> list[str]:
     """The command as it is to be started, with this module in front."""
     folders = [text for folder in kept for text in ("--kept", str(folder))]
     mode = ["--python-only"] if python_only else []
-    return [sys.executable, "-I", "-S", str(Path(__file__).resolve()), *folders, *mode, "--", *command]
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        str(Path(__file__).resolve()),
+        *folders,
+        *mode,
+        "--",
+        *command,
+    ]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -104,7 +125,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="truetune.confinement.launch")
     parser.add_argument("--kept", action="append", required=True)
     parser.add_argument("--python-only", action="store_true")
-    parser.add_argument("--without", action="append", default=[], choices=["namespaces", "landlock"])
+    parser.add_argument(
+        "--without", action="append", default=[], choices=["namespaces", "landlock"]
+    )
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args(arguments)
     if ORDERS in os.environ:
@@ -116,7 +139,14 @@ def main(arguments: Sequence[str]) -> int:
     parent = os.getppid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = _start(asked)
-    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT)
+    numbers = (
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGINT,
+        signal.SIGQUIT,
+    )
 
     def pass_on(number: int, frame: Any) -> None:
         if os.getppid() != parent:
@@ -196,8 +226,15 @@ def _become(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
     if not guard.covered:
         os.chdir(links.double(os.getcwd(), os.path.join(kept[0], HERE), copy_up_to=COPIED))
         os.environ["PWD"] = os.getcwd()
-    variables = {**os.environ, **_variables(kept[0], guard), GUARD: json.dumps({**asdict(guard), "gaps": guard.gaps()})}
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would inherit that
+    variables = {
+        **os.environ,
+        **_variables(kept[0], guard),
+        GUARD: json.dumps({**asdict(guard), "gaps": guard.gaps()}),
+    }
+    for number in (
+        signal.SIGPIPE,
+        signal.SIGXFSZ,
+    ):  # Python ignores them, and the command would inherit that
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(asked.command[0], asked.command, variables)
@@ -205,7 +242,9 @@ def _become(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
         raise RuntimeError(f"{asked.command[0]}: can't be started: {error.strerror}") from None
 
 
-def _with_namespaces(guard: Guard, kept: list[str], command: Sequence[str], report: int, answer: int) -> Guard:
+def _with_namespaces(
+    guard: Guard, kept: list[str], command: Sequence[str], report: int, answer: int
+) -> Guard:
     """Raises NamespaceError where the system gives none."""
     namespaces.enter()
     os.write(report, ENTERED)
@@ -214,15 +253,27 @@ def _with_namespaces(guard: Guard, kept: list[str], command: Sequence[str], repo
     os.makedirs(scratch)
     view = namespaces.isolate(kept, scratch, _used(command))
     return replace(
-        guard, writable=(*guard.writable, *view.covered), covered=view.covered, own_network=True, tcp=True,
-        datagrams=True, modes=True,
-    )  # fmt: skip
+        guard,
+        writable=(*guard.writable, *view.covered),
+        covered=view.covered,
+        own_network=True,
+        tcp=True,
+        datagrams=True,
+        modes=True,
+    )
 
 
 def _used(command: Sequence[str]) -> list[str]:
     """Folders that programs write to: the working folder, home, caches, and those of the script and other words."""
-    named = [os.environ.get(name, "") for name in ("HOME", "HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")]
-    words = [word if os.path.isdir(word) else os.path.dirname(word) for word in command[1:] if os.path.exists(word)]
+    named = [
+        os.environ.get(name, "")
+        for name in ("HOME", "HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")
+    ]
+    words = [
+        word if os.path.isdir(word) else os.path.dirname(word)
+        for word in command[1:]
+        if os.path.exists(word)
+    ]
     return [os.getcwd(), *(folder for folder in (*named, *words) if folder)]
 
 
@@ -232,7 +283,9 @@ def _with_landlock(guard: Guard, asked: argparse.Namespace) -> Guard:
     if number == 0:
         return guard
     ports = None if guard.own_network else _group_ports(asked.command)
-    held = landlock.confine(guard.writable, connect_ports=ports, bind_ports=None if ports != () else ())
+    held = landlock.confine(
+        guard.writable, connect_ports=ports, bind_ports=None if ports != () else ()
+    )
     guard = replace(guard, landlock=held.version, signals=held.scoped, tcp=guard.tcp or held.tcp)
     if guard.own_network or not seccomp.knows_machine():
         return guard
@@ -246,12 +299,18 @@ def _group_ports(command: Sequence[str]) -> Sequence[int]:
     Landlock knows no addresses. Those ports are the ones that no server has that is known by its port.
     """
     names = {Path(word).name for word in command}
-    if not names & {*LAUNCHERS} and not any("torch.distributed" in word or "accelerate" in word for word in command):
+    if not names & {*LAUNCHERS} and not any(
+        "torch.distributed" in word or "accelerate" in word for word in command
+    ):
         return ()
     first, last = 32768, 60999
     with suppress(OSError, ValueError):
         first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    return (MASTER_PORT, int(os.environ.get("MASTER_PORT", MASTER_PORT)), *range(max(first, 32768), last + 1))
+    return (
+        MASTER_PORT,
+        int(os.environ.get("MASTER_PORT", MASTER_PORT)),
+        *range(max(first, 32768), last + 1),
+    )
 
 
 def _variables(folder: str, guard: Guard) -> dict[str, str]:
@@ -262,13 +321,26 @@ def _variables(folder: str, guard: Guard) -> dict[str, str]:
     made |= SWITCHED_OFF
     if not guard.covered:
         made |= {name: os.path.join(temporary, name.lower()) for name in CACHES}
-        made |= {"HF_DATASETS_CACHE": links.double(str(_datasets_cache()), os.path.join(temporary, "datasets"))}
+        made |= {
+            "HF_DATASETS_CACHE": links.double(
+                str(_datasets_cache()), os.path.join(temporary, "datasets")
+            )
+        }
     return made
 
 
-REDIRECTED = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "TENSORBOARD_LOGGING_DIR",
-              "TRACKIO_DIR", "COMET_OFFLINE_DIRECTORY", "MLFLOW_TRACKING_URI", "SWANLAB_LOG_DIR",
-              "CLEARML_CACHE_DIR")  # fmt: skip
+REDIRECTED = (
+    "WANDB_DIR",
+    "WANDB_CACHE_DIR",
+    "WANDB_CONFIG_DIR",
+    "WANDB_DATA_DIR",
+    "TENSORBOARD_LOGGING_DIR",
+    "TRACKIO_DIR",
+    "COMET_OFFLINE_DIRECTORY",
+    "MLFLOW_TRACKING_URI",
+    "SWANLAB_LOG_DIR",
+    "CLEARML_CACHE_DIR",
+)
 """Trackers' own folders"""
 SWITCHED_OFF = {
     "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
@@ -277,13 +349,23 @@ SWITCHED_OFF = {
     "DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1",
 }  # fmt: skip
 """Trackers, the hub, and devices; a program that is not hooked could train on those for hours, for nothing"""
-CACHES = ("HF_MODULES_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "MPLCONFIGDIR",
-          "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_RUNTIME_DIR")  # fmt: skip
+CACHES = (
+    "HF_MODULES_CACHE",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR",
+    "MPLCONFIGDIR",
+    "NUMBA_CACHE_DIR",
+    "CUDA_CACHE_PATH",
+    "XDG_RUNTIME_DIR",
+)
 """Those that are written where there is no overlay over them"""
 
 
 def _datasets_cache() -> Path:
-    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface")
+    home = os.environ.get("HF_HOME") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface"
+    )
     return Path(os.environ.get("HF_DATASETS_CACHE") or os.path.join(home, "datasets")).expanduser()
 
 

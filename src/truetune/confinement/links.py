@@ -45,7 +45,9 @@ def double(source: str, target: str, *, copy_up_to: int = 0) -> str:
 def _is_to_be_entered(entry: os.DirEntry[str], target: str) -> bool:
     if not entry.is_dir(follow_symlinks=False) or entry.name.startswith("."):
         return False
-    return not os.path.exists(os.path.join(entry.path, ENVIRONMENT)) and not target.startswith(entry.path + os.sep)
+    return not os.path.exists(os.path.join(entry.path, ENVIRONMENT)) and not target.startswith(
+        entry.path + os.sep
+    )
 
 
 def _give(entry: os.DirEntry[str], place: str, copy_up_to: int) -> None:
@@ -53,4 +55,6 @@ def _give(entry: os.DirEntry[str], place: str, copy_up_to: int) -> None:
         if entry.is_file(follow_symlinks=False) and entry.stat().st_size <= copy_up_to:
             shutil.copy2(entry.path, place)
         else:
-            os.symlink(os.path.join(os.path.realpath(os.path.dirname(entry.path)), entry.name), place)
+            os.symlink(
+                os.path.join(os.path.realpath(os.path.dirname(entry.path)), entry.name), place
+            )

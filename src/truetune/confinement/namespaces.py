@@ -42,8 +42,21 @@ KEPT_CAPABILITIES = {0, 1, 3, 4, 6, 7}
 """chown, dac_override, fowner, fsetid, setgid, setuid: root's usual access to files, which the mounts still hold"""
 SET_INTERFACE_FLAGS, INTERFACE_UP = 0x8914, 1
 ALL_USERS = 4294967295
-SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc", "/sbin",
-          "/sys", "/usr")  # fmt: skip
+SYSTEM = (
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/lost+found",
+    "/proc",
+    "/sbin",
+    "/sys",
+    "/usr",
+)
 """Not covered, and read-only: no program of a user's writes there"""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 SHARED_MEMORY = "/dev/shm"
@@ -105,7 +118,9 @@ def isolate(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -> View
     read_only: list[str] = []
     folders = list(folders_to_cover(_mount_points(), kept))
     _replace_devices(os.path.join(scratch, "devices"))
-    folders.sort(key=lambda folder: _is_below(scratch, [folder]))  # under an overlay `scratch` would be another folder
+    folders.sort(
+        key=lambda folder: _is_below(scratch, [folder])
+    )  # under an overlay `scratch` would be another folder
     for folder in folders:
         (covered if _cover(folder, scratch, len(covered)) else read_only).append(folder)
     _show(handles)  # `scratch` is there again
@@ -166,7 +181,9 @@ def _show(handles: Iterable[tuple[str, int]]) -> None:
         _mount(f"/proc/self/fd/{handle}", folder, None, BIND, None)
 
 
-def _hidden_by_others(used: Iterable[str], covered: Iterable[str], kept: Iterable[str]) -> list[str]:
+def _hidden_by_others(
+    used: Iterable[str], covered: Iterable[str], kept: Iterable[str]
+) -> list[str]:
     """The folders of the user's own, on the way to those in `used`, that lie below a folder of another user's.
 
     The overlay above can't hold a copy of that one: its owner is nobody in our namespace. Root has all owners.
@@ -194,7 +211,10 @@ def _is_below(path: str, folders: Iterable[str]) -> bool:
 def _mount_points() -> dict[str, bool]:
     """Each, and whether it is read-only."""
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    return {fields[4].encode().decode("unicode_escape"): "ro" in fields[5].split(",") for fields in lines}
+    return {
+        fields[4].encode().decode("unicode_escape"): "ro" in fields[5].split(",")
+        for fields in lines
+    }
 
 
 def _cover(folder: str, scratch: str, number: int) -> bool:
@@ -224,7 +244,9 @@ def _lay_over(folder: str, place: str) -> bool:
     os.chmod(upper, seen.st_mode & 0o7777)
     with suppress(OSError):
         os.chown(upper, seen.st_uid, seen.st_gid)
-    paths = f"lowerdir={_escaped(folder)},upperdir={_escaped(upper)},workdir={_escaped(work)},userxattr"
+    paths = (
+        f"lowerdir={_escaped(folder)},upperdir={_escaped(upper)},workdir={_escaped(work)},userxattr"
+    )
     try:
         _mount("overlay", folder, "overlay", 0, paths)
     except NamespaceError:
@@ -246,7 +268,9 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 def _replace_devices(folder: str) -> None:
     """A /dev that holds DEVICES and shared memory of its own, made in `folder`. Disks and terminals are not in it."""
     os.mkdir(folder)
-    _mount("tmpfs", folder, "tmpfs", 0, "mode=755")  # in a sticky folder, others' devices can't be opened to create
+    _mount(
+        "tmpfs", folder, "tmpfs", 0, "mode=755"
+    )  # in a sticky folder, others' devices can't be opened to create
     for device in DEVICES:
         place = os.path.join(folder, os.path.basename(device))
         with suppress(OSError):  # a system without this device
@@ -265,7 +289,9 @@ def _set_attributes(folder: str, flags: int, given: int, taken: int) -> None:
     """mount_setattr(2)"""
     libc = ctypes.CDLL(None, use_errno=True)
     record = struct.pack("=QQQQ", given, taken, 0, 0)
-    done = libc.syscall(MOUNT_SETATTR, AT_FDCWD, os.fsencode(folder), flags, record, ctypes.c_size_t(len(record)))
+    done = libc.syscall(
+        MOUNT_SETATTR, AT_FDCWD, os.fsencode(folder), flags, record, ctypes.c_size_t(len(record))
+    )
     _checked(done, f"the mount at {folder}")
 
 

@@ -55,7 +55,26 @@ MACHINES = {
         identity=0xC000003E,
         socket=41,
         ioctl=16,
-        pretended=(90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, *NEWER),
+        pretended=(
+            90,
+            91,
+            92,
+            93,
+            94,
+            132,
+            188,
+            189,
+            190,
+            197,
+            198,
+            199,
+            235,
+            260,
+            261,
+            268,
+            280,
+            *NEWER,
+        ),
         sends=((44, 3), (46, 2), (307, 3)),
     ),
     "aarch64": Machine(
@@ -89,7 +108,9 @@ def restrict(*, tcp: bool = True) -> None:
     Raises SeccompError where the kernel refuses, or the machine's numbers are not known.
     """
     if not knows_machine():
-        raise SeccompError(errno.EOPNOTSUPP, f"the system calls of {platform.machine()} are not known")
+        raise SeccompError(
+            errno.EOPNOTSUPP, f"the system calls of {platform.machine()} are not known"
+        )
     program = build_filter(MACHINES[platform.machine()], tcp)
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     held = ctypes.create_string_buffer(code, len(code))

@@ -11,7 +11,12 @@ import pyarrow as arrow
 from truetune.data.files import PACKED, Source, unpacked
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
-from truetune.parsing.columnar_reader import ipc_file_batches, ipc_stream_batches, open_parquet, parquet_batches
+from truetune.parsing.columnar_reader import (
+    ipc_file_batches,
+    ipc_stream_batches,
+    open_parquet,
+    parquet_batches,
+)
 from truetune.parsing.limits import MAX_PACKED_TABLE_BYTES, size_text
 
 ROWS = 512
@@ -28,13 +33,19 @@ def rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Ro
             yield from rows_of(source, batch.slice(start, ROWS))
 
 
-def batches(source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS) -> Iterator[Any]:
+def batches(
+    source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS
+) -> Iterator[Any]:
     """The record batches of an open file, or of one of its `parts`; those of Parquet have `at_once` rows.
 
     Raises DataError.
     """
     with readable(source):
-        yield from _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part)
+        yield from (
+            _parquet(source, raw, part, at_once)
+            if source.kind == "parquet"
+            else _arrow(source, raw, part)
+        )
 
 
 def rows_of(source: Source, batch: Any) -> Iterable[Row]:
@@ -71,11 +82,15 @@ def readable(source: Source) -> Iterator[None]:
             raise
         raise DataError(f"{source.path}: {error}; is the file whole?") from None
     except MemoryError:
-        raise DataError(f"{source.path}: speaks of more bytes than there is memory; is the file whole?") from None
+        raise DataError(
+            f"{source.path}: speaks of more bytes than there is memory; is the file whole?"
+        ) from None
 
 
 def _parquet(source: Source, raw: IO[bytes], part: int | None, at_once: int) -> Iterator[Any]:
-    return parquet_batches(open_parquet(_seekable(source, raw)), at_once, None if part is None else [part])
+    return parquet_batches(
+        open_parquet(_seekable(source, raw)), at_once, None if part is None else [part]
+    )
 
 
 def _arrow(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
@@ -96,12 +111,18 @@ def _seekable(source: Source, raw: IO[bytes]) -> Any:
         return stream
     content = stream.read(MAX_PACKED_TABLE_BYTES + 1)
     if len(content) > MAX_PACKED_TABLE_BYTES:
-        raise InputLimitError(f"it unpacks to more than {size_text(MAX_PACKED_TABLE_BYTES)}; unpack it first")
+        raise InputLimitError(
+            f"it unpacks to more than {size_text(MAX_PACKED_TABLE_BYTES)}; unpack it first"
+        )
     return arrow.BufferReader(content)
 
 
 def _rows(batch: Any) -> Iterable[Row]:
-    gaps = [name for name, column in zip(batch.schema.names, batch.columns, strict=True) if _has_gaps(column)]
+    gaps = [
+        name
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if _has_gaps(column)
+    ]
     found: list[Row] = batch.to_pylist()
     for row in found:
         for name in gaps:
@@ -123,5 +144,9 @@ def without_gaps(value: Any) -> Any:
     """Without the keys that hold null; a message keeps its content, which tells a call from an empty answer."""
     if isinstance(value, dict):
         keep = "content" if "role" in value else None
-        return {key: without_gaps(item) for key, item in value.items() if item is not None or key == keep}
+        return {
+            key: without_gaps(item)
+            for key, item in value.items()
+            if item is not None or key == keep
+        }
     return [without_gaps(item) for item in value] if isinstance(value, list) else value

@@ -35,13 +35,66 @@ ALIASES = {
 TOKEN_IDS = ("input_ids", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")
 """Columns of token ids, by TRL's names; those that end in `_input_ids` are too"""
 ABOUT_THE_ROW = frozenset(
-    ("id", "ids", "uuid", "uid", "idx", "index", "key", "hash", "sha", "md5", "url", "uri", "link", "domain", "host")
-    + ("title", "name", "filename", "file", "path", "source", "src", "origin", "dataset", "subset", "split", "lang")
-    + ("language", "locale", "date", "time", "timestamp", "created", "updated", "year", "author", "license", "version")
+    (
+        "id",
+        "ids",
+        "uuid",
+        "uid",
+        "idx",
+        "index",
+        "key",
+        "hash",
+        "sha",
+        "md5",
+        "url",
+        "uri",
+        "link",
+        "domain",
+        "host",
+    )
+    + (
+        "title",
+        "name",
+        "filename",
+        "file",
+        "path",
+        "source",
+        "src",
+        "origin",
+        "dataset",
+        "subset",
+        "split",
+        "lang",
+    )
+    + (
+        "language",
+        "locale",
+        "date",
+        "time",
+        "timestamp",
+        "created",
+        "updated",
+        "year",
+        "author",
+        "license",
+        "version",
+    )
     + ("category", "type", "tag", "tags", "meta", "metadata", "score", "dump")
 )
 """Words in the names of columns that say something about a row"""
-ANSWERS = frozenset(("answer", "answers", "label", "target", "output", "response", "completion", "solution", "result"))
+ANSWERS = frozenset(
+    (
+        "answer",
+        "answers",
+        "label",
+        "target",
+        "output",
+        "response",
+        "completion",
+        "solution",
+        "result",
+    )
+)
 """Words in the names of columns that are answers, numbers too"""
 MIN_TEXT = 20
 """Characters of a text that is none of a name, a code or a word"""
@@ -52,7 +105,12 @@ MESSAGE_COLUMNS = frozenset(
 )
 """Columns that may hold messages"""
 NAMES = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
-_MAP_ALIASES = {"answer": "output", "response": "output", "question": "instruction", "query": "instruction"}
+_MAP_ALIASES = {
+    "answer": "output",
+    "response": "output",
+    "question": "instruction",
+    "query": "instruction",
+}
 _OF_PAIRS = {"output": "completion", "instruction": "prompt"}
 """What an alias in a map means where the format is said to be prompt-completion."""
 
@@ -101,7 +159,11 @@ def text_columns(row: Row) -> list[str]:
     """The columns that hold text, and no id, name, date or the like; none where a column holds a list or an object."""
     if any(isinstance(value, list | dict) and value for value in row.values()):
         return []
-    return [name for name, value in row.items() if isinstance(value, str) and value.strip() and not _is_about(name)]
+    return [
+        name
+        for name, value in row.items()
+        if isinstance(value, str) and value.strip() and not _is_about(name)
+    ]
 
 
 def _is_about(name: str) -> bool:
@@ -129,13 +191,15 @@ def renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row]
 
     Raises SpecError for a name that truetune does not know.
     """
-    by_column = _column_renamer({ours: theirs for ours, theirs in columns.items() if not is_inside_messages(ours)},
-                                format)  # fmt: skip
+    by_column = _column_renamer(
+        {ours: theirs for ours, theirs in columns.items() if not is_inside_messages(ours)}, format
+    )
     inside = MessageNames.of_map(columns)
     if inside is None:
         return by_column
     return lambda row: {
-        key: inside.renamed(value) if key in MESSAGE_COLUMNS else value for key, value in by_column(row).items()
+        key: inside.renamed(value) if key in MESSAGE_COLUMNS else value
+        for key, value in by_column(row).items()
     }
 
 
@@ -153,12 +217,16 @@ def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callab
         names[theirs] = name
     if len(set(names.values())) < len(columns):
         raise SpecError(
-            f"--map names a column twice: {', '.join(f'{ours}={theirs}' for ours, theirs in columns.items())}"
+            "--map names a column twice:"
+            f" {', '.join(f'{ours}={theirs}' for ours, theirs in columns.items())}"
         )
     taken = {alias for name in names.values() for alias in ALIASES[name]}
-    along = _crossed if names.get("chosen") == "rejected" and names.get("rejected") == "chosen" else str
+    along = (
+        _crossed if names.get("chosen") == "rejected" and names.get("rejected") == "chosen" else str
+    )
     return lambda row: {
-        names.get(key) or (f"{key} (not mapped)" if key in taken else along(key)): value for key, value in row.items()
+        names.get(key) or (f"{key} (not mapped)" if key in taken else along(key)): value
+        for key, value in row.items()
     }
 
 
@@ -166,7 +234,9 @@ def _crossed(key: str) -> str:
     """The name of a column beside two sides that are exchanged: `score_chosen` goes with its side."""
     if "margin" in key.lower():
         return f"{key} (exchanged)"
-    return re.sub("chosen|rejected", lambda found: "rejected" if found[0] == "chosen" else "chosen", key)
+    return re.sub(
+        "chosen|rejected", lambda found: "rejected" if found[0] == "chosen" else "chosen", key
+    )
 
 
 def missing(row: Row, columns: Mapping[str, str], where: str) -> None:

@@ -68,7 +68,9 @@ class Conversation:
     problems: tuple[Problem, ...] = ()
     raw: dict[str, Any] | None = field(default=None, repr=False, compare=False)
     """The row as its file holds it; None where it is from no file."""
-    read: Callable[[dict[str, Any], Origin], Conversation] | None = field(default=None, repr=False, compare=False)
+    read: Callable[[dict[str, Any], Origin], Conversation] | None = field(
+        default=None, repr=False, compare=False
+    )
     """What made this of `raw`: `render.places` has it read again, to see where each text stands."""
 
     @property
@@ -84,7 +86,10 @@ class Conversation:
         """A pair with its sides exchanged."""
         read = None if self.read is None else partial(_exchanged, self.read)
         if isinstance(self.rejected, list):
-            prompt, chosen = self.messages[: self.prompt_messages], self.messages[self.prompt_messages or 0 :]
+            prompt, chosen = (
+                self.messages[: self.prompt_messages],
+                self.messages[self.prompt_messages or 0 :],
+            )
             return replace(self, messages=[*prompt, *self.rejected], rejected=chosen, read=read)
         return replace(self, completion=self.rejected, rejected=self.completion or "", read=read)
 

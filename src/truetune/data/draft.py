@@ -10,7 +10,17 @@ from truetune.data.json_text import parsed
 from truetune.data.messages import is_messages
 from truetune.spec.run import Format
 
-GROUPS = ("source", "dataset", "dataset_name", "data_source", "subset", "origin", "domain", "category", "task")
+GROUPS = (
+    "source",
+    "dataset",
+    "dataset_name",
+    "data_source",
+    "subset",
+    "origin",
+    "domain",
+    "category",
+    "task",
+)
 """Columns that say where a row is from, the most telling first"""
 
 
@@ -60,11 +70,16 @@ class Draft:
         if isinstance(value, kind) or value in (None, "", [], {}):
             return value or None
         found = type(value).__name__
-        self.problems.append(Problem("bad-column", f"the column {name} holds {found}, not a JSON {kind.__name__}"))
+        self.problems.append(
+            Problem("bad-column", f"the column {name} holds {found}, not a JSON {kind.__name__}")
+        )
         return None
 
     def chat(
-        self, messages: list[Message], prompt_messages: int | None = None, rejected: list[Message] | None = None
+        self,
+        messages: list[Message],
+        prompt_messages: int | None = None,
+        rejected: list[Message] | None = None,
     ) -> Conversation:
         row = Conversation(self.origin, self.format, messages, prompt_messages, rejected=rejected)
         if len(self.row) > len(self.taken):
@@ -85,15 +100,26 @@ class Draft:
 
     def plain(self, **texts: Any) -> Conversation:
         return Conversation(
-            self.origin, self.format, **texts, group=self.group(), unused=self.unused(), problems=tuple(self.problems)
+            self.origin,
+            self.format,
+            **texts,
+            group=self.group(),
+            unused=self.unused(),
+            problems=tuple(self.problems),
         )
 
     def group(self) -> str | None:
         """What the row says that it is one of."""
-        names = (name for name in GROUPS if isinstance(self.row.get(name), str) and name not in self.taken)
+        names = (
+            name
+            for name in GROUPS
+            if isinstance(self.row.get(name), str) and name not in self.taken
+        )
         return next((self.row[name][:80] for name in names), None)
 
     def unused(self) -> tuple[str, ...]:
         return tuple(
-            key for key, value in self.row.items() if key not in self.taken and value not in (None, "", [], {})
+            key
+            for key, value in self.row.items()
+            if key not in self.taken and value not in (None, "", [], {})
         )

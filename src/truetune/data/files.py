@@ -21,8 +21,12 @@ KINDS = {
 }  # fmt: skip
 PACKED = SUFFIXES
 MAGIC = (
-    (b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrow"), (b"[", "json"), (b"{", "json"),
-)  # fmt: skip
+    (b"PAR1", "parquet"),
+    (b"ARROW1", "arrow"),
+    (b"\xff\xff\xff\xff", "arrow"),
+    (b"[", "json"),
+    (b"{", "json"),
+)
 NOT_ROWS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 """Files that describe the data beside them."""
 
@@ -58,7 +62,11 @@ def resolve(paths: Iterable[str]) -> list[Source]:
 
 
 def _matches(pattern: Place) -> Iterable[Place]:
-    return pattern.expanded() if isinstance(pattern, Remote) else map(Path, glob.glob(str(pattern), recursive=True))
+    return (
+        pattern.expanded()
+        if isinstance(pattern, Remote)
+        else map(Path, glob.glob(str(pattern), recursive=True))
+    )
 
 
 def _files(found: Iterable[Place]) -> list[Place]:
@@ -78,7 +86,10 @@ def kind_of(path: Place) -> str:
         if head.startswith(magic):
             return kind
     known = ", ".join(KINDS)
-    raise DataError(f"{path}: unknown kind of file; expected one of {known}, or one of these with {', '.join(PACKED)}")
+    raise DataError(
+        f"{path}: unknown kind of file; expected one of {known}, or one of these with"
+        f" {', '.join(PACKED)}"
+    )
 
 
 def open_raw(path: Place) -> IO[bytes]:
@@ -98,7 +109,9 @@ def unpacked(raw: IO[bytes], path: Place) -> IO[bytes]:
 
 def _kind_by_name(path: Place) -> str | None:
     name = PurePath(path.name)
-    return KINDS.get((name.with_suffix("") if name.suffix.lower() in PACKED else name).suffix.lower())
+    return KINDS.get(
+        (name.with_suffix("") if name.suffix.lower() in PACKED else name).suffix.lower()
+    )
 
 
 def _folder(folder: Place) -> list[Source]:
@@ -107,7 +120,9 @@ def _folder(folder: Place) -> list[Source]:
     if splits.is_file():
         names = _described(splits, "splits")
         if "train" not in names:
-            raise DataError(f"{folder}: its splits are {name_list(names)}; name one of these folders")
+            raise DataError(
+                f"{folder}: its splits are {name_list(names)}; name one of these folders"
+            )
         if not (folder / "train").is_dir():
             raise DataError(f"{folder / 'train'}: no such folder, though {splits.name} names it")
         return _folder(folder / "train")
@@ -143,10 +158,15 @@ def _table_of(folder: Place, entry: Any) -> Source:
     """The Arrow file that an entry of state.json names. Raises DataError."""
     name = entry.get("filename") if isinstance(entry, dict) else None
     if not isinstance(name, str) or PurePath(name).name != name:
-        raise DataError(f"{folder / 'state.json'}: expected the names of files of this folder; save the data set again")
+        raise DataError(
+            f"{folder / 'state.json'}: expected the names of files of this folder; save the data"
+            " set again"
+        )
     path = folder / name
     if not path.is_file():
-        raise DataError(f"{path}: no such file, though state.json names it; save the data set again")
+        raise DataError(
+            f"{path}: no such file, though state.json names it; save the data set again"
+        )
     return Source(path, "arrow")
 
 
@@ -155,4 +175,8 @@ def _not_there(name: str, path: Place) -> str:
     if isinstance(path, Remote):
         return f"{name}: no such file or folder"
     hint = near_path(path)
-    return not_cached(name) if not hint and is_hub_name(name) else f"{name}: no such file or folder{hint}"
+    return (
+        not_cached(name)
+        if not hint and is_hub_name(name)
+        else f"{name}: no such file or folder{hint}"
+    )

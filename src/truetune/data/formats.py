@@ -19,7 +19,7 @@ from truetune.data.columns import (
     renamer,
     text_columns,
     token_columns,
-)  # fmt: skip
+)
 from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.draft import Draft
 from truetune.data.messages import messages_of
@@ -51,24 +51,36 @@ def _sharegpt(draft: Draft) -> Conversation:
 
 
 def _alpaca(draft: Draft) -> Conversation:
-    return draft.chat([*_asked(draft), {"role": "assistant", "content": draft.text("output") or ""}])
+    return draft.chat(
+        [*_asked(draft), {"role": "assistant", "content": draft.text("output") or ""}]
+    )
 
 
 def _asked(draft: Draft) -> list[Message]:
     """The turns before the answer: history, then instruction and input as one turn."""
     made: list[Message] = []
     for pair in draft.structure("history", list) or ():
-        if isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
+        if (
+            isinstance(pair, list | tuple)
+            and len(pair) == 2
+            and all(isinstance(text, str) for text in pair)
+        ):
             made += {"role": "user", "content": pair[0]}, {"role": "assistant", "content": pair[1]}
         else:
             draft.problems.append(
-                Problem("bad-history", "history holds what is no pair of texts, a question and an answer")
+                Problem(
+                    "bad-history",
+                    "history holds what is no pair of texts, a question and an answer",
+                )
             )
     instruction = draft.turns("instruction")
     if isinstance(instruction, list):
         return made + messages_of(instruction, draft.problems)
     asked, more = instruction or "", draft.text("input") or ""
-    return [*made, {"role": "user", "content": asked + "\n\n" + more if asked and more else asked + more}]
+    return [
+        *made,
+        {"role": "user", "content": asked + "\n\n" + more if asked and more else asked + more},
+    ]
 
 
 def _prompt_completion(draft: Draft) -> Conversation:
@@ -85,7 +97,10 @@ def _text(draft: Draft) -> Conversation:
 
 def _preference(draft: Draft) -> Conversation:
     chosen, rejected = draft.turns("chosen"), draft.turns("rejected")
-    prompt = next((p for p in map(draft.turns, ("prompt", "conversations", "messages")) if p is not None), None)
+    prompt = next(
+        (p for p in map(draft.turns, ("prompt", "conversations", "messages")) if p is not None),
+        None,
+    )
     if prompt is None and holds(draft.row, "instruction"):
         prompt = _asked(draft)
     if isinstance(prompt, list) or isinstance(chosen, list) or isinstance(rejected, list):
@@ -123,7 +138,9 @@ def _kto(draft: Draft) -> Conversation:
     label = draft.take("label")
     verdict = _verdict(label)
     if verdict is None:
-        draft.problems.append(Problem("bad-label", f"the label is {shortened(repr(label))}, neither true nor false"))
+        draft.problems.append(
+            Problem("bad-label", f"the label is {shortened(repr(label))}, neither true nor false")
+        )
     row = _READERS[_base(draft.row, holds) or _base(draft.row, called) or "text"](draft)
     row.label = verdict
     return row
@@ -146,19 +163,23 @@ def reader(row: Row, format: Format | None, where: str) -> Callable[[Row, Origin
     Raises DataError where no format fits the row's columns, or not the one that is asked for.
     """
     found = format or _found(row, holds) or _found(row, called)
-    if found in (None, "text") and not holds(row, "text") and (name := only_text_column(row)) is not None:
+    if (
+        found in (None, "text")
+        and not holds(row, "text")
+        and (name := only_text_column(row)) is not None
+    ):
         return lambda row, origin: _read(renamer({"text": name}, "text")(row), origin, "text")
     if found is None or not _fits(row, found, called):
         if ids := token_columns(row):
             raise DataError(
-                f"{where}: the rows are tokenized already ({name_list(ids)}); give the messages or text that they "
-                "were made from"
+                f"{where}: the rows are tokenized already ({name_list(ids)}); give the messages or"
+                " text that they were made from"
             )
         names = name_list(row, empty="(none)")
         wrong = f"the format {format} needs {_needed(format)}, but" if format else "no format fits"
         raise DataError(
-            f"{where}: {wrong} the columns {'are ' if format else ''}{names}; say which column is what, as in "
-            f"{_mapped_as(row)}, or name a --data-format"
+            f"{where}: {wrong} the columns {'are ' if format else ''}{names}; say which column is"
+            f" what, as in {_mapped_as(row)}, or name a --data-format"
         )
     return lambda row, origin: _read(row, origin, found)
 
@@ -171,7 +192,10 @@ def _mapped_as(row: Row) -> str:
     if not texts:
         return "--map prompt=input --map completion=target"
     asked, answered = texts[0], max(texts[1:], key=lambda name: len(row[name]))
-    return f"--map prompt={asked} --map completion={answered} (or --map text={answered} for plain text)"
+    return (
+        f"--map prompt={asked} --map completion={answered} (or --map text={answered} for plain"
+        " text)"
+    )
 
 
 def _read(row: Row, origin: Origin, format: Format) -> Conversation:
@@ -180,7 +204,9 @@ def _read(row: Row, origin: Origin, format: Format) -> Conversation:
     other = _found(row, holds)
     draft = Draft(row, origin, other or format)
     if other is not None:
-        draft.problems.append(Problem("mixed-formats", f"a row of the format {other} in a file of {format}"))
+        draft.problems.append(
+            Problem("mixed-formats", f"a row of the format {other} in a file of {format}")
+        )
         return _READERS[other](draft)
     if not _fits(row, format, called):
         draft.problems.append(Problem("no-format", f"the format {format} needs {_needed(format)}"))
@@ -206,7 +232,9 @@ def _found(row: Row, there: Test) -> Format | None:
 
 
 def _base(row: Row, there: Test) -> Format | None:
-    return next((format for format in NEEDS if format != "preference" and _fits(row, format, there)), None)
+    return next(
+        (format for format in NEEDS if format != "preference" and _fits(row, format, there)), None
+    )
 
 
 def _needed(format: Format) -> str:
@@ -226,4 +254,6 @@ def _side(draft: Draft, value: Any, role: str) -> list[Message]:
 
 def _common(one: Any, other: Any) -> int:
     """How many items two strings or lists share at their beginning."""
-    return bisect_left(range(1, min(len(one), len(other)) + 1), True, key=lambda n: one[:n] != other[:n])
+    return bisect_left(
+        range(1, min(len(one), len(other)) + 1), True, key=lambda n: one[:n] != other[:n]
+    )

@@ -15,11 +15,29 @@ from pathlib import Path
 from truetune.errors import DataError, name_list
 
 HUB_NAME = re.compile(r"([\w][\w.-]{0,95})/([\w][\w.-]{0,95})(?::([\w./-]{1,200}))?")
-ROWS = frozenset((".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".arrow", ".gz", ".zst", ".bz2", ".xz"))
-NOT_ROWS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json"))
+ROWS = frozenset(
+    (
+        ".parquet",
+        ".jsonl",
+        ".ndjson",
+        ".json",
+        ".csv",
+        ".tsv",
+        ".arrow",
+        ".gz",
+        ".zst",
+        ".bz2",
+        ".xz",
+    )
+)
+NOT_ROWS = frozenset(
+    ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json")
+)
 PART = re.compile(r"-\d{5}-of-\d{5}.*")
 """Behind the split in the name of one of several files"""
-SPLIT_WORD = re.compile(r"(?:^|[^a-zA-Z])(train|validation|valid|val|dev|test|eval)(?![a-zA-Z])", re.IGNORECASE)
+SPLIT_WORD = re.compile(
+    r"(?:^|[^a-zA-Z])(train|validation|valid|val|dev|test|eval)(?![a-zA-Z])", re.IGNORECASE
+)
 MAX_FILES = 10_000
 """Files of a cached data set that are looked at; the largest ones of the hub have some thousand"""
 
@@ -46,7 +64,14 @@ def is_hub_name(name: str) -> bool:
     found = HUB_NAME.fullmatch(name)
     if found is None or Path(name).exists() or Path(found[1]).exists():
         return False
-    return Path(found[2]).suffix.lower() not in ROWS | {".yaml", ".yml", ".py", ".toml", ".log", ".ipynb"}
+    return Path(found[2]).suffix.lower() not in ROWS | {
+        ".yaml",
+        ".yml",
+        ".py",
+        ".toml",
+        ".log",
+        ".ipynb",
+    }
 
 
 def cached_data(name: str) -> list[Path]:
@@ -72,10 +97,14 @@ def not_cached(name: str) -> str:
     assert found is not None, "it is asked for names of repositories"
     repository = f"{found[1]}/{found[2]}"
     if (hub_cache() / f"models--{found[1]}--{found[2]}").is_dir():
-        return f"{repository}: this is a model in the Hugging Face cache, not data; name it with -t (--tokenizer)"
+        return (
+            f"{repository}: this is a model in the Hugging Face cache, not data; name it with -t"
+            " (--tokenizer)"
+        )
     return (
-        f"{name}: no such file or folder, and no data set of this name in the Hugging Face cache ({hub_home()}); "
-        f"truetune does not use the network: download it first, as with `hf download {repository} --repo-type dataset`"
+        f"{name}: no such file or folder, and no data set of this name in the Hugging Face cache"
+        f" ({hub_home()}); truetune does not use the network: download it first, as with `hf"
+        f" download {repository} --repo-type dataset`"
     )
 
 
@@ -91,7 +120,9 @@ def _chosen(repository: str, splits: list[str], wanted: str | None) -> str:
         return fits[0]
     wrong = "" if wanted is None else f":{wanted}"
     named = f"{repository}:{(fits or splits)[0]}"
-    raise DataError(f"{repository}{wrong}: its splits are {name_list(sorted(splits))}; name one, as in {named}")
+    raise DataError(
+        f"{repository}{wrong}: its splits are {name_list(sorted(splits))}; name one, as in {named}"
+    )
 
 
 def _of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
@@ -101,7 +132,9 @@ def _of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
     if snapshot is None:
         return
     for path in _files(snapshot):
-        if path.name not in NOT_ROWS and not any(part.startswith(".") for part in path.relative_to(snapshot).parts):
+        if path.name not in NOT_ROWS and not any(
+            part.startswith(".") for part in path.relative_to(snapshot).parts
+        ):
             yield _split_of(path.relative_to(snapshot)), path
 
 

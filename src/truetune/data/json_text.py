@@ -13,7 +13,10 @@ LONE_SURROGATE = Problem("lone-surrogate", "half of a surrogate pair became U+FF
 
 def duplicate_key_problem(key: str) -> Problem:
     """What is said of an object that has a key twice: one of its two values is lost."""
-    return Problem("duplicate-key", f"the key {key[:60]!r} stands twice in one object, and one of its values is lost")
+    return Problem(
+        "duplicate-key",
+        f"the key {key[:60]!r} stands twice in one object, and one of its values is lost",
+    )
 
 
 def parsed(value: Any, problems: list[Problem]) -> Any:

@@ -50,7 +50,9 @@ class Media:
     def __str__(self) -> str:
         """`30 images and 1 video`"""
         counts = zip(KINDS, (self.images, self.sounds, self.videos), strict=True)
-        return " and ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in counts if count)
+        return " and ".join(
+            f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in counts if count
+        )
 
     @property
     def not_counted(self) -> str:

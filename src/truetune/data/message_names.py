@@ -65,10 +65,16 @@ class MessageNames:
 
     def _message(self, item: dict[str, Any]) -> dict[str, Any]:
         taken = set(self.keys.values())
-        rest = {key: value for key, value in item.items() if key not in self.keys and key not in taken}
+        rest = {
+            key: value for key, value in item.items() if key not in self.keys and key not in taken
+        }
         message = {ours: item[theirs] for theirs, ours in self.keys.items() if theirs in item}
         # Where the file has no such key, its own role and content stand for it.
-        kept = {key: item[key] for key in taken if key in item and key not in message and key not in self.keys}
+        kept = {
+            key: item[key]
+            for key in taken
+            if key in item and key not in message and key not in self.keys
+        }
         made = {**message, **kept, **rest}
         for key in ("role", "from"):
             if isinstance(made.get(key), str):

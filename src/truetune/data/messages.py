@@ -29,7 +29,9 @@ def messages_of(value: Any, problems: list[Problem], *, sharegpt: bool = False) 
     """
     value = parsed(value, problems)
     if not isinstance(value, list):
-        problems.append(Problem("not-messages", f"expected a list of messages, found {_shown(value)}"))
+        problems.append(
+            Problem("not-messages", f"expected a list of messages, found {_shown(value)}")
+        )
         return []
     if not value:
         problems.append(Problem("empty", "a conversation without messages"))
@@ -38,7 +40,12 @@ def messages_of(value: Any, problems: list[Problem], *, sharegpt: bool = False) 
         if isinstance(item, dict):
             made.append(_quick(item) or _message(item, len(made), problems, sharegpt))
         else:
-            problems.append(Problem("not-messages", f"expected a message with role and content, found {_shown(item)}"))
+            problems.append(
+                Problem(
+                    "not-messages",
+                    f"expected a message with role and content, found {_shown(item)}",
+                )
+            )
     return made
 
 
@@ -65,7 +72,9 @@ def is_messages(value: Any) -> bool:
 
 def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt: bool) -> Message:
     message = {key: value for key, value in item.items() if value is not None or key == "content"}
-    if ("role" not in message and "from" in message) or (sharegpt and message.get("role") == FUNCTION_CALL):
+    if ("role" not in message and "from" in message) or (
+        sharegpt and message.get("role") == FUNCTION_CALL
+    ):
         message = _from_sharegpt(message, index, problems)
     elif sharegpt:
         message["role"] = _translated(message.get("role"))
@@ -73,10 +82,14 @@ def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt
     if "role" not in item and "from" not in item:
         found = name_list(item, empty="nothing")
         expected = "expected role and content, or from and value"
-        problems.append(Problem("unknown-role", f"turn {index} has no role: found {found}; {expected}", message))
+        problems.append(
+            Problem("unknown-role", f"turn {index} has no role: found {found}; {expected}", message)
+        )
         message["role"] = "None"
     elif not (isinstance(role, str) and role in ROLES):
-        problems.append(Problem("unknown-role", f"turn {index} has the role {_value(role)}", message))
+        problems.append(
+            Problem("unknown-role", f"turn {index} has the role {_value(role)}", message)
+        )
         message["role"] = str(role)
     if "tool_calls" in message:
         _take_calls(message, index, problems)
@@ -87,7 +100,9 @@ def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt
 
 def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Message:
     source, value = item.get("role", item.get("from")), item.get("value", item.get("content"))
-    rest = {key: entry for key, entry in item.items() if key not in ("role", "from", "value", "content")}
+    rest = {
+        key: entry for key, entry in item.items() if key not in ("role", "from", "value", "content")
+    }
     if source != FUNCTION_CALL:
         return {"role": _translated(source), "content": value, **rest}
     call = parsed(value, problems)
@@ -96,7 +111,13 @@ def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Messag
         made = [{"type": "function", "function": entry} for entry in calls]
         return {"role": "assistant", "content": "", "tool_calls": made, **rest}
     message = {"role": "assistant", "content": value, **rest}
-    problems.append(Problem("bad-tool-call", f"turn {index} is a function_call that is not JSON with a name", message))
+    problems.append(
+        Problem(
+            "bad-tool-call",
+            f"turn {index} is a function_call that is not JSON with a name",
+            message,
+        )
+    )
     return message
 
 
@@ -108,7 +129,11 @@ def _take_calls(message: Message, index: int, problems: list[Problem]) -> None:
     calls = _tidy(parsed(message["tool_calls"], problems))
     message["tool_calls"] = calls
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        problems.append(Problem("bad-tool-call", f"the tool_calls of turn {index} are no list of calls", message))
+        problems.append(
+            Problem(
+                "bad-tool-call", f"the tool_calls of turn {index} are no list of calls", message
+            )
+        )
 
 
 def _take_content(message: Message, index: int, problems: list[Problem]) -> None:
@@ -124,20 +149,29 @@ def _take_content(message: Message, index: int, problems: list[Problem]) -> None
             message["content"] = ""
     elif not isinstance(content, str):
         found = type(content).__name__
-        problems.append(Problem("not-a-string", f"the content of turn {index} ({role}) is {found}, not text", message))
+        problems.append(
+            Problem(
+                "not-a-string",
+                f"the content of turn {index} ({role}) is {found}, not text",
+                message,
+            )
+        )
         message["content"] = json.dumps(content, ensure_ascii=False, default=str)
 
 
 def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> None:
     """Parts stay as they are, but for LLaMA-Factory's, which call the text `value` and hold reasoning and calls."""
-    if not parts or not all(isinstance(part, dict) and "value" in part and "text" not in part for part in parts):
+    if not parts or not all(
+        isinstance(part, dict) and "value" in part and "text" not in part for part in parts
+    ):
         message["content"] = _tidy(parts)
         return
     by_type: dict[str, list[str]] = {}
     for part in parts:
         if not isinstance(part["value"], str):
             text = (
-                f"a content part of the type {_value(part.get('type'))} holds {type(part['value']).__name__}, not text"
+                f"a content part of the type {_value(part.get('type'))} holds"
+                f" {type(part['value']).__name__}, not text"
             )
             problems.append(Problem("not-a-string", text, message))
         by_type.setdefault(str(part.get("type")), []).append(str(part["value"]))
@@ -147,10 +181,20 @@ def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> 
     if calls := by_type.pop("tool_call", None):
         functions = [parsed(call, problems) for call in calls]
         if not all(isinstance(function, dict) for function in functions):
-            problems.append(Problem("bad-tool-call", "a content part of the type tool_call is no JSON object", message))
-        message["tool_calls"] = [{"type": "function", "function": function} for function in functions]
+            problems.append(
+                Problem(
+                    "bad-tool-call",
+                    "a content part of the type tool_call is no JSON object",
+                    message,
+                )
+            )
+        message["tool_calls"] = [
+            {"type": "function", "function": function} for function in functions
+        ]
     if by_type:
-        problems.append(Problem("not-a-string", f"content parts that are no text: {name_list(sorted(by_type))}"))
+        problems.append(
+            Problem("not-a-string", f"content parts that are no text: {name_list(sorted(by_type))}")
+        )
 
 
 def _joined(texts: list[str]) -> str:
@@ -162,12 +206,17 @@ def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
     if "loss_weight" in message:
         other = message.pop("loss_weight")
         if message.get("weight", other) != other:
-            text = f"turn {index} has two weights, {_value(message['weight'])} and {_value(other)} (loss_weight)"
+            text = (
+                f"turn {index} has two weights, {_value(message['weight'])} and {_value(other)}"
+                " (loss_weight)"
+            )
             problems.append(Problem("not-a-number", text, message))
         message["weight"] = other
     if "weight" in message and not _is_weight(message["weight"]):
         found = _value(message.pop("weight"))
-        text = f"the weight of turn {index} is {found}; expected a number from 0 to {MAX_WEIGHT:,.0f}"
+        text = (
+            f"the weight of turn {index} is {found}; expected a number from 0 to {MAX_WEIGHT:,.0f}"
+        )
         problems.append(Problem("not-a-number", text, message))
     if message.get("train", True) not in (True, False):
         text = f"`train` of turn {index} is {_value(message.pop('train'))}; expected true or false"
@@ -178,7 +227,9 @@ def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
 
 def _is_weight(value: Any) -> bool:
     """Can the loss be multiplied by this? NaN, infinity, text and true can't be meant as a weight."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_WEIGHT
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_WEIGHT
+    )
 
 
 def _value(value: Any) -> str:
@@ -189,7 +240,11 @@ def _value(value: Any) -> str:
 def _tidy(value: Any) -> Any:
     """Without the empty keys that columnar files fill structs with; arguments of calls stay as given."""
     if isinstance(value, dict):
-        return {key: item if key == "arguments" else _tidy(item) for key, item in value.items() if item is not None}
+        return {
+            key: item if key == "arguments" else _tidy(item)
+            for key, item in value.items()
+            if item is not None
+        }
     return [_tidy(item) for item in value] if isinstance(value, list) else value
 
 

@@ -59,9 +59,13 @@ def check_output_file(path: Path, form: Form, inputs: Iterable[Path] = ()) -> No
     if not stat.S_ISREG(found.st_mode):
         raise UsageError(f"{path}: can't be written: it is no ordinary file; name another file")
     if any(_is_file(given, found) for given in inputs):
-        raise UsageError(f"{path}: this command reads it, and would write over it; name another file")
+        raise UsageError(
+            f"{path}: this command reads it, and would write over it; name another file"
+        )
     if found.st_size and not _is_ours(path, form):
-        raise UsageError(f"{path}: already exists and is not {form.what}; name another file, or remove this one")
+        raise UsageError(
+            f"{path}: already exists and is not {form.what}; name another file, or remove this one"
+        )
 
 
 def write_output_file(path: Path, body: bytes, form: Form, inputs: Iterable[Path] = ()) -> None:
@@ -76,7 +80,9 @@ def write_output_file(path: Path, body: bytes, form: Form, inputs: Iterable[Path
         else:
             atomic.write(path.resolve(), body)
     except OSError as error:
-        raise UsageError(f"{path}: can't be written: {error.strerror}; make room or name another file") from None
+        raise UsageError(
+            f"{path}: can't be written: {error.strerror}; make room or name another file"
+        ) from None
 
 
 def starts_with(*heads: bytes) -> Callable[[Path], bool]:
@@ -94,7 +100,10 @@ def _is_file(given: Path, known: os.stat_result) -> bool:
         found = given.stat()
     except (OSError, ValueError):
         return False
-    return stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (known.st_dev, known.st_ino)
+    return stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (
+        known.st_dev,
+        known.st_ino,
+    )
 
 
 def _is_ours(path: Path, form: Form) -> bool:

@@ -36,9 +36,15 @@ from truetune.parsing.limits import RESULT
 LOCK = ".lock"
 """An empty file, held while a command writes into a folder."""
 ELSEWHERE = "nothing was written: move it elsewhere, or name another folder with -o"
-SHARDS_KEPT = "what is encoded is kept in .work, and nothing was replaced: move it elsewhere, and run the command again"
+SHARDS_KEPT = (
+    "what is encoded is kept in .work, and nothing was replaced: move it elsewhere, and run the"
+    " command again"
+)
 """What to do about something that came while shards were made"""
-HALF_PUBLISHED = "the old data is removed, the new data not yet whole: move it elsewhere, and run the command again"
+HALF_PUBLISHED = (
+    "the old data is removed, the new data not yet whole: move it elsewhere, and run the command"
+    " again"
+)
 """What to do about something that came once manifest.json was removed: the same command then completes the folder"""
 
 
@@ -122,7 +128,13 @@ def listing_from(value: Any) -> dict[str, Listed] | None:
 def is_name_below(name: str) -> bool:
     """Is this the plain name of something below a folder, and can it be nothing else?"""
     path = PurePosixPath(name)
-    return bool(name) and str(path) == name and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+    return (
+        bool(name)
+        and str(path) == name
+        and not path.is_absolute()
+        and ".." not in path.parts
+        and "\0" not in name
+    )
 
 
 def check_output_folder(output: Place, inputs: Iterable[Input], option: str = "-o") -> None:
@@ -138,8 +150,10 @@ def check_output_folder(output: Place, inputs: Iterable[Input], option: str = "-
     for given in inputs:
         relation = _relation(output, given.place)
         if relation is not None:
-            raise UsageError(f"{output}: {relation} {given.place}, which this command reads ({given.what}); "
-                             f"nothing was written: name a folder of its own with {option}")  # fmt: skip
+            raise UsageError(
+                f"{output}: {relation} {given.place}, which this command reads ({given.what}); "
+                f"nothing was written: name a folder of its own with {option}"
+            )
     check_outside_own_folders(output)
 
 
@@ -155,8 +169,10 @@ def check_outside_own_folders(output: Place) -> None:
     for folder in _folders_around(_on_this_machine(output)):
         for name, (what, is_record) in OWN_RECORDS.items():
             if is_record(_read_record(folder / name)):
-                raise UsageError(f"{output}: lies inside {folder}, {what}, whose {name} lists all that belongs "
-                                 "there; nothing was written: name a place outside of it")  # fmt: skip
+                raise UsageError(
+                    f"{output}: lies inside {folder}, {what}, whose {name} lists all that belongs "
+                    "there; nothing was written: name a place outside of it"
+                )
 
 
 def check_apart(outputs: Iterable[Output]) -> None:
@@ -165,10 +181,14 @@ def check_apart(outputs: Iterable[Output]) -> None:
     Terminals, pipes and /dev/null take any number of outputs.
     """
     for first, second in combinations(outputs, 2):
-        relation = _relation_of_outputs(_on_this_machine(second.place), _on_this_machine(first.place))
+        relation = _relation_of_outputs(
+            _on_this_machine(second.place), _on_this_machine(first.place)
+        )
         if relation is not None:
-            raise UsageError(f"{second.option} {second.place}: {relation} {first.place}, which {first.option} writes; "
-                             f"nothing was written: name another one with {second.option}")  # fmt: skip
+            raise UsageError(
+                f"{second.option} {second.place}: {relation} {first.place}, which {first.option}"
+                f" writes; nothing was written: name another one with {second.option}"
+            )
 
 
 def _relation_of_outputs(one: Place, other: Place) -> str | None:
@@ -220,7 +240,11 @@ def _is_manifest(record: Any) -> bool:
 
 def _is_whole(record: Any) -> bool:
     """Is this what a whole checkpoint has as whole.json?"""
-    return isinstance(record, dict) and record.get("format") == FORMAT and bool(listing_from(record.get("files")))
+    return (
+        isinstance(record, dict)
+        and record.get("format") == FORMAT
+        and bool(listing_from(record.get("files")))
+    )
 
 
 OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
@@ -243,7 +267,9 @@ def _relation(output: Place, given: Place) -> str | None:
     if target == source or _same_file(target, found):
         return "is"
     own = target.stat() if target.exists() else None
-    if target in source.parents or (own and any(_same_file(parent, own) for parent in source.parents)):
+    if target in source.parents or (
+        own and any(_same_file(parent, own) for parent in source.parents)
+    ):
         return "holds"
     if stat.S_ISDIR(found.st_mode):
         if any(_same_file(parent, found) for parent in target.parents):
@@ -255,7 +281,11 @@ def _relation(output: Place, given: Place) -> str | None:
 
 def _on_this_machine(place: Place) -> Place:
     """The path that file:// means."""
-    return Path("/", place.path) if isinstance(place, Remote) and place.top.startswith("file://") else place
+    return (
+        Path("/", place.path)
+        if isinstance(place, Remote) and place.top.startswith("file://")
+        else place
+    )
 
 
 def _same_file(path: Path, known: os.stat_result) -> bool:
@@ -269,12 +299,17 @@ def _same_file(path: Path, known: os.stat_result) -> bool:
 def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
     """The file below a folder that is the same file under another name."""
     for path, found in _walk(folder):
-        if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (known.st_dev, known.st_ino):
+        if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (
+            known.st_dev,
+            known.st_ino,
+        ):
             return path
     return None
 
 
-def _remote_relation(output: Place, given: Place, *, other_is_folder: bool | None = None) -> str | None:
+def _remote_relation(
+    output: Place, given: Place, *, other_is_folder: bool | None = None
+) -> str | None:
     """Of two places of which one is in a store at least: by their names alone.
 
     `other_is_folder`: is `given` one? The store is asked where None.
@@ -326,7 +361,9 @@ def strangers(
             yield Stranger(path, why)
 
 
-def _walk(folder: Path, skip: Callable[[Path], bool] | None = None) -> Iterator[tuple[Path, os.stat_result]]:
+def _walk(
+    folder: Path, skip: Callable[[Path], bool] | None = None
+) -> Iterator[tuple[Path, os.stat_result]]:
     """All that is below a folder, a folder before what is in it; links are not followed. Raises OSError."""
     waiting = [folder]
     while waiting:
@@ -353,7 +390,10 @@ def _difference(path: Path, found: os.stat_result, listed: Listed, digest: Diges
     if not stat.S_ISREG(found.st_mode):
         return "is no ordinary file"
     if found.st_size != listed.size:
-        return f"is not as truetune wrote it: it has {found.st_size:,} bytes, {listed.size:,} were written"
+        return (
+            f"is not as truetune wrote it: it has {found.st_size:,} bytes, {listed.size:,} were"
+            " written"
+        )
     try:
         same = digest(path) == listed.digest
     except OSError as error:
@@ -377,7 +417,11 @@ def is_listed_file(path: Path, listed: Listed | None, digest: Digest = file_dige
 
 
 def remove_listed_files(
-    folder: Path, listed: Listing, *, digest: Digest = file_digest, only: Collection[str] | None = None
+    folder: Path,
+    listed: Listing,
+    *,
+    digest: Digest = file_digest,
+    only: Collection[str] | None = None,
 ) -> list[str]:
     """Remove the files of a listing that are still as it says, and the folders that are empty then.
 

@@ -45,8 +45,9 @@ PARTS: Mapping[str, str] = {
 }  # fmt: skip
 """Parts of a name that tell what a column is; the first that fits is taken: `expected_output` is a reference"""
 _NO_TEXT = (
-    "id ids token tokens len length type time latency count score scores hash index idx num logprob logprobs cost file "
-    "path category lang language url date embedding rating correct accuracy loss format"
+    "id ids token tokens len length type time latency count score scores hash index idx num logprob"
+    " logprobs cost file path category lang language url date embedding rating correct accuracy"
+    " loss format"
 )
 NO_TEXT = frozenset(_NO_TEXT.split())
 """Parts of the names of columns that say something about a text, and are none"""
@@ -67,12 +68,15 @@ def find_columns(rows: Sequence[Row], given: Mapping[str, str], where: str) -> d
     _check_map(names, given, where)
     if len(names) == 1 and len(parts := _OTHER_SEPARATORS.split(names[0])) > 1:
         raise DataError(
-            f"{where}: {len(parts)} columns that are parted by {names[0][len(parts[0])]!r}; expected commas"
+            f"{where}: {len(parts)} columns that are parted by {names[0][len(parts[0])]!r};"
+            " expected commas"
         )
     taken = dict(given)
     plain = {plain_name(name): name for name in reversed(names)}
     for ours, known in NAMES.items():
-        free = [plain[name] for name in known if name in plain and plain[name] not in taken.values()]
+        free = [
+            plain[name] for name in known if name in plain and plain[name] not in taken.values()
+        ]
         if ours not in taken and free:
             taken[ours] = free[0]
     for ours in PARTS:
@@ -81,8 +85,10 @@ def find_columns(rows: Sequence[Row], given: Mapping[str, str], where: str) -> d
     if "prediction" not in taken and taken.get("prompt") in ("messages", "conversations"):
         taken["prediction"] = taken["prompt"]
     if "prediction" not in taken:
-        raise DataError(f"{where}: no column of predictions; the rows have {name_list(names)}"
-                        f"{_advice(rows, names, taken)}")  # fmt: skip
+        raise DataError(
+            f"{where}: no column of predictions; the rows have {name_list(names)}"
+            f"{_advice(rows, names, taken)}"
+        )
     return taken
 
 
@@ -94,18 +100,25 @@ def plain_name(name: str) -> str:
 def _check_map(names: Sequence[str], given: Mapping[str, str], where: str) -> None:
     for ours, theirs in given.items():
         if ours not in NAMES:
-            raise UsageError(f"--map {ours}={theirs}: {ours} is no column of predictions{near(ours, NAMES)}; known are "
-                             f"{', '.join(NAMES)}")  # fmt: skip
+            raise UsageError(
+                f"--map {ours}={theirs}: {ours} is no column of predictions{near(ours, NAMES)};"
+                f" known are {', '.join(NAMES)}"
+            )
         if theirs not in names and theirs.partition(".")[0] not in names:
-            raise DataError(f"{where}: --map {ours}={theirs}: there is no column {theirs}{near(theirs, names)}; the "
-                            f"rows have {name_list(names)}")  # fmt: skip
+            raise DataError(
+                f"{where}: --map {ours}={theirs}: there is no column {theirs}{near(theirs, names)};"
+                f" the rows have {name_list(names)}"
+            )
 
 
-def _named_in_part(ours: str, rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]) -> list[str]:
+def _named_in_part(
+    ours: str, rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
+) -> list[str]:
     return [
-        name for name in names
+        name
+        for name in names
         if name not in taken.values() and _kind_by_parts(name) == ours and _holds_text(rows, name)
-    ]  # fmt: skip
+    ]
 
 
 def _kind_by_parts(name: str) -> str | None:
@@ -134,7 +147,13 @@ def _advice(rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str])
     return ": name it with --map prediction=COLUMN"
 
 
-def _free_text_columns(rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]) -> Iterator[str]:
+def _free_text_columns(
+    rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
+) -> Iterator[str]:
     for name in names:
-        if name not in taken.values() and not set(plain_name(name).split("_")) & NO_TEXT and _holds_text(rows, name):
+        if (
+            name not in taken.values()
+            and not set(plain_name(name).split("_")) & NO_TEXT
+            and _holds_text(rows, name)
+        ):
             yield name

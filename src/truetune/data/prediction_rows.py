@@ -47,14 +47,19 @@ def unfolded(values: Sequence[tuple[Any, str, int]]) -> list[Line]:
     lm-eval, of which no answer was generated."""
     if len(values) == 1 and _is_answers_by_id(values[0][0]):
         answers, path, line = values[0]
-        return [Line({"id": name, "prediction": text}, path, line) for name, text in answers.items()]
+        return [
+            Line({"id": name, "prediction": text}, path, line) for name, text in answers.items()
+        ]
     found = [Line(row, path, line) for value, path, line in values for row in _rows_in(value)]
     if any(_is_sampling(line.row) for line in found):
         return list(_of_evals(found))
     if all("doc" in line.row and "resps" in line.row for line in found):
         return list(_of_lm_eval(found))
     if all(_is_object(line.row.get(name)) for line in found for name in ("inputs", "outputs")):
-        return [Line({name: _parsed(cell) for name, cell in row.items()}, path, line) for row, path, line in found]
+        return [
+            Line({name: _parsed(cell) for name, cell in row.items()}, path, line)
+            for row, path, line in found
+        ]
     return found
 
 
@@ -118,7 +123,9 @@ def _parsed(value: Any) -> Any:
 def _texts_of_list(values: list[Any], depth: int) -> Iterator[Said]:
     if values and all(map(is_message, values)):
         role = values[-1].get("role", values[-1].get("from"))
-        yield from texts_in(values[-1], depth - 1) if role in ("assistant", "gpt", "bot", "model") else ()
+        yield from (
+            texts_in(values[-1], depth - 1) if role in ("assistant", "gpt", "bot", "model") else ()
+        )
     elif values and all(isinstance(value, Mapping) and "type" in value for value in values):
         parts = [value["text"] for value in values if isinstance(value.get("text"), str)]
         yield from [Said("\n".join(parts))] if parts else ()
@@ -141,21 +148,31 @@ def _rows_in(value: Any) -> Iterator[Row]:
         names, rows = value.get("columns"), value.get("data")
         if isinstance(names, list) and isinstance(rows, list):
             names = [str(name) for name in names]
-            yield from (dict(zip(names, row, strict=False)) for row in rows if isinstance(row, list))
+            yield from (
+                dict(zip(names, row, strict=False)) for row in rows if isinstance(row, list)
+            )
         else:
             yield value
 
 
 def _is_answers_by_id(value: Any) -> bool:
     """Is it an object of answers by the ids of their questions, as scripts on SQuAD write it?"""
-    if not isinstance(value, Mapping) or len(value) < 2 or not all(isinstance(text, str) for text in value.values()):
+    if (
+        not isinstance(value, Mapping)
+        or len(value) < 2
+        or not all(isinstance(text, str) for text in value.values())
+    ):
         return False
     known = {name for names in NAMES.values() for name in names}
     return all(plain_name(name) not in known and any(map(str.isdigit, name)) for name in value)
 
 
 def _is_sampling(row: Row) -> bool:
-    return row.get("type") == "sampling" and isinstance(row.get("data"), Mapping) and "sampled" in row["data"]
+    return (
+        row.get("type") == "sampling"
+        and isinstance(row.get("data"), Mapping)
+        and "sampled" in row["data"]
+    )
 
 
 def _of_evals(lines: Sequence[Line]) -> Iterator[Line]:
@@ -180,17 +197,23 @@ def _of_lm_eval(lines: Sequence[Line]) -> Iterator[Line]:
         if row.get("filter") != first:
             continue
         if _are_likelihoods(row["resps"]):
-            raise DataError(f"{path}:{line}: the log-likelihoods of choices, and no answer that was generated; "
-                            "expected samples of a task that generates (output_type: generate_until)")  # fmt: skip
+            raise DataError(
+                f"{path}:{line}: the log-likelihoods of choices, and no answer that was generated; "
+                "expected samples of a task that generates (output_type: generate_until)"
+            )
         doc = row["doc"] if isinstance(row["doc"], Mapping) else {}
-        asked = next((doc[name] for name in NAMES["prompt"] if isinstance(doc.get(name), str)), None)
+        asked = next(
+            (doc[name] for name in NAMES["prompt"] if isinstance(doc.get(name), str)), None
+        )
         yield Line({"prompt": asked or _sent(row.get("arguments")), **row}, path, line)
 
 
 def _sent(arguments: Any) -> str:
     """The prompt in the arguments of a request: by name, or the first of a list."""
     while isinstance(arguments, Mapping | list) and arguments:
-        arguments = next(iter(arguments.values())) if isinstance(arguments, Mapping) else arguments[0]
+        arguments = (
+            next(iter(arguments.values())) if isinstance(arguments, Mapping) else arguments[0]
+        )
     return arguments if isinstance(arguments, str) else ""
 
 
@@ -198,4 +221,8 @@ def _are_likelihoods(responses: Any) -> bool:
     """[[[-3.2, false]], ...]: a number and whether it is the greedy choice."""
     while isinstance(responses, list) and responses and isinstance(responses[0], list):
         responses = responses[0]
-    return isinstance(responses, list) and len(responses) == 2 and str(responses[1]).casefold() in ("true", "false")
+    return (
+        isinstance(responses, list)
+        and len(responses) == 2
+        and str(responses[1]).casefold() in ("true", "false")
+    )

@@ -89,7 +89,9 @@ def read_predictions(paths: Sequence[str], columns: Mapping[str, str] | None = N
             with open_raw(source.path) as raw:
                 for record in records(source, raw):
                     if record.error is not None or not isinstance(record.row, dict | list):
-                        broken.append(str(record.error or f"{source.path}:{record.line}: no object"))
+                        broken.append(
+                            str(record.error or f"{source.path}:{record.line}: no object")
+                        )
                     else:
                         values.append((record.row, str(source.path), record.line))
     lines = unfolded(values)
@@ -104,7 +106,11 @@ def _is_plain_text(path: str) -> bool:
     if file.suffix != ".txt" or not file.is_file():
         return False
     with open_raw(file) as raw:
-        return unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[", b"")
+        return unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (
+            b"{",
+            b"[",
+            b"",
+        )
 
 
 def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
@@ -113,7 +119,11 @@ def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
     with open_raw(file) as raw:
         try:
             for number, (line, _) in enumerate(bounded_lines(unpacked(raw, file)), 1):
-                yield {"prediction": line.decode().removeprefix("\ufeff").rstrip("\r\n")}, path, number
+                yield (
+                    {"prediction": line.decode().removeprefix("\ufeff").rstrip("\r\n")},
+                    path,
+                    number,
+                )
         except ValueError as error:
             raise DataError(f"{path}: not text that can be read: {error}") from None
 
@@ -132,14 +142,22 @@ def predictions_of(
     """
     found = [_prediction(text, number) for number, text in enumerate(texts, 1)]
     given: dict[str, Sequence[Any] | None] = {
-        "prompt": prompts, "reference": references, "step": steps, "stopped": stopped,
-    }  # fmt: skip
+        "prompt": prompts,
+        "reference": references,
+        "step": steps,
+        "stopped": stopped,
+    }
     for name, values in given.items():
         if values is None:
             continue
         if len(values) != len(found):
-            raise UsageError(f"truetune.score: {len(found):,} predictions, {len(values):,} of `{name}`; give as many")
-        over: list[dict[str, Any]] = [{name: unrendered(value) if name == "prompt" else value} for value in values]
+            raise UsageError(
+                f"truetune.score: {len(found):,} predictions, {len(values):,} of `{name}`; give as"
+                " many"
+            )
+        over: list[dict[str, Any]] = [
+            {name: unrendered(value) if name == "prompt" else value} for value in values
+        ]
         found = [replace(one, **changes) for one, changes in zip(found, over, strict=True)]
     return tuple(found)
 
@@ -153,24 +171,39 @@ def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[P
     """
     requests = _requests(data)
     if requests:
-        return tuple(replace(one, prompt=one.prompt or requests.get(one.custom_id, "")) for one in predictions)
+        return tuple(
+            replace(one, prompt=one.prompt or requests.get(one.custom_id, ""))
+            for one in predictions
+        )
     rows = [_asked_and_said(row) for row in read_conversations(data)]
     if any(prediction.question for prediction in predictions):
         by_question = {_plain(question): (question, answer) for question, answer in rows}
         found = [by_question.get(_plain(prediction.question)) for prediction in predictions]
         if not any(found):
-            raise DataError(f"{', '.join(data)}: no row asks what a prediction answers; expected the same questions")
+            raise DataError(
+                f"{', '.join(data)}: no row asks what a prediction answers; expected the same"
+                " questions"
+            )
     else:
         steps = [prediction.step for prediction in predictions]
         if any(steps.count(step) != len(rows) for step in set(steps)):
-            raise DataError(f"{', '.join(data)}: {len(rows):,} rows for {len(predictions):,} predictions without a "
-                            "prompt; expected one each, in the same order")  # fmt: skip
+            raise DataError(
+                f"{', '.join(data)}: {len(rows):,} rows for {len(predictions):,} predictions"
+                " without a prompt; expected one each, in the same order"
+            )
         found = [rows[steps[:at].count(step)] for at, step in enumerate(steps)]
     return tuple(
-        prediction if row is None
-        else replace(prediction, prompt=prediction.prompt or row[0], reference=prediction.reference or row[1])
+        (
+            prediction
+            if row is None
+            else replace(
+                prediction,
+                prompt=prediction.prompt or row[0],
+                reference=prediction.reference or row[1],
+            )
+        )
         for prediction, row in zip(predictions, found, strict=True)
-    )  # fmt: skip
+    )
 
 
 def _requests(data: Sequence[str]) -> dict[str, Messages]:
@@ -182,7 +215,9 @@ def _requests(data: Sequence[str]) -> dict[str, Messages]:
                 row = record.row if isinstance(record.row, dict) else {}
                 if "custom_id" not in row:
                     return {}
-                found[str(row["custom_id"])] = tuple(messages_of(row.get("body", row.get("params"))) or ())
+                found[str(row["custom_id"])] = tuple(
+                    messages_of(row.get("body", row.get("params"))) or ()
+                )
     return found
 
 
@@ -192,7 +227,11 @@ def score_hint(path: str | PathLike[str]) -> str:
     try:
         source = resolve([fspath(path)])[0]
         with open_raw(source.path) as raw:
-            rows = [record.row for record in islice(records(source, raw), FIRST) if isinstance(record.row, dict | list)]
+            rows = [
+                record.row
+                for record in islice(records(source, raw), FIRST)
+                if isinstance(record.row, dict | list)
+            ]
     except (DataError, IndexError):
         return ""
     try:
@@ -201,11 +240,18 @@ def score_hint(path: str | PathLike[str]) -> str:
     except DataError:
         lines, taken = [], {}
     sure = NAMES["prediction"][: NAMES["prediction"].index("response")]
-    if plain_name(taken.get("prediction", "")) in sure or {"prediction", "reference"} <= taken.keys():
+    if (
+        plain_name(taken.get("prediction", "")) in sure
+        or {"prediction", "reference"} <= taken.keys()
+    ):
         return f"; did you mean: truetune score {path}?"
     if lines and next(texts_in(lines[0].row), Said("")).ended is not None:
         return f"; did you mean: truetune score {path}?"
-    return f"; for the answers in it: truetune score {path}; for rows to ask: --data {path}" if rows else ""
+    return (
+        f"; for the answers in it: truetune score {path}; for rows to ask: --data {path}"
+        if rows
+        else ""
+    )
 
 
 def _read(lines: Sequence[Line], columns: Mapping[str, str]) -> Read:
@@ -213,16 +259,23 @@ def _read(lines: Sequence[Line], columns: Mapping[str, str]) -> Read:
     by_row = [list(_of_row(line.row, taken, line.path, line.line)) for line in lines]
     found = [one for row in by_row for one in row]
     if not found:
-        raise DataError(f"{lines[0].path}: no row holds a prediction in `{taken['prediction']}`; expected a text")
+        raise DataError(
+            f"{lines[0].path}: no row holds a prediction in `{taken['prediction']}`; expected a"
+            " text"
+        )
     return Read(tuple(found), taken, sum(not row for row in by_row))
 
 
-def _of_row(row: Mapping[str, Any], taken: Mapping[str, str], file: str, line: int) -> Iterator[Prediction]:
+def _of_row(
+    row: Mapping[str, Any], taken: Mapping[str, str], file: str, line: int
+) -> Iterator[Prediction]:
     """The predictions of one row, one or several."""
     cells = {ours: _at(row, theirs) for ours, theirs in taken.items()}
     same = taken["prediction"] == taken.get("prompt") or "prompt" not in taken
     wanted = next((said.text for said in texts_in(cells.get("reference"))), "")
-    asked, last = _prompt_and_last_answer(cells.get("prompt", _messages_before(cells["prediction"])))
+    asked, last = _prompt_and_last_answer(
+        cells.get("prompt", _messages_before(cells["prediction"]))
+    )
     if isinstance(asked, str) and plain_name(taken.get("prompt", "")) == "instruction":
         more = row.get("input")
         asked = f"{asked}\n{more}" if isinstance(more, str) and more.strip() else asked
@@ -231,9 +284,15 @@ def _of_row(row: Mapping[str, Any], taken: Mapping[str, str], file: str, line: i
         text, has_stop = cut_stop_tokens(said.text)
         stopped = _stopped(cells.get("stopped") if said.ended is None else said.ended)
         yield Prediction(
-            text, asked, reference, _step(cells.get("step")), has_stop or stopped, file, line,
+            text,
+            asked,
+            reference,
+            _step(cells.get("step")),
+            has_stop or stopped,
+            file,
+            line,
             str(row.get("custom_id") or ""),
-        )  # fmt: skip
+        )
 
 
 def _messages_before(prediction: Any) -> Any:
@@ -263,12 +322,16 @@ def _prediction(given: str | Mapping[str, Any] | Prediction, number: int) -> Pre
     if isinstance(given, str):
         return Prediction(given, line=number)
     if not isinstance(given, Mapping):
-        raise UsageError(f"truetune.score: prediction {number} is a {type(given).__name__}; expected a text, a row, or "
-                         "a Prediction")  # fmt: skip
+        raise UsageError(
+            f"truetune.score: prediction {number} is a {type(given).__name__}; expected a text, a"
+            " row, or a Prediction"
+        )
     taken = find_columns([given], {}, f"row {number}")
     found = next(_of_row(given, taken, "", number), None)
     if found is None:
-        raise DataError(f"row {number}: it holds no prediction in `{taken['prediction']}`; expected a text")
+        raise DataError(
+            f"row {number}: it holds no prediction in `{taken['prediction']}`; expected a text"
+        )
     return found
 
 
@@ -283,14 +346,18 @@ def _at(row: Mapping[str, Any], name: str) -> Any:
 
 def _role(message: Mapping[str, Any]) -> str:
     role = str(message.get("role", message.get("from", "")))
-    return {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}.get(role, role)
+    return {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}.get(
+        role, role
+    )
 
 
 def _content(message: Mapping[str, Any]) -> str:
     content = message.get("content", message.get("value"))
     if isinstance(content, list):
         return "\n".join(
-            part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
+            part["text"]
+            for part in content
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
         )
     return content if isinstance(content, str) else ""
 

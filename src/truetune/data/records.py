@@ -60,7 +60,11 @@ def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
 
 def records_of(part: IO[bytes], source: Source, columns: Sequence[str]) -> Iterator[Record]:
     """The rows of a part of a JSON or CSV text that begins and ends behind one; lines are counted from 1."""
-    yield from _csv(part, source.path, columns) if source.kind == "csv" else _values(Window(part, source.path))
+    yield from (
+        _csv(part, source.path, columns)
+        if source.kind == "csv"
+        else _values(Window(part, source.path))
+    )
 
 
 def is_array(path: Place, raw: IO[bytes]) -> bool:
@@ -115,10 +119,16 @@ def _odd_line(line: bytes, number: int, offset: int, path: Place) -> Record:
     except UnicodeDecodeError as error:
         return Record(number, None, error=not_utf8(path, number, offset, error))
     except InputLimitError as error:
-        return Record(number, None, error=DataError(f"{path}:{number}: not JSON that can be read: {error.msg}"))
+        return Record(
+            number,
+            None,
+            error=DataError(f"{path}:{number}: not JSON that can be read: {error.msg}"),
+        )
     except ValueError as error:
         expected = f"expected one JSON object on each line, found {shown(text)}"
-        return Record(number, None, error=DataError(f"{path}:{number}: not JSON: {error}; {expected}"))
+        return Record(
+            number, None, error=DataError(f"{path}:{number}: not JSON: {error}; {expected}")
+        )
 
 
 def _json(path: Place, raw: IO[bytes]) -> Iterator[Record]:
@@ -129,11 +139,16 @@ def _json(path: Place, raw: IO[bytes]) -> Iterator[Record]:
         yield from _array(window)
         window.close("")
     elif first != "{":
-        raise DataError(f"{path}:{window.line}: expected an array of rows, found {window.here or 'nothing'}")
+        raise DataError(
+            f"{path}:{window.line}: expected an array of rows, found {window.here or 'nothing'}"
+        )
     elif (name := window.into_rows()) is not None:
         yield from _array(window)
         if (other := window.into_rows()) is not None:
-            raise DataError(f"{path}:{window.line}: two lists of rows, {name} and {other}; give each its own file")
+            raise DataError(
+                f"{path}:{window.line}: two lists of rows, {name} and {other}; give each its own"
+                " file"
+            )
         window.close("}")
         window.close("")
     else:
@@ -167,13 +182,15 @@ def _csv(lines: IO[bytes], path: Place, columns: Sequence[str] | None = None) ->
     try:
         header = next(reader, []) if columns is None else columns
         if (twice := _first_duplicate(header)) is not None:
-            raise DataError(f"{path}:1: two columns are called {shortened(repr(twice))}; rename one")
+            raise DataError(
+                f"{path}:1: two columns are called {shortened(repr(twice))}; rename one"
+            )
         line = reader.line_num + 1
         for fields in reader:
             if len(fields) not in (0, len(header)):
                 raise DataError(
-                    f"{path}:{line}: found fields: {len(fields)}, columns of the header: {len(header)}; "
-                    "are quotes missing?"
+                    f"{path}:{line}: found fields: {len(fields)}, columns of the header:"
+                    f" {len(header)}; are quotes missing?"
                 )
             if fields:
                 yield Record(line, dict(zip(header, fields, strict=True)), False, None, text.offset)

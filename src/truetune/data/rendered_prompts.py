@@ -17,7 +17,8 @@ _HEADER = re.compile(
     r"|<\|(?P<bars>system|user|assistant)\|>\n?"
     r"|<｜(?P<deepseek>User|Assistant)｜>"
     r"|\[(?P<inst>/?INST)\]"
-    r"|(?:^|(?<=\s))\#{2,3}[ ]?(?P<hashes>Instruction|Input|Response|Human|Assistant|User|System)\b:?[ ]*\n?"
+    r"|(?:^|(?<=\s))\#{2,3}["
+    r" ]?(?P<hashes>Instruction|Input|Response|Human|Assistant|User|System)\b:?[ ]*\n?"
     r"|(?:^|(?<=\s))(?P<capitals>USER|ASSISTANT):"
     r"|^(?P<words>Human|Assistant|User|System|Question|Answer|Q|A)(?::|：)[ ]?"
     r"|^(?P<bare>system|user|assistant|model)\n",

@@ -52,7 +52,9 @@ def read(
         with open_raw(source.path) as raw:
             first = number
             found = records(source, raw)
-            for row in conversations(found, source, number, format=format, columns=columns, on_broken=pass_over):
+            for row in conversations(
+                found, source, number, format=format, columns=columns, on_broken=pass_over
+            ):
                 yield row
                 number += 1
                 if progress is not None and number % REPORT_EVERY == 0:
@@ -101,7 +103,10 @@ def conversations(
         if record.mended:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
         if record.duplicate_key is not None:
-            conversation.problems = (*conversation.problems, duplicate_key_problem(record.duplicate_key))
+            conversation.problems = (
+                *conversation.problems,
+                duplicate_key_problem(record.duplicate_key),
+            )
         yield conversation
 
 
@@ -133,7 +138,9 @@ def _body(record: Record, file: str) -> Row:
         raise record.error
     if not isinstance(record.row, dict):
         found = type(record.row).__name__
-        raise DataError(f"{file}:{record.line}: expected a JSON object with the columns of a row, found {found}")
+        raise DataError(
+            f"{file}:{record.line}: expected a JSON object with the columns of a row, found {found}"
+        )
     return record.row
 
 
@@ -152,6 +159,9 @@ def _reader(
 
 
 def _renamed(
-    rename: Callable[[Row], Row], read_row: Callable[[Row, Origin], Conversation], row: Row, origin: Origin
+    rename: Callable[[Row], Row],
+    read_row: Callable[[Row, Origin], Conversation],
+    row: Row,
+    origin: Origin,
 ) -> Conversation:
     return read_row(rename(row), origin)

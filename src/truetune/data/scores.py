@@ -9,7 +9,9 @@ from typing import Any
 from truetune.data.columns import Row
 
 _WORTH = "(?:avg_|average_|mean_|overall_)?(?:score|rating|reward)s?"
-_SIDE = re.compile(rf"(?:(?P<before>chosen|rejected)_{_WORTH}|{_WORTH}_(?P<behind>chosen|rejected))")
+_SIDE = re.compile(
+    rf"(?:(?P<before>chosen|rejected)_{_WORTH}|{_WORTH}_(?P<behind>chosen|rejected))"
+)
 _MARGIN = re.compile(r"(?:(?:score|rating|reward)_)?margin")
 
 

@@ -51,7 +51,11 @@ def scan(source: Source, size: int, progress: Callable[[int], None] | None = Non
     digest = hashlib.blake2b(digest_size=20)
     found: list[Stretch] = []
     with open_raw(source.path) as raw:
-        cuts = source.kind == "jsonl" and source.path.suffix.lower() not in PACKED and not is_array(source.path, raw)
+        cuts = (
+            source.kind == "jsonl"
+            and source.path.suffix.lower() not in PACKED
+            and not is_array(source.path, raw)
+        )
         raw.seek(0)
         blocks = ((None, block) for block in _blocks(raw, BLOCK))
         for stretch, block in stretches(raw, size, source.path) if cuts else blocks:
@@ -108,7 +112,9 @@ def read_stretch(
         raw.seek(stretch.start)
         part = io.BytesIO(raw.read(stretch.stop - stretch.start))
     found = lines(part, source.path, stretch.line, stretch.start)
-    yield from conversations(found, source, row, format=format, columns=columns, like=like, on_broken=on_broken)
+    yield from conversations(
+        found, source, row, format=format, columns=columns, like=like, on_broken=on_broken
+    )
 
 
 def _blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:

@@ -57,7 +57,10 @@ class Window:
         found = self.peek()
         if found != bracket:
             what = f"expected {bracket or 'the end of the file'}, found {self.here}"
-            raise DataError(f"{self.path}:{self.line}: {what if found else 'the file ends too early; is it whole?'}")
+            raise DataError(
+                f"{self.path}:{self.line}:"
+                f" {what if found else 'the file ends too early; is it whole?'}"
+            )
         self.step()
 
     def value(self) -> tuple[Any, bool, str | None]:
@@ -70,9 +73,13 @@ class Window:
                 if cut and self._grow():
                     continue
                 self._count(error.pos)
-                raise DataError(f"{self.path}:{self.line}: not JSON: {error.msg}, found {self.here}") from None
+                raise DataError(
+                    f"{self.path}:{self.line}: not JSON: {error.msg}, found {self.here}"
+                ) from None
             except ValueError as error:
-                raise DataError(f"{self.path}:{self.line}: not JSON that can be read: {error}") from None
+                raise DataError(
+                    f"{self.path}:{self.line}: not JSON that can be read: {error}"
+                ) from None
             if end == len(self._text) and self._grow():
                 continue
             start, self._at = self._at, end
@@ -111,7 +118,9 @@ class Window:
         except UnicodeDecodeError as error:
             self._count(len(self._text))
             line = self.line + error.object.count(b"\n", 0, error.start)
-            raise not_utf8(self.path, line, self._bytes + len(more) - len(error.object), error) from None
+            raise not_utf8(
+                self.path, line, self._bytes + len(more) - len(error.object), error
+            ) from None
         if not self._bytes and text.startswith("\ufeff"):
             text, self.offset = text[1:], 3
         self._bytes += len(more)
@@ -130,7 +139,10 @@ class Window:
 def not_utf8(path: Place, line: int, offset: int, error: UnicodeDecodeError) -> DataError:
     """`offset`: how many bytes of the text stand before what was decoded."""
     byte, at = error.object[error.start], offset + error.start
-    return DataError(f"{path}:{line}: not UTF-8 (byte 0x{byte:02x} at byte {at} of the text); save the file as UTF-8")
+    return DataError(
+        f"{path}:{line}: not UTF-8 (byte 0x{byte:02x} at byte {at} of the text); save the file as"
+        " UTF-8"
+    )
 
 
 def shown(text: str) -> str:

@@ -17,13 +17,17 @@ Row = dict[str, Any]
 @cache
 def bank() -> dict[str, Any]:
     """`support.yaml`."""
-    loaded: dict[str, Any] = parse_yaml(Path(__file__).with_name("support.yaml").read_text("utf-8")).value
+    loaded: dict[str, Any] = parse_yaml(
+        Path(__file__).with_name("support.yaml").read_text("utf-8")
+    ).value
     return loaded
 
 
 def chats(rows: int, rng: Random) -> list[Row]:
     """That many chats of one to three turns, no two with the same first question, the topics mixed."""
-    makers: list[Callable[[Random], Row]] = [partial(_tool_chat, state) for state in bank()["tool"]["states"]]
+    makers: list[Callable[[Random], Row]] = [
+        partial(_tool_chat, state) for state in bank()["tool"]["states"]
+    ]
     plain = [
         partial(_chat, topic, ask, reply, detail)
         for topic in bank()["topics"].values()
@@ -47,7 +51,10 @@ def first_question(row: Row) -> str:
 def _chat(topic: dict[str, Any], ask: str, reply: str, detail: str, rng: Random) -> Row:
     slots = _slots(rng)
     answer = f"{rng.choice(bank()['openings'])}{reply} {detail}{rng.choice(bank()['closings'])}"
-    turns = [(_question(ask, rng), answer), *rng.sample(topic["then"], rng.choice((0, 0, 0, 1, 1, 2)))]
+    turns = [
+        (_question(ask, rng), answer),
+        *rng.sample(topic["then"], rng.choice((0, 0, 0, 1, 1, 2))),
+    ]
     system = rng.choice((None, None, *bank()["systems"]))
     messages = [{"role": "system", "content": system}] if system else []
     for asked, replied in turns:
@@ -67,13 +74,21 @@ def _turn(asked: str, replied: str) -> list[Message]:
 
 def _tool_chat(state: dict[str, str], rng: Random) -> Row:
     tool, slots = bank()["tool"], _slots(rng)
-    question, answer = _turn(_question(rng.choice(tool["asks"]), rng).format(**slots), state["says"].format(**slots))
-    call = {"type": "function", "function": {"name": tool["name"], "arguments": {"order": slots["order"]}}}
+    question, answer = _turn(
+        _question(rng.choice(tool["asks"]), rng).format(**slots), state["says"].format(**slots)
+    )
+    call = {
+        "type": "function",
+        "function": {"name": tool["name"], "arguments": {"order": slots["order"]}},
+    }
     return {
         "messages": [
             question,
             {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "content": f'{{"order": {slots["order"]}, "status": "{state["status"]}"}}'},
+            {
+                "role": "tool",
+                "content": f'{{"order": {slots["order"]}, "status": "{state["status"]}"}}',
+            },
             answer,
         ],
         "tools": [_schema(tool)],
@@ -81,7 +96,11 @@ def _tool_chat(state: dict[str, str], rng: Random) -> Row:
 
 
 def _schema(tool: dict[str, Any]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]}
+    parameters = {
+        "type": "object",
+        "properties": {"order": {"type": "integer"}},
+        "required": ["order"],
+    }
     described = {"name": tool["name"], "description": tool["description"], "parameters": parameters}
     return {"type": "function", "function": described}
 

@@ -68,7 +68,10 @@ def settings(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]]:
             "clean_up_tokenization_spaces": False,
         },
         "special_tokens_map.json": named,
-        "generation_config.json": {"eos_token_id": [ids[END], ids[END_OF_TEXT]], "pad_token_id": ids[PAD]},
+        "generation_config.json": {
+            "eos_token_id": [ids[END], ids[END_OF_TEXT]],
+            "pad_token_id": ids[PAD],
+        },
         "config.json": {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",

@@ -70,7 +70,9 @@ def prove(seed: int = 0, progress: Progress = lambda name, loss: None) -> Proof:
     views = short_views()
     tokenizer = transformers.AutoTokenizer.from_pretrained(TOKENIZER)
     with tempfile.TemporaryDirectory() as folder:
-        confused = transformers.AutoTokenizer.from_pretrained(broken_tokenizer(Path(folder) / "tokenizer"))
+        confused = transformers.AutoTokenizer.from_pretrained(
+            broken_tokenizer(Path(folder) / "tokenizer")
+        )
     return Proof(
         broken=_run("pad = eos", confused, views, labels_by_id(views, confused), seed, progress),
         sound=_run("pad = <|pad|>", tokenizer, views, labels_by_place(views), seed, progress),
@@ -85,7 +87,9 @@ def short_views() -> list[TokenView]:
     setup = prepare(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
     rows: Iterable[Conversation] = (row for row in read((str(DATA),)) if len(row.messages) == 2)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-    return views_of(batch(list(islice(rows, ROWS)), setup.probes.renderer(), encoder), encoder.vocabulary)
+    return views_of(
+        batch(list(islice(rows, ROWS)), setup.probes.renderer(), encoder), encoder.vocabulary
+    )
 
 
 def labels_by_place(views: list[TokenView]) -> Any:
@@ -95,7 +99,9 @@ def labels_by_place(views: list[TokenView]) -> Any:
     longest = max(len(view.ids) for view in views)
     labels = torch.full((len(views), longest), IGNORED)
     for row, view in enumerate(views):
-        labels[row, : len(view.ids)] = torch.tensor(view.ids).where(torch.tensor(view.supervised), IGNORED)
+        labels[row, : len(view.ids)] = torch.tensor(view.ids).where(
+            torch.tensor(view.supervised), IGNORED
+        )
     return labels
 
 
@@ -108,7 +114,9 @@ def labels_by_id(views: list[TokenView], tokenizer: Any) -> Any:
     return labels_by_place(views).where(collated != IGNORED, IGNORED)
 
 
-def _run(name: str, tokenizer: Any, views: list[TokenView], labels: Any, seed: int, progress: Progress) -> Outcome:
+def _run(
+    name: str, tokenizer: Any, views: list[TokenView], labels: Any, seed: int, progress: Progress
+) -> Outcome:
     import torch
     import transformers
 
@@ -138,7 +146,9 @@ def _run(name: str, tokenizer: Any, views: list[TokenView], labels: Any, seed: i
 def _answers(model: Any, tokenizer: Any, views: list[TokenView]) -> list[str]:
     """What the model says to each question, up to its stop token or the limit."""
     questions = [view.example.row.messages[:1] for view in views]
-    prompts = tokenizer.apply_chat_template(questions, add_generation_prompt=True, return_dict=True)["input_ids"]
+    prompts = tokenizer.apply_chat_template(
+        questions, add_generation_prompt=True, return_dict=True
+    )["input_ids"]
     inputs = _padded(tokenizer, prompts, "left")
     made = model.generate(
         **inputs,

@@ -46,14 +46,20 @@ def demo(console: Console) -> int:
         render_proof(proof, console)
         shown = shown and (proof.broken.stopped, proof.sound.stopped) == (0, proof.rows)
     else:
-        console.print(Text("It trains for real, in about a minute: pip install 'truetune[train]'", style="bold"))
+        console.print(
+            Text(
+                "It trains for real, in about a minute: pip install 'truetune[train]'", style="bold"
+            )
+        )
     console.print(Text(f"\nnext: truetune check {BROKEN} --tokenizer {TOKENIZER}"), soft_wrap=True)
     return 0 if shown else 1
 
 
 def render_proof(proof: Proof, console: Console) -> None:
     """Draw both loss curves and what came of them."""
-    table = Table("", "loss, on a log scale", "knows the answer", "stops", box=None, padding=(0, 2, 0, 0))
+    table = Table(
+        "", "loss, on a log scale", "knows the answer", "stops", box=None, padding=(0, 2, 0, 0)
+    )
     losses = proof.broken.losses + proof.sound.losses
     for outcome in (proof.broken, proof.sound):
         good = outcome.stopped == proof.rows
@@ -68,8 +74,8 @@ def render_proof(proof: Proof, console: Console) -> None:
     for outcome in (proof.broken, proof.sound):
         console.print(Panel(Text(visible(outcome.sample)), title=outcome.name, title_align="left"))
     console.print(
-        f"{proof.seconds:.0f} s. The losses cannot tell them apart: a collator that masks labels by the id of the pad "
-        "token masked every stop token too."
+        f"{proof.seconds:.0f} s. The losses cannot tell them apart: a collator that masks labels by"
+        " the id of the pad token masked every stop token too."
     )
 
 
@@ -95,6 +101,9 @@ def _prove(console: Console) -> Proof:
 
 def _curve(losses: Sequence[float], low: float, high: float) -> str:
     """First and last loss, and between them a bar for every few steps, from `low` to `high` on a log scale."""
-    heights = [math.log(loss / low) / math.log(high / low) for loss in losses[:: -(-len(losses) // COLUMNS)]]
+    heights = [
+        math.log(loss / low) / math.log(high / low)
+        for loss in losses[:: -(-len(losses) // COLUMNS)]
+    ]
     bars = "".join(BARS[round(height * (len(BARS) - 1))] for height in heights)
     return f"{losses[0]:.2f} {bars} {losses[-1]:.3f}"

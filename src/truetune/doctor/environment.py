@@ -8,9 +8,31 @@ from dataclasses import dataclass, field
 from truetune.memory.machine import Machine
 
 PACKAGES = (
-    *("torch", "torchvision", "transformers", "tokenizers", "trl", "peft", "accelerate", "datasets", "bitsandbytes"),
-    *("flash-attn", "xformers", "triton", "liger-kernel", "unsloth", "unsloth-zoo", "axolotl", "llamafactory"),
-    *("deepspeed", "vllm", "safetensors", "huggingface-hub", "numpy", "pyarrow", "fsspec", "pydantic"),
+    "torch",
+    "torchvision",
+    "transformers",
+    "tokenizers",
+    "trl",
+    "peft",
+    "accelerate",
+    "datasets",
+    "bitsandbytes",
+    "flash-attn",
+    "xformers",
+    "triton",
+    "liger-kernel",
+    "unsloth",
+    "unsloth-zoo",
+    "axolotl",
+    "llamafactory",
+    "deepspeed",
+    "vllm",
+    "safetensors",
+    "huggingface-hub",
+    "numpy",
+    "pyarrow",
+    "fsspec",
+    "pydantic",
 )
 """Distributions whose versions are told"""
 

@@ -28,7 +28,9 @@ SCRIPT = inside.__file__
 Say = Callable[[str], object]
 
 
-def gather(python: str, *, load: bool = True, timeout: float = 120.0, say: Say = str) -> Environment:
+def gather(
+    python: str, *, load: bool = True, timeout: float = 120.0, say: Say = str
+) -> Environment:
     """The environment of an interpreter, on this machine. `timeout`: seconds for one import.
 
     Raises UsageError where there is no interpreter.
@@ -59,16 +61,25 @@ def gather(python: str, *, load: bool = True, timeout: float = 120.0, say: Say =
 
 def torch_of(facts: Mapping[str, Any]) -> Torch:
     """From what `inside` says."""
-    devices = tuple(Device(name, (capability[0], capability[1])) for name, capability in facts["devices"])
+    devices = tuple(
+        Device(name, (capability[0], capability[1])) for name, capability in facts["devices"]
+    )
     return Torch(
-        cuda=facts["cuda"], hip=facts["hip"], available=facts["available"], devices=devices,
-        architectures=tuple(facts["architectures"]), said=facts["said"], bf16=facts["bf16"],
-    )  # fmt: skip
+        cuda=facts["cuda"],
+        hip=facts["hip"],
+        available=facts["available"],
+        devices=devices,
+        architectures=tuple(facts["architectures"]),
+        said=facts["said"],
+        bf16=facts["bf16"],
+    )
 
 
 def _packages(python: str) -> dict[str, Any]:
     try:
-        done = subprocess.run([python, SCRIPT, "packages", *PACKAGES], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [python, SCRIPT, "packages", *PACKAGES], capture_output=True, text=True, timeout=60
+        )
         return dict(parse_json(done.stdout, REPLY))
     except OSError as error:
         raise UsageError(f"{python}: can't be started: {error.strerror}") from None
@@ -76,7 +87,9 @@ def _packages(python: str) -> dict[str, Any]:
         raise UsageError(f"{python}: is no Python interpreter of version 3.8 or later") from None
 
 
-def _load(python: str, packages: Mapping[str, str], timeout: float, say: Say) -> tuple[dict[str, str], Any]:
+def _load(
+    python: str, packages: Mapping[str, str], timeout: float, say: Say
+) -> tuple[dict[str, str], Any]:
     """What each import said, and torch's facts; after a crash or a hang, the rest in another process."""
     left = [module for name, module in LOADED.items() if name in packages]
     loads: dict[str, str] = {}
@@ -97,7 +110,11 @@ def _load(python: str, packages: Mapping[str, str], timeout: float, say: Say) ->
 def _run(command: list[str], timeout: float) -> tuple[list[dict[str, Any]], str]:
     """The lines that it said, and how it ended: at the latest when no line came for `timeout` seconds."""
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
     )
     assert process.stdout is not None
     said, late = b"", True
@@ -114,12 +131,20 @@ def _run(command: list[str], timeout: float) -> tuple[list[dict[str, Any]], str]
         process.wait()
     if late:
         return _lines(said), f"not done after {timeout:.0f} s"
-    how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
+    how = (
+        f"signal {-process.returncode}"
+        if process.returncode < 0
+        else f"exit code {process.returncode}"
+    )
     return _lines(said), f"the interpreter crashed ({how})"
 
 
 def _lines(output: bytes) -> list[dict[str, Any]]:
-    return [parse_json(line, REPLY) for line in output.decode("utf-8", "replace").splitlines() if line.endswith("}")]
+    return [
+        parse_json(line, REPLY)
+        for line in output.decode("utf-8", "replace").splitlines()
+        if line.endswith("}")
+    ]
 
 
 def _requirements(
@@ -129,7 +154,11 @@ def _requirements(
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Parsed
 
-    there = {"extra": "", "python_full_version": version, "python_version": ".".join(version.split(".")[:2])}
+    there = {
+        "extra": "",
+        "python_full_version": version,
+        "python_version": ".".join(version.split(".")[:2]),
+    }
     for package, texts in requires.items():
         for text in texts:
             try:
@@ -137,7 +166,11 @@ def _requirements(
             except InvalidRequirement:
                 continue
             of = inside.canonical(parsed.name)
-            if of in PACKAGES and of in packages and (parsed.marker is None or parsed.marker.evaluate(there)):
+            if (
+                of in PACKAGES
+                and of in packages
+                and (parsed.marker is None or parsed.marker.evaluate(there))
+            ):
                 yield Requirement(package, of, str(parsed.specifier))
 
 
@@ -155,7 +188,11 @@ def extras() -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = {}
     for item in parsed:
         for name in ("hub", "fast", "ray", "train", "qlora", "vllm", "llama", "lm-eval"):
-            if item.marker is not None and item.marker.evaluate({"extra": name}) and not item.extras:
+            if (
+                item.marker is not None
+                and item.marker.evaluate({"extra": name})
+                and not item.extras
+            ):
                 if not item.marker.evaluate({"extra": ""}):
                     found.setdefault(name, set()).add(inside.canonical(item.name))
     return {name: tuple(sorted(wanted)) for name, wanted in found.items()}
@@ -167,7 +204,9 @@ def _has(wanted: Iterable[str], packages: Mapping[str, str]) -> bool:
 
 def _cache(variables: Mapping[str, str]) -> Path:
     """As huggingface_hub finds it."""
-    home = variables.get("HF_HOME") or Path(variables.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    home = variables.get("HF_HOME") or Path(
+        variables.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
+    )
     return Path(variables.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
 
 

@@ -41,8 +41,14 @@ def packages(names: list[str]) -> None:
             found[name] = distribution.version
             if name in names:
                 required[name] = distribution.requires or []
-    say(python=sys.executable, version=platform.python_version(), system=platform.platform(),
-        encoding=locale.getpreferredencoding(), packages=found, requires=required)  # fmt: skip
+    say(
+        python=sys.executable,
+        version=platform.python_version(),
+        system=platform.platform(),
+        encoding=locale.getpreferredencoding(),
+        packages=found,
+        requires=required,
+    )
 
 
 def torch_facts() -> dict[str, Any]:
@@ -53,13 +59,20 @@ def torch_facts() -> dict[str, Any]:
         warnings.simplefilter("always")
         available = torch.cuda.is_available()
         count = torch.cuda.device_count() if available else 0
-        devices = [[torch.cuda.get_device_name(i), list(torch.cuda.get_device_capability(i))] for i in range(count)]
+        devices = [
+            [torch.cuda.get_device_name(i), list(torch.cuda.get_device_capability(i))]
+            for i in range(count)
+        ]
         architectures = torch.cuda.get_arch_list() if available else []
     return {
-        "cuda": torch.version.cuda, "hip": getattr(torch.version, "hip", None), "available": available,
-        "devices": devices, "architectures": architectures, "bf16": bf16(torch) if available else None,
+        "cuda": torch.version.cuda,
+        "hip": getattr(torch.version, "hip", None),
+        "available": available,
+        "devices": devices,
+        "architectures": architectures,
+        "bf16": bf16(torch) if available else None,
         "said": " ".join(str(warning.message) for warning in caught),
-    }  # fmt: skip
+    }
 
 
 def bf16(torch: Any) -> bool:
@@ -73,7 +86,10 @@ def bf16(torch: Any) -> bool:
 
 def flash_attn() -> None:
     """A forward pass; ones in, ones out."""
-    torch, attention = importlib.import_module("torch"), importlib.import_module("flash_attn").flash_attn_func
+    torch, attention = (
+        importlib.import_module("torch"),
+        importlib.import_module("flash_attn").flash_attn_func,
+    )
     if torch.cuda.is_available():
         one = torch.ones(1, 16, 2, 64, dtype=torch.float16, device="cuda")
         if not torch.allclose(attention(one, one, one), one):
@@ -84,7 +100,9 @@ def bitsandbytes() -> None:
     """The library behind it, which a broken install replaces with one that raises later."""
     library = importlib.import_module("bitsandbytes.cextension").lib
     if "Mock" in type(library).__name__:
-        raise RuntimeError(str(getattr(library, "error_msg", "")) or "its native library was not loaded")
+        raise RuntimeError(
+            str(getattr(library, "error_msg", "")) or "its native library was not loaded"
+        )
 
 
 DEEPER: dict[str, Any] = {

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
 from truetune.data.media import Media, media_of
-from truetune.encoding.fingerprint import CONTENT, Fingerprints, fingerprints, rejected_phrases, word_sketches
+from truetune.encoding.fingerprint import (
+    CONTENT,
+    Fingerprints,
+    fingerprints,
+    rejected_phrases,
+    word_sketches,
+)
 from truetune.render.rendering import Rendering
 
 
@@ -115,7 +121,9 @@ class Batch:
     @cached_property
     def fingerprints(self) -> Fingerprints:
         """Of each row, for finding duplicates and neighbours."""
-        made = fingerprints(self.rows, self._last_of(self.rows), self.ids, self.offsets, self.source)
+        made = fingerprints(
+            self.rows, self._last_of(self.rows), self.ids, self.offsets, self.source
+        )
         if self.other is None:
             return made
         theirs = rejected_phrases(self.other.ids, self.other.offsets, self.other.supervised)

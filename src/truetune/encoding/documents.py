@@ -52,7 +52,12 @@ class Document(NamedTuple):
         """Some of its tokens."""
         weights = None if self.weights is None else self.weights[tokens]
         return Document(
-            self.origin, self.ids[tokens], self.source[tokens], self.supervised[tokens], weights, self.label
+            self.origin,
+            self.ids[tokens],
+            self.source[tokens],
+            self.supervised[tokens],
+            weights,
+            self.label,
         )
 
 
@@ -83,7 +88,9 @@ class Made:
 class DocumentMaker:
     """Makes the documents of one run."""
 
-    def __init__(self, spec: RunSpec, tokenizer: Tokenizer, renderer: Renderer, encoder: Encoder) -> None:
+    def __init__(
+        self, spec: RunSpec, tokenizer: Tokenizer, renderer: Renderer, encoder: Encoder
+    ) -> None:
         self.spec = spec
         self.settings = spec.encode
         self.limit = spec.max_length
@@ -104,9 +111,15 @@ class DocumentMaker:
         made = Made(len(rows), rejected=list(batch.rejected))
         controls = self._forged(batch)
         lost = self._lost_fields(batch)
-        refused = {row.origin.row: reason for row in rows if (reason := self._refusal(row, lost[row.origin.row]))}
+        refused = {
+            row.origin.row: reason
+            for row in rows
+            if (reason := self._refusal(row, lost[row.origin.row]))
+        }
         seen = {rejected.row.origin.row for rejected in batch.rejected}
-        for number, examples in groupby(range(len(batch.examples)), lambda i: batch.examples[i].row.origin.row):
+        for number, examples in groupby(
+            range(len(batch.examples)), lambda i: batch.examples[i].row.origin.row
+        ):
             seen.add(number)
             found = Made()
             try:
@@ -118,8 +131,14 @@ class DocumentMaker:
                 made.rejected.append(Rejected(batch.examples[i].row, str(error)))
                 continue
             row = batch.examples[i].row
-            if row.problems and not found.documents and all(d.reason == UNSUPERVISED for d in found.dropped):
-                made.rejected.append(Rejected(row, "; ".join(problem.text for problem in row.problems)))
+            if (
+                row.problems
+                and not found.documents
+                and all(d.reason == UNSUPERVISED for d in found.dropped)
+            ):
+                made.rejected.append(
+                    Rejected(row, "; ".join(problem.text for problem in row.problems))
+                )
                 continue
             made.documents += found.documents
             made.dropped += found.dropped
@@ -127,7 +146,9 @@ class DocumentMaker:
             made.lost += found.lost
             if found.documents:
                 made.lost_fields.update({field.field for field in lost[number] if field.is_known})
-        made.dropped += [Dropped(row.origin, 0, UNSUPERVISED) for row in rows if row.origin.row not in seen]
+        made.dropped += [
+            Dropped(row.origin, 0, UNSUPERVISED) for row in rows if row.origin.row not in seen
+        ]
         return made
 
     def _lost_fields(self, batch: Batch) -> defaultdict[int, list[LostField]]:
@@ -145,9 +166,9 @@ class DocumentMaker:
         unwritten = next((field for field in lost_fields if field.effect != "loses"), None)
         if unwritten is not None:
             return (
-                f"the {unwritten.field} of turn {unwritten.message} reach no token, and the turn is learned without "
-                "them: this template does not write them; choose one that does (--template), or write them into the "
-                "content"
+                f"the {unwritten.field} of turn {unwritten.message} reach no token, and the turn is"
+                " learned without them: this template does not write them; choose one that does"
+                " (--template), or write them into the content"
             )
         lost = [problem.text for problem in row.problems if problem.kind not in HARMLESS]
         if lost:
@@ -155,18 +176,23 @@ class DocumentMaker:
         if misfit := self.misfit(row):
             return misfit
         try:
-            found = None if self.settings.content_specials == "keep" else forged(row, self._controls)
+            found = (
+                None if self.settings.content_specials == "keep" else forged(row, self._controls)
+            )
         except RecursionError:
             return "it is nested too deeply"
-        return found and f"{found}, where it can't be told from the template's own; drop or correct the row"
+        return (
+            found
+            and f"{found}, where it can't be told from the template's own; drop or correct the row"
+        )
 
     def misfit(self, row: Conversation) -> str | None:
         """Why a row is of no use in this kind of training."""
         if not row.is_preference:
             return None
         return (
-            f"a row of the format {row.format} is no example of supervised fine-tuning; name its answer with "
-            "--data-format and --map, or use the data with a preference trainer"
+            f"a row of the format {row.format} is no example of supervised fine-tuning; name its"
+            " answer with --data-format and --map, or use the data with a preference trainer"
         )
 
     def _forged(self, batch: Batch) -> dict[int, int]:
@@ -185,16 +211,20 @@ class DocumentMaker:
         if self.limit is not None and len(document.ids) > self.limit:
             if self.settings.overflow == "error":
                 raise DataError(
-                    f"an example of {len(document.ids):,} tokens is longer than max_length ({self.limit:,}); "
-                    "raise it, or choose what to do with --overflow"
+                    f"an example of {len(document.ids):,} tokens is longer than max_length"
+                    f" ({self.limit:,}); raise it, or choose what to do with --overflow"
                 )
             shorter = self._shorter(row, rendering, document)
             parts = [part for part in shorter if len(part.ids) <= self.limit]
             made.shortened += len(parts)
             if parts:
-                made.lost += int(document.supervised.sum()) - sum(int(part.supervised.sum()) for part in parts)
+                made.lost += int(document.supervised.sum()) - sum(
+                    int(part.supervised.sum()) for part in parts
+                )
             reason = f"it is longer than max_length ({self.limit:,})"
-            too_long = [part for part in shorter if len(part.ids) > self.limit] if shorter else [document]
+            too_long = (
+                [part for part in shorter if len(part.ids) > self.limit] if shorter else [document]
+            )
             made.dropped += [Dropped(row.origin, len(part.ids), reason) for part in too_long]
         for part in parts:
             if part.supervised.any():
@@ -208,7 +238,11 @@ class DocumentMaker:
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         row, rendering = batch.examples[i]
         supervised = batch.supervised[part]
-        weights = loss_weights(rendering, batch.starts[part], supervised) if self.settings.loss_weights else None
+        weights = (
+            loss_weights(rendering, batch.starts[part], supervised)
+            if self.settings.loss_weights
+            else None
+        )
         return Document(row.origin, batch.ids[part], batch.source[part], supervised, weights)
 
     def _as_text(self, batch: Batch, i: int, forged: int) -> Batch:
@@ -221,9 +255,20 @@ class DocumentMaker:
         encoded = self.encoder.as_text(example.rendering.text, ranges)
         if encoded is None:
             named = self._named(batch, i, forged)
-            raise DataError(f"{named}; this tokenizer can't encode it as text, choose --content-specials keep")
+            raise DataError(
+                f"{named}; this tokenizer can't encode it as text, choose --content-specials keep"
+            )
         source, supervised = label([example.rendering], encoded)
-        return Batch([example.row], [example], [], encoded.ids, encoded.offsets, source, supervised, encoded.starts)
+        return Batch(
+            [example.row],
+            [example],
+            [],
+            encoded.ids,
+            encoded.offsets,
+            source,
+            supervised,
+            encoded.starts,
+        )
 
     def _named(self, batch: Batch, i: int, forged: int) -> str:
         """A control token, and where in the file it stands."""
@@ -233,7 +278,9 @@ class DocumentMaker:
         path = next(place.path for place in reversed(places(row, exact)) if place.start <= at)
         return f"the control token {self._token(int(batch.ids[forged]))} stands in {path}"
 
-    def _shorter(self, row: Conversation, rendering: Rendering, document: Document) -> list[Document]:
+    def _shorter(
+        self, row: Conversation, rendering: Rendering, document: Document
+    ) -> list[Document]:
         """What overflow makes of an example that is too long; its parts may be too long still."""
         overflow = self.settings.overflow
         if overflow == "drop" or (row.text is not None and overflow == "truncate-prompt"):
@@ -242,7 +289,9 @@ class DocumentMaker:
             return self._windows(document)
         parts: list[Conversation | None]
         if not row.is_chat:
-            parts = [with_later_question(row, self._fits) if overflow == "truncate-prompt" else None]
+            parts = [
+                with_later_question(row, self._fits) if overflow == "truncate-prompt" else None
+            ]
         else:
             row = pinned(row, rendering)
             if overflow == "split" and rendering.turn is None:
@@ -252,7 +301,9 @@ class DocumentMaker:
                 if parts == [None] and overflow == "truncate-prompt":
                     parts = [with_later_question(row, self._fits)]
         found = []
-        for batch in (one_batch([part], self.renderer, self.encoder) for part in parts if part is not None):
+        for batch in (
+            one_batch([part], self.renderer, self.encoder) for part in parts if part is not None
+        ):
             controls = self._forged(batch)
             found += [self._document(batch, i, controls.get(i)) for i in range(len(batch.examples))]
         return found
@@ -260,9 +311,15 @@ class DocumentMaker:
     def _fits(self, row: Conversation) -> bool:
         """Are all examples of a row short enough? False where the template refuses it."""
         batch = one_batch([row], self.renderer, self.encoder)
-        return self.limit is not None and bool(batch.examples) and int(batch.lengths.max()) <= self.limit
+        return (
+            self.limit is not None
+            and bool(batch.examples)
+            and int(batch.lengths.max()) <= self.limit
+        )
 
     def _windows(self, document: Document) -> list[Document]:
         """Plain text in parts of max_length tokens."""
         size = self.limit or len(document.ids)
-        return [document.part(slice(start, start + size)) for start in range(0, len(document.ids), size)]
+        return [
+            document.part(slice(start, start + size)) for start in range(0, len(document.ids), size)
+        ]

@@ -49,7 +49,11 @@ class Encoder:
     """Encodes without special tokens of its own: what stands in the text is all there is."""
 
     def __init__(
-        self, backend: tokenizers.Tokenizer, *, only_reference: bool = False, patience: int = PATIENCE
+        self,
+        backend: tokenizers.Tokenizer,
+        *,
+        only_reference: bool = False,
+        patience: int = PATIENCE,
     ) -> None:
         """`patience` is how many characters `tokenizers` encodes before a faster engine is loaded."""
         self.backend = backend
@@ -88,7 +92,11 @@ class Encoder:
                 pieces[-1] += split
             at += len(split)
         known = [
-            [self._cut.added[piece]] if i % 2 else self._literal.encode(piece, add_special_tokens=False).ids
+            (
+                [self._cut.added[piece]]
+                if i % 2
+                else self._literal.encode(piece, add_special_tokens=False).ids
+            )
             for i, piece in enumerate(pieces)
         ]
         encoded = self._placed(flat(known), pieces, "", self._literal)
@@ -108,7 +116,9 @@ class Encoder:
         numbers: defaultdict[str, int] = defaultdict(itertools.count(len(cut.added) + 1).__next__)
         numbers.update({token: i for i, token in enumerate(("", *cut.added))})
         everything = list(itertools.chain.from_iterable(parts))
-        order = np.fromiter(map(numbers.__getitem__, everything), dtype=np.int64, count=len(everything))
+        order = np.fromiter(
+            map(numbers.__getitem__, everything), dtype=np.int64, count=len(everything)
+        )
         sizes = np.fromiter(map(len, everything), dtype=np.int64, count=len(everything))
         borders = bounds([len(split) for split in parts])
         known = self._pieces(list(itertools.islice(numbers, len(cut.added) + 1, None)), cut)
@@ -147,7 +157,10 @@ class Encoder:
         if not self._settled:
             self._patience -= sum(map(len, pieces))
             if self._patience < 0:
-                self.engine, self._settled = fastest(self.backend, pieces[:SAMPLES], cut.pattern, cut.prefix), True
+                self.engine, self._settled = (
+                    fastest(self.backend, pieces[:SAMPLES], cut.pattern, cut.prefix),
+                    True,
+                )
         return self.engine
 
     def _compare(self, engine: Engine, found: Flat, pieces: list[str], prefix: str) -> None:
@@ -156,7 +169,10 @@ class Encoder:
         wanted = self._behind_prefix(self._reference, [pieces[i] for i in chosen], prefix)
         for place, i in enumerate(chosen):
             if not np.array_equal(wanted.of(place), found.of(i)):
-                raise EnginesDiffer(f"{engine.name} and {self._reference.name} encode {pieces[i][:200]!r} differently")
+                raise EnginesDiffer(
+                    f"{engine.name} and {self._reference.name} encode {pieces[i][:200]!r}"
+                    " differently"
+                )
 
     @staticmethod
     def _behind_prefix(engine: Engine, texts: list[str], prefix: str) -> Flat:
@@ -168,27 +184,41 @@ class Encoder:
         return Flat(found.ids[kept], found.offsets - np.arange(len(found.offsets)))
 
     def _placed(
-        self, found: Flat, texts: list[str], prefix: str, backend: tokenizers.Tokenizer | None = None
+        self,
+        found: Flat,
+        texts: list[str],
+        prefix: str,
+        backend: tokenizers.Tokenizer | None = None,
     ) -> Encoded:
         """With the starts: the bytes before a token, where a text is ASCII and its ids are known to spell it."""
         counts = np.diff(found.offsets)
         ends = bounds(self.vocabulary.lengths_of(found.ids))
         starts = ends[:-1] - np.repeat(ends[found.offsets[:-1]], counts)
         sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-        easy = np.fromiter(map(str.isascii, texts), dtype=np.bool_, count=len(texts)) & self.vocabulary.exact
+        easy = (
+            np.fromiter(map(str.isascii, texts), dtype=np.bool_, count=len(texts))
+            & self.vocabulary.exact
+        )
         easy &= np.diff(ends[found.offsets]) == sizes
         others = np.flatnonzero(~easy)
         if len(others):
             mask = np.repeat(~easy, counts)
             theirs = Flat(found.ids[mask], bounds(counts[others]))
-            starts[mask] = self._compared(theirs, [texts[i] for i in others.tolist()], prefix, backend or self.backend)
+            starts[mask] = self._compared(
+                theirs, [texts[i] for i in others.tolist()], prefix, backend or self.backend
+            )
         return Encoded(found.ids, found.offsets, starts.astype(np.int32))
 
-    def _compared(self, found: Flat, texts: list[str], prefix: str, backend: tokenizers.Tokenizer) -> NDArray[np.int64]:
+    def _compared(
+        self, found: Flat, texts: list[str], prefix: str, backend: tokenizers.Tokenizer
+    ) -> NDArray[np.int64]:
         """(tokens,) the starts: by the bytes that ids spell, for texts that they do not spell by the offsets."""
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
         raw = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-        borders, byte_borders = bounds([len(text) for text in texts]), bounds([len(text) for text in encoded])
+        borders, byte_borders = (
+            bounds([len(text) for text in texts]),
+            bounds([len(text) for text in encoded]),
+        )
         ends = bounds(self.vocabulary.lengths_of(found.ids))
         counts, spelled = np.diff(found.offsets), self.vocabulary.bytes(found.ids)
         odd = np.diff(ends[found.offsets]) != np.diff(byte_borders)
@@ -200,12 +230,18 @@ class Encoder:
         shift = np.repeat(ends[found.offsets[:-1]] - byte_borders[:-1], counts)
         """from where a text's bytes stand in `raw` to where they stand in `spelled`"""
         places = np.clip(ends[:-1] - shift, 0, max(len(raw) - 1, 0))
-        starts = (_characters(raw)[places] if len(raw) else places) - np.repeat(borders[:-1], counts)
+        starts = (_characters(raw)[places] if len(raw) else places) - np.repeat(
+            borders[:-1], counts
+        )
         for i in np.flatnonzero(odd).tolist():
-            starts[found.offsets[i] : found.offsets[i + 1]] = self._one(found.of(i), texts[i], prefix, backend)
+            starts[found.offsets[i] : found.offsets[i + 1]] = self._one(
+                found.of(i), texts[i], prefix, backend
+            )
         return np.asarray(starts)
 
-    def _one(self, ids: NDArray[np.int32], text: str, prefix: str, backend: tokenizers.Tokenizer) -> NDArray[np.int64]:
+    def _one(
+        self, ids: NDArray[np.int32], text: str, prefix: str, backend: tokenizers.Tokenizer
+    ) -> NDArray[np.int64]:
         """(tokens,) the starts of a text that is spelled with a space before it, or otherwise than it stands there."""
         raw, lengths = text.encode("utf-8", "surrogatepass"), self.vocabulary.lengths_of(ids)
         if raw and self.vocabulary.bytes(ids).tobytes() == b" " + raw:
@@ -213,8 +249,12 @@ class Encoder:
             return np.asarray(_characters(np.frombuffer(raw, dtype=np.uint8))[places])
         encoding = backend.encode(prefix + text, add_special_tokens=False)
         if encoding.ids[bool(prefix) :] != ids.tolist():
-            raise EnginesDiffer(f"{self.engine.name} and {self._reference.name} encode {text[:200]!r} differently")
-        places = np.array([start - len(prefix) for start, _ in encoding.offsets[bool(prefix) :]], dtype=np.int64)
+            raise EnginesDiffer(
+                f"{self.engine.name} and {self._reference.name} encode {text[:200]!r} differently"
+            )
+        places = np.array(
+            [start - len(prefix) for start, _ in encoding.offsets[bool(prefix) :]], dtype=np.int64
+        )
         return np.asarray(np.maximum.accumulate(np.maximum(places, 0)))
 
 

@@ -34,7 +34,26 @@ PROBES = (
     "!!!???...---===", "$x^2 + \\frac{1}{2}$",
 )  # fmt: skip
 
-ATOMS = ("'", "'s", "'ll", "'S", "\n", "\r", "\t", "\x0b", " ", "1", "a", "B", ".", "-", "/", '"', "é", "data")
+ATOMS = (
+    "'",
+    "'s",
+    "'ll",
+    "'S",
+    "\n",
+    "\r",
+    "\t",
+    "\x0b",
+    " ",
+    "1",
+    "a",
+    "B",
+    ".",
+    "-",
+    "/",
+    '"',
+    "é",
+    "data",
+)
 """Each row of up to three of these is a probe too: where white space, marks and letters meet, rules differ."""
 
 
@@ -73,14 +92,21 @@ def reference(backend: tokenizers.Tokenizer) -> Engine:
     return Engine(f"tokenizers {tokenizers.__version__}", encode)
 
 
-def fastest(backend: tokenizers.Tokenizer, samples: Iterable[str], added: re.Pattern[str], prefix: str = "") -> Engine:
+def fastest(
+    backend: tokenizers.Tokenizer, samples: Iterable[str], added: re.Pattern[str], prefix: str = ""
+) -> Engine:
     """The first of the installed engines that encodes probes, vocabulary and samples just as `tokenizers` does.
 
     `added` finds an added token; no sample has one in it. `prefix` is what will stand before each text.
     """
     theirs = reference(backend)
     rows = ("".join(row) for size in (2, 3) for row in itertools.product(ATOMS, repeat=size))
-    texts = [*PROBES, *rows, *(text for text in _pairs(backend) if not added.search(text)), *samples]
+    texts = [
+        *PROBES,
+        *rows,
+        *(text for text in _pairs(backend) if not added.search(text)),
+        *samples,
+    ]
     texts = [prefix + text for text in texts]
     wanted = theirs.encode(texts)
     for name, make in _MAKERS.items():
@@ -120,14 +146,19 @@ class OddCharacters:
         suspects = [i for i, text in enumerate(texts) if not text.isascii()]
         new = set().union(*(texts[i] for i in suspects)) - self._known
         self._known |= new
-        self._odd |= {c for c in new if category(c)[0] not in "SP" and ucd_3_2_0.category(c) == "Cn"}
+        self._odd |= {
+            c for c in new if category(c)[0] not in "SP" and ucd_3_2_0.category(c) == "Cn"
+        }
         return [i for i in suspects if not self._odd.isdisjoint(texts[i])] if self._odd else []
 
 
 def flat(lists: list[list[int]]) -> Flat:
     """Lists of ids, laid end to end."""
     offsets = bounds([len(ids) for ids in lists])
-    return Flat(np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int32, count=offsets[-1]), offsets)
+    return Flat(
+        np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int32, count=offsets[-1]),
+        offsets,
+    )
 
 
 def bounds(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
@@ -161,5 +192,8 @@ def _kitoken(backend: tokenizers.Tokenizer) -> Encode:
     return lambda texts: flat(tokenizer.encode_all(texts, True))
 
 
-_MAKERS: dict[str, Callable[[tokenizers.Tokenizer], Encode]] = {"gigatoken": _gigatoken, "kitoken": _kitoken}
+_MAKERS: dict[str, Callable[[tokenizers.Tokenizer], Encode]] = {
+    "gigatoken": _gigatoken,
+    "kitoken": _kitoken,
+}
 """The fastest first."""

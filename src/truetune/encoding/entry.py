@@ -93,8 +93,17 @@ class Publication(NamedTuple):
         found = _read_object(path)
         if found is None or found.get("format") != FORMAT:
             return None
-        old, new, sources = listing_from(found.get("old")), listing_from(found.get("new")), found.get("sources")
-        if old is None or new is None or not isinstance(sources, dict) or sources.keys() != new.keys():
+        old, new, sources = (
+            listing_from(found.get("old")),
+            listing_from(found.get("new")),
+            found.get("sources"),
+        )
+        if (
+            old is None
+            or new is None
+            or not isinstance(sources, dict)
+            or sources.keys() != new.keys()
+        ):
             return None
         if not all(isinstance(source, str) and _is_in_work(source) for source in sources.values()):
             return None
@@ -123,12 +132,18 @@ class Entry:
         try:
             # A lock of ours is taken first, for another process may be writing. Where there is none, nothing is made
             # in a folder before it is known to be ours; if one has come meanwhile, what was seen was half written.
-            if not is_our_lock(lock) and (stranger := self._stranger()) is not None and not is_our_lock(lock):
+            if (
+                not is_our_lock(lock)
+                and (stranger := self._stranger()) is not None
+                and not is_our_lock(lock)
+            ):
                 raise refuse(stranger)
             self.folder.mkdir(parents=True, exist_ok=True)
             held = filelock.FileLock(lock).acquire()
         except OSError as error:
-            raise UsageError(f"{error.filename or self.folder}: can't be written: {error.strerror}") from None
+            raise UsageError(
+                f"{error.filename or self.folder}: can't be written: {error.strerror}"
+            ) from None
         with held:
             self._check_strangers()
             self._finish_publishing()
@@ -162,7 +177,10 @@ class Entry:
         self._remove_parts()
         found = {}
         for path, shard in self._shards():
-            if all(is_listed_file(self.work / DATA / name, entry, self._digest) for name, entry in _files(shard)):
+            if all(
+                is_listed_file(self.work / DATA / name, entry, self._digest)
+                for name, entry in _files(shard)
+            ):
                 found[shard.number] = shard
             else:
                 remove_listed_files(self.work / DATA, dict(_files(shard)), digest=self._digest)
@@ -186,7 +204,9 @@ class Entry:
         """Where each row of a shard came from, if its own file does not say it."""
         return self.folder / ORIGIN / f"{shard['number']:05d}.parquet"
 
-    def publish(self, shards: Sequence[Shard], facts: Mapping[str, Any], form: str) -> dict[str, Any]:
+    def publish(
+        self, shards: Sequence[Shard], facts: Mapping[str, Any], form: str
+    ) -> dict[str, Any]:
         """Put the shards of a finished run in the place of what stood there.
 
         Raises OSError, and UsageError where something has come into the folder meanwhile that truetune did not write.
@@ -203,7 +223,11 @@ class Entry:
                 else:
                     continue
                 new[final], sources[final] = entry, f"{DATA}/{part}"
-        made = {f"{DATA}/{name}": text for name, text in described(names, facts["key"]).items() if form == "arrow"}
+        made = {
+            f"{DATA}/{name}": text
+            for name, text in described(names, facts["key"]).items()
+            if form == "arrow"
+        }
         for aside in ASIDE:
             parts = [self.work / DATA / f"{shard.number:05d}.{aside}" for shard in shards]
             made[aside] = b"".join(part.read_bytes() for part in parts if part.is_file())
@@ -230,18 +254,28 @@ class Entry:
     def _carry_out(self, publication: Publication) -> None:
         """Remove the old files, move the new ones to their places, manifest.json last. Killed at any point, it is taken
         up again by `_finish_publishing`."""
-        waiting = [name for name, source in publication.sources.items() if os.path.lexists(self.work / source)]
+        waiting = [
+            name
+            for name, source in publication.sources.items()
+            if os.path.lexists(self.work / source)
+        ]
         if MANIFEST in waiting:
             # manifest.json goes first: what is there is whole, or nothing says that it is
             if MANIFEST in publication.old:
-                remove_listed_files(self.folder, publication.old, digest=self._digest, only=[MANIFEST])
+                remove_listed_files(
+                    self.folder, publication.old, digest=self._digest, only=[MANIFEST]
+                )
             atomic.sync(self.folder)
-            gone = [name for name in publication.old if name in waiting or name not in publication.new]
+            gone = [
+                name for name in publication.old if name in waiting or name not in publication.new
+            ]
             remove_listed_files(self.folder, publication.old, digest=self._digest, only=gone)
             for name in sorted(waiting, key=lambda name: name == MANIFEST):
                 target = self.folder / name
                 if os.path.lexists(target):
-                    raise refuse(Stranger(target, "has come here while truetune wrote"), HALF_PUBLISHED)
+                    raise refuse(
+                        Stranger(target, "has come here while truetune wrote"), HALF_PUBLISHED
+                    )
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if name == MANIFEST:
                     for folder in {(self.folder / other).parent for other in publication.new}:
@@ -263,8 +297,11 @@ class Entry:
         if ready:
             self._carry_out(publication)
         else:
-            made = {publication.sources[name]: entry for name, entry in publication.new.items()
-                    if not publication.sources[name].startswith(f"{DATA}/")}  # fmt: skip
+            made = {
+                publication.sources[name]: entry
+                for name, entry in publication.new.items()
+                if not publication.sources[name].startswith(f"{DATA}/")
+            }
             remove_listed_files(self.work, made, digest=self._digest)
             (self.work / PUBLISH).unlink()
 
@@ -281,7 +318,9 @@ class Entry:
         manifest = self.manifest()
         listing = files_of_manifest(manifest)
         if manifest is not None and listing is None:
-            yield Stranger(self.folder / MANIFEST, "was not written by truetune, or by an older version of it")
+            yield Stranger(
+                self.folder / MANIFEST, "was not written by truetune, or by an older version of it"
+            )
         publication = self._publication()
         old: Listing = listing or {}
         if publication is not None and listing is None:
@@ -299,13 +338,17 @@ class Entry:
             return is_listed_file(here, entry, self._digest)
 
         folders = (DATA, ORIGIN) if publication is not None else ()
-        yield from strangers(self.folder, old, digest=self._digest, folders=folders, also_ours=also_ours)
+        yield from strangers(
+            self.folder, old, digest=self._digest, folders=folders, also_ours=also_ours
+        )
 
     def _strangers_in_work(self) -> Iterator[Stranger]:
         if not self.work.is_dir():
             return
         if _owner_of(self.work) is None:
-            yield from strangers(self.work, {}, also_ours=lambda path: _is_begun_owner(self.work / path))
+            yield from strangers(
+                self.work, {}, also_ours=lambda path: _is_begun_owner(self.work / path)
+            )
             return
         records = {path for path, _ in self._shards()}
         published = self._publication() is not None
@@ -314,9 +357,20 @@ class Entry:
             here = self.work / path
             if here.is_symlink() or not here.is_file():
                 return False
-            return path == Path(OWNER) or (path == Path(PUBLISH) and published) or here in records or _is_part(path)
+            return (
+                path == Path(OWNER)
+                or (path == Path(PUBLISH) and published)
+                or here in records
+                or _is_part(path)
+            )
 
-        yield from strangers(self.work, self._work_listing(), digest=self._digest, folders=(DATA,), also_ours=also_ours)
+        yield from strangers(
+            self.work,
+            self._work_listing(),
+            digest=self._digest,
+            folders=(DATA,),
+            also_ours=also_ours,
+        )
 
     def _publication(self) -> Publication | None:
         """What a run was about to publish; None where there is no such run."""
@@ -324,7 +378,9 @@ class Entry:
 
     def _work_listing(self) -> dict[str, Listed]:
         """All files below .work/ that a record lists."""
-        found = {f"{DATA}/{name}": entry for _, shard in self._shards() for name, entry in _files(shard)}
+        found = {
+            f"{DATA}/{name}": entry for _, shard in self._shards() for name, entry in _files(shard)
+        }
         publication = self._publication()
         if publication is not None:
             found |= {publication.sources[name]: entry for name, entry in publication.new.items()}
@@ -364,7 +420,11 @@ class Entry:
         """Remove files that a killed run of ours was writing."""
         for folder in (self.work, self.work / DATA):
             for path in folder.glob(".*.part"):
-                if _is_part(path.relative_to(self.work)) and path.is_file() and not path.is_symlink():
+                if (
+                    _is_part(path.relative_to(self.work))
+                    and path.is_file()
+                    and not path.is_symlink()
+                ):
                     path.unlink()
 
 
@@ -379,7 +439,9 @@ def _is_part(path: Path) -> bool:
     if part is None:
         return False
     return (
-        part["name"] in IN_WORK if path.parent == Path() else path.parent == Path(DATA) and _is_work_name(part["name"])
+        part["name"] in IN_WORK
+        if path.parent == Path()
+        else path.parent == Path(DATA) and _is_work_name(part["name"])
     )
 
 
@@ -408,7 +470,11 @@ def _owner_of(work: Path) -> str | None:
     """The key of the run that a .work/ belongs to; None where it is not ours."""
     path = work / OWNER
     body = _read_object(path)
-    key = body.get("key") if body is not None and not path.is_symlink() and not work.is_symlink() else None
+    key = (
+        body.get("key")
+        if body is not None and not path.is_symlink() and not work.is_symlink()
+        else None
+    )
     return key if isinstance(key, str) and path.read_bytes() == _owner_body(key) else None
 
 
@@ -444,5 +510,7 @@ def opened(folder: str | Path | Remote) -> tuple[Place, dict[str, Any]]:
     entry = entry_of(folder)
     manifest = entry.manifest()
     if manifest is None:
-        raise DataError(f"{folder}: holds no whole encoded data (no {MANIFEST}); run truetune encode again")
+        raise DataError(
+            f"{folder}: holds no whole encoded data (no {MANIFEST}); run truetune encode again"
+        )
     return entry.folder, manifest

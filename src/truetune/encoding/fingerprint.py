@@ -22,7 +22,16 @@ NGRAM = 5
 HASHES = 16
 WORD_HASHES = 8
 CONTENT = np.zeros(len(Source), dtype=np.bool_)
-CONTENT[[Source.USER, Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TOOL_RESULT, Source.TEXT]] = True
+CONTENT[
+    [
+        Source.USER,
+        Source.ASSISTANT,
+        Source.REASONING,
+        Source.TOOL_CALL,
+        Source.TOOL_RESULT,
+        Source.TEXT,
+    ]
+] = True
 _NOISE = str.maketrans("", "", string.punctuation + string.whitespace)
 _RNG = np.random.default_rng(20240229)
 _FACTORS = _RNG.integers(1, 2**63, size=HASHES, dtype=np.uint64) | np.uint64(1)
@@ -69,7 +78,10 @@ def fingerprints(
 
 
 def word_sketches(
-    examples: Sequence[int | None], ids: NDArray[np.int32], offsets: NDArray[np.int64], kept: NDArray[np.bool_]
+    examples: Sequence[int | None],
+    ids: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    kept: NDArray[np.bool_],
 ) -> NDArray[np.uint32]:
     """(rows, WORD_HASHES) sketch of the single tokens of each row's longest example.
 
@@ -79,7 +91,9 @@ def word_sketches(
     return _sketch(*_hashed(ids, offsets, kept), 0, WORD_HASHES)[numbers]
 
 
-def rejected_phrases(ids: NDArray[np.int32], offsets: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.uint32]:
+def rejected_phrases(
+    ids: NDArray[np.int32], offsets: NDArray[np.int64], kept: NDArray[np.bool_]
+) -> NDArray[np.uint32]:
     """(examples + 1, HASHES) as `phrases`, of the rejected sides of pairs: their phrases are no chosen side's.
 
     The minimum of two sketches is the sketch of both sets. The last row stands for no example.
@@ -104,7 +118,9 @@ def _phrases(hashed: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[n
     return _sketch(grams, places, NGRAM - 1, HASHES)
 
 
-def _sketch(values: NDArray[np.uint64], places: NDArray[np.int64], short: int, hashes: int) -> NDArray[np.uint32]:
+def _sketch(
+    values: NDArray[np.uint64], places: NDArray[np.int64], short: int, hashes: int
+) -> NDArray[np.uint32]:
     """(examples + 1, hashes); the last row stands for a row without an example."""
     count = len(places) - 1
     sketch = np.full((count + 1, hashes), NOTHING, dtype=np.uint32)
@@ -123,7 +139,10 @@ def _sketch(values: NDArray[np.uint64], places: NDArray[np.int64], short: int, h
 def _contents(row: Conversation) -> list[str]:
     if not row.is_chat:
         return [row.prompt or "", row.completion or row.text or ""]
-    return [text_of(message.get("content")) + text_of(message.get("tool_calls")) for message in row.messages]
+    return [
+        text_of(message.get("content")) + text_of(message.get("tool_calls"))
+        for message in row.messages
+    ]
 
 
 def _judged(row: Conversation) -> list[str]:
@@ -131,7 +150,10 @@ def _judged(row: Conversation) -> list[str]:
     if row.label is not None:
         return [str(row.label)]
     if isinstance(row.rejected, list):
-        return [text_of(message.get("content")) + text_of(message.get("tool_calls")) for message in row.rejected]
+        return [
+            text_of(message.get("content")) + text_of(message.get("tool_calls"))
+            for message in row.rejected
+        ]
     return [] if row.rejected is None else [row.rejected]
 
 
@@ -140,10 +162,14 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(str(part.get("text", part)) if isinstance(part, dict) else str(part) for part in content)
+        return "".join(
+            str(part.get("text", part)) if isinstance(part, dict) else str(part) for part in content
+        )
     return "" if content is None else str(content)
 
 
 def _hashes(texts: list[str]) -> NDArray[np.uint64]:
-    digests = b"".join(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
+    digests = b"".join(
+        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
+    )
     return np.frombuffer(digests, dtype=np.uint64)

@@ -27,7 +27,11 @@ def forged(row: Conversation, control: re.Pattern[str]) -> str | None:
 
 def _untraced(row: Conversation) -> Iterator[tuple[str, str]]:
     for i, message in enumerate(row.messages):
-        if message.keys() - PLAIN or message["role"] not in ROLES or not isinstance(message.get("content"), str):
+        if (
+            message.keys() - PLAIN
+            or message["role"] not in ROLES
+            or not isinstance(message.get("content"), str)
+        ):
             yield from _structure(message, f"messages[{i}]")
     yield from _structure(row.tools, "tools")
     yield from _structure(row.documents, "documents")

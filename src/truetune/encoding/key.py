@@ -21,15 +21,27 @@ VERSION = 3
 """Of what `encode` writes; a change that gives other columns or other values raises it."""
 LIBRARIES = ("tokenizers", "jinja2", "pyarrow")
 SHAPING = (
-    *("format", "map", "template_kwargs", "learn", "history", "mask_by", "response_marker", "append_eos"),
-    *("max_length", "encode"),
+    "format",
+    "map",
+    "template_kwargs",
+    "learn",
+    "history",
+    "mask_by",
+    "response_marker",
+    "append_eos",
+    "max_length",
+    "encode",
 )
 """Settings that change what is written."""
 
 
-def inputs_of(spec: RunSpec, made: Probes, sources: Sequence[Source], scans: Sequence[Scan]) -> dict[str, Any]:
+def inputs_of(
+    spec: RunSpec, made: Probes, sources: Sequence[Source], scans: Sequence[Scan]
+) -> dict[str, Any]:
     """What the key is the digest of; it stands in the manifest."""
-    templates = [template for template in (made.template, made.tool_template) if template is not None]
+    templates = [
+        template for template in (made.template, made.tool_template) if template is not None
+    ]
     inputs: dict[str, Any] = {
         "encoder": VERSION,
         "truetune": truetune.__version__,
@@ -39,7 +51,8 @@ def inputs_of(spec: RunSpec, made: Probes, sources: Sequence[Source], scans: Seq
             for name, source, scan in zip(names_of(sources).names, sources, scans, strict=True)
         ],
         "tokenizer": {
-            path.name: digest_of(path.read_bytes()) for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
+            path.name: digest_of(path.read_bytes())
+            for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
         },
         "templates": {template.name: digest_of(template.source.encode()) for template in templates},
         "settings": spec.model_dump(mode="json", include=set(SHAPING)),

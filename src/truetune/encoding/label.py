@@ -12,7 +12,9 @@ from truetune.encoding.engines import bounds
 from truetune.render.rendering import Rendering, Source, Turn
 
 
-def label(renderings: list[Rendering], encoded: Encoded) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+def label(
+    renderings: list[Rendering], encoded: Encoded
+) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """((tokens,) source, (tokens,) supervised).
 
     A token belongs to the run or span that holds its first character; a stop token is taken whole.
@@ -20,12 +22,20 @@ def label(renderings: list[Rendering], encoded: Encoded) -> tuple[NDArray[np.uin
     bases = bounds([len(r.text) for r in renderings])
     places = encoded.starts.astype(np.int64) + np.repeat(bases[:-1], np.diff(encoded.offsets))
     counts = np.array([len(r.sources) for r in renderings], dtype=np.int64)
-    sources = np.fromiter(chain.from_iterable(r.sources for r in renderings), dtype=np.uint8, count=counts.sum())
-    starts = np.fromiter(chain.from_iterable(r.starts[:-1] for r in renderings), dtype=np.int64, count=counts.sum())
+    sources = np.fromiter(
+        chain.from_iterable(r.sources for r in renderings), dtype=np.uint8, count=counts.sum()
+    )
+    starts = np.fromiter(
+        chain.from_iterable(r.starts[:-1] for r in renderings), dtype=np.int64, count=counts.sum()
+    )
     first = np.searchsorted(places, starts + np.repeat(bases[:-1], counts))
     source = np.repeat(sources, np.diff(np.append(first, len(places))))
 
-    spans = [(base + s.start, base + s.end) for r, base in zip(renderings, bases, strict=False) for s in r.spans]
+    spans = [
+        (base + s.start, base + s.end)
+        for r, base in zip(renderings, bases, strict=False)
+        for s in r.spans
+    ]
     stops = [
         (base + turn.stop_start, base + turn.end)
         for r, base in zip(renderings, bases, strict=False)
@@ -42,14 +52,22 @@ def label(renderings: list[Rendering], encoded: Encoded) -> tuple[NDArray[np.uin
 
 def _trained(rendering: Rendering) -> list[Turn]:
     trained = {span.turn for span in rendering.spans}
-    return rendering.turns if -1 in trained else [turn for turn in rendering.turns if turn.message in trained]
+    return (
+        rendering.turns
+        if -1 in trained
+        else [turn for turn in rendering.turns if turn.message in trained]
+    )
 
 
-def loss_weights(rendering: Rendering, starts: NDArray[np.int32], supervised: NDArray[np.bool_]) -> NDArray[np.float32]:
+def loss_weights(
+    rendering: Rendering, starts: NDArray[np.int32], supervised: NDArray[np.bool_]
+) -> NDArray[np.float32]:
     """(tokens,) of one example: the weight of the span that a supervised token belongs to, 0 for context."""
     begins = np.array([span.start for span in rendering.spans], dtype=np.int64)
     values = np.array([1.0, *(span.weight for span in rendering.spans)], dtype=np.float32)
-    return np.where(supervised, values[np.searchsorted(begins, starts, side="right")], np.float32(0))
+    return np.where(
+        supervised, values[np.searchsorted(begins, starts, side="right")], np.float32(0)
+    )
 
 
 def _cover(places: NDArray[np.int64], spans: list[tuple[int, int]]) -> NDArray[np.bool_]:

@@ -39,9 +39,13 @@ KEY = re.compile(r"[0-9a-f]{40}")
 __all__ = ["ASIDE", "DATA", "FORMAT", "LOCK", "MANIFEST", "ORIGIN", "WORK"]
 
 
-def manifest_of(shards: Sequence[Shard], names: Sequence[str], facts: Mapping[str, Any], files: Listing) -> bytes:
+def manifest_of(
+    shards: Sequence[Shard], names: Sequence[str], facts: Mapping[str, Any], files: Listing
+) -> bytes:
     """manifest.json; `names` are those of the shards in data/, `files` all files but manifest.json itself."""
-    described = [{**shard.__dict__, "file": name} for shard, name in zip(shards, names, strict=True)]
+    described = [
+        {**shard.__dict__, "file": name} for shard, name in zip(shards, names, strict=True)
+    ]
     for shard in described:
         del shard["files"]
     body = {"format": FORMAT, **facts, "files": {name: list(files[name]) for name in sorted(files)}}
@@ -59,7 +63,11 @@ def manifest_in(folder: Place) -> dict[str, Any] | None:
 
 def files_of_manifest(manifest: Mapping[str, Any] | None) -> dict[str, Listed] | None:
     """The files that a manifest lists; None where it is not one that truetune wrote, or is of an older format."""
-    if manifest is None or manifest.get("format") != FORMAT or not KEY.fullmatch(str(manifest.get("key"))):
+    if (
+        manifest is None
+        or manifest.get("format") != FORMAT
+        or not KEY.fullmatch(str(manifest.get("key")))
+    ):
         return None
     found = listing_from(manifest.get("files"))
     if found is None or not all(NAMES.fullmatch(name) for name in found):
@@ -80,7 +88,16 @@ def shard_name(i: int, count: int, form: str) -> str:
 def described(names: Sequence[str], key: str) -> dict[str, bytes]:
     """The files that `datasets.load_from_disk` reads beside Arrow files."""
     state: dict[str, Any] = {
-        **{"_data_files": [{"filename": name} for name in names], "_fingerprint": key[:16], "_split": "train"},
-        **{"_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False},
+        **{
+            "_data_files": [{"filename": name} for name in names],
+            "_fingerprint": key[:16],
+            "_split": "train",
+        },
+        **{
+            "_format_columns": None,
+            "_format_kwargs": {},
+            "_format_type": None,
+            "_output_all_columns": False,
+        },
     }
     return {"state.json": json.dumps(state).encode(), "dataset_info.json": b"{}"}

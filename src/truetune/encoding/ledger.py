@@ -27,7 +27,11 @@ class Ledger:
 
     def rows(self) -> list[tuple[Source, int, int]]:
         """(source, supervised, context) of each source that occurs."""
-        return [(s, int(self.counts[s, 1]), int(self.counts[s, 0])) for s in Source if self.counts[s].any()]
+        return [
+            (s, int(self.counts[s, 1]), int(self.counts[s, 0]))
+            for s in Source
+            if self.counts[s].any()
+        ]
 
 
 def ledger(source: NDArray[np.uint8], supervised: NDArray[np.bool_]) -> Ledger:

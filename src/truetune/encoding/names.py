@@ -43,7 +43,9 @@ def names_of(sources: Sequence[Source]) -> Names:
         top = next(path for path in places if isinstance(path, Remote))
         return Names(str(Remote(top.top, inside)), tuple(_path(path)[skipped:] for path in places))
     ends = iter(_distinct_ends(here))
-    return Names(None, tuple(next(ends) if isinstance(path, Path) else str(path) for path in places))
+    return Names(
+        None, tuple(next(ends) if isinstance(path, Path) else str(path) for path in places)
+    )
 
 
 def _distinct_ends(paths: Sequence[str]) -> tuple[str, ...]:

@@ -41,7 +41,9 @@ from truetune.parsing.limits import RESULT
 AT_ONCE = 16
 """Requests under way."""
 PUBLISHING = "publishing.json"
-WORKING = re.compile(r"\.work/[0-9a-f]{16}/(\d{5,}\.(json|dropped\.jsonl|rejected\.jsonl)|publishing\.json)")
+WORKING = re.compile(
+    r"\.work/[0-9a-f]{16}/(\d{5,}\.(json|dropped\.jsonl|rejected\.jsonl)|publishing\.json)"
+)
 """Names below the folder of what a run writes before it publishes"""
 T = TypeVar("T")
 R = TypeVar("R")
@@ -62,7 +64,11 @@ class Objects(NamedTuple):
         if f".{kind}" == ORIGINS:
             return self.folder / ORIGIN / f"{self.tag}-{number}.parquet"
         if kind in ("parquet", "arrow"):
-            return self.folder / DATA / f"{'train' if kind == 'parquet' else 'data'}-{self.tag}-{number}.{kind}"
+            return (
+                self.folder
+                / DATA
+                / f"{'train' if kind == 'parquet' else 'data'}-{self.tag}-{number}.{kind}"
+            )
         return self.folder / WORK / self.tag / name
 
 
@@ -109,7 +115,9 @@ class ObjectEntry:
             except FileNotFoundError as error:
                 return f"{path}: {error.strerror}"
             if not whole:
-                raise UsageError(f"{path}: is not as truetune wrote it: its contents have changed; {ELSEWHERE}")
+                raise UsageError(
+                    f"{path}: is not as truetune wrote it: its contents have changed; {ELSEWHERE}"
+                )
             return None
 
         return next(filter(None, _at_once(look, listing)), None)
@@ -143,7 +151,9 @@ class ObjectEntry:
         """Where the shards of the run that has begun are written."""
         return Objects(self.folder, self._tag)
 
-    def publish(self, shards: Sequence[Shard], facts: Mapping[str, Any], form: str) -> dict[str, Any]:
+    def publish(
+        self, shards: Sequence[Shard], facts: Mapping[str, Any], form: str
+    ) -> dict[str, Any]:
         """Write the manifest of a finished run, or give that of a run of the same key that was faster.
 
         Raises FileNotFoundError where a run of another key was, DataError where nothing can be written.
@@ -157,14 +167,20 @@ class ObjectEntry:
                 return found
             raise
         if form == "arrow":
-            aside |= {f"{DATA}/{name}": text for name, text in described(names, facts["key"]).items()}
+            aside |= {
+                f"{DATA}/{name}": text for name, text in described(names, facts["key"]).items()
+            }
         files = {name: listed(text) for name, text in aside.items()}
         for shard in shards:
             of_shard = _files(shard, self.store())
-            files |= {name: entry for name, entry in of_shard.items() if not name.startswith(f"{WORK}/")}
+            files |= {
+                name: entry for name, entry in of_shard.items() if not name.startswith(f"{WORK}/")
+            }
         # While dropped.jsonl is exchanged no manifest would be true: there is none, and this record says what is ours
         record = {"old": self._records().whole, "new": {name: files[name] for name in aside}}
-        record["new"][MANIFEST] = Listed(0, "")  # a store that is no object store may leave it cut off
+        record["new"][MANIFEST] = Listed(
+            0, ""
+        )  # a store that is no object store may leave it cut off
         (self.folder / WORK / self._tag / PUBLISHING).write(json.dumps(record).encode())
         (self.folder / MANIFEST).remove()
         for name, text in aside.items():
@@ -189,19 +205,32 @@ class ObjectEntry:
     def _joined(self, name: str, shards: Sequence[Shard]) -> bytes:
         """dropped.jsonl or rejected.jsonl of all shards. Raises FileNotFoundError where a part is gone."""
         parts = [f"{shard.number:05d}.{name}" for shard in shards]
-        there = [self.store().at(part) for part, shard in zip(parts, shards, strict=True) if part in shard.files]
+        there = [
+            self.store().at(part)
+            for part, shard in zip(parts, shards, strict=True)
+            if part in shard.files
+        ]
         return b"".join(_at_once(Remote.read_bytes, there))
 
     def _sizes(self) -> dict[str, int]:
         """All objects of the folder by their name below it, with their bytes."""
         skip = len(self.folder.path) + 1 if self.folder.path else 0
-        return {path.path[skip:]: path.stat().st_size for path in self.folder.rglob("*") if path.is_file()}
+        return {
+            path.path[skip:]: path.stat().st_size
+            for path in self.folder.rglob("*")
+            if path.is_file()
+        }
 
     def _shards(self, tag: str) -> list[Shard]:
         """Those that records of a run tell of."""
         folder = self.folder / WORK / tag
-        records = [path for path in folder.iterdir() if WORKING.fullmatch(f"{WORK}/{tag}/{path.name}")
-                   and path.suffix == ".json" and path.name != PUBLISHING]  # fmt: skip
+        records = [
+            path
+            for path in folder.iterdir()
+            if WORKING.fullmatch(f"{WORK}/{tag}/{path.name}")
+            and path.suffix == ".json"
+            and path.name != PUBLISHING
+        ]
         return [shard for shard in _at_once(_shard, records) if shard is not None]
 
     def _records(self) -> _Records:
@@ -226,8 +255,15 @@ class ObjectEntry:
         """What is in the folder and is none of ours."""
         there = self._sizes()
         records = self._records()
-        if MANIFEST in there and MANIFEST not in records.unfinished and files_of_manifest(self.manifest()) is None:
-            yield self.folder / MANIFEST, "was not written by truetune, or by an older version of it"
+        if (
+            MANIFEST in there
+            and MANIFEST not in records.unfinished
+            and files_of_manifest(self.manifest()) is None
+        ):
+            yield (
+                self.folder / MANIFEST,
+                "was not written by truetune, or by an older version of it",
+            )
         for name, size in there.items():
             if name == MANIFEST or name in records.unfinished or WORKING.fullmatch(name):
                 continue
@@ -265,7 +301,10 @@ class _Records(NamedTuple):
 def _files(shard: Shard, store: Objects) -> dict[str, Listed]:
     """The files of a shard by their names below the folder."""
     skip = len(store.folder.path) + 1 if store.folder.path else 0
-    return {store.at(name).path[skip:]: entry for name, entry in (listing_from(shard.files) or {}).items()}
+    return {
+        store.at(name).path[skip:]: entry
+        for name, entry in (listing_from(shard.files) or {}).items()
+    }
 
 
 def _shard(path: Remote) -> Shard | None:

@@ -43,7 +43,11 @@ class Parcel(NamedTuple):
         tokenizer, weights = made.tokenizer.folder, made.tokenizer.weights
         files = {}
         for path in files_of(tokenizer, weights):
-            folder, name = (weights, "model") if path.parent == weights != tokenizer else (tokenizer, "tokenizer")
+            folder, name = (
+                (weights, "model")
+                if path.parent == weights != tokenizer
+                else (tokenizer, "tokenizer")
+            )
             files[f"{name}/{path.relative_to(folder)}"] = path.read_bytes()
         files.setdefault("tokenizer/tokenizer.json", made.tokenizer.backend.to_str().encode())
         if made.spec.template is not None and made.spec.template not in made.tokenizer.templates:
@@ -58,18 +62,26 @@ class Parcel(NamedTuple):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(body)
             names = {"tokenizer": "tokenizer", "model": "model", "template": "template.jinja"}
-            there = {field: str(path) for field, name in names.items() if (path := Path(place, name)).exists()}
+            there = {
+                field: str(path)
+                for field, name in names.items()
+                if (path := Path(place, name)).exists()
+            }
             return prepared(self.spec.model_copy(update={"model": None} | there))
 
 
 def shards_by(jobs: int | None) -> Run:
     """By the cores of the cluster that RAY_ADDRESS names, else of this machine; by `jobs` of them at most."""
 
-    def run(made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool) -> Iterator[Shard]:
+    def run(
+        made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
+    ) -> Iterator[Shard]:
         ray = _ray()
         encode = ray.remote(max_retries=DEATHS, scheduling_strategy="SPREAD")(_encode)
         parcel, here = [ray.put(Parcel.of(made))], os.getcwd()
-        yield from _ahead(lambda task: encode.remote(parcel, only_reference, task, store, here), tasks, jobs)
+        yield from _ahead(
+            lambda task: encode.remote(parcel, only_reference, task, store, here), tasks, jobs
+        )
 
     return run
 
@@ -79,7 +91,9 @@ def scans(sources: Sequence[Source], size: int, progress: Callable[[int], None])
     ray = _ray()
     look = ray.remote(max_retries=DEATHS, scheduling_strategy="SPREAD")(_scan)
     here, found = os.getcwd(), {}
-    for i, made in _ahead(lambda i: look.remote(i, sources[i], size, here), range(len(sources)), None):
+    for i, made in _ahead(
+        lambda i: look.remote(i, sources[i], size, here), range(len(sources)), None
+    ):
         found[i] = made
         progress(sources[i].path.stat().st_size)
     return [found[i] for i in range(len(sources))]
@@ -122,7 +136,9 @@ def _ahead(submit: Callable[[Any], Any], things: Iterable[Any], jobs: int | None
     pending: list[Any] = []
     try:
         for thing in things:
-            while len(pending) >= (jobs or AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))):
+            while len(pending) >= (
+                jobs or AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            ):
                 ready, pending = ray.wait(pending)
                 yield from map(_result, ready)
             pending.append(submit(thing))

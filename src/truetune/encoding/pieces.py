@@ -30,10 +30,18 @@ class Cut:
 
 def cut(backend: tokenizers.Tokenizer) -> Cut | None:
     """None where what stands beside an added token changes how it is encoded."""
-    added = {token.content: (id, token) for id, token in backend.get_added_tokens_decoder().items() if token.content}
+    added = {
+        token.content: (id, token)
+        for id, token in backend.get_added_tokens_decoder().items()
+        if token.content
+    }
     tokens = [token for _, token in added.values()]
-    changes_text = backend.normalizer is not None and "normalizers=[]" not in str(backend.normalizer)
-    if any(t.lstrip or t.rstrip or t.single_word or (t.normalized and changes_text) for t in tokens):
+    changes_text = backend.normalizer is not None and "normalizers=[]" not in str(
+        backend.normalizer
+    )
+    if any(
+        t.lstrip or t.rstrip or t.single_word or (t.normalized and changes_text) for t in tokens
+    ):
         return None
     first = next((token.content for token in tokens if token.special), None)
     if first is None:
@@ -55,12 +63,19 @@ def _agrees(backend: tokenizers.Tokenizer, text: str, prefix: str, token: str, i
 
 def any_of(words: list[str]) -> str:
     """A pattern for the longest of some words, in order, that stands at a place: common beginnings are tried once."""
-    heads = {head: [word[1:] for word in group] for head, group in groupby(words, key=lambda word: word[:1])}
+    heads = {
+        head: [word[1:] for word in group]
+        for head, group in groupby(words, key=lambda word: word[:1])
+    }
     ends = "" in heads
     singles = [head for head, tails in heads.items() if head and tails == [""]]
-    branches = [re.escape(head) + any_of(tails) for head, tails in heads.items() if head and tails != [""]]
+    branches = [
+        re.escape(head) + any_of(tails) for head, tails in heads.items() if head and tails != [""]
+    ]
     if singles:
-        branches.append(f"[{''.join(map(re.escape, singles))}]" if len(singles) > 1 else re.escape(singles[0]))
+        branches.append(
+            f"[{''.join(map(re.escape, singles))}]" if len(singles) > 1 else re.escape(singles[0])
+        )
     if not branches:
         return ""
     joined = branches[0] if len(branches) == 1 and not ends else f"(?:{'|'.join(branches)})"

@@ -11,7 +11,9 @@ from truetune.encoding.documents import Document, DocumentMaker, Dropped, Made
 from truetune.encoding.stream import batch as one_batch
 
 NO_PROMPT = "there is no prompt before its answer"
-INTERRUPTED = "its answer is not in one piece (turns of others stand inside), as TRL's trainers need it"
+INTERRUPTED = (
+    "its answer is not in one piece (turns of others stand inside), as TRL's trainers need it"
+)
 APART = "the prompts of its two sides differ as tokens"
 SAME = "both of its answers are the same tokens"
 
@@ -28,7 +30,9 @@ class PreferenceMaker(DocumentMaker):
         made = self.made_of(rows, batch)
         sides = [made]
         if batch.other is not None:
-            sides.append(self.made_of([example.row for example in batch.other.examples], batch.other))
+            sides.append(
+                self.made_of([example.row for example in batch.other.examples], batch.other)
+            )
         rejected = {r.row.origin.row: r for side in reversed(sides) for r in side.rejected}
         dropped = {d.origin.row: d for side in reversed(sides) for d in side.dropped}
         documents: dict[int, list[Document]] = {}
@@ -43,9 +47,13 @@ class PreferenceMaker(DocumentMaker):
             found = documents[number]
             labels = [row.label] if row.rejected is None else [True, False]
             if reason := _unfit(found, len(labels)):
-                dropped[number] = Dropped(row.origin, max(len(document.ids) for document in found), reason)
+                dropped[number] = Dropped(
+                    row.origin, max(len(document.ids) for document in found), reason
+                )
             else:
-                made.documents += [_ended(d)._replace(label=label) for d, label in zip(found, labels, strict=True)]
+                made.documents += [
+                    _ended(d)._replace(label=label) for d, label in zip(found, labels, strict=True)
+                ]
         made.rejected = [rejected[number] for number in sorted(rejected)]
         made.dropped = [dropped[number] for number in sorted(dropped.keys() - rejected.keys())]
         return made
@@ -54,12 +62,17 @@ class PreferenceMaker(DocumentMaker):
         """Why a row is of no use in this kind of training."""
         if row.is_preference:
             return None
-        return f"a row of the format {row.format} is neither a pair of answers nor an answer with a verdict"
+        return (
+            f"a row of the format {row.format} is neither a pair of answers nor an answer with a"
+            " verdict"
+        )
 
 
 def _unfit(found: Sequence[Document], sides: int) -> str | None:
     """Why these documents of a row can't be trained on."""
-    if len(found) != sides or not all(document.supervised[_answer(document)].all() for document in found):
+    if len(found) != sides or not all(
+        document.supervised[_answer(document)].all() for document in found
+    ):
         return INTERRUPTED
     starts = [_answer(document).start for document in found]
     if 0 in starts:

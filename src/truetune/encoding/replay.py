@@ -31,7 +31,9 @@ SHARDS = 2
 """Shards that the rows are taken from: each is read whole."""
 
 
-def replay(made: Probes, sources: Sequence[Source], manifest: dict[str, Any], entry: AnyEntry, count: int) -> None:
+def replay(
+    made: Probes, sources: Sequence[Source], manifest: dict[str, Any], entry: AnyEntry, count: int
+) -> None:
     """Encode `count` random rows again, by `tokenizers` alone.
 
     Of a file that can only be read from its start, they are among those of its first shard. Raises DataError where one
@@ -55,17 +57,27 @@ def _within_reach(shards: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         seen.add(shard["source"])
 
 
-def _rows(spec: RunSpec, source: Source, shard: dict[str, Any], wanted: set[int]) -> list[Conversation]:
-    form: dict[str, Any] = {"format": spec.format, "columns": spec.map, "on_broken": lambda *_: None}
+def _rows(
+    spec: RunSpec, source: Source, shard: dict[str, Any], wanted: set[int]
+) -> list[Conversation]:
+    form: dict[str, Any] = {
+        "format": spec.format,
+        "columns": spec.map,
+        "on_broken": lambda *_: None,
+    }
     if shard["stretch"]:
         found = read_stretch(source, Stretch(*shard["stretch"]), shard["row"], **form)
         return [row for row in found if row.origin.row in wanted]
     with open_raw(source.path) as raw:
         found = conversations(records(source, raw), source, shard["row"], **form)
-        return [row for row in islice(found, max(wanted) - shard["row"] + 1) if row.origin.row in wanted]
+        return [
+            row for row in islice(found, max(wanted) - shard["row"] + 1) if row.origin.row in wanted
+        ]
 
 
-def _written(entry: AnyEntry, shard: dict[str, Any], rows: set[int]) -> dict[int, list[tuple[list[int], list[int]]]]:
+def _written(
+    entry: AnyEntry, shard: dict[str, Any], rows: set[int]
+) -> dict[int, list[tuple[list[int], list[int]]]]:
     """(ids, labels) of each document of these rows."""
     table = _table(entry.folder / DATA / shard["file"])
     origins = table if "row" in table.column_names else _table(entry.origins(shard))
@@ -77,7 +89,9 @@ def _written(entry: AnyEntry, shard: dict[str, Any], rows: set[int]) -> dict[int
             continue
         ids, labels = table["input_ids"][i].as_py(), table["labels"][i].as_py()
         at = 0
-        for number, length in zip(numbers, origins["seq_lengths"][i].as_py() if packed else [len(ids)], strict=True):
+        for number, length in zip(
+            numbers, origins["seq_lengths"][i].as_py() if packed else [len(ids)], strict=True
+        ):
             part = slice(at, at + length)
             found.setdefault(number, []).append((ids[part], labels[part]))
             at += length
@@ -85,16 +99,29 @@ def _written(entry: AnyEntry, shard: dict[str, Any], rows: set[int]) -> dict[int
 
 
 def _table(path: Place) -> Any:
-    with arrow.memory_map(str(path)) if isinstance(path, Path) else arrow.BufferReader(path.read_bytes()) as file:
-        return parquet.read_table(file) if path.suffix == ".parquet" else arrow.ipc.open_stream(file).read_all()
+    with (
+        arrow.memory_map(str(path))
+        if isinstance(path, Path)
+        else arrow.BufferReader(path.read_bytes())
+    ) as file:
+        return (
+            parquet.read_table(file)
+            if path.suffix == ".parquet"
+            else arrow.ipc.open_stream(file).read_all()
+        )
 
 
-def _compare(row: Conversation, made: list[Document], written: list[tuple[list[int], list[int]]]) -> None:
+def _compare(
+    row: Conversation, made: list[Document], written: list[tuple[list[int], list[int]]]
+) -> None:
     packed = [(ids, labels[1:]) for ids, labels in written]
-    labels = [[id if s else IGNORED for id, s in zip(d.ids.tolist(), d.supervised.tolist(), strict=True)] for d in made]
+    labels = [
+        [id if s else IGNORED for id, s in zip(d.ids.tolist(), d.supervised.tolist(), strict=True)]
+        for d in made
+    ]
     again = [(document.ids.tolist(), own[1:]) for document, own in zip(made, labels, strict=True)]
     if sorted(packed) != sorted(again):
         raise DataError(
-            f"{row.origin}: encodes otherwise than what was written from it; delete the folder to encode all anew, and "
-            f"please report this\n  written: {written}\n  again:   {again}"
+            f"{row.origin}: encodes otherwise than what was written from it; delete the folder to"
+            f" encode all anew, and please report this\n  written: {written}\n  again:   {again}"
         )

@@ -95,7 +95,10 @@ class Encoded:
 
         if (self.folder / DATA / "state.json").is_file():
             return datasets.load_from_disk(str(self.folder / DATA))
-        files = [glob.escape(str(self.folder / DATA / shard["file"])) for shard in self.manifest["shards"]]
+        files = [
+            glob.escape(str(self.folder / DATA / shard["file"]))
+            for shard in self.manifest["shards"]
+        ]
         return datasets.load_dataset("parquet", data_files=files, split="train")
 
 
@@ -135,7 +138,13 @@ def encode(
             notices.append(f"{damage}: all is encoded anew")
         run = _workers(engine, jobs, job.tasks_at_most)
         try:
-            shards = _run(job, entry, run, progress, only_reference=entry.begun(_key(job, only_reference=True)))
+            shards = _run(
+                job,
+                entry,
+                run,
+                progress,
+                only_reference=entry.begun(_key(job, only_reference=True)),
+            )
         except FastPathError as error:
             notices.append(void(error))
             shards = _run(job, entry, run, progress, only_reference=True)
@@ -149,7 +158,9 @@ def encode(
             "key": job.key,
             "inputs": job.inputs,
             "counts": counts,
-            "ledger": {s.label: {"supervised": a, "context": b} for s, a, b in ledger_of(shards).rows()},
+            "ledger": {
+                s.label: {"supervised": a, "context": b} for s, a, b in ledger_of(shards).rows()
+            },
             "lost_fields": lost_fields_of(shards),
             "engines": sorted({shard.engine for shard in shards}),
             "notices": notices,
@@ -164,7 +175,10 @@ def inputs_read(spec: RunSpec, made: Probes, sources: Sequence[Source]) -> list[
     """What is read to encode: an output must be none of it."""
     named = [place(name) for name in spec.data]
     found = [Input("data", path) for path in (*named, *(source.path for source in sources))]
-    found += [Input("the tokenizer", made.tokenizer.folder), Input("the model", made.tokenizer.weights)]
+    found += [
+        Input("the tokenizer", made.tokenizer.folder),
+        Input("the model", made.tokenizer.weights),
+    ]
     if spec.template is not None and spec.template not in made.tokenizer.templates:
         found.append(Input("the chat template", Path(spec.template)))
     return found
@@ -176,14 +190,16 @@ def explained_write_errors(folder: Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        written = isinstance(folder, Path) and str(error.filename or "").startswith(str(folder.absolute()))
+        written = isinstance(folder, Path) and str(error.filename or "").startswith(
+            str(folder.absolute())
+        )
         if not written or isinstance(error, FileNotFoundError):
             raise
         room = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         then = "make room there" if room else "make it writable"
         raise UsageError(
-            f"{error.filename}: can't be written: {error.strerror}; {then}, or name another folder with -o. "
-            "The same command resumes where this one ended"
+            f"{error.filename}: can't be written: {error.strerror}; {then}, or name another folder"
+            " with -o. The same command resumes where this one ended"
         ) from error
 
 
@@ -234,7 +250,13 @@ def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = Non
         len(made.documents),
         table,
         dict(made.lost_fields.most_common()),
-        table.total if len(rows) < SAMPLED else table.total * all_rows // len(rows) if known else None,
+        (
+            table.total
+            if len(rows) < SAMPLED
+            else table.total * all_rows // len(rows)
+            if known
+            else None
+        ),
         dict(problems.most_common(5)),
     )
 
@@ -254,15 +276,24 @@ class Job:
     def of(cls, spec: RunSpec, progress: Progress | None, scanned_by: Scans) -> Job:
         """Read the tokenizer, and every byte of the data once."""
         if spec.encode.packing != "none" and spec.max_length is None:
-            raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
+            raise SpecError(
+                "packing needs max_length, the length of a packed row; give --max-length"
+            )
         if spec.encode.overflow != "drop" and spec.max_length is None:
             raise SpecError(f"overflow {spec.encode.overflow} needs max_length; give --max-length")
         if spec.encode.trainer == "axolotl" and spec.encode.packing != "none":
-            raise SpecError("Axolotl loses the borders in packed rows; leave packing to its sample_packing")
+            raise SpecError(
+                "Axolotl loses the borders in packed rows; leave packing to its sample_packing"
+            )
         if spec.encode.preferences and spec.encode.overflow not in ("drop", "error"):
-            raise SpecError(f"overflow {spec.encode.overflow} would cut the two sides of a pair differently; use drop")
+            raise SpecError(
+                f"overflow {spec.encode.overflow} would cut the two sides of a pair differently;"
+                " use drop"
+            )
         if spec.encode.preferences and spec.encode.packing != "none":
-            raise SpecError("pairs and verdicts are compared whole and can't share a row; leave packing out")
+            raise SpecError(
+                "pairs and verdicts are compared whole and can't share a row; leave packing out"
+            )
         for name in ("loss_weights", "sources"):
             if spec.encode.trainer != "transformers" and getattr(spec.encode, name):
                 raise SpecError(f"{spec.encode.trainer} has no use for {name}; leave them out")
@@ -282,7 +313,9 @@ class Job:
 
         scans = scanned_by(sources, size, read)
         for source, found in zip(sources, scans, strict=True):
-            if source.path.stat().st_size == 0 or (found.stretches and not any(s.rows for s in found.stretches)):
+            if source.path.stat().st_size == 0 or (
+                found.stretches and not any(s.rows for s in found.stretches)
+            ):
                 raise DataError(f"{source.path}: the file holds no row")
         inputs = inputs_of(spec, made, sources, scans)
         return cls(spec, made, sources, scans, inputs, key_of(inputs))
@@ -290,7 +323,11 @@ class Job:
     @property
     def tasks_at_most(self) -> int | None:
         """None where it is not known before the data is read."""
-        return sum(len(s.stretches) for s in self.scans) if all(s.stretches for s in self.scans) else None
+        return (
+            sum(len(s.stretches) for s in self.scans)
+            if all(s.stretches for s in self.scans)
+            else None
+        )
 
     def tasks(self) -> Iterator[tuple[Task, int]]:
         """(task, bytes that it reads)."""
@@ -298,7 +335,10 @@ class Job:
         names = names_of(self.sources).names
         for source, name, found in zip(self.sources, names, self.scans, strict=True):
             for stretch in found.stretches:
-                yield Task(number, source, row, stretch, None, name=name), stretch.stop - stretch.start
+                yield (
+                    Task(number, source, row, stretch, None, name=name),
+                    stretch.stop - stretch.start,
+                )
                 number, row = number + 1, row + stretch.rows
             if not found.stretches:
                 size = source.path.stat().st_size
@@ -306,12 +346,20 @@ class Job:
                     yield Task(number, source, row, None, rows, broken, name), share
                     number, row = number + 1, row + len(rows) + len(broken)
 
-    def _streamed(self, source: Source, row: int, size: int) -> Iterator[tuple[list[Conversation], list[Broken], int]]:
+    def _streamed(
+        self, source: Source, row: int, size: int
+    ) -> Iterator[tuple[list[Conversation], list[Broken], int]]:
         """(rows, lines that hold none, bytes read)."""
         broken: list[Broken] = []
-        on_broken = (lambda *line: broken.append(line)) if self.spec.encode.on_error == "skip" else None
+        on_broken = (
+            (lambda *line: broken.append(line)) if self.spec.encode.on_error == "skip" else None
+        )
         with open_raw(source.path) as raw:
-            form: dict[str, Any] = {"format": self.spec.format, "columns": self.spec.map, "on_broken": on_broken}
+            form: dict[str, Any] = {
+                "format": self.spec.format,
+                "columns": self.spec.map,
+                "on_broken": on_broken,
+            }
             found = conversations(records(source, raw), source, row, **form)
             reached, empty = 0, True
             while (rows := list(islice(found, STREAMED))) or broken:
@@ -326,7 +374,10 @@ def home() -> Place:
     """Where encoded data is kept when no folder is named: $TRUETUNE_CACHE, else the user's cache folder."""
     import os
 
-    root = os.environ.get("TRUETUNE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "truetune"
+    root = (
+        os.environ.get("TRUETUNE_CACHE")
+        or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "truetune"
+    )
     return place(root) / "encoded"
 
 
@@ -342,7 +393,9 @@ def _workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
     return in_processes(count) if count > 1 else in_turn
 
 
-def _run(job: Job, entry: AnyEntry, run: Run, progress: Progress | None, *, only_reference: bool) -> list[Shard]:
+def _run(
+    job: Job, entry: AnyEntry, run: Run, progress: Progress | None, *, only_reference: bool
+) -> list[Shard]:
     """All shards in order: those that are there from a run before, and the others."""
     shards = entry.begin(_key(job, only_reference=only_reference))
     total = sum(source.path.stat().st_size for source in job.sources)
@@ -378,7 +431,17 @@ def _key(job: Job, *, only_reference: bool) -> str:
 
 
 def _counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
-    names = ("rows", "encoded", "dropped", "rejected", "documents", "dropped_documents", "shortened", "lost", "packs")
+    names = (
+        "rows",
+        "encoded",
+        "dropped",
+        "rejected",
+        "documents",
+        "dropped_documents",
+        "shortened",
+        "lost",
+        "packs",
+    )
     counts = {name: sum(getattr(shard, name) for shard in shards) for name in names}
     table = ledger_of(shards)
     counts |= {"tokens": table.total, "supervised": table.supervised}

@@ -117,9 +117,14 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
         packs = best_fit([len(document.ids) for document in made.documents], spec.max_length)
     settings = spec.encode
     written = table(
-        made.documents, packs, weights=settings.loss_weights, sources=settings.sources, verdicts=settings.preferences,
-        trainer=settings.trainer, file=task.name,
-    )  # fmt: skip
+        made.documents,
+        packs,
+        weights=settings.loss_weights,
+        sources=settings.sources,
+        verdicts=settings.preferences,
+        trainer=settings.trainer,
+        file=task.name,
+    )
     name = f"{task.number:05d}.{spec.encode.form}"
     bodies: dict[str, Any] = {name: _body(written.table, spec.encode.form)}
     if written.origins is not None:
@@ -127,7 +132,8 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     encoded = {document.origin.row for document in made.documents}
     dropped = {drop.origin.row for drop in made.dropped} - encoded
     bodies[f"{task.number:05d}.dropped.jsonl"] = _lines(
-        {**d.origin._asdict(), "file": task.name, "tokens": d.tokens, "reason": d.reason} for d in made.dropped
+        {**d.origin._asdict(), "file": task.name, "tokens": d.tokens, "reason": d.reason}
+        for d in made.dropped
     )
     bodies[f"{task.number:05d}.rejected.jsonl"] = _lines((
         *({**origin._asdict(), "file": task.name, "reason": reason} for origin, reason in broken),
@@ -135,7 +141,9 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
           for row, reason in made.rejected),
     ))  # fmt: skip
     bodies = {name: body for name, body in bodies.items() if len(body)}
-    files: dict[str, list[Any]] = {name: [memoryview(body).nbytes, digest_of(body)] for name, body in bodies.items()}
+    files: dict[str, list[Any]] = {
+        name: [memoryview(body).nbytes, digest_of(body)] for name, body in bodies.items()
+    }
     shard = Shard(
         number=task.number,
         file=name,
@@ -215,7 +223,14 @@ def _rows(spec: RunSpec, task: Task, broken: list[Broken]) -> Iterable[Conversat
         def on_broken(origin: Origin, reason: str) -> None:
             broken.append((origin, reason))
 
-    return read_stretch(task.source, task.stretch, task.row, format=spec.format, columns=spec.map, on_broken=on_broken)
+    return read_stretch(
+        task.source,
+        task.stretch,
+        task.row,
+        format=spec.format,
+        columns=spec.map,
+        on_broken=on_broken,
+    )
 
 
 def _chunks(rows: Iterable[Conversation]) -> Iterator[list[Conversation]]:
@@ -250,5 +265,10 @@ def _lines(records: Iterable[dict[str, Any]]) -> bytes:
 
 
 def _content(row: Conversation) -> dict[str, Any]:
-    fields = {"messages": row.messages, "prompt": row.prompt, "completion": row.completion, "text": row.text}
+    fields = {
+        "messages": row.messages,
+        "prompt": row.prompt,
+        "completion": row.completion,
+        "text": row.text,
+    }
     return {name: value for name, value in fields.items() if value}

@@ -35,10 +35,16 @@ def pinned(row: Conversation, rendering: Rendering) -> Conversation:
     """The row up to the end of an example, with only its turns to be learned, whatever stands around them."""
     trained = {span.turn for span in rendering.spans}
     messages = [
-        {**message, "train": False} if message.get("role") == "assistant" and not {i, -1} & trained else message
+        (
+            {**message, "train": False}
+            if message.get("role") == "assistant" and not {i, -1} & trained
+            else message
+        )
         for i, message in enumerate(row.messages)
     ]
-    return replace(row, messages=messages if rendering.turn is None else messages[: rendering.turn + 1])
+    return replace(
+        row, messages=messages if rendering.turn is None else messages[: rendering.turn + 1]
+    )
 
 
 def without_oldest(row: Conversation, fits: Fits) -> Conversation | None:

@@ -45,7 +45,9 @@ def void(error: FastPathError) -> str:
     return f"{error}: all is made again without shortcuts; please report this"
 
 
-def batches(rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, size: int = ROWS) -> Iterator[Batch]:
+def batches(
+    rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, size: int = ROWS
+) -> Iterator[Batch]:
     """The batches of a stream of rows, in order; a row that can't be rendered is in `rejected`.
 
     Raises FastPathError, after which none of the batches before may be used; it does so before the last one at latest.
@@ -63,7 +65,9 @@ def batches(rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, 
             yield pending.result()
 
 
-def batch(rows: list[Conversation], renderer: Renders, encoder: Encoder, *, exact: bool = False) -> Batch:
+def batch(
+    rows: list[Conversation], renderer: Renders, encoder: Encoder, *, exact: bool = False
+) -> Batch:
     """One batch; with `exact`, rendered by the template itself, every offset in its runs known."""
     return _encode(_render(rows, renderer, exact), encoder)
 
@@ -100,12 +104,31 @@ def _encode(rendered: _Rendered, encoder: Encoder) -> Batch:
     encoded = encoder.encode([rendering.text for rendering in renderings])
     source, supervised = label(renderings, encoded)
     if not others:
-        return Batch(rows, examples, rejected, encoded.ids, encoded.offsets, source, supervised, encoded.starts)
+        return Batch(
+            rows,
+            examples,
+            rejected,
+            encoded.ids,
+            encoded.offsets,
+            source,
+            supervised,
+            encoded.starts,
+        )
     ids, offsets, starts = encoded
     count = len(examples)
     cut = int(offsets[count])
     behind, ends = slice(cut, None), offsets[count:] - cut
-    other = Batch([], others, [], ids[behind], ends, source[behind], supervised[behind], starts[behind])
+    other = Batch(
+        [], others, [], ids[behind], ends, source[behind], supervised[behind], starts[behind]
+    )
     return Batch(
-        rows, examples, rejected, ids[:cut], offsets[: count + 1], source[:cut], supervised[:cut], starts[:cut], other
+        rows,
+        examples,
+        rejected,
+        ids[:cut],
+        offsets[: count + 1],
+        source[:cut],
+        supervised[:cut],
+        starts[:cut],
+        other,
     )

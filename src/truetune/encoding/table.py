@@ -73,7 +73,8 @@ def table(
     }
     if packs is not None:
         origins = {
-            name: arrow.ListArray.from_arrays(arrow.array(rows, arrow.int32()), v) for name, v in origins.items()
+            name: arrow.ListArray.from_arrays(arrow.array(rows, arrow.int32()), v)
+            for name, v in origins.items()
         }
         origins["seq_lengths"] = _lists(lengths.astype(np.int32), rows)
     counts = ledger(source, supervised)

@@ -24,7 +24,9 @@ class Vocabulary:
         """Do the ids of a text of ASCII characters spell just it, by how the tokenizer is made?"""
         self._begin: NDArray[np.int64] = np.full(size, -1, dtype=np.int64)
         self._table = b""
-        self._added = {id: token.content.encode() for id, token in added.items()} if is_byte_level else {}
+        self._added = (
+            {id: token.content.encode() for id, token in added.items()} if is_byte_level else {}
+        )
         self._token = backend.id_to_token
         self._spell: Callable[[str], bytes] = _byte_level if is_byte_level else _sentencepiece
 
@@ -39,7 +41,9 @@ class Vocabulary:
         if unknown:
             spelled = [self.spell(id) for id in unknown]
             self.lengths[unknown] = [len(spelling) for spelling in spelled]
-            self._begin[unknown] = len(self._table) + np.cumsum(self.lengths[unknown]) - self.lengths[unknown]
+            self._begin[unknown] = (
+                len(self._table) + np.cumsum(self.lengths[unknown]) - self.lengths[unknown]
+            )
             self._table += b"".join(spelled)
         return np.asarray(self.lengths[ids])
 
@@ -47,7 +51,9 @@ class Vocabulary:
         """(tokens,) -> (bytes,): what the ids spell, end to end."""
         lengths = self.lengths_of(ids)
         ends = np.cumsum(lengths, dtype=np.int64)
-        places = np.repeat(self._begin[ids] - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
+        places = np.repeat(self._begin[ids] - ends + lengths, lengths) + np.arange(
+            ends[-1] if len(ends) else 0
+        )
         table: NDArray[np.uint8] = np.frombuffer(self._table, dtype=np.uint8)
         return np.asarray(table[places])
 
@@ -55,7 +61,9 @@ class Vocabulary:
 def _keeps_ascii(backend: tokenizers.Tokenizer) -> bool:
     """No normalizer, or one that composes characters; byte-level pieces with a token for each byte of ASCII."""
     normalizer = str(backend.normalizer)
-    known = all(backend.token_to_id(character) is not None for character in map(chr, range(0x21, 0x7F)))
+    known = all(
+        backend.token_to_id(character) is not None for character in map(chr, range(0x21, 0x7F))
+    )
     return known and normalizer in ("None", "NFC()", "Sequence(normalizers=[])")
 
 
@@ -63,7 +71,9 @@ def _byte_characters() -> dict[str, int]:
     """GPT-2's table of a printable character for each byte."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + i): byte for i, byte in enumerate(others)
+    }
 
 
 _TO_BYTES = str.maketrans({character: chr(byte) for character, byte in _byte_characters().items()})

@@ -36,7 +36,9 @@ def end_with_parent(parent: int) -> None:
         # The kernel sends the signal when the thread ends that started us. That is the one which waits for our work.
         with_kernel = ctypes.CDLL(None, use_errno=True)
         with_kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    threading.Thread(target=_watch, args=(parent,), name="truetune-parent-watch", daemon=True).start()
+    threading.Thread(
+        target=_watch, args=(parent,), name="truetune-parent-watch", daemon=True
+    ).start()
     if os.getppid() != parent:
         os._exit(1)
 

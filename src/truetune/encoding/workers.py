@@ -25,7 +25,9 @@ def cores() -> int:
     return int(loky.cpu_count())
 
 
-def in_turn(made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool) -> Iterator[Shard]:
+def in_turn(
+    made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
+) -> Iterator[Shard]:
     """One after the other, in this process."""
     maker = maker_of(made, only_reference=only_reference)
     for task in tasks:
@@ -35,14 +37,18 @@ def in_turn(made: Probes, tasks: Iterable[Task], store: Store, only_reference: b
 def in_processes(count: int) -> Run:
     """By `count` processes of this machine. Shards come as they are done."""
 
-    def run(made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool) -> Iterator[Shard]:
+    def run(
+        made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
+    ) -> Iterator[Shard]:
         import loky
 
         pool = loky.ProcessPoolExecutor(count, initializer=start_worker, initargs=(os.getpid(),))
         spec, done = made.spec.model_dump_json(), False
         try:
             yield from _ahead(
-                lambda task: pool.submit(_in_worker, spec, only_reference, task, store), tasks, count * AHEAD
+                lambda task: pool.submit(_in_worker, spec, only_reference, task, store),
+                tasks,
+                count * AHEAD,
             )
             done = True
         finally:
@@ -61,7 +67,9 @@ def _maker(spec: str, only_reference: bool) -> DocumentMaker:
     return maker_of(made, only_reference=only_reference, patience=0)
 
 
-def _ahead(submit: Callable[[Task], Future[Shard]], tasks: Iterable[Task], limit: int) -> Iterator[Shard]:
+def _ahead(
+    submit: Callable[[Task], Future[Shard]], tasks: Iterable[Task], limit: int
+) -> Iterator[Shard]:
     pending: set[Future[Shard]] = set()
     for task in tasks:
         if len(pending) >= limit:

@@ -28,11 +28,15 @@ def other_of(name: str, place: Place, base: str | None, probes: Probes, rows: Ro
     given = str(place.base) if name == BASE else name
     made = placed(given, base=base, tokenizer=str(place.tokenizer))
     made = replace(made, name=name)
-    used = np.unique(np.concatenate([document.ids for document in (*rows.fresh, *rows.known)])).tolist()
+    used = np.unique(
+        np.concatenate([document.ids for document in (*rows.fresh, *rows.known)])
+    ).tolist()
     size = load(str(made.tokenizer), model=str(made.model) if made.model else None).embedding_rows
     if size is not None and used[-1] >= size:
-        raise UsageError(f"--against {name}: the rows have a token of id {used[-1]:,}, and its embedding has {size:,} "
-                         "rows: it can't be compared on them")  # fmt: skip
+        raise UsageError(
+            f"--against {name}: the rows have a token of id {used[-1]:,}, and its embedding has"
+            f" {size:,} rows: it can't be compared on them"
+        )
     if made.folder is not None and made.kind == "model":
         try:
             theirs = load(str(made.folder)).backend.id_to_token
@@ -41,8 +45,9 @@ def other_of(name: str, place: Place, base: str | None, probes: Probes, rows: Ro
         ours = probes.tokenizer.backend.id_to_token
         if differ := [id for id in used if theirs(id) not in (None, ours(id))]:
             raise UsageError(
-                f"--against {name}: its tokenizer is another one: id {differ[0]} is {ours(differ[0])!r} here and "
-                f"{theirs(differ[0])!r} there; losses of other tokens can't be compared"
+                f"--against {name}: its tokenizer is another one: id {differ[0]} is"
+                f" {ours(differ[0])!r} here and {theirs(differ[0])!r} there; losses of other tokens"
+                " can't be compared"
             )
     return made
 
@@ -50,7 +55,9 @@ def other_of(name: str, place: Place, base: str | None, probes: Probes, rows: Ro
 def is_base(other: Place, place: Place) -> bool:
     """Is it what the model was made of, as far as that is known (its adapter's config, `--base`)?"""
     folder = other.folder if other.kind == "model" and place.base is not None else None
-    return folder is not None and place.base is not None and folder.resolve() == place.base.resolve()
+    return (
+        folder is not None and place.base is not None and folder.resolve() == place.base.resolve()
+    )
 
 
 def agreements(mine: Sequence[Sample], theirs: Sequence[Sample], limit: int) -> list[Agreement]:

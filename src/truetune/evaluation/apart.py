@@ -79,8 +79,12 @@ def rows_apart(
         found = [found[i] for i in sorted(Random(seed).sample(range(len(found)), limit))]
     held = held_out(probes, found)
     if not held.documents:
-        why = "; ".join(f"{count:,} times: {reason}" for reason, count in Counter(held.skipped).most_common(3))
-        raise DataError(f"{', '.join(files)}: no row can be measured ({why or 'all were trained on'})")
+        why = "; ".join(
+            f"{count:,} times: {reason}" for reason, count in Counter(held.skipped).most_common(3)
+        )
+        raise DataError(
+            f"{', '.join(files)}: no row can be measured ({why or 'all were trained on'})"
+        )
     golds = list(islice(_golds(probes, found), None if place.run or trained_on else GOLDS))
     told, notes = _known(place, golds, probes, trained_on)
     known = told or frozenset()
@@ -89,9 +93,13 @@ def rows_apart(
     prompts: list[Prompt] = []
     if answers:
         new = [row for row in found if row.origin.row not in known]
-        prompts = prompts_of(probes.spec, new or found, answers, seed=seed, seen=not new, probes=probes)
+        prompts = prompts_of(
+            probes.spec, new or found, answers, seed=seed, seen=not new, probes=probes
+        )
     if trained.left_out:
-        notes.append(f"{trained.left_out:,} rows of the run's own data were trained on, and are left out")
+        notes.append(
+            f"{trained.left_out:,} rows of the run's own data were trained on, and are left out"
+        )
     if held.shortened:
         notes.append(f"{held.shortened:,} examples were shortened to max_length, as in training")
     if len(prompts) < answers:

@@ -50,7 +50,13 @@ class Asked:
 
 
 def asked(
-    place: Place, probes: Probes, data: Sequence[str], count: int, *, seed: int = 0, all_rows: bool = False
+    place: Place,
+    probes: Probes,
+    data: Sequence[str],
+    count: int,
+    *,
+    seed: int = 0,
+    all_rows: bool = False,
 ) -> Asked:
     """Up to `count` prompts of the rows of `data`, those that were trained on only with `all_rows`.
 
@@ -59,16 +65,25 @@ def asked(
     trained = Trained.of(place.run, data)
     skipped: Counter[str] = Counter()
     found = prompts_of(
-        probes.spec, trained.rows(rows_of(probes.spec, data), all_rows=all_rows), count, seed=seed, probes=probes,
+        probes.spec,
+        trained.rows(rows_of(probes.spec, data), all_rows=all_rows),
+        count,
+        seed=seed,
+        probes=probes,
         skipped=skipped,
-    )  # fmt: skip
+    )
     if not found:
         raise DataError(f"{', '.join(data)}: {_why(trained, skipped)}")
     prompts = [replace(prompt, seen=trained.has(prompt)) for prompt in found]
-    if not trained.held and (place.run.get("data") or {}).get("documents", COMPARED + 1) <= COMPARED:
+    if (
+        not trained.held
+        and (place.run.get("data") or {}).get("documents", COMPARED + 1) <= COMPARED
+    ):
         leaks = seen_rows(place, prompts, probes)
         prompts = prompts if isinstance(leaks, str) else leaks.marked(prompts)
-    return Asked(tuple(prompts), tuple(data), trained.read, trained.left_out, skipped, trained.recorded)
+    return Asked(
+        tuple(prompts), tuple(data), trained.read, trained.left_out, skipped, trained.recorded
+    )
 
 
 def again(probes: Probes, prompts: Sequence[Prompt], data: Sequence[str]) -> list[Prompt | None]:
@@ -90,7 +105,9 @@ def data_of(run: Mapping[str, Any], data: Sequence[str]) -> tuple[str, ...]:
     if data:
         return tuple(data)
     settings = run.get("settings") or {}
-    held = settings.get("eval_data") or (settings.get("data") if (run.get("data") or {}).get("held_out") else None)
+    held = settings.get("eval_data") or (
+        settings.get("data") if (run.get("data") or {}).get("held_out") else None
+    )
     if not held or not all(Path(name).exists() for name in held):
         where = f"; the run held out {', '.join(held)}, which is not here" if held else ""
         raise UsageError(f"name the rows to ask with --data FILE{where}")
@@ -102,13 +119,19 @@ def columns_of(run: Mapping[str, Any], data: Sequence[str]) -> dict[str, Any]:
     settings = run.get("settings") or {}
     own = {Path(name).name for part in ("data", "eval_data") for name in settings.get(part) or ()}
     kept = {name: settings.get(name) for name in ("format", "map")}
-    return {name: value for name, value in kept.items() if value} if {Path(name).name for name in data} <= own else {}
+    return (
+        {name: value for name, value in kept.items() if value}
+        if {Path(name).name for name in data} <= own
+        else {}
+    )
 
 
 def _why(trained: Trained, skipped: Counter[str]) -> str:
     if trained.read and trained.left_out == trained.read:
-        return (f"all {trained.read:,} rows were trained on (the model's run.json): name held-out rows, or ask these "
-                "with --all-rows")  # fmt: skip
+        return (
+            f"all {trained.read:,} rows were trained on (the model's run.json): name held-out rows,"
+            " or ask these with --all-rows"
+        )
     reason = skipped.most_common(1)
     return f"no row gives a prompt{f': {reason[0][0]}' if reason else ''}"
 
@@ -130,14 +153,22 @@ class Trained:
         """Raises DataError for a file that is not there."""
         record = run.get("data") or {}
         inputs = (record.get("inputs") or {}).get("data") or []
-        files = [entry for entry in inputs if isinstance(entry, dict) and {"file", "digest"} <= entry.keys()]
+        files = [
+            entry
+            for entry in inputs
+            if isinstance(entry, dict) and {"file", "digest"} <= entry.keys()
+        ]
         paths = [source.path for source in resolve(data)] if files else []
         given = {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
         known = {entry["digest"]: number for number, entry in enumerate(files)}
         rows = frozenset(record.get("held_out") or ())
         others = _files_of_run(run) if rows and len(files) > 1 else {}
         there = others | {digest: path for path, digest in given.items()}
-        held = {path: _held(files[: known[digest]], rows, there) for path, digest in given.items() if digest in known}
+        held = {
+            path: _held(files[: known[digest]], rows, there)
+            for path, digest in given.items()
+            if digest in known
+        }
         return cls(bool(files), held)
 
     def rows(self, rows: Iterable[Conversation], *, all_rows: bool) -> Iterator[Conversation]:
@@ -169,13 +200,18 @@ def _files_of_run(run: Mapping[str, Any]) -> dict[str, str]:
         return {}
 
 
-def _held(before: Sequence[Mapping[str, Any]], rows: frozenset[int], there: Mapping[str, str]) -> frozenset[int] | None:
+def _held(
+    before: Sequence[Mapping[str, Any]], rows: frozenset[int], there: Mapping[str, str]
+) -> frozenset[int] | None:
     """The held-out rows of a file that stood after these others, counted from its own start; `there` says where each of
     them is by its digest."""
     if not rows or not before:
         return rows
     try:
-        passed = sum(_length(there.get(entry["digest"]) or entry["file"], entry["digest"]) for entry in before)
+        passed = sum(
+            _length(there.get(entry["digest"]) or entry["file"], entry["digest"])
+            for entry in before
+        )
     except (OSError, TruetuneError):
         return None
     return frozenset(row - passed for row in rows if row >= passed)

@@ -83,12 +83,17 @@ class Compared:
                 for pair in self.pairs
             ],
             "notes": list(self.notes),
-        }  # fmt: skip
+        }
 
 
-def compared(name: str, pairs: Sequence[tuple[Sample, Sample]], limit: int, notes: Sequence[str] = ()) -> Compared:
+def compared(
+    name: str, pairs: Sequence[tuple[Sample, Sample]], limit: int, notes: Sequence[str] = ()
+) -> Compared:
     """Of (this model's sample, the other's) of the same rows."""
-    made = [Pair(mine, other, tuple(words(mine, other, limit)), part(mine, other)) for mine, other in pairs]
+    made = [
+        Pair(mine, other, tuple(words(mine, other, limit)), part(mine, other))
+        for mine, other in pairs
+    ]
     return Compared(name, tuple(made), tuple(_rows(pairs, limit)) if pairs else (), tuple(notes))
 
 
@@ -97,7 +102,9 @@ def part(mine: Sample, other: Sample) -> int | None:
     a, b = mine.answer.text, other.answer.text
     if a == b:
         return None if mine.scores.stopped == other.scores.stopped else len(a)
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return next(
+        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
 
 
 def words(mine: Sample, other: Sample, limit: int) -> Iterator[str]:
@@ -119,7 +126,11 @@ def words(mine: Sample, other: Sample, limit: int) -> Iterator[str]:
     if switched(now.language, before.language):
         yield f"another language: {now.language}, {before.language} before"
     yield from _length(len(mine.answer.ids), len(other.answer.ids))
-    if now.overlap is not None and before.overlap is not None and abs(now.overlap - before.overlap) >= NEARER:
+    if (
+        now.overlap is not None
+        and before.overlap is not None
+        and abs(now.overlap - before.overlap) >= NEARER
+    ):
         nearer = "nearer to" if now.overlap > before.overlap else "farther from"
         yield f"{nearer} the reference: overlap {now.overlap:.2f}, {before.overlap:.2f} before"
     yield _parting(mine, other)
@@ -148,7 +159,9 @@ def _parting(mine: Sample, other: Sample) -> str:
     at = part(mine, other) or 0
     a, b = mine.answer.text, other.answer.text
     if at >= min(len(a), len(b)):
-        return "begins with the one before" if len(a) > len(b) else "the beginning of the one before"
+        return (
+            "begins with the one before" if len(a) > len(b) else "the beginning of the one before"
+        )
     start = max(a.rfind(" ", 0, at), a.rfind("\n", 0, at)) + 1
     here, there = (" ".join(text[start : start + SHOWN].split()) for text in (a, b))
     return f"they part at character {at:,}: {here!r} now, {there!r} before"
@@ -157,12 +170,16 @@ def _parting(mine: Sample, other: Sample) -> str:
 def _rows(pairs: Sequence[tuple[Sample, Sample]], limit: int) -> Iterator[Row]:
     yield _shares("well-formed answers", pairs, lambda s: good(s, limit))
     yield _shares("stop by themselves", pairs, lambda s: s.scores.stopped)
-    yield _means("P(stop) behind the reference", "number", pairs, lambda s: s.answer.stop_probability)
+    yield _means(
+        "P(stop) behind the reference", "number", pairs, lambda s: s.answer.stop_probability
+    )
     yield _means("overlap with the reference", "number", pairs, lambda s: s.scores.overlap)
     yield _means("tokens of an answer", "tokens", pairs, lambda s: len(s.answer.ids))
 
 
-def _shares(name: str, pairs: Sequence[tuple[Sample, Sample]], of: Callable[[Sample], bool | None]) -> Row:
+def _shares(
+    name: str, pairs: Sequence[tuple[Sample, Sample]], of: Callable[[Sample], bool | None]
+) -> Row:
     found = _means(name, "share", pairs, of)
     told = [(of(a), of(b)) for a, b in pairs]
     only = told.count((True, False)), told.count((False, True))
@@ -170,10 +187,16 @@ def _shares(name: str, pairs: Sequence[tuple[Sample, Sample]], of: Callable[[Sam
 
 
 def _means(
-    name: str, shape: Literal["share", "number", "tokens"], pairs: Sequence[tuple[Sample, Sample]],
+    name: str,
+    shape: Literal["share", "number", "tokens"],
+    pairs: Sequence[tuple[Sample, Sample]],
     of: Callable[[Sample], float | None],
-) -> Row:  # fmt: skip
-    known = [(a, b) for mine, other in pairs if (a := of(mine)) is not None and (b := of(other)) is not None]
+) -> Row:
+    known = [
+        (a, b)
+        for mine, other in pairs
+        if (a := of(mine)) is not None and (b := of(other)) is not None
+    ]
     if not known:
         return Row(name, shape, None, None)
     now, before = ([float(pair[side]) for pair in known] for side in (0, 1))

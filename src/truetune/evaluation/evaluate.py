@@ -63,34 +63,56 @@ class Measuring:
         """Score all rows, and ask the prompts."""
         options = self.asking.options
         with opened(place, self.probes.tokenizer, options) as backend:
-            documents, stops = (*self.rows.fresh, *self.rows.known), served_stops(self.probes.tokenizer)
+            documents, stops = (
+                (*self.rows.fresh, *self.rows.known),
+                served_stops(self.probes.tokenizer),
+            )
             ids = [document.ids.tolist() for document in documents]
             scored = backend.score(ids, stops, self.asking.tell(f"scoring {place.name}"))
-            look = looked(backend, self.probes, self.rows.prompts, self.asking) if self.rows.prompts else None
+            look = (
+                looked(backend, self.probes, self.rows.prompts, self.asking)
+                if self.rows.prompts
+                else None
+            )
             notes, samples = list(backend.notes), look.samples if look else ()
         if scored is None:
-            notes.append(f"{place.name}: {backend.kind} can't tell the probabilities of given tokens, so there are no "
-                         "losses and no stop calibration")  # fmt: skip
+            notes.append(
+                f"{place.name}: {backend.kind} can't tell the probabilities of given tokens, so"
+                " there are no losses and no stop calibration"
+            )
             return Result(Measured(place.name), None, None, samples, tuple(notes))
         given: dict[str, Any] = {"seed": self.asking.seed, "confidence": self.confidence}
         count = len(self.rows.fresh)
         table = row_losses(documents[:count], scored[:count])
         token = self.probes.tokenizer.backend.id_to_token
-        ends = calibration(documents[:count], scored[:count], stops, lambda id: token(id) or str(id), **given)
+        ends = calibration(
+            documents[:count], scored[:count], stops, lambda id: token(id) or str(id), **given
+        )
         if ends is None:
-            why = "the data train no stop token" if stops and scored[0].stop is not None else (
-                "P(stop) is not known" if stops else "serving stops at no token")  # fmt: skip
+            why = (
+                "the data train no stop token"
+                if stops and scored[0].stop is not None
+                else ("P(stop) is not known" if stops else "serving stops at no token")
+            )
             notes.append(f"{place.name}: no stop calibration: {why}")
         if bad := int((~np.isfinite(table.sums)).any(1).sum()):
             notes.append(f"{place.name}: the loss of {bad:,} rows is no finite number")
-        old = losses(row_losses(documents[count:], scored[count:]), **given)[0] if documents[count:] else None
-        return Result(Measured(place.name, losses(table, **given), ends), table, old, samples, tuple(notes))
+        old = (
+            losses(row_losses(documents[count:], scored[count:]), **given)[0]
+            if documents[count:]
+            else None
+        )
+        return Result(
+            Measured(place.name, losses(table, **given), ends), table, old, samples, tuple(notes)
+        )
 
     def otherwise(self, place: Place, other: Place) -> Measuring:
         """The same for another kind of model, which the backend that is named may not open."""
         if USUAL[place.kind] == USUAL[other.kind]:
             return self
-        return replace(self, asking=replace(self.asking, options=replace(self.asking.options, backend=None)))
+        return replace(
+            self, asking=replace(self.asking, options=replace(self.asking.options, backend=None))
+        )
 
 
 def evaluate(
@@ -127,8 +149,13 @@ def evaluate(
     if tasks and importlib.util.find_spec("lm_eval") is None:
         raise UsageError("tasks are run by lm-eval, which is not installed: pip install lm-eval")
     place = placed(name, base=base, tokenizer=tokenizer)
-    asking = Asking(max_new_tokens, seed=seed, parse=parser_of(parser) if parser else None,
-                    options=options or Options(), progress=progress)  # fmt: skip
+    asking = Asking(
+        max_new_tokens,
+        seed=seed,
+        parse=parser_of(parser) if parser else None,
+        options=options or Options(),
+        progress=progress,
+    )
     spec = RunSpec()
     evaluated: Evaluated | None = None
     metrics: Metrics | None = None
@@ -137,11 +164,25 @@ def evaluate(
         files = data_of(place.run, data)
         probes = prepared(place, columns_of(place.run, files) | settings | {"data": files})
         spec = probes.spec
-        rows = rows_apart(place, probes, files, answers, all_rows=bool(data), trained_on=trained_on, limit=limit,
-                          seed=seed)  # fmt: skip
+        rows = rows_apart(
+            place,
+            probes,
+            files,
+            answers,
+            all_rows=bool(data),
+            trained_on=trained_on,
+            limit=limit,
+            seed=seed,
+        )
         other = None if against is None else other_of(against, place, base, probes, rows)
-        evaluated, metrics, notes = _evaluated(place, other, Measuring(probes, rows, asking, confidence), parser)
-    done = _tasks(place, tasks, asking.options, include=include, fewshot=fewshot, limit=limit) if tasks else None
+        evaluated, metrics, notes = _evaluated(
+            place, other, Measuring(probes, rows, asking, confidence), parser
+        )
+    done = (
+        _tasks(place, tasks, asking.options, include=include, fewshot=fewshot, limit=limit)
+        if tasks
+        else None
+    )
     told = judgement_of(evaluated, spec)
     return EvaluationReport(
         spec=spec,
@@ -169,7 +210,11 @@ def judgement_of(evaluated: Evaluated | None, spec: RunSpec) -> Judgement:
     """What the rules that `spec` selects say of what was measured; without it, of tasks alone, they have no part."""
     if evaluated is None:
         return Judgement()
-    rules = [rule for rule in choose(spec.select, spec.ignore, "evaluation") if issubclass(rule, EvaluationRule)]
+    rules = [
+        rule
+        for rule in choose(spec.select, spec.ignore, "evaluation")
+        if issubclass(rule, EvaluationRule)
+    ]
     return Judgement.of([judge(rules, evaluated), Judgement(not_judged=_left_out(evaluated))])
 
 
@@ -180,7 +225,11 @@ def _left_out(evaluated: Evaluated) -> tuple[NotJudged, ...]:
         return ()
     why = ", ".join(f"{number:,} {reason}" for reason, number in evaluated.skipped.items())
     told = f"{count:,} were not measured, and {evaluated.rows:,} were ({why})"
-    return (NotJudged("most rows", told, unlock="name rows that the model takes, or a larger --max-length"),)
+    return (
+        NotJudged(
+            "most rows", told, unlock="name rows that the model takes, or a larger --max-length"
+        ),
+    )
 
 
 def _evaluated(
@@ -191,26 +240,45 @@ def _evaluated(
     made = Evaluated(0, method=_method(place), skipped=rows.skipped)
     golds = [prompt.reference for prompt in rows.golds]
     if asking.parse is not None and parser is not None:
-        made = replace(made, parser=proof_of(asking.parse, golds, name=parser,
-                                             questions=[prompt.question for prompt in rows.golds]))  # fmt: skip
+        made = replace(
+            made,
+            parser=proof_of(
+                asking.parse,
+                golds,
+                name=parser,
+                questions=[prompt.question for prompt in rows.golds],
+            ),
+        )
         found = judgement_of(made, measuring.probes.spec).findings
         if rows.prompts and any(finding.severity == "error" for finding in found):
-            notes.append("no prompt was asked: the parser reads known answers wrongly, and would read others so")
+            notes.append(
+                "no prompt was asked: the parser reads known answers wrongly, and would read"
+                " others so"
+            )
             measuring = replace(measuring, rows=replace(rows, prompts=()))
         elif not rows.prompts:
-            notes.append("the parser was tried on the references alone; --answers N has it read a model's answers")
+            notes.append(
+                "the parser was tried on the references alone; --answers N has it read a model's"
+                " answers"
+            )
     mine = measuring(place)
     theirs = measuring.otherwise(place, other)(other) if other else None
     notes += [*mine.notes, *(theirs.notes if theirs else ())]
     if mine.table is None and not mine.samples:
-        raise UsageError(f"nothing can be measured: {'; '.join(notes)}; ask for answers (--answers N)")
+        raise UsageError(
+            f"nothing can be measured: {'; '.join(notes)}; ask for answers (--answers N)"
+        )
     if made.parser and asking.parse and mine.samples:
-        references, said = zip(*((s.prompt.reference, s.answer.text) for s in mine.samples), strict=True)
+        references, said = zip(
+            *((s.prompt.reference, s.answer.text) for s in mine.samples), strict=True
+        )
         made = replace(made, parser=after_answers(made.parser, asking.parse, references, said))
     metrics = None
     if mine.samples:
         metrics = measured(
-            mine.samples, others=theirs.samples if theirs else (), seen_known=rows.trained_on is not None
+            mine.samples,
+            others=theirs.samples if theirs else (),
+            seen_known=rows.trained_on is not None,
         )
     given: dict[str, Any] = {"seed": asking.seed, "confidence": measuring.confidence}
     both = theirs and mine.table and theirs.table and changes(mine.table, theirs.table, **given)
@@ -221,7 +289,9 @@ def _evaluated(
         other=theirs.measured if theirs else None,
         is_base=other is not None and is_base(other, place),
         changes=both or (),
-        agreements=tuple(agreements(mine.samples, theirs.samples, asking.max_new_tokens)) if theirs else (),
+        agreements=(
+            tuple(agreements(mine.samples, theirs.samples, asking.max_new_tokens)) if theirs else ()
+        ),
         seen=_seen(rows, mine),
     )
     return made, metrics, tuple(notes)

@@ -85,11 +85,21 @@ def follow(
     choice = {"count": count, "seed": seed, "all_rows": all_rows}
     parse = parser_of(parser) if parser else None
     followed = _Followed(
-        folder, files, choice, Asking(max_new_tokens, temperature, top_p, seed, parse, options, progress),
-        {"base": base, "tokenizer": tokenizer}, columns_of(read_run(folder), files) | settings,
-    )  # fmt: skip
-    given = {"data": list(files), **choice, "max_new_tokens": max_new_tokens, "parser": parser,
-             "temperature": temperature, "top_p": top_p}  # fmt: skip
+        folder,
+        files,
+        choice,
+        Asking(max_new_tokens, temperature, top_p, seed, parse, options, progress),
+        {"base": base, "tokenizer": tokenizer},
+        columns_of(read_run(folder), files) | settings,
+    )
+    given = {
+        "data": list(files),
+        **choice,
+        "max_new_tokens": max_new_tokens,
+        "parser": parser,
+        "temperature": temperature,
+        "top_p": top_p,
+    }
     keep = Path(looks) if looks else folder.resolve().with_name(f"{folder.resolve().name}-sampled")
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
     check_output_folder(keep, inputs, option="--looks")
@@ -105,7 +115,10 @@ def follow(
             for finding in news(findings_of(followed.watched(), followed.spec()), said):
                 say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
     if not followed.looks:
-        raise UsageError(f"{run}: there is no whole checkpoint in it{''.join(f'; {note}' for note in followed.notes)}")
+        raise UsageError(
+            f"{run}: there is no whole checkpoint in"
+            f" it{''.join(f'; {note}' for note in followed.notes)}"
+        )
     return followed.report(run, started, diagnose, min_success)
 
 
@@ -147,7 +160,9 @@ class _Followed:
         self.latest = place, probes
         if self.asked is None:
             self.asked = asked(place, probes, self.files, **self.choice)
-            self.looks = {step: _renewed(look, self.asked.prompts) for step, look in self.looks.items()}
+            self.looks = {
+                step: _renewed(look, self.asked.prompts) for step, look in self.looks.items()
+            }
         return place, probes, self.asked
 
     def spec(self) -> RunSpec | None:
@@ -158,10 +173,16 @@ class _Followed:
         """As the rules on answers take it."""
         run = read_run(self.folder)
         looks = tuple(self.looks[step] for step in sorted(self.looks))
-        return Watched(looks, limit=self.asking.max_new_tokens, finished=run.get("status") == "finished",
-                       total=run.get("steps") or None)  # fmt: skip
+        return Watched(
+            looks,
+            limit=self.asking.max_new_tokens,
+            finished=run.get("status") == "finished",
+            total=run.get("steps") or None,
+        )
 
-    def report(self, name: str, started: float, diagnose: bool | None, min_success: float | None) -> SampleReport:
+    def report(
+        self, name: str, started: float, diagnose: bool | None, min_success: float | None
+    ) -> SampleReport:
         """Of all looks, with the causes of what the last one shows."""
         last, limit = self.watched().looks[-1], self.asking.max_new_tokens
         made = {step_of(path): path for path in checkpoints(self.folder)}
@@ -173,10 +194,14 @@ class _Followed:
         last = watched.looks[-1]
         judged, kind = judgement_of(watched, probes.spec), "the answers that were kept"
         if not there:
-            self.notes.append(f"the checkpoint of step {last.step:,} is gone: it can't be asked why")
+            self.notes.append(
+                f"the checkpoint of step {last.step:,} is gone: it can't be asked why"
+            )
         elif failing(last, limit) if diagnose is None else diagnose:
             with opened(place, probes.tokenizer, self.asking.options) as backend:
-                judged, more = judgement_with_causes(place, probes, watched, backend, self.asking, diagnose)
+                judged, more = judgement_with_causes(
+                    place, probes, watched, backend, self.asking, diagnose
+                )
                 self.notes += [*more, *backend.notes]
                 kind = backend.kind
         return SampleReport(
@@ -199,38 +224,59 @@ def _renewed(look: Look, prompts: Sequence[Prompt]) -> Look:
     """A look that was kept, with its prompts as they are made now. Raises UsageError where they are others."""
     known = {prompt.ids: prompt for prompt in prompts}
     if not all(sample.prompt.ids in known for sample in look.samples):
-        raise UsageError("the answers that were kept are to other prompts: the rows have changed; name another folder "
-                         "with --looks")  # fmt: skip
-    return replace(look, samples=tuple(replace(sample, prompt=known[sample.prompt.ids]) for sample in look.samples))
+        raise UsageError(
+            "the answers that were kept are to other prompts: the rows have changed; name another"
+            " folder with --looks"
+        )
+    return replace(
+        look,
+        samples=tuple(replace(sample, prompt=known[sample.prompt.ids]) for sample in look.samples),
+    )
 
 
 def _kept(folder: Path, given: dict[str, Any]) -> Path:
     """The folder of the looks. Raises UsageError where it holds those of other questions, or what is none of ours."""
-    before = read_object(folder / ASKED, []) if folder.is_dir() and not (folder / ASKED).is_symlink() else None
+    before = (
+        read_object(folder / ASKED, [])
+        if folder.is_dir() and not (folder / ASKED).is_symlink()
+        else None
+    )
     ours = before is not None and before.keys() == given.keys()
 
     def also_ours(path: Path) -> bool:
         if (folder / path).is_symlink():
             return False
-        return ours and (path == Path(ASKED) or (path.parent == Path(SAMPLES) and is_look(folder / path)))
+        return ours and (
+            path == Path(ASKED) or (path.parent == Path(SAMPLES) and is_look(folder / path))
+        )
 
-    stranger = next(strangers(folder, {}, folders=(SAMPLES,) if ours else (), also_ours=also_ours), None)
+    stranger = next(
+        strangers(folder, {}, folders=(SAMPLES,) if ours else (), also_ours=also_ours), None
+    )
     if stranger is not None:
-        raise refuse(stranger, "nothing was written: move it elsewhere, or name another folder with --looks")
+        raise refuse(
+            stranger, "nothing was written: move it elsewhere, or name another folder with --looks"
+        )
     if before is not None and before != given:
         other = [name for name in given if before.get(name) != given[name]]
-        raise UsageError(f"{folder} holds the answers to other questions ({', '.join(other)} differ); name another "
-                         "folder with --looks, or remove it")  # fmt: skip
+        raise UsageError(
+            f"{folder} holds the answers to other questions ({', '.join(other)} differ); name"
+            " another folder with --looks, or remove it"
+        )
     if before is None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write(folder / ASKED, json.dumps(given, indent=1).encode())
         except OSError as error:
-            raise UsageError(f"{error.filename or folder}: can't be written: {error.strerror}") from None
+            raise UsageError(
+                f"{error.filename or folder}: can't be written: {error.strerror}"
+            ) from None
     return folder
 
 
-def _coming(folder: Path, once: bool, wait: Callable[[], None], notes: list[str]) -> Iterator[tuple[int, Path]]:
+def _coming(
+    folder: Path, once: bool, wait: Callable[[], None], notes: list[str]
+) -> Iterator[tuple[int, Path]]:
     """(step, folder) of each whole checkpoint, as they appear, until the run has ended."""
     done: set[int] = set()
     while True:
@@ -245,7 +291,9 @@ def _coming(folder: Path, once: bool, wait: Callable[[], None], notes: list[str]
         wait()
 
 
-def _there(folder: Path, faults: list[str], done: Collection[int] = ()) -> Iterator[tuple[int, Path]]:
+def _there(
+    folder: Path, faults: list[str], done: Collection[int] = ()
+) -> Iterator[tuple[int, Path]]:
     """(step, folder) of the whole checkpoints that are there, and of the run itself where it is finished."""
     for path in checkpoints(folder):
         step = step_of(path)
@@ -256,7 +304,11 @@ def _there(folder: Path, faults: list[str], done: Collection[int] = ()) -> Itera
         else:
             yield step, path
     run = read_run(folder)
-    finished = run.get("status") == "finished" and isinstance(run.get("step"), int) and is_checkpoint(folder)
+    finished = (
+        run.get("status") == "finished"
+        and isinstance(run.get("step"), int)
+        and is_checkpoint(folder)
+    )
     if finished and run["step"] not in {step_of(path) for path in checkpoints(folder)}:
         yield run["step"], folder
 

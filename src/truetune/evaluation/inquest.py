@@ -63,13 +63,25 @@ def inquire(
     tokenizer, notes = probes.tokenizer, list[str]()
     served = served_stops(tokenizer)
     trained, recorded = _trained(place, probes, prompts)
-    asked = served if {token.id for token in trained} <= served else frozenset(token.id for token in trained)
+    asked = (
+        served
+        if {token.id for token in trained} <= served
+        else frozenset(token.id for token in trained)
+    )
     watched = Watched((look,), limit=limit, finished=True)
     found = Inquest(
-        watched, kind=place.kind, trained=trained, recorded=recorded, served=_tokens(tokenizer, served),
-        pad=_pad(tokenizer), contract=place.contract is not None, run=bool(place.run),
-        folder=place.folder, base_folder=place.base, temperature=temperature,
-    )  # fmt: skip
+        watched,
+        kind=place.kind,
+        trained=trained,
+        recorded=recorded,
+        served=_tokens(tokenizer, served),
+        pad=_pad(tokenizer),
+        contract=place.contract is not None,
+        run=bool(place.run),
+        folder=place.folder,
+        base_folder=place.base,
+        temperature=temperature,
+    )
     told, mine = _telling(progress, 7), list[NDArray[np.float64] | None]()
 
     def ask(what: str, question: Callable[[], dict[str, Any]]) -> None:
@@ -85,10 +97,18 @@ def inquire(
         return {"surprise": _surprise(mine[0])}
 
     ask("the training record", lambda: _prompts(place, probes))
-    ask("stopping", lambda: {"stopping": _of_look(look) if asked == served else _stopping(backend, prompts, asked)})
+    ask(
+        "stopping",
+        lambda: {
+            "stopping": _of_look(look) if asked == served else _stopping(backend, prompts, asked)
+        },
+    )
     ask("the references", of_references)
     ask("the prompts alone", lambda: _alone(backend, look, served) if not temperature else {})
-    ask("the prompts greedily", lambda: _cooler(backend, prompts, tokenizer, served, limit) if temperature else {})
+    ask(
+        "the prompts greedily",
+        lambda: _cooler(backend, prompts, tokenizer, served, limit) if temperature else {},
+    )
     ask("the pace", lambda: {"pace": backend.pace()})
 
     def of_base() -> dict[str, Any]:
@@ -99,13 +119,18 @@ def inquire(
             seen = _look(under, prompts, tokenizer, served, min(limit, LONGEST))
             stopping = _of_look(seen) if asked == served else _stopping(under, prompts, asked)
             effect = _effect(mine[0], _references(under, prompts)) if mine else None
-            return {"base": Watched((seen,), limit=min(limit, LONGEST), finished=True),
-                    "base_stopping": stopping, "effect": effect}  # fmt: skip
+            return {
+                "base": Watched((seen,), limit=min(limit, LONGEST), finished=True),
+                "base_stopping": stopping,
+                "effect": effect,
+            }
 
     ask("the base", of_base)
     if found.surprise is None:
-        notes.append(f"the log-probabilities of the references are not known: {backend.name} tells none, or there are "
-                     "no references")  # fmt: skip
+        notes.append(
+            f"the log-probabilities of the references are not known: {backend.name} tells none, or"
+            " there are no references"
+        )
     return replace(found, notes=tuple(notes))
 
 
@@ -114,7 +139,9 @@ def _telling(progress: Progress | None, of: int) -> Callable[[], None]:
     return lambda: progress(next(done), of) if progress else None
 
 
-def _trained(place: Place, probes: Probes, prompts: Iterable[Prompt]) -> tuple[tuple[Token, ...], bool]:
+def _trained(
+    place: Place, probes: Probes, prompts: Iterable[Prompt]
+) -> tuple[tuple[Token, ...], bool]:
     """The stop tokens that answers are trained to end with, and whether the training record says so."""
     listed = place.run.get("stops")
     stops = [stop for stop in listed if isinstance(stop, dict)] if isinstance(listed, list) else []
@@ -148,18 +175,28 @@ def _of_look(look: Look) -> Stopping | None:
     return _summary(sample.answer for sample in look.samples)
 
 
-def _stopping(backend: Backend, prompts: Sequence[Prompt], stops: frozenset[int]) -> Stopping | None:
+def _stopping(
+    backend: Backend, prompts: Sequence[Prompt], stops: frozenset[int]
+) -> Stopping | None:
     """Behind the references, of stops at which serving need not end."""
     taught = [prompt for prompt in prompts if prompt.reference_ids][:ASKED]
-    return _summary(backend.answers(taught, Decoding(stops, max_new_tokens=1))) if taught and stops else None
+    return (
+        _summary(backend.answers(taught, Decoding(stops, max_new_tokens=1)))
+        if taught and stops
+        else None
+    )
 
 
 def _summary(answers: Iterable[Answer | None]) -> Stopping | None:
-    known = [answer for answer in answers if answer is not None and answer.stop_probability is not None]
+    known = [
+        answer for answer in answers if answer is not None and answer.stop_probability is not None
+    ]
     if not known:
         return None
     ranks = [answer.stop_rank for answer in known if answer.stop_rank is not None]
-    probability = median(answer.stop_probability for answer in known if answer.stop_probability is not None)
+    probability = median(
+        answer.stop_probability for answer in known if answer.stop_probability is not None
+    )
     return Stopping(probability, median_low(ranks) if ranks else -1, len(known))
 
 
@@ -173,7 +210,11 @@ def _alone(backend: Backend, look: Look, stops: frozenset[int]) -> dict[str, Any
 
 
 def _cooler(
-    backend: Backend, prompts: Sequence[Prompt], tokenizer: Tokenizer, stops: frozenset[int], limit: int
+    backend: Backend,
+    prompts: Sequence[Prompt],
+    tokenizer: Tokenizer,
+    stops: frozenset[int],
+    limit: int,
 ) -> dict[str, Any]:
     """Some of the prompts once more, greedily: is the way of drawing what makes the answers bad?"""
     few = min(limit, LONGEST)
@@ -201,12 +242,20 @@ def _said(answer: Answer) -> list[int]:
 
 
 @contextmanager
-def _base(place: Place, tokenizer: Tokenizer, options: Options, given: Backend | None) -> Iterator[Backend | None]:
+def _base(
+    place: Place, tokenizer: Tokenizer, options: Options, given: Backend | None
+) -> Iterator[Backend | None]:
     if given is not None or place.base is None or _same(place.base, place.folder):
         yield given
         return
-    kept = options.backend if place.kind in ("model", "adapter") and options.backend != "server" else None
-    with opened(placed(str(place.base)), tokenizer, replace(options, backend=kept, served_model=None)) as under:
+    kept = (
+        options.backend
+        if place.kind in ("model", "adapter") and options.backend != "server"
+        else None
+    )
+    with opened(
+        placed(str(place.base)), tokenizer, replace(options, backend=kept, served_model=None)
+    ) as under:
         yield under
 
 
@@ -214,7 +263,13 @@ def _same(one: Path, other: Path | None) -> bool:
     return other is not None and one.resolve() == other.resolve()
 
 
-def _look(backend: Backend, prompts: Sequence[Prompt], tokenizer: Tokenizer, stops: frozenset[int], limit: int) -> Look:
+def _look(
+    backend: Backend,
+    prompts: Sequence[Prompt],
+    tokenizer: Tokenizer,
+    stops: frozenset[int],
+    limit: int,
+) -> Look:
     """What it answers to some of the prompts."""
     began, control, some = time.perf_counter(), control_of(tokenizer), prompts[:ASKED]
     said = backend.answers(some, Decoding(stops, max_new_tokens=limit))
@@ -228,8 +283,14 @@ def _look(backend: Backend, prompts: Sequence[Prompt], tokenizer: Tokenizer, sto
 
 def _references(backend: Backend, prompts: Sequence[Prompt]) -> NDArray[np.float64] | None:
     """Log-probabilities of the tokens of some reference answers; None where the backend can't tell."""
-    taught = [p for p in prompts if p.reference_ids and len(p.ids) + len(p.reference_ids) <= ROOM][:SCORED]
-    scored = backend.score([[*prompt.ids, *prompt.reference_ids] for prompt in taught]) if taught else None
+    taught = [p for p in prompts if p.reference_ids and len(p.ids) + len(p.reference_ids) <= ROOM][
+        :SCORED
+    ]
+    scored = (
+        backend.score([[*prompt.ids, *prompt.reference_ids] for prompt in taught])
+        if taught
+        else None
+    )
     if scored is None:
         return None
     found = [one.logprobs[len(prompt.ids) :] for prompt, one in zip(taught, scored, strict=True)]
@@ -245,4 +306,6 @@ def _effect(model: NDArray[np.float64] | None, base: NDArray[np.float64] | None)
         return None
     apart = model - base
     error = float(apart.std(ddof=1) / len(apart) ** 0.5) if len(apart) > 1 else float("inf")
-    return Effect(float(np.abs(apart).mean()), float(model.mean()), float(base.mean()), len(model), error)
+    return Effect(
+        float(np.abs(apart).mean()), float(model.mean()), float(base.mean()), len(model), error
+    )

@@ -66,20 +66,29 @@ class _Example(NamedTuple):
     line: int
 
 
-def seen_rows(place: Place, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str] = ()) -> Leaks | str:
+def seen_rows(
+    place: Place, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str] = ()
+) -> Leaks | str:
     """Which prompts the model was trained on: by the files of `--trained-on`, else by the record of its run.
 
     A str says why that is not known: nothing is recorded, or what is recorded is not on this machine. Raises what
     reading `trained_on` raises.
     """
     return with_proof(
-        lambda only_reference: _seen_rows(place, prompts, replace(probes, only_reference=only_reference), trained_on)
+        lambda only_reference: _seen_rows(
+            place, prompts, replace(probes, only_reference=only_reference), trained_on
+        )
     )
 
 
-def _seen_rows(place: Place, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]) -> Leaks | str:
+def _seen_rows(
+    place: Place, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
+) -> Leaks | str:
     if trained_on:
-        found: tuple[Iterator[_Example], str] | str = _of_files(probes, trained_on), ", ".join(trained_on)
+        found: tuple[Iterator[_Example], str] | str = (
+            _of_files(probes, trained_on),
+            ", ".join(trained_on),
+        )
     else:
         found = _recorded(place, probes)
     if isinstance(found, str):
@@ -104,13 +113,21 @@ def _recorded(place: Place, probes: Probes) -> tuple[Iterator[_Example], str] | 
     above = place.folder.resolve().parent if place.folder else Path()
     for root in (Path(), above):
         files = [root / name for name in named]
-        if files and all(path.is_file() for path in files) and {file_digest(path) for path in files} == digests:
+        if (
+            files
+            and all(path.is_file() for path in files)
+            and {file_digest(path) for path in files} == digests
+        ):
             return _of_files(probes, list(map(str, files)), held), ", ".join(named)
-    return (f"the rows that it was trained on ({', '.join(named) or 'not named'}) are not on this machine as they "
-            "were; name them with --trained-on")  # fmt: skip
+    return (
+        f"the rows that it was trained on ({', '.join(named) or 'not named'}) are not on this"
+        " machine as they were; name them with --trained-on"
+    )
 
 
-def _of_files(probes: Probes, files: Sequence[str], held: frozenset[int] = frozenset()) -> Iterator[_Example]:
+def _of_files(
+    probes: Probes, files: Sequence[str], held: frozenset[int] = frozenset()
+) -> Iterator[_Example]:
     rows = read(files, format=probes.spec.format, columns=probes.spec.map)
     kept: Iterable[Conversation] = (row for row in rows if row.origin.row not in held)
     encoder = Encoder(probes.tokenizer.backend, only_reference=probes.only_reference)
@@ -120,7 +137,9 @@ def _of_files(probes: Probes, files: Sequence[str], held: frozenset[int] = froze
             yield _Example(tuple(ids), example.row.origin.file, example.row.origin.line)
 
 
-def _of_table(folder: Path, manifest: Mapping[str, Any], held: frozenset[int]) -> Iterator[_Example]:
+def _of_table(
+    folder: Path, manifest: Mapping[str, Any], held: frozenset[int]
+) -> Iterator[_Example]:
     import pyarrow.dataset as arrow
 
     names = [str(folder / DATA / shard["file"]) for shard in manifest["shards"]]
@@ -132,7 +151,9 @@ def _of_table(folder: Path, manifest: Mapping[str, Any], held: frozenset[int]) -
                 yield _Example(tuple(entry["input_ids"]), entry["file"], entry["line"])
 
 
-def _compared(prompts: Sequence[Prompt], examples: Iterator[_Example], probes: Probes) -> tuple[list[Seen | None], int]:
+def _compared(
+    prompts: Sequence[Prompt], examples: Iterator[_Example], probes: Probes
+) -> tuple[list[Seen | None], int]:
     """(the surest thing that is known of each prompt, examples that were read)
 
     An example holds a prompt where it begins with it, in ids or in folded text; the answer goes up to its stop token.
@@ -141,7 +162,10 @@ def _compared(prompts: Sequence[Prompt], examples: Iterator[_Example], probes: P
     asked = [decode(prompt.ids) for prompt in prompts]
     whole = [decode((*prompt.ids, *prompt.reference_ids)) for prompt in prompts]
     rows_of = _Starts([(*prompt.ids, *prompt.reference_ids) for prompt in prompts])
-    near, same = _Starts([_folded(text) for text in whole]), _Starts([_folded(text) for text in asked])
+    near, same = (
+        _Starts([_folded(text) for text in whole]),
+        _Starts([_folded(text) for text in asked]),
+    )
     longest = 2 * max(map(len, whole), default=0) + 256
     found: list[Seen | None] = [None] * len(prompts)
     rows = 0
@@ -152,7 +176,11 @@ def _compared(prompts: Sequence[Prompt], examples: Iterator[_Example], probes: P
         )
         for example, text in zip(chunk, texts, strict=True):
             folded = _folded(text[:longest])
-            hits: dict[How, list[int]] = {"row": rows_of(example.ids), "near": near(folded), "prompt": same(folded)}
+            hits: dict[How, list[int]] = {
+                "row": rows_of(example.ids),
+                "near": near(folded),
+                "prompt": same(folded),
+            }
             for how, i in ((how, i) for how, places in hits.items() for i in places):
                 before = found[i]
                 if before is None or SURE.index(how) < SURE.index(before.how):

@@ -77,8 +77,10 @@ def run_tasks(
     if importlib.util.find_spec("lm_eval") is None:
         raise UsageError("tasks are run by lm-eval, which is not installed: pip install lm-eval")
     if place.model is None or place.kind not in ("model", "adapter"):
-        raise UsageError(f"{place.name}: tasks need a model or an adapter in a folder; of a server, lm-eval's own "
-                         "`local-chat-completions` asks")  # fmt: skip
+        raise UsageError(
+            f"{place.name}: tasks need a model or an adapter in a folder; of a server, lm-eval's"
+            " own `local-chat-completions` asks"
+        )
     manager = importlib.import_module("lm_eval.tasks").TaskManager(include_path=include)
     for name in names:
         if not manager.match_tasks([name]):
@@ -88,21 +90,34 @@ def run_tasks(
     asked = Asked()
     model, flags = _opened(place, probes, asked, options or Options(), batch)
     chat = probes.renderer().template is not None
-    given = {"apply_chat_template": chat, "fewshot_as_multiturn": chat, "num_fewshot": fewshot, "limit": limit,
-             "system_instruction": system}  # fmt: skip
+    given = {
+        "apply_chat_template": chat,
+        "fewshot_as_multiturn": chat,
+        "num_fewshot": fewshot,
+        "limit": limit,
+        "system_instruction": system,
+    }
     try:
         made = importlib.import_module("lm_eval").simple_evaluate(
             model, tasks=list(names), task_manager=manager, log_samples=False, **given
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(f"lm-eval could not run {', '.join(names)}: {_first(error)}; where the data of a task must be "
-                         "downloaded, do so first (or name task files of your own)") from error  # fmt: skip
+        raise UsageError(
+            f"lm-eval could not run {', '.join(names)}: {_first(error)}; where the data of a task"
+            " must be downloaded, do so first (or name task files of your own)"
+        ) from error
     flags = {name: str(value) for name, value in {**given, **flags}.items() if value is not None}
-    return LmEval(tuple(_outcome(made, name) for name in made["results"]), flags, notes_of(asked, probes),
-                  len(asked.prompts))  # fmt: skip
+    return LmEval(
+        tuple(_outcome(made, name) for name in made["results"]),
+        flags,
+        notes_of(asked, probes),
+        len(asked.prompts),
+    )
 
 
-def _opened(place: Place, probes: Probes, asked: Asked, options: Options, batch: int) -> tuple[Any, dict[str, Any]]:
+def _opened(
+    place: Place, probes: Probes, asked: Asked, options: Options, batch: int
+) -> tuple[Any, dict[str, Any]]:
     """The model in lm-eval, watched; and what was set for it."""
     import torch
     from transformers import GenerationConfig
@@ -116,9 +131,15 @@ def _opened(place: Place, probes: Probes, asked: Asked, options: Options, batch:
     kind = importlib.import_module("lm_eval.models.huggingface").HFLM
     adapter = {"peft": str(place.folder)} if place.kind == "adapter" else {}
     model = watched(kind, asked)(
-        str(place.model), tokenizer=str(place.tokenizer), device=device, batch_size=batch, backend="causal",
-        trust_remote_code=options.trust_remote_code, **adapter, **flags,
-    )  # fmt: skip
+        str(place.model),
+        tokenizer=str(place.tokenizer),
+        device=device,
+        batch_size=batch,
+        backend="causal",
+        trust_remote_code=options.trust_remote_code,
+        **adapter,
+        **flags,
+    )
     stops = sorted(served_stops(probes.tokenizer))
     model.model.generation_config = GenerationConfig(eos_token_id=stops or None)  # type: ignore[no-untyped-call]
     return model, flags | {"eos_token_id": stops}
@@ -128,7 +149,9 @@ def watched(kind: Any, asked: Asked) -> Any:
     """lm-eval's model of transformers, that tells which ids it gives to the model."""
 
     class Watched(kind):  # type: ignore[misc]
-        def apply_chat_template(self, chat_history: list[dict[str, Any]], *args: Any, **settings: Any) -> str:
+        def apply_chat_template(
+            self, chat_history: list[dict[str, Any]], *args: Any, **settings: Any
+        ) -> str:
             text: str = super().apply_chat_template(chat_history, *args, **settings)
             asked.chats[text] = chat_history
             return text
@@ -136,8 +159,10 @@ def watched(kind: Any, asked: Asked) -> Any:
         def tok_batch_encode(self, strings: list[str], *args: Any, **settings: Any) -> Any:
             ids, mask = super().tok_batch_encode(strings, *args, **settings)
             rows = zip(strings, ids.tolist(), mask.tolist(), strict=True)
-            asked.prompts |= {text: tuple(id for id, kept in zip(row, keep, strict=True) if kept)
-                              for text, row, keep in rows}  # fmt: skip
+            asked.prompts |= {
+                text: tuple(id for id, kept in zip(row, keep, strict=True) if kept)
+                for text, row, keep in rows
+            }
             return ids, mask
 
         def _loglikelihood_tokens(self, requests: list[Any], *args: Any, **settings: Any) -> Any:
@@ -151,13 +176,18 @@ def adds_bos(probes: Probes) -> bool:
     """Does the tokenizer begin what is trained with a BOS that the template does not write?"""
     bos = probes.tokenizer.special.get("bos")
     ids = Encoder(probes.tokenizer.backend, only_reference=True).encode(["a"]).ids.tolist()
-    first = _rendered(probes)([{"role": "user", "content": "a"}]) if probes.renderer().template else ""
+    first = (
+        _rendered(probes)([{"role": "user", "content": "a"}]) if probes.renderer().template else ""
+    )
     return bos is not None and ids[:1] == [bos.id] and not first.startswith(str(bos.token))
 
 
 def notes_of(asked: Asked, probes: Probes) -> tuple[str, ...]:
     """Compare what reached the model with what is trained: the template's prompt, encoded as the training rows are."""
-    encoder, decode = Encoder(probes.tokenizer.backend, only_reference=True), text_of(probes.tokenizer)
+    encoder, decode = (
+        Encoder(probes.tokenizer.backend, only_reference=True),
+        text_of(probes.tokenizer),
+    )
     render = _rendered(probes) if probes.renderer().template else None
     counted: Counter[str] = Counter()
     examples: dict[str, str] = {}
@@ -174,9 +204,13 @@ def notes_of(asked: Asked, probes: Probes) -> tuple[str, ...]:
             bare = encoder.encode([render(chat, False) if render and chat else text]).ids.tolist()
             what = _difference(list(ids), wanted, bare, probes)
             counted[what] += 1
-            examples.setdefault(what, f": {decode(wanted[-TAIL:])!r} is trained, {decode(ids[-TAIL:])!r} was asked")
-    return tuple(f"{count:,} of {len(asked.prompts):,} prompts {what}{examples.get(what, '')}"
-                 for what, count in counted.most_common())  # fmt: skip
+            examples.setdefault(
+                what, f": {decode(wanted[-TAIL:])!r} is trained, {decode(ids[-TAIL:])!r} was asked"
+            )
+    return tuple(
+        f"{count:,} of {len(asked.prompts):,} prompts {what}{examples.get(what, '')}"
+        for what, count in counted.most_common()
+    )
 
 
 def _difference(ids: list[int], wanted: list[int], bare: list[int], probes: Probes) -> str:
@@ -202,7 +236,11 @@ def _rendered(probes: Probes) -> Callable[..., str]:
 
     def render(messages: list[dict[str, Any]], generation: bool = True) -> str:
         made = template.render(
-            messages, tools=None, documents=None, add_generation_prompt=generation, **probes.spec.template_kwargs
+            messages,
+            tools=None,
+            documents=None,
+            add_generation_prompt=generation,
+            **probes.spec.template_kwargs,
         )
         return "".join(parts(made))
 
@@ -210,9 +248,17 @@ def _rendered(probes: Probes) -> Callable[..., str]:
 
 
 def _outcome(made: Mapping[str, Any], name: str) -> Task:
-    found = {key: value for key, value in made["results"][name].items() if isinstance(value, int | float)}
-    errors = {key.replace("_stderr,", ","): float(value) for key, value in found.items() if "_stderr," in key}
-    metrics = {key: float(value) for key, value in found.items() if "," in key and "_stderr," not in key}
+    found = {
+        key: value for key, value in made["results"][name].items() if isinstance(value, int | float)
+    }
+    errors = {
+        key.replace("_stderr,", ","): float(value)
+        for key, value in found.items()
+        if "_stderr," in key
+    }
+    metrics = {
+        key: float(value) for key, value in found.items() if "," in key and "_stderr," not in key
+    }
     rows = (made.get("n-samples") or {}).get(name) or {}
     return Task(name, int(rows.get("effective", 0)), metrics, errors)
 

@@ -118,7 +118,9 @@ def losses(table: RowLosses, *, seed: int = 0, confidence: float = 0.95) -> tupl
     return tuple(found)
 
 
-def changes(mine: RowLosses, other: RowLosses, *, seed: int = 0, confidence: float = 0.95) -> tuple[Change, ...]:
+def changes(
+    mine: RowLosses, other: RowLosses, *, seed: int = 0, confidence: float = 0.95
+) -> tuple[Change, ...]:
     """This model's losses less the other's, of the same tokens."""
     found = []
     for kind in _there(mine):

@@ -71,14 +71,18 @@ class Metrics:
     """Against the other model, on the first group"""
 
 
-def measured(samples: Sequence[Sample], *, others: Sequence[Sample] = (), seen_known: bool = True) -> Metrics:
+def measured(
+    samples: Sequence[Sample], *, others: Sequence[Sample] = (), seen_known: bool = True
+) -> Metrics:
     """The metrics of samples that are scored already (with the parser where one is named).
 
     `others` are another model's answers to the same rows. `seen_known`: False where it is not known which rows were
     trained on (`leaks.seen_rows` gave a str). The first group is that of held-out rows where there are some.
     """
-    parts = {"held out": [sample for sample in samples if not sample.prompt.seen],
-             "trained on": [sample for sample in samples if sample.prompt.seen]}  # fmt: skip
+    parts = {
+        "held out": [sample for sample in samples if not sample.prompt.seen],
+        "trained on": [sample for sample in samples if sample.prompt.seen],
+    }
     if not seen_known:
         parts = {"all": list(samples)}
     parts = {name: part for name, part in parts.items() if part}
@@ -94,7 +98,10 @@ def _measures(samples: Sequence[Sample]) -> Iterator[Measure]:
             yield Measure(name, sum(told) / len(told), *wilson(sum(told), len(told)), len(told))
     if overlaps := [overlap for sample in samples if (overlap := _overlap(sample)) is not None]:
         yield Measure("overlap", *bootstrap(overlaps), len(overlaps))
-    lengths = [(len(s.answer.ids) + (s.answer.stop is not None), len(s.prompt.reference_ids)) for s in samples]
+    lengths = [
+        (len(s.answer.ids) + (s.answer.stop is not None), len(s.prompt.reference_ids))
+        for s in samples
+    ]
     if known := [pair for pair in lengths if pair[1]]:
         yield Measure("length ratio", *bootstrap(*zip(*known, strict=True)), len(known))
 
@@ -105,12 +112,18 @@ def _by_file(samples: Sequence[Sample]) -> Iterator[Group]:
     if len(files) < 2:
         return
     parts = ([sample for sample in samples if sample.prompt.file == file] for file in files)
-    groups = [Group(file, len(part), tuple(_measures(part))) for file, part in zip(files, parts, strict=True)]
+    groups = [
+        Group(file, len(part), tuple(_measures(part)))
+        for file, part in zip(files, parts, strict=True)
+    ]
     yield from groups
     names = [measure.name for measure in groups[0].measures]
     rows = [(name, [group.measure(name) for group in groups]) for name in names]
     whole = [(name, [found for found in row if found]) for name, row in rows if all(row)]
-    means = (Measure(name, mean(m.value for m in row), None, None, sum(m.of for m in row)) for name, row in whole)
+    means = (
+        Measure(name, mean(m.value for m in row), None, None, sum(m.of for m in row))
+        for name, row in whole
+    )
     yield Group("mean of files", len(samples), tuple(means))
 
 
@@ -124,8 +137,11 @@ def _against(samples: Sequence[Sample], others: Sequence[Sample]) -> Iterator[Pa
     both = [(mine, theirs[row]) for mine in samples if (row := _row(mine)) in theirs]
     measures: dict[str, Callable[[Sample], float | None]] = {**SHARES, "overlap": _overlap}
     for name, of in measures.items():
-        told = [(float(a), float(b)) for mine, other in both
-                if (a := of(mine)) is not None and (b := of(other)) is not None]  # fmt: skip
+        told = [
+            (float(a), float(b))
+            for mine, other in both
+            if (a := of(mine)) is not None and (b := of(other)) is not None
+        ]
         if not told:
             continue
         better, worse = sum(a > b for a, b in told), sum(a < b for a, b in told)

@@ -53,13 +53,23 @@ class Generator:
         from truetune.generation.looks import Prompt
 
         if references and len(references) != len(prompts):
-            raise UsageError(f"Generator: {len(prompts):,} prompts and {len(references):,} references; give as many")
+            raise UsageError(
+                f"Generator: {len(prompts):,} prompts and {len(references):,} references; give as"
+                " many"
+            )
         stops = self._stop_ids()
-        asked = [Prompt(tuple(self._ids(prompt)), "", "", (), "", 0, row=row) for row, prompt in enumerate(prompts)]
+        asked = [
+            Prompt(tuple(self._ids(prompt)), "", "", (), "", 0, row=row)
+            for row, prompt in enumerate(prompts)
+        ]
         said = answers(
-            self.model, asked, stops=stops, pad=self._pad(stops), max_new_tokens=self.max_new_tokens,
+            self.model,
+            asked,
+            stops=stops,
+            pad=self._pad(stops),
+            max_new_tokens=self.max_new_tokens,
             decode=lambda ids: str(self.tokenizer.decode(list(ids), skip_special_tokens=False)),
-        )  # fmt: skip
+        )
         wanted = references or [""] * len(prompts)
         return [
             Prediction(answer.text, prompt, reference, step, answer.stop is not None)
@@ -71,7 +81,9 @@ class Generator:
         if isinstance(prompt, str) and not getattr(self.tokenizer, "chat_template", None):
             return [int(id) for id in self.tokenizer(prompt)["input_ids"]]
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [*prompt]
-        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        text = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
         return [int(id) for id in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
 
     def _stop_ids(self) -> list[int]:
@@ -82,12 +94,15 @@ class Generator:
             given = self.tokenizer.eos_token_id
         if given is None:
             raise UsageError(
-                "Generator: neither generation_config nor the tokenizer names a stop token; give stops=[ID]"
+                "Generator: neither generation_config nor the tokenizer names a stop token; give"
+                " stops=[ID]"
             )
         return [given] if isinstance(given, int) else [int(id) for id in given]
 
     def _pad(self, stops: Sequence[int]) -> int:
-        return int(min(stops) if self.tokenizer.pad_token_id is None else self.tokenizer.pad_token_id)
+        return int(
+            min(stops) if self.tokenizer.pad_token_id is None else self.tokenizer.pad_token_id
+        )
 
 
 @dataclass
@@ -127,7 +142,9 @@ class PredictionWriter:
             for one in predictions:
                 prompt = one.prompt if isinstance(one.prompt, str) else [*one.prompt]
                 values = (one.step, prompt, one.text, one.reference, one.stopped)
-                file.write(json.dumps(dict(zip(COLUMNS, values, strict=True)), ensure_ascii=False) + "\n")
+                file.write(
+                    json.dumps(dict(zip(COLUMNS, values, strict=True)), ensure_ascii=False) + "\n"
+                )
 
 
 def _is_own(path: Path) -> bool:

@@ -54,7 +54,12 @@ class _Tried:
 
 
 def proof_of(
-    parse: Parser, golds: Sequence[str], *, name: str, questions: Sequence[str] = (), seconds: float = SECONDS
+    parse: Parser,
+    golds: Sequence[str],
+    *,
+    name: str,
+    questions: Sequence[str] = (),
+    seconds: float = SECONDS,
 ) -> ParserProof:
     """Try a parser on gold answers (`Prompt.reference` of each row), and, where given, on their questions as answers.
 
@@ -64,7 +69,9 @@ def proof_of(
     tried = _Tried(parse, seconds)
     shaky = list(_slow(tried, golds))
     if shaky:
-        return ParserProof(name, len(golds), 0, None, None, 0.0, tried.slowest, gave_up=True, shaky=tuple(shaky))
+        return ParserProof(
+            name, len(golds), 0, None, None, 0.0, tried.slowest, gave_up=True, shaky=tuple(shaky)
+        )
     found = [tried(gold) for gold in golds]
     values = [value for value, _ in found]
     blank = tried("")[0]
@@ -76,7 +83,9 @@ def proof_of(
     shaky = list(_unstable(tried, golds, found))
     lost = {reading.row for reading in (*missed, *shaky)}
     right = [row for row, final in enumerate(finals) if final and row not in lost]
-    misread, forms = _forms(tried, golds, values, finals, right[:WRAPPED] if len(right) >= len(golds) / 2 else [])
+    misread, forms = _forms(
+        tried, golds, values, finals, right[:WRAPPED] if len(right) >= len(golds) / 2 else []
+    )
     return ParserProof(
         name=name,
         golds=len(golds),
@@ -97,7 +106,9 @@ def proof_of(
     )
 
 
-def after_answers(proof: ParserProof, parse: Parser, golds: Sequence[str], answers: Sequence[str]) -> ParserProof:
+def after_answers(
+    proof: ParserProof, parse: Parser, golds: Sequence[str], answers: Sequence[str]
+) -> ParserProof:
     """The same proof with what the parser makes of a model's answers to the same rows."""
     unread = [
         Reading("an answer that holds the gold one", answer[:SHOWN], gold[:SHOWN], "nothing", row)
@@ -112,17 +123,25 @@ def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[Reading]:
     longest = max(golds, key=len, default="")
     with suppress(Exception):
         reading(tried.parse, longest, 10 * tried.seconds)
-    starts = [f"{mark * 200}!" for mark in ("a", "1", " ", "\n", "a ", "1,", "{", "```\n", "the answer is ")]
+    starts = [
+        f"{mark * 200}!"
+        for mark in ("a", "1", " ", "\n", "a ", "1,", "{", "```\n", "the answer is ")
+    ]
     repeated = (text * (LONG // len(text)) + "!" for text in (longest[:LONG], *starts) if text)
     for text in (*golds[:3], *starts, *repeated):
         shown = tried(text)[1]
         if tried.last > tried.seconds and tried(text) and tried.last > tried.seconds:
-            yield Reading(f"a text of {len(text):,} characters", text[:60], "an end within a second", shown)
+            yield Reading(
+                f"a text of {len(text):,} characters", text[:60], "an end within a second", shown
+            )
             return
 
 
 def _missed(
-    golds: Sequence[str], found: Sequence[tuple[Any, str]], finals: Sequence[Final | None], blank: Any
+    golds: Sequence[str],
+    found: Sequence[tuple[Any, str]],
+    finals: Sequence[Final | None],
+    blank: Any,
 ) -> Iterator[Reading]:
     """Golds that are not read, not read equal to themselves, read as an empty answer is, or as another value."""
     for row, (gold, (value, shown), final) in enumerate(zip(golds, found, finals, strict=True)):
@@ -132,7 +151,12 @@ def _missed(
             what = "a gold answer"
         elif same(value, blank):
             what = "a gold answer, read as an empty one is"
-        elif final is not None and mine is not None and mine[0] == final.kind and not _means(mine[1], final):
+        elif (
+            final is not None
+            and mine is not None
+            and mine[0] == final.kind
+            and not _means(mine[1], final)
+        ):
             what = "a gold answer, read as another value than its final one"
         else:
             continue
@@ -141,8 +165,11 @@ def _missed(
 
 def _means(value: str, final: Final) -> bool:
     """Is this the final answer, or as a share what it says in per cent?"""
-    return value == final.value or ("%" in final.text and final.kind == "number"
-                                    and Decimal(value) * 100 == Decimal(final.value))  # fmt: skip
+    return value == final.value or (
+        "%" in final.text
+        and final.kind == "number"
+        and Decimal(value) * 100 == Decimal(final.value)
+    )
 
 
 def _shuffled(
@@ -163,7 +190,13 @@ def _shuffled(
     alike = [(a, b) for a, b in equal if _key(finals[a]) != _key(finals[b])]
     chance = sum(_key(finals[a]) == _key(finals[b]) for a, b in pairs) / len(pairs)
     readings = {
-        b: Reading(f"a gold answer, read as gold {a + 1} is", golds[b][-SHOWN:], _text(finals[b]), _shown(values[b]), b)
+        b: Reading(
+            f"a gold answer, read as gold {a + 1} is",
+            golds[b][-SHOWN:],
+            _text(finals[b]),
+            _shown(values[b]),
+            b,
+        )
         for a, b in reversed(alike)
     }
     return len(equal) / len(pairs), chance, [readings[row] for row in sorted(readings)]
@@ -177,10 +210,14 @@ def _silent(tried: _Tried, golds: Sequence[str], values: Sequence[Any]) -> Itera
         right = sum(same(value, values[row]) for row in others)
         if right:
             what = "an empty answer" if text in BLANK else "a text that says nothing"
-            yield Reading(f"{what}, right for {right:,} of {len(golds):,} golds", text, "nothing", shown)
+            yield Reading(
+                f"{what}, right for {right:,} of {len(golds):,} golds", text, "nothing", shown
+            )
 
 
-def _echoed(tried: _Tried, questions: Sequence[str], values: Sequence[Any], chance: float) -> list[Reading]:
+def _echoed(
+    tried: _Tried, questions: Sequence[str], values: Sequence[Any], chance: float
+) -> list[Reading]:
     """Questions that score as their own answers, where more do than chance makes."""
     found = [
         Reading("the question, given as the answer", question[-SHOWN:], "nothing", shown, row)
@@ -194,22 +231,37 @@ def _echoed(tried: _Tried, questions: Sequence[str], values: Sequence[Any], chan
 
 
 def _forms(
-    tried: _Tried, golds: Sequence[str], values: Sequence[Any], finals: Sequence[Final | None], rows: Sequence[int]
+    tried: _Tried,
+    golds: Sequence[str],
+    values: Sequence[Any],
+    finals: Sequence[Final | None],
+    rows: Sequence[int],
 ) -> tuple[list[Reading], list[tuple[str, bool]]]:
     """(wrappings that are misread, an example of each; wrapping -> is it read right)"""
     outcomes: dict[str, list[Reading | bool]] = {}
     for row in rows:
         final = finals[row]
         assert final is not None
-        others = [value for value, other in zip(values, finals, strict=True) if _key(other) != _key(final)]
+        others = [
+            value for value, other in zip(values, finals, strict=True) if _key(other) != _key(final)
+        ]
         for form, text in (*wrapped(final), *rewritten(golds[row], final)):
             value, shown = tried(text)
             bad = Reading(f"`{form}` for a gold answer", text, final.text, shown, row)
             right = same(value, values[row])
-            outcomes.setdefault(form, []).append(right if right or _is_unread(value, final, others) else bad)
-    misread = {form: [one for one in tries if isinstance(one, Reading)] for form, tries in outcomes.items()}
-    wrong = [found[0] for form, found in misread.items() if len(found) > OFTEN * len(outcomes[form])]
-    forms = [(form, sum(one is True for one in tries) > len(tries) / 2) for form, tries in outcomes.items()]
+            outcomes.setdefault(form, []).append(
+                right if right or _is_unread(value, final, others) else bad
+            )
+    misread = {
+        form: [one for one in tries if isinstance(one, Reading)] for form, tries in outcomes.items()
+    }
+    wrong = [
+        found[0] for form, found in misread.items() if len(found) > OFTEN * len(outcomes[form])
+    ]
+    forms = [
+        (form, sum(one is True for one in tries) > len(tries) / 2)
+        for form, tries in outcomes.items()
+    ]
     return wrong, forms
 
 
@@ -217,10 +269,16 @@ def _is_unread(value: Any, final: Final, others: Sequence[Any]) -> bool:
     """Is a reading nothing, or no answer: a text that is neither a number nor a letter, nor another gold's reading?"""
     if value is None or final.kind == "json":
         return value is None
-    return isinstance(value, str) and value_of(value) is None and not any(same(value, other) for other in others)
+    return (
+        isinstance(value, str)
+        and value_of(value) is None
+        and not any(same(value, other) for other in others)
+    )
 
 
-def _unstable(tried: _Tried, golds: Sequence[str], found: Sequence[tuple[Any, str]]) -> Iterator[Reading]:
+def _unstable(
+    tried: _Tried, golds: Sequence[str], found: Sequence[tuple[Any, str]]
+) -> Iterator[Reading]:
     """Golds that are read otherwise the second time, in another order."""
     for row in reversed(range(len(golds))):
         value, shown = found[row]
@@ -238,7 +296,11 @@ def _different(values: Sequence[Any]) -> list[Any]:
     """Up to PAIRED different readings."""
     found: list[Any] = []
     for value in values:
-        if value is not None and len(found) < PAIRED and not any(same(value, other) for other in found):
+        if (
+            value is not None
+            and len(found) < PAIRED
+            and not any(same(value, other) for other in found)
+        ):
             found.append(value)
     return found
 

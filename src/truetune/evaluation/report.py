@@ -21,12 +21,41 @@ from truetune.generation.verdicts import SAID, Verdict, counted, faults, good, v
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
-KEPT = ("repetition", "language", "length_ratio", "exact", "overlap", "parsed", "agrees", "garbage", "perplexity")
+KEPT = (
+    "repetition",
+    "language",
+    "length_ratio",
+    "exact",
+    "overlap",
+    "parsed",
+    "agrees",
+    "garbage",
+    "perplexity",
+)
 """Scores that are written out"""
 COLUMNS = (
-    *("file", "line", "row", "seen", "question", "answer", "reference", "verdict", "said", "faults", "good"),
-    *("stopped", "stop", "stop_probability", "stop_rank", "logprob", "tokens", "markers", *KEPT),
-    *("prompt_ids", "answer_ids", "reference_ids"),
+    "file",
+    "line",
+    "row",
+    "seen",
+    "question",
+    "answer",
+    "reference",
+    "verdict",
+    "said",
+    "faults",
+    "good",
+    "stopped",
+    "stop",
+    "stop_probability",
+    "stop_rank",
+    "logprob",
+    "tokens",
+    "markers",
+    *KEPT,
+    "prompt_ids",
+    "answer_ids",
+    "reference_ids",
 )
 """Of `plain`"""
 META = b"truetune"
@@ -73,12 +102,16 @@ class SampleReport(Report):
     @cached_property
     def success(self) -> Success:
         """Of the last look"""
-        return Success.of_look(self.looks[-1], self.limit) if self.looks else Success(0, 0, 0.0, 1.0)
+        return (
+            Success.of_look(self.looks[-1], self.limit) if self.looks else Success(0, 0, 0.0, 1.0)
+        )
 
     @property
     def too_few(self) -> bool:
         """Is the share of good answers surely below the one asked for, or not to be told at all?"""
-        return self.min_success is not None and (self.success.high < self.min_success or not self.success.of)
+        return self.min_success is not None and (
+            self.success.high < self.min_success or not self.success.of
+        )
 
     @property
     def verdicts(self) -> Counter[Verdict]:
@@ -104,12 +137,17 @@ class SampleReport(Report):
                 "verdicts": dict(self.verdicts),
                 "stop_probability": self.stop_probability,
                 "looks": [
-                    {"step": look.step, "seconds": look.seconds, "success": vars(Success.of_look(look, self.limit))}
+                    {
+                        "step": look.step,
+                        "seconds": look.seconds,
+                        "success": vars(Success.of_look(look, self.limit)),
+                    }
                     for look in self.looks
                 ],
                 "samples": [plain(sample, self.limit) for sample in self.samples],
                 "unanswered": [
-                    {"file": p.file, "line": p.line, "row": p.row, "question": p.question} for p in self.unanswered
+                    {"file": p.file, "line": p.line, "row": p.row, "question": p.question}
+                    for p in self.unanswered
                 ],
                 "compared": self.compared and self.compared.plain(),
                 "notes": list(self.notes),
@@ -140,7 +178,10 @@ def plain(sample: Sample, limit: int) -> dict[str, Any]:
         "markers": list(scores.markers), **{name: getattr(scores, name) for name in KEPT},
         "prompt_ids": list(prompt.ids), "answer_ids": list(answer.ids), "reference_ids": list(prompt.reference_ids),
     }  # fmt: skip
-    return {name: None if isinstance(value, float) and not isfinite(value) else value for name, value in made.items()}
+    return {
+        name: None if isinstance(value, float) and not isfinite(value) else value
+        for name, value in made.items()
+    }
 
 
 def _lines(rows: list[dict[str, Any]]) -> bytes:

@@ -28,17 +28,28 @@ def _said(run: RunFolder) -> Iterator[str]:
         yield (
             f"over {log.last_step:,.0f} steps the loss {moves} from {low:.3g} to {high:.3g}"
             + (", means of the first and last tenth" if part > 1 else "")
-            + (f", held out from {float(held.value[0]):.3g} to {float(held.value[-1]):.3g}" if held else "")
+            + (
+                f", held out from {float(held.value[0]):.3g} to {float(held.value[-1]):.3g}"
+                if held
+                else ""
+            )
         )
     if run.looks:
         look, limit = run.looks[-1]
         found = Success.of_look(look, limit)
-        yield f"at step {look.step:,} {found.good} of {found.of} answers stop by themselves without a fault"
+        yield (
+            f"at step {look.step:,} {found.good} of {found.of} answers stop by themselves without a"
+            " fault"
+        )
 
 
 def facts(run: RunFolder) -> dict[str, str]:
     """Short facts on it, by name."""
-    return {name: value for name, value in (*_recorded(run.record), *_logged(run), *_watched(run)) if value}
+    return {
+        name: value
+        for name, value in (*_recorded(run.record), *_logged(run), *_watched(run))
+        if value
+    }
 
 
 def _recorded(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -48,7 +59,9 @@ def _recorded(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "status", str(record.get("status") or "")
     yield "method", str(record.get("method") or "")
     yield "base model", str(base.get("name") or "")
-    files = [str(_object(one).get("file")) for one in _list(_object(data.get("inputs")).get("data"))]
+    files = [
+        str(_object(one).get("file")) for one in _list(_object(data.get("inputs")).get("data"))
+    ]
     yield (
         "data",
         ", ".join(files)
@@ -58,13 +71,25 @@ def _recorded(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if isinstance(counts.get(name), int)
         ),
     )
-    yield "trained on", ", ".join(map(str, _list(devices.get("names")))) or str(devices.get("kind") or "")
+    yield (
+        "trained on",
+        ", ".join(map(str, _list(devices.get("names")))) or str(devices.get("kind") or ""),
+    )
     yield "began", str(record.get("began") or "")
     if isinstance(seconds := record.get("seconds"), int | float):
         yield "took", f"{seconds:,.0f} s"
-    yield "resumed at", ", ".join(f"step {_object(one).get('step', one)}" for one in _list(record.get("resumed")))
-    yield "stops at", ", ".join(str(_object(one).get("token")) for one in _list(record.get("stops")))
-    yield "versions", ", ".join(f"{name} {value}" for name, value in _object(record.get("versions")).items())
+    yield (
+        "resumed at",
+        ", ".join(f"step {_object(one).get('step', one)}" for one in _list(record.get("resumed"))),
+    )
+    yield (
+        "stops at",
+        ", ".join(str(_object(one).get("token")) for one in _list(record.get("stops"))),
+    )
+    yield (
+        "versions",
+        ", ".join(f"{name} {value}" for name, value in _object(record.get("versions")).items()),
+    )
 
 
 def _logged(run: RunFolder) -> Iterator[tuple[str, str]]:
@@ -77,12 +102,22 @@ def _logged(run: RunFolder) -> Iterator[tuple[str, str]]:
     yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
     yield "epochs", f"{log.epochs:.3g}" if log.epochs else ""
     if loss := log.curve("loss").finite():
-        yield "loss", f"{loss.value[0]:.4g} to {loss.value[-1]:.4g} in {log.curve('loss').step.size:,} records"
+        yield (
+            "loss",
+            (
+                f"{loss.value[0]:.4g} to {loss.value[-1]:.4g} in {log.curve('loss').step.size:,}"
+                " records"
+            ),
+        )
     if held := log.curve("eval_loss").finite():
         values = [f"{held.value[0]:.4g}", f"{held.value[-1]:.4g}"]
         yield (
             "held-out loss",
-            f"{values[0]} to {values[1]} in {held.step.size:,} records" if held.step.size > 1 else values[0],
+            (
+                f"{values[0]} to {values[1]} in {held.step.size:,} records"
+                if held.step.size > 1
+                else values[0]
+            ),
         )
     yield "checkpoints", ", ".join(map(str, log.checkpoints[-5:]))
     yield "left out", "; ".join(log.notes)
@@ -91,7 +126,10 @@ def _logged(run: RunFolder) -> Iterator[tuple[str, str]]:
 def _watched(run: RunFolder) -> Iterator[tuple[str, str]]:
     if run.looks:
         first, limit = run.looks[0]
-        yield "answers", f"{len(first.samples)} prompts at {len(run.looks)} steps, at most {limit} new tokens"
+        yield (
+            "answers",
+            f"{len(first.samples)} prompts at {len(run.looks)} steps, at most {limit} new tokens",
+        )
     if isinstance(share := run.watch.get("share_of_the_time"), int | float):
         yield "watching took", f"{share:.1%} of the time"
     yield "stopped by", str(run.watch.get("stopped_by") or "")
@@ -101,11 +139,18 @@ def _watched(run: RunFolder) -> Iterator[tuple[str, str]]:
 def settings(run: RunFolder) -> dict[str, str]:
     """What decides how it is trained, by dotted names: of run.json, else what its log says of it."""
     record, log = run.record, run.log
-    known: dict[str, Any] = {name: record[name] for name in ("method", "seed", "versions", "devices") if name in record}
+    known: dict[str, Any] = {
+        name: record[name] for name in ("method", "seed", "versions", "devices") if name in record
+    }
     if record:
-        known |= {**_object(record.get("settings")), "base": _object(record.get("base")).get("name")}
-        known["data"] = {"files": _list(_object(record.get("settings")).get("data")),
-                         "counts": _object(_object(record.get("data")).get("counts"))}  # fmt: skip
+        known |= {
+            **_object(record.get("settings")),
+            "base": _object(record.get("base")).get("name"),
+        }
+        known["data"] = {
+            "files": _list(_object(record.get("settings")).get("data")),
+            "counts": _object(_object(record.get("data")).get("counts")),
+        }
     elif log is not None:
         known = {name: value for name, value in log.facts.items() if name != "log_history"}
     return dict(_flat(known))

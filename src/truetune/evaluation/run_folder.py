@@ -78,13 +78,24 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
     if not where.is_dir():
         alone = _log(path)
         judged = _of_log(alone, spec)
-        return RunFolder(path, alone, {}, {}, (), tuple(map(_marked, judged.findings)), judged=judged)
+        return RunFolder(
+            path, alone, {}, {}, (), tuple(map(_marked, judged.findings)), judged=judged
+        )
     looks, watch, record = read(where), _watch(where / WATCH, notes), read_record(where)
     log = _log(path) if is_run(path) or not (looks or watch) else None
     judged = _of_log(log, spec)
     answers, of_answers = _of_answers(where, looks, record, spec, notes)
     found = (*map(_marked, judged.findings), *answers)
-    return RunFolder(path, log, record, watch, tuple(looks), found, tuple(notes), Judgement.of([judged, of_answers]))
+    return RunFolder(
+        path,
+        log,
+        record,
+        watch,
+        tuple(looks),
+        found,
+        tuple(notes),
+        Judgement.of([judged, of_answers]),
+    )
 
 
 def logged_run(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder:
@@ -97,7 +108,9 @@ def logged_run(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder
     except DataError as error:
         looks = ()
         notes.append(str(error))
-    return RunFolder(path, log, read_record(where), _watch(where / WATCH, notes), looks, found, tuple(notes))
+    return RunFolder(
+        path, log, read_record(where), _watch(where / WATCH, notes), looks, found, tuple(notes)
+    )
 
 
 def _log(path: str) -> RunLog:
@@ -105,7 +118,9 @@ def _log(path: str) -> RunLog:
     try:
         log = read_run(path)
         broken = (
-            None if SIGNS & log.curves.keys() else DataError(f"{path}: no curve of a run is in it{score_hint(path)}")
+            None
+            if SIGNS & log.curves.keys()
+            else DataError(f"{path}: no curve of a run is in it{score_hint(path)}")
         )
     except DataError as error:
         broken = error
@@ -118,7 +133,8 @@ def _log(path: str) -> RunLog:
     if {"run", "log"} & set(kinds) or kinds[0] not in OTHERWISE:
         raise broken
     raise UsageError(
-        f"{path}: this is {NAMES[kinds[0]]}, not a run; expected the folder or log of a run, or a JSON file that "
+        f"{path}: this is {NAMES[kinds[0]]}, not a run; expected the folder or log of a run, or a"
+        " JSON file that "
         f"truetune wrote. For this: {OTHERWISE[kinds[0]].replace('{}', path)}"
         f"{score_hint(path) if kinds[0] == 'data' else ''}"
     )
@@ -137,7 +153,9 @@ def _of_log(log: RunLog | None, spec: RunSpec) -> Judgement:
     """What the rules on logs say."""
     if log is None:
         return Judgement()
-    return judge([rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log)
+    return judge(
+        [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log
+    )
 
 
 def _marked(finding: Finding) -> Found:
@@ -146,7 +164,11 @@ def _marked(finding: Finding) -> Found:
 
 
 def _of_answers(
-    folder: Path, looks: list[tuple[Look, int]], record: Mapping[str, Any], spec: RunSpec, notes: list[str]
+    folder: Path,
+    looks: list[tuple[Look, int]],
+    record: Mapping[str, Any],
+    spec: RunSpec,
+    notes: list[str],
 ) -> tuple[list[Found], Judgement]:
     """What was noted while it ran, and what the rules say of the looks as they stand; found is the former, if any."""
     if not looks:
@@ -156,7 +178,9 @@ def _of_answers(
     judged = judgement_of(watched, spec)
     if (folder / FINDINGS).is_file():
         chosen = {rule.name() for rule in choose(spec.select, spec.ignore, "answers")}
-        return [found for found in _noted(folder / FINDINGS, notes) if found.finding.rule in chosen], judged
+        return [
+            found for found in _noted(folder / FINDINGS, notes) if found.finding.rule in chosen
+        ], judged
     if (folder / WATCH).is_file():
         return [], judged
     return [Found(finding, watched.looks[-1].step) for finding in judged.findings], judged

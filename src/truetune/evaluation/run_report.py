@@ -24,8 +24,17 @@ from truetune.spec.run import RunSpec
 
 ANSWERS = "answers/"
 SHARES = (
-    *("stopped", "looped", "echoed", "empty", "garbage", "switched"),
-    *("overlap", "exact", "parsed", "agrees", "repetition"),
+    "stopped",
+    "looped",
+    "echoed",
+    "empty",
+    "garbage",
+    "switched",
+    "overlap",
+    "exact",
+    "parsed",
+    "agrees",
+    "repetition",
 )
 """Scores whose mean over the prompts is a curve"""
 BRIEF = ("status", "method", "base model", "data", "steps", "log", "left out", "notes")
@@ -47,7 +56,9 @@ class RunReport(Report):
     def more(self) -> dict[str, Any]:
         named = list(zip(self.runs, self.names, strict=True))
         return {
-            "verdict": " ".join(sentence(run, name if len(named) > 1 else "") for run, name in named),
+            "verdict": " ".join(
+                sentence(run, name if len(named) > 1 else "") for run, name in named
+            ),
             "runs": [_plain(run, name) for run, name in named],
         }
 
@@ -62,7 +73,8 @@ def run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
     return RunReport(
         spec=spec,
         subjects=tuple(
-            Subject("run", run.path, tuple((k, v) for k, v in facts(run).items() if k in BRIEF)) for run in runs
+            Subject("run", run.path, tuple((k, v) for k, v in facts(run).items() if k in BRIEF))
+            for run in runs
         ),
         findings=in_order(found.finding for run in runs for found in run.found),
         examined=judged.examined,
@@ -86,7 +98,12 @@ def of_log(report: Report) -> dict[str, Any]:
 def _signed(run: RunFolder, name: str) -> RunFolder:
     """Each finding says whose it is."""
     signed = ((one, (f"run: {name}", *one.finding.evidence)) for one in run.found)
-    return replace(run, found=tuple(replace(one, finding=replace(one.finding, evidence=said)) for one, said in signed))
+    return replace(
+        run,
+        found=tuple(
+            replace(one, finding=replace(one.finding, evidence=said)) for one, said in signed
+        ),
+    )
 
 
 def named(paths: Sequence[str]) -> tuple[str, ...]:
@@ -109,7 +126,8 @@ def _plain(run: RunFolder, name: str) -> dict[str, Any]:
         "settings": settings(run),
         "curves": {title: _curve(curve) for title, curve in curves(run).items()},
         "pins": [
-            {"step": found.step} | {key: getattr(found.finding, key) for key in ("code", "rule", "severity", "message")}
+            {"step": found.step}
+            | {key: getattr(found.finding, key) for key in ("code", "rule", "severity", "message")}
             for found in run.found
         ],
         "looks": [_look(look, limit) for look, limit in kept],
@@ -133,7 +151,10 @@ def curves(run: RunFolder) -> dict[str, Curve]:
 def _scores(look: Look) -> dict[str, float]:
     """Means over the prompts for which there is such a score, medians of P(stop) and of lengths."""
     scores = [sample.scores for sample in look.samples]
-    known = {name: [float(v) for score in scores if (v := getattr(score, name)) is not None] for name in SHARES}
+    known = {
+        name: [float(v) for score in scores if (v := getattr(score, name)) is not None]
+        for name in SHARES
+    }
     found = {name: fmean(values) for name, values in known.items() if values}
     if scores:
         found["markers"] = fmean(bool(score.markers) for score in scores)
@@ -167,7 +188,10 @@ def _curve(curve: Curve) -> dict[str, Any]:
         "points": curve.step.size,
         "x": [_short(x) for x in thin.step.tolist()],
         "y": [_short(y) for y in thin.value.tolist()],
-        "smooth": {"x": [_short(x) for x in smooth.step.tolist()], "y": [_short(y) for y in smooth.value.tolist()]},
+        "smooth": {
+            "x": [_short(x) for x in smooth.step.tolist()],
+            "y": [_short(y) for y in smooth.value.tolist()],
+        },
     }
 
 
@@ -175,7 +199,9 @@ def _short(value: float) -> float | None:
     """In few digits; None where it is no number."""
     if not math.isfinite(value):
         return None
-    return int(value) if value.is_integer() and abs(value) < 1 << 53 else float(f"{value:.{DIGITS}g}")
+    return (
+        int(value) if value.is_integer() and abs(value) < 1 << 53 else float(f"{value:.{DIGITS}g}")
+    )
 
 
 def _kept(run: RunFolder) -> list[tuple[Look, int]]:
@@ -193,7 +219,11 @@ def _look(look: Look, limit: int) -> dict[str, Any]:
         "seconds": look.seconds,
         "success": vars(Success.of_look(look, limit)),
         "samples": [
-            {name: value for name, value in plain(sample, limit).items() if not name.endswith("_ids")}
+            {
+                name: value
+                for name, value in plain(sample, limit).items()
+                if not name.endswith("_ids")
+            }
             for sample in look.samples
         ],
     }

@@ -55,7 +55,9 @@ class Asking:
 
     def fact(self) -> str:
         """In a few words."""
-        how = f"temperature {self.temperature:g}, seed {self.seed}" if self.temperature else "greedy"
+        how = (
+            f"temperature {self.temperature:g}, seed {self.seed}" if self.temperature else "greedy"
+        )
         return f"{how}, at most {self.max_new_tokens:,} new tokens"
 
 
@@ -100,7 +102,11 @@ def sample(
         watched = Watched((look,), limit=max_new_tokens, finished=True)
         judged, notes = judgement_with_causes(place, probes, watched, backend, asking, diagnose)
         notes += tuple(backend.notes)
-    beside = None if compare is None else _beside(compare, place, probes, look, files, asking, base, settings)
+    beside = (
+        None
+        if compare is None
+        else _beside(compare, place, probes, look, files, asking, base, settings)
+    )
     return SampleReport(
         spec=probes.spec.model_copy(update={"data": files}),
         subjects=(subject(place, probes, found, asking, backend.kind),),
@@ -118,24 +124,36 @@ def sample(
     )
 
 
-def looked(backend: Backend, probes: Probes, prompts: Sequence[Prompt], asking: Asking, step: int = 0) -> Look:
+def looked(
+    backend: Backend, probes: Probes, prompts: Sequence[Prompt], asking: Asking, step: int = 0
+) -> Look:
     """The answers of a model with their scores. Raises UsageError where there are none."""
     started = time.perf_counter()
     decoding = asking.decoding(served_stops(probes.tokenizer))
     answers = backend.answers(prompts, decoding, asking.tell(f"asking {backend.name}"))
     control = control_of(probes.tokenizer)
-    samples = marked([
-        Sample(prompt, answer, score(prompt, answer, control=control, parse=asking.parse))
-        for prompt, answer in zip(prompts, answers, strict=True)
-        if answer is not None
-    ])  # fmt: skip
+    samples = marked(
+        [
+            Sample(prompt, answer, score(prompt, answer, control=control, parse=asking.parse))
+            for prompt, answer in zip(prompts, answers, strict=True)
+            if answer is not None
+        ]
+    )
     if not samples:
-        raise UsageError(f"{backend.name}: no prompt got an answer: {'; '.join(backend.notes) or 'no reason is known'}")
+        raise UsageError(
+            f"{backend.name}: no prompt got an answer:"
+            f" {'; '.join(backend.notes) or 'no reason is known'}"
+        )
     return Look(step, samples, time.perf_counter() - started)
 
 
 def judgement_with_causes(
-    place: Place, probes: Probes, watched: Watched, backend: Backend, asking: Asking, diagnose: bool | None
+    place: Place,
+    probes: Probes,
+    watched: Watched,
+    backend: Backend,
+    asking: Asking,
+    diagnose: bool | None,
 ) -> tuple[Judgement, tuple[str, ...]]:
     """What the rules say, findings that name a cause first; and what could not be asked."""
     symptoms = judgement_of(watched, probes.spec)
@@ -143,8 +161,17 @@ def judgement_with_causes(
     if not (failing(look, watched.limit) if diagnose is None else diagnose):
         return symptoms, ()
     prompts = [sample.prompt for sample in look.samples]
-    inquest = inquire(place, probes, prompts, look, backend, options=asking.options, limit=watched.limit,
-                      temperature=asking.temperature, progress=asking.tell("asking why"))  # fmt: skip
+    inquest = inquire(
+        place,
+        probes,
+        prompts,
+        look,
+        backend,
+        options=asking.options,
+        limit=watched.limit,
+        temperature=asking.temperature,
+        progress=asking.tell("asking why"),
+    )
     found = causes_of(inquest, probes.spec)
     causes = [finding for finding in found.findings if RANK[finding.severity]]
     known = {finding.code for finding in causes}
@@ -168,7 +195,9 @@ def unanswered(prompts: Sequence[Prompt], look: Look) -> tuple[Prompt, ...]:
 def subject(place: Place, probes: Probes, found: Asked, asking: Asking, kind: str) -> Subject:
     """What was asked, and how."""
     tokenizer = probes.tokenizer
-    stops = [f"{tokenizer.backend.id_to_token(id)} ({id})" for id in sorted(served_stops(tokenizer))]
+    stops = [
+        f"{tokenizer.backend.id_to_token(id)} ({id})" for id in sorted(served_stops(tokenizer))
+    ]
     facts = {
         "by": kind,
         **({"base": place.base.name} if place.base else {}),
@@ -182,32 +211,56 @@ def subject(place: Place, probes: Probes, found: Asked, asking: Asking, kind: st
 
 def _warned(place: Place, probes: Probes, found: Asked) -> Iterator[str]:
     if not served_stops(probes.tokenizer):
-        yield (f"{place.name}: neither generation_config.json nor config.json nor the tokenizer names a stop token, so "
-               "every answer runs to the limit")  # fmt: skip
+        yield (
+            f"{place.name}: neither generation_config.json nor config.json nor the tokenizer names"
+            " a stop token, so every answer runs to the limit"
+        )
     if seen := sum(prompt.seen for prompt in found.prompts):
-        yield f"{seen} of {len(found.prompts)} prompts were trained on: what a model says to new ones may be worse"
+        yield (
+            f"{seen} of {len(found.prompts)} prompts were trained on: what a model says to new ones"
+            " may be worse"
+        )
 
 
 def _beside(
-    name: str, place: Place, probes: Probes, look: Look, files: Sequence[str], asking: Asking, base: str | None,
+    name: str,
+    place: Place,
+    probes: Probes,
+    look: Look,
+    files: Sequence[str],
+    asking: Asking,
+    base: str | None,
     settings: dict[str, Any],
-) -> Compared:  # fmt: skip
+) -> Compared:
     """The answers of another model to the same rows."""
     other = _placed(name, place, base)
     theirs, notes = other.prepared(**settings), []
     if theirs.template is None and probes.template is not None:
-        other = placed(name, tokenizer=str(place.tokenizer), base=base if other.kind == "adapter" else None)
+        other = placed(
+            name, tokenizer=str(place.tokenizer), base=base if other.kind == "adapter" else None
+        )
         theirs = other.prepared(**settings)
         notes.append(f"{name} has no template: it is asked with that of {place.name}")
     prompts = [sample.prompt for sample in look.samples]
     made = again(theirs, prompts, files)
-    asked_both = [(sample, prompt) for sample, prompt in zip(look.samples, made, strict=True) if prompt is not None]
+    asked_both = [
+        (sample, prompt)
+        for sample, prompt in zip(look.samples, made, strict=True)
+        if prompt is not None
+    ]
     if not asked_both:
-        raise UsageError(f"{name}: none of the {len(prompts)} rows gives a prompt with its tokenizer and template")
+        raise UsageError(
+            f"{name}: none of the {len(prompts)} rows gives a prompt with its tokenizer and"
+            " template"
+        )
     if missing := len(prompts) - len(asked_both):
-        notes.append(f"{missing} of {len(prompts)} rows give {name} no prompt, and are not compared")
+        notes.append(
+            f"{missing} of {len(prompts)} rows give {name} no prompt, and are not compared"
+        )
     if parted := sum(sample.prompt.text != prompt.text for sample, prompt in asked_both):
-        notes.append(f"{parted} of {len(asked_both)} prompts differ: each model is asked by its own template")
+        notes.append(
+            f"{parted} of {len(asked_both)} prompts differ: each model is asked by its own template"
+        )
     elif any(sample.prompt.ids != prompt.ids for sample, prompt in asked_both):
         notes.append("the prompts are the same text and have other ids: the tokenizers differ")
     options = asking.options if other.kind == place.kind else replace(asking.options, backend=None)
@@ -221,7 +274,10 @@ def _beside(
 
 def _placed(name: str, place: Place, base: str | None) -> Place:
     """With a tokenizer and a base of its own, or else with those of the model that it is compared with."""
-    ours = {"tokenizer": str(place.tokenizer), "base": base or (str(place.base) if place.base else None)}
+    ours = {
+        "tokenizer": str(place.tokenizer),
+        "base": base or (str(place.base) if place.base else None),
+    }
     try:
         return placed(name)
     except UsageError as first:

@@ -97,7 +97,9 @@ def score(
         read = read_predictions([fspath(predictions)], columns)
         name = fspath(predictions)
     else:
-        read = Read(predictions_of(predictions, prompts, references, steps=steps, stopped=stopped), {})
+        read = Read(
+            predictions_of(predictions, prompts, references, steps=steps, stopped=stopped), {}
+        )
         name = LISTS
     found = with_rows(read.predictions, rows) if rows else read.predictions
     if not found:
@@ -131,11 +133,16 @@ def looks_of(predictions: Sequence[Prediction], parse: Parser | None = None) -> 
     known: dict[tuple[str, str], int] = {}
     for step in sorted({prediction.step for prediction in predictions}):
         chosen = [prediction for prediction in predictions if prediction.step == step]
-        yield Look(step, marked([sample_of(one, row, known, parse) for row, one in enumerate(chosen)]), 0.0)
+        yield Look(
+            step, marked([sample_of(one, row, known, parse) for row, one in enumerate(chosen)]), 0.0
+        )
 
 
 def sample_of(
-    prediction: Prediction, row: int, known: dict[tuple[str, str], int] | None = None, parse: Parser | None = None
+    prediction: Prediction,
+    row: int,
+    known: dict[tuple[str, str], int] | None = None,
+    parse: Parser | None = None,
 ) -> Sample:
     """One prediction with its scores. `known` numbers the prompts, so that those of several steps are known again."""
     asked = (prediction.question, prediction.reference)
@@ -143,8 +150,14 @@ def sample_of(
     number = row if known is None else known.setdefault(key, len(known))
     length = len(words(prediction.reference)) + 1 if prediction.reference else 0
     chat = None if isinstance(prediction.prompt, str) else Chat(tuple(prediction.prompt))
-    prompt = Prompt((number,), *asked, (0,) * length, prediction.file, prediction.line, chat=chat, row=row)
-    answer = Answer((0,) * len(words(prediction.text)), prediction.text, None if prediction.stopped is False else 0)
+    prompt = Prompt(
+        (number,), *asked, (0,) * length, prediction.file, prediction.line, chat=chat, row=row
+    )
+    answer = Answer(
+        (0,) * len(words(prediction.text)),
+        prediction.text,
+        None if prediction.stopped is False else 0,
+    )
     scores = score_answer(prompt, answer, parse=parse)
     return Sample(prompt, answer, replace(scores, end_known=prediction.stopped is not None))
 
@@ -155,7 +168,9 @@ def _proof(parse: Parser | None, name: str | None, look: Look) -> ParserProof | 
     if parse is None or name is None or not known:
         return None
     golds = [sample.prompt.reference for sample in known]
-    proof = proof_of(parse, golds, name=name, questions=[sample.prompt.question for sample in known])
+    proof = proof_of(
+        parse, golds, name=name, questions=[sample.prompt.question for sample in known]
+    )
     return after_answers(proof, parse, golds, [sample.answer.text for sample in known])
 
 
@@ -164,19 +179,31 @@ def _of_parser(proof: ParserProof | None, look: Look, spec: RunSpec) -> Judgemen
     if proof is None:
         return Judgement()
     chosen = choose(spec.select, spec.ignore, "evaluation")
-    rules = [rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in ON_PARSERS]
+    rules = [
+        rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in ON_PARSERS
+    ]
     return judge(rules, Evaluated(len(look.samples), parser=proof))
 
 
 def _missing(read: Read, proof: ParserProof | None, parser: str | None) -> Iterator[NotJudged]:
     if read.broken:
-        yield NotJudged("broken lines", f"{len(read.broken):,} hold no row, the first: {read.broken[0]}",
-                        unlock="repair or remove them")  # fmt: skip
+        yield NotJudged(
+            "broken lines",
+            f"{len(read.broken):,} hold no row, the first: {read.broken[0]}",
+            unlock="repair or remove them",
+        )
     if read.without:
-        yield NotJudged("rows without a prediction", f"{read.without:,} hold nothing in `{read.columns['prediction']}`",
-                        unlock="write an empty text for an empty answer, or name the column with --map")  # fmt: skip
+        yield NotJudged(
+            "rows without a prediction",
+            f"{read.without:,} hold nothing in `{read.columns['prediction']}`",
+            unlock="write an empty text for an empty answer, or name the column with --map",
+        )
     if parser is not None and proof is None:
-        yield NotJudged("the parser", "there is no reference that it could be tried on", unlock="name the references")
+        yield NotJudged(
+            "the parser",
+            "there is no reference that it could be tried on",
+            unlock="name the references",
+        )
 
 
 def _subject(name: str, found: Sequence[Prediction], read: Read) -> Subject:
@@ -201,4 +228,7 @@ def _notes(found: Sequence[Prediction], proof: ParserProof | None) -> Iterator[s
     if proof is not None:
         yield str(proof)
     if not any(prediction.reference for prediction in found):
-        yield "there is no reference: nothing is said of whether the answers are right, or as long as they should be"
+        yield (
+            "there is no reference: nothing is said of whether the answers are right, or as long as"
+            " they should be"
+        )

@@ -48,7 +48,10 @@ def wilson(good: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
     if not of:
         return 0.0, 1.0
     z, share = NORMAL.inv_cdf((1 + confidence) / 2), good / of
-    middle, spread = share + z * z / (2 * of), z * sqrt(share * (1 - share) / of + (z / (2 * of)) ** 2)
+    middle, spread = (
+        share + z * z / (2 * of),
+        z * sqrt(share * (1 - share) / of + (z / (2 * of)) ** 2),
+    )
     low, high = ((middle + sign * spread) / (1 + z * z / of) for sign in (-1, 1))
     return (max(0.0, low) if good else 0.0), (min(1.0, high) if good < of else 1.0)
 
@@ -70,7 +73,11 @@ def bootstrap(
     mean = float(above.sum() / below.sum())
     if len(above) < 2 or not isfinite(mean):
         return Interval(mean, None, None)
-    drawn = np.sort(np.concatenate([above[at].sum(1) / below[at].sum(1) for at in _again(len(above), rounds, seed)]))
+    drawn = np.sort(
+        np.concatenate(
+            [above[at].sum(1) / below[at].sum(1) for at in _again(len(above), rounds, seed)]
+        )
+    )
     without = (above.sum() - above) / (below.sum() - below)
     low, high = np.quantile(drawn, _levels(drawn, mean, without.mean() - without, confidence))
     return Interval(mean, float(low), float(high))
@@ -79,7 +86,10 @@ def bootstrap(
 def mcnemar(only_a: int, only_b: int) -> float:
     """Two-sided p of equal chances, given how many rows only one of two got right (exact binomial)."""
     of = only_a + only_b
-    logs = (lgamma(of + 1) - lgamma(k + 1) - lgamma(of - k + 1) - of * log(2) for k in range(min(only_a, only_b) + 1))
+    logs = (
+        lgamma(of + 1) - lgamma(k + 1) - lgamma(of - k + 1) - of * log(2)
+        for k in range(min(only_a, only_b) + 1)
+    )
     return min(1.0, 2 * fsum(map(exp, logs)))
 
 
@@ -136,7 +146,10 @@ def _signs(rows: int, rounds: int, seed: int) -> Iterator[Floats]:
 
 def _levels(drawn: Floats, mean: float, influence: Floats, confidence: float) -> Sequence[float]:
     """The quantiles of what was drawn that bound the interval (Efron & Tibshirani 1993, 14.9-14.15)."""
-    below = float((np.searchsorted(drawn, mean, "left") + np.searchsorted(drawn, mean, "right")) / (2 * len(drawn)))
+    below = float(
+        (np.searchsorted(drawn, mean, "left") + np.searchsorted(drawn, mean, "right"))
+        / (2 * len(drawn))
+    )
     if not 0 < below < 1:
         return ((1 - confidence) / 2, (1 + confidence) / 2)
     bias, spread = NORMAL.inv_cdf(below), float((influence**2).sum())

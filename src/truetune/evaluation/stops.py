@@ -41,7 +41,9 @@ def calibration(
             return None
         closing = _ends(document)
         ends.append(score.stop[closing].astype(np.float64))
-        inside.append(score.stop[learned(document)[0] & (document.source != Source.STOP)].astype(np.float64))
+        inside.append(
+            score.stop[learned(document)[0] & (document.source != Source.STOP)].astype(np.float64)
+        )
         rows.append(document.origin.row)
         unserved.update(token(id) for id in document.ids[closing].tolist() if id not in stops)
     at_ends, within = np.concatenate(ends), np.concatenate(inside)

@@ -130,7 +130,9 @@ class CsvBody(TableBody):
 
     def edited(self, edit: Edit) -> CsvBody:
         found = edit_value(self.value, edit)
-        if found.keys() != self.value.keys() or not all(isinstance(cell, str) for cell in found.values()):
+        if found.keys() != self.value.keys() or not all(
+            isinstance(cell, str) for cell in found.values()
+        ):
             raise EditError("a cell of a CSV file holds text alone, and its columns stay")
         text = rewritten(self.text, self.delimiter, list(self.value.values()), list(found.values()))
         return CsvBody(found, text, self.delimiter)

@@ -25,4 +25,6 @@ def remedies() -> tuple[type[Remedy], ...]:
             and member.__module__ == module.__name__
             and not member.__name__.startswith("_")
         ]
-    return tuple(sorted(found, key=lambda remedy: (remedy.stage, not remedy.safe, remedy.__module__)))
+    return tuple(
+        sorted(found, key=lambda remedy: (remedy.stage, not remedy.safe, remedy.__module__))
+    )

@@ -58,16 +58,23 @@ class LineDiff:
         for tag, i1, i2, j1, j2 in matcher.get_opcodes():
             if tag == "equal":
                 continue
-            head = f"@@ -{_span(self._old_line + i1, i2 - i1)} +{_span(self._new_line + j1, j2 - j1)} @@\n"
+            head = (
+                f"@@ -{_span(self._old_line + i1, i2 - i1)} +{_span(self._new_line + j1, j2 - j1)}"
+                " @@\n"
+            )
             lines = [*("-" + line for line in old[i1:i2]), *("+" + line for line in new[j1:j2])]
-            ends = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+            ends = (
+                line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+                for line in lines
+            )
             self._say(self._head + head + "".join(ends))
             self._head = ""
 
 
 def _too_long() -> UsageError:
     return UsageError(
-        "--diff shows lines, and this file has all rows in one; write it with -o, and see the record of changes"
+        "--diff shows lines, and this file has all rows in one; write it with -o, and see the"
+        " record of changes"
     )
 
 

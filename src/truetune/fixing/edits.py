@@ -108,7 +108,11 @@ def edit_value(value: Any, edit: Edit) -> Any:
     if isinstance(step, int) and isinstance(value, list) and step < len(value):
         if isinstance(edit, Remove) and not rest:
             return [*value[:step], *value[step + 1 :]]
-        return [*value[:step], edit_value(value[step], replace(edit, path=rest)), *value[step + 1 :]]
+        return [
+            *value[:step],
+            edit_value(value[step], replace(edit, path=rest)),
+            *value[step + 1 :],
+        ]
     raise EditError(f"there is no {shown_path(edit.path)}")
 
 
@@ -157,7 +161,9 @@ def _repeated(text: str, node: Node, path: Path) -> Iterator[tuple[Path, str, bo
                 len(
                     {
                         json.dumps(
-                            parse_json(text[v.start : v.end], ROW, surrogates="keep", exact_integers=True),
+                            parse_json(
+                                text[v.start : v.end], ROW, surrogates="keep", exact_integers=True
+                            ),
                             sort_keys=True,
                         )
                         for v in values
@@ -178,7 +184,9 @@ def _edited(text: str, node: Node, edit: Edit) -> str:
         return _spliced(text, node, _spelling(text, edit))
     if isinstance(edit, RemoveRepeated):
         if node.string is not None:
-            return _spliced(text, node, _restrung(text, node, edit_text(node.string, replace(edit, path=()))))
+            return _spliced(
+                text, node, _restrung(text, node, edit_text(node.string, replace(edit, path=())))
+            )
         doubles = [member for member in node.members or () if member.key == edit.key][:-1]
         for member in reversed(doubles):
             text = _without(text, node, member)
@@ -191,7 +199,11 @@ def _edited_member(text: str, node: Node, step: str | int, edit: Edit) -> str:
     if isinstance(edit, Put) and isinstance(step, str) and node.members is not None:
         return _with_member(text, node, step, edit)
     if isinstance(edit, Rename) and isinstance(step, str) and (member := node.member(step)):
-        return text[: member.start] + json.dumps(edit.key, ensure_ascii=text.isascii()) + text[member.end :]
+        return (
+            text[: member.start]
+            + json.dumps(edit.key, ensure_ascii=text.isascii())
+            + text[member.end :]
+        )
     if isinstance(edit, Remove):
         entry = node.member(step) if isinstance(step, str) else node.child(step)
         if entry is not None:
@@ -215,7 +227,9 @@ def _with_member(text: str, node: Node, key: str, edit: Put) -> str:
 
 def _without(text: str, node: Node, entry: Member | Node) -> str:
     """The text without a member or item: the comma behind it goes too, or else that before it."""
-    spans = [(m.start, m.value.end) for m in node.members or ()] or [(i.start, i.end) for i in node.items or ()]
+    spans = [(m.start, m.value.end) for m in node.members or ()] or [
+        (i.start, i.end) for i in node.items or ()
+    ]
     place = next(i for i, (start, _) in enumerate(spans) if start == entry.start)
     start, end = spans[place]
     if place + 1 < len(spans):
@@ -226,7 +240,9 @@ def _without(text: str, node: Node, entry: Member | Node) -> str:
 
 
 def _restrung(text: str, node: Node, said: str) -> str:
-    return respelled(text[node.start : node.end], node.string or "", said, ascii_only=text.isascii())
+    return respelled(
+        text[node.start : node.end], node.string or "", said, ascii_only=text.isascii()
+    )
 
 
 def _spelling(text: str, edit: Put) -> str:

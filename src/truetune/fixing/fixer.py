@@ -74,7 +74,9 @@ class Undone:
 class Fixer:
     """Tries remedies on groups of rows, and counts what it did."""
 
-    def __init__(self, context: Context, judge: Judge, made: Sequence[Remedy], offered: Sequence[Remedy]) -> None:
+    def __init__(
+        self, context: Context, judge: Judge, made: Sequence[Remedy], offered: Sequence[Remedy]
+    ) -> None:
         """`made` are the remedies that are applied; of those `offered` it is only counted which rows they would end."""
         self._context, self._judge = context, judge
         self._made, self._offered = made, offered
@@ -106,7 +108,9 @@ class Fixer:
         """Remedies that raised, each once"""
         return tuple(self._failures.values())
 
-    def _contained(self, remedy: Remedy, rows: list[FixRow], judged: Judged) -> list[tuple[FixRow, _Try]]:
+    def _contained(
+        self, remedy: Remedy, rows: list[FixRow], judged: Judged
+    ) -> list[tuple[FixRow, _Try]]:
         """As `_proved`; a remedy that fails, or whose rule does, is out, and the others stand."""
         if remedy in self._failures:
             return []
@@ -121,7 +125,9 @@ class Fixer:
     def _judged(self, rows: Iterable[FixRow]) -> Judged:
         return self._judge([row.conversation for row in rows if not row.dropped])
 
-    def _proved(self, remedy: Remedy, rows: list[FixRow], judged: Judged) -> list[tuple[FixRow, _Try]]:
+    def _proved(
+        self, remedy: Remedy, rows: list[FixRow], judged: Judged
+    ) -> list[tuple[FixRow, _Try]]:
         """The rows in which an attempt of this remedy helps, with that attempt."""
         if remedy.proved_by_rule and not remedy.measure(judged):
             return []
@@ -131,7 +137,10 @@ class Fixer:
         for _ in range(MAX_ATTEMPTS):
             tried = []
             for row, attempts in waiting:
-                if row.origin.row not in found and (attempt := self._next(remedy, row, attempts)) is not None:
+                if (
+                    row.origin.row not in found
+                    and (attempt := self._next(remedy, row, attempts)) is not None
+                ):
                     tried.append(attempt)
             if not tried:
                 break
@@ -151,9 +160,14 @@ class Fixer:
         for place, row in enumerate(alive):
             number = row.origin.row
             view = RowView(
-                row.body, row.conversation, self._context, rejected.get(number), supervised.get(number, 0),
-                int(prints.exact[place]), int(prints.normal[place]),
-            )  # fmt: skip
+                row.body,
+                row.conversation,
+                self._context,
+                rejected.get(number),
+                supervised.get(number, 0),
+                int(prints.exact[place]),
+                int(prints.normal[place]),
+            )
             found.append((row, view))
         return found
 
@@ -196,7 +210,9 @@ class Fixer:
     def _commit(self, remedy: Remedy, row: FixRow, tried: _Try) -> None:
         self.changed[remedy.rule, remedy.what] += 1
         if tried.body is None or tried.conversation is None:
-            row.changes.append(Change(row.origin, remedy.rule, remedy.what, (), row.body.value, None))
+            row.changes.append(
+                Change(row.origin, remedy.rule, remedy.what, (), row.body.value, None)
+            )
             row.dropped = True
             return
         for edit in tried.edits:
@@ -206,7 +222,9 @@ class Fixer:
 
 def _harmless(before: Judged, after: Judged) -> bool:
     """Does the reader find no more, the template refuse no more, and each row teach still?"""
-    if problems_of(after.batch) > problems_of(before.batch) or len(after.rejected) > len(before.rejected):
+    if problems_of(after.batch) > problems_of(before.batch) or len(after.rejected) > len(
+        before.rejected
+    ):
         return False
     teaching = sum(map(bool, before.supervised().values()))
     return sum(map(bool, after.supervised().values())) >= teaching
@@ -238,7 +256,9 @@ def reread(body: Body, like: Conversation) -> Conversation:
 
 def _change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
     before = value_at(row.body.value, edit.path)
-    return Change(row.origin, remedy.rule, remedy.what, edit.path, before, _value_after(edit, after))
+    return Change(
+        row.origin, remedy.rule, remedy.what, edit.path, before, _value_after(edit, after)
+    )
 
 
 def _value_after(edit: Edit, after: Body) -> Any:

@@ -16,7 +16,8 @@ from truetune.parsing.limits import ROW
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN = re.compile(r"[^\s,\]}]+")
 _CHARACTER = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.DOTALL
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
+    re.DOTALL,
 )
 """One character of a string as it is spelled: a pair of surrogates is one"""
 _decode = json.JSONDecoder().raw_decode

@@ -107,5 +107,12 @@ class Judged:
 def _unrendered(rows: list[Conversation]) -> Batch:
     none = np.zeros(0, dtype=np.int32)
     return Batch(
-        rows, [], [], none, np.zeros(1, dtype=np.int64), none.astype(np.uint8), none.astype(np.bool_), none
-    )  # fmt: skip
+        rows,
+        [],
+        [],
+        none,
+        np.zeros(1, dtype=np.int64),
+        none.astype(np.uint8),
+        none.astype(np.bool_),
+        none,
+    )

@@ -35,7 +35,9 @@ def changes_path(output: Path) -> Path:
     return output.with_name(f"{output.name}.changes.jsonl")
 
 
-CHANGES = Form("a record of changes that truetune wrote", starts_with(f'{{"schema": "{SCHEMA}"'.encode()))
+CHANGES = Form(
+    "a record of changes that truetune wrote", starts_with(f'{{"schema": "{SCHEMA}"'.encode())
+)
 
 
 def _is_fixed(path: Path) -> bool:
@@ -55,7 +57,9 @@ def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
     """Raise UsageError where the fixed file or its record can't be written, or would replace something foreign."""
     given = list(inputs)
     if output.exists() and not output.is_file() and not output.is_dir():
-        raise UsageError(f"{output}: name an ordinary file: its changes are recorded in another one beside it")
+        raise UsageError(
+            f"{output}: name an ordinary file: its changes are recorded in another one beside it"
+        )
     check_output_file(output, FIXED, given)
     check_output_file(changes_path(output), CHANGES, given)
 
@@ -64,7 +68,9 @@ def check_same_kind(data: Path, output: Path) -> None:
     """Raise UsageError where the name of the output promises another format, or another compression."""
     if _form_of(data) != _form_of(output):
         wanted = "".join(_form_of(data)) or "no suffix"
-        raise UsageError(f"{output}: the fixed file has the format of {data.name} ({wanted}); name it so")
+        raise UsageError(
+            f"{output}: the fixed file has the format of {data.name} ({wanted}); name it so"
+        )
 
 
 def _form_of(path: Path) -> tuple[str, str]:
@@ -100,15 +106,24 @@ class ChangeLog:
 
     def add(self, change: Change) -> None:
         """One edit of one row."""
-        self._write({
-            "row": change.origin.row, "line": change.origin.line, "rule": change.rule, "change": change.what,
-            "path": shown_path(change.path), "before": change.before, "after": change.after,
-        })  # fmt: skip
+        self._write(
+            {
+                "row": change.origin.row,
+                "line": change.origin.line,
+                "rule": change.rule,
+                "change": change.what,
+                "path": shown_path(change.path),
+                "before": change.before,
+                "after": change.after,
+            }
+        )
 
     def end(self, fixed: Part) -> None:
         """The last line: what was written. Raises OSError."""
         place = fixed.name_now()
-        self._write({"fixed": fixed.path.name, "size": place.stat().st_size, "digest": file_digest(place)})
+        self._write(
+            {"fixed": fixed.path.name, "size": place.stat().st_size, "digest": file_digest(place)}
+        )
 
     def _write(self, line: Mapping[str, Any]) -> None:
         self._part.file.write(json.dumps(line, default=str).encode("ascii") + b"\n")

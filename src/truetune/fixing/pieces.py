@@ -92,7 +92,11 @@ def _by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
             chunk = stream.read(record.stop - reached)
             cut = record.start - reached
             if source.kind == "csv":
-                cut = _first_record(chunk, record) if not reached else len(chunk) - len(chunk.lstrip(b"\r\n"))
+                cut = (
+                    _first_record(chunk, record)
+                    if not reached
+                    else len(chunk) - len(chunk.lstrip(b"\r\n"))
+                )
             yield Piece(chunk[:cut], chunk[cut:], record)
             reached = record.stop
         while block := stream.read(BLOCK):

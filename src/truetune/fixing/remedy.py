@@ -132,7 +132,9 @@ class ProblemRemedy(Remedy):
 
 def problems_of(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
     """How many problems the rows have, of these kinds (of all where None)."""
-    return sum(kinds is None or problem.kind in kinds for row in batch.rows for problem in row.problems)
+    return sum(
+        kinds is None or problem.kind in kinds for row in batch.rows for problem in row.problems
+    )
 
 
 def one(edits: Iterable[Edit]) -> Iterator[Attempt]:

@@ -125,7 +125,14 @@ def fix(
     try:
         return with_proof(
             lambda only_reference: _Run(
-                spec, source, chosen, target, unsafe=unsafe, diff=diff, progress=progress, only_reference=only_reference
+                spec,
+                source,
+                chosen,
+                target,
+                unsafe=unsafe,
+                diff=diff,
+                progress=progress,
+                only_reference=only_reference,
             )()
         )
     except BROKEN_STREAM as error:
@@ -136,12 +143,17 @@ def _source(spec: RunSpec) -> Source:
     """The one file. Raises DataError, UsageError."""
     found = resolve(spec.data)
     if len(found) != 1:
-        raise UsageError(f"{', '.join(spec.data)}: {len(found):,} files; fix takes one at a time: name one of them")
+        raise UsageError(
+            f"{', '.join(spec.data)}: {len(found):,} files; fix takes one at a time: name one of"
+            " them"
+        )
     (source,) = found
     if isinstance(source.path, Remote):
         raise UsageError(f"{source.path}: fix reads files of this machine; download it first")
     if source.kind in TABLES and source.path.suffix.lower() in PACKED:
-        raise UsageError(f"{source.path}: a packed table can't be written row by row; unpack it first")
+        raise UsageError(
+            f"{source.path}: a packed table can't be written row by row; unpack it first"
+        )
     return source
 
 
@@ -157,7 +169,11 @@ def _chosen(spec: RunSpec) -> tuple[type[Remedy], ...]:
 
 
 def _inputs(spec: RunSpec) -> list[Path]:
-    names = [*spec.data, *spec.eval_data, *filter(None, (spec.tokenizer, spec.model, spec.template))]
+    names = [
+        *spec.data,
+        *spec.eval_data,
+        *filter(None, (spec.tokenizer, spec.model, spec.template)),
+    ]
     return [Path(name) for name in names if "://" not in name]
 
 
@@ -165,19 +181,31 @@ class _Run:
     """One pass over the file."""
 
     def __init__(
-        self, spec: RunSpec, source: Source, chosen: Sequence[type[Remedy]], target: Path | None, *, unsafe: bool,
-        diff: Callable[[str], None] | None, progress: Progress | None, only_reference: bool,
-    ) -> None:  # fmt: skip
+        self,
+        spec: RunSpec,
+        source: Source,
+        chosen: Sequence[type[Remedy]],
+        target: Path | None,
+        *,
+        unsafe: bool,
+        diff: Callable[[str], None] | None,
+        progress: Progress | None,
+        only_reference: bool,
+    ) -> None:
         self._spec, self._source, self._target = spec, source, target
         self._unsafe, self._progress = unsafe, progress
         self._hunks: list[str] = []
         self._show_hunk = diff
         self._diff = None if diff is None else self._take_hunk
-        setup = prepare(spec, only_reference=only_reference) if spec.tokenizer or spec.model else None
+        setup = (
+            prepare(spec, only_reference=only_reference) if spec.tokenizer or spec.model else None
+        )
         self._judge = Judge(setup, only_reference=only_reference)
         context = Context(spec, setup, self._eval_prints())
         usable = [remedy for remedy in chosen if setup is not None or not remedy.needs_tokenizer]
-        self._waiting = sorted({remedy.rule for remedy in chosen} - {remedy.rule for remedy in usable})
+        self._waiting = sorted(
+            {remedy.rule for remedy in chosen} - {remedy.rule for remedy in usable}
+        )
         made = [remedy(context) for remedy in usable if unsafe or remedy.safe]
         offered = [remedy(context) for remedy in usable if not unsafe and not remedy.safe]
         self._fixer = Fixer(context, self._judge, made, offered)
@@ -185,7 +213,9 @@ class _Run:
         self._setup = setup
         self._rules = self._rules_of(usable, setup)
         self._problems: Counter[str] = Counter()
-        self._kinds = {remedy.kinds: remedy.rule for remedy in usable if issubclass(remedy, ProblemRemedy)}
+        self._kinds = {
+            remedy.kinds: remedy.rule for remedy in usable if issubclass(remedy, ProblemRemedy)
+        }
         self._first_problem: dict[str, Origin] = {}
         self._failed: list[NotJudged] = []
         self._broken, self._first_reason = Undone(), ""
@@ -263,7 +293,10 @@ class _Run:
             for row, line in zip(rows, before, strict=False):
                 if differ is not None:
                     new = "" if row.dropped else f"{row.body.line()}\n"
-                    differ.add(f"{line}\n".encode("utf-8", "surrogateescape"), new.encode("utf-8", "surrogateescape"))
+                    differ.add(
+                        f"{line}\n".encode("utf-8", "surrogateescape"),
+                        new.encode("utf-8", "surrogateescape"),
+                    )
 
         with ExitStack() as stack:
             write: Callable[[Any], None] = _nowhere
@@ -365,7 +398,12 @@ class _Run:
             judged_with_tokenizer=self._setup is not None,
             waiting_for_tokenizer=tuple(self._waiting),
             findings=findings,
-            not_judged=(*self._failed, *self._fixer.failed, *missing(judged.not_judged), *self._unasked()),
+            not_judged=(
+                *self._failed,
+                *self._fixer.failed,
+                *missing(judged.not_judged),
+                *self._unasked(),
+            ),
             diff="".join(self._hunks) if self._diff is not None else None,
             allow_unjudged=self._spec.allow_unjudged,
         )
@@ -373,14 +411,27 @@ class _Run:
     def _unasked(self) -> Iterator[NotJudged]:
         """Rules that were named and need a tokenizer, and lines without a row where no rule looks at those."""
         for name in self._waiting if self._spec.select else ():
-            yield NotJudged(name, "there is no tokenizer to render rows with", find(name).code, unlock=NAME_TOKENIZER)
+            yield NotJudged(
+                name,
+                "there is no tokenizer to render rows with",
+                find(name).code,
+                unlock=NAME_TOKENIZER,
+            )
         if self._broken.rows and not self._broken_fits:
             lines = f"{self._broken.rows:,} lines"
-            yield NotJudged(lines, f"they hold no row, as {self._first_reason}", unlock="correct these lines")
+            yield NotJudged(
+                lines, f"they hold no row, as {self._first_reason}", unlock="correct these lines"
+            )
 
     def _left(self, findings: Sequence[Finding]) -> list[Left]:
         left = [
-            Left(rule=f.rule, message=f.message, rows=f.count or 0, first=_place(f), why=self._why(f.rule, f.remedy))
+            Left(
+                rule=f.rule,
+                message=f.message,
+                rows=f.count or 0,
+                first=_place(f),
+                why=self._why(f.rule, f.remedy),
+            )
             for f in findings
             if f.severity != "info"
         ]
@@ -388,12 +439,16 @@ class _Run:
             if count:
                 why = self._why(rule, "correct these rows by hand")
                 first = str(self._first_problem[rule])
-                left.append(Left(rule=rule, message=f"{count:,} problems", rows=count, first=first, why=why))
+                left.append(
+                    Left(rule=rule, message=f"{count:,} problems", rows=count, first=first, why=why)
+                )
         if self._broken.rows and self._broken_fits and not self._unsafe:
             message = f"{self._broken.rows:,} lines hold no row, as {self._first_reason}"
             why = "correct these lines, or drop them with --unsafe"
             first = str(self._broken.first)
-            left.append(Left(rule=BROKEN, message=message, rows=self._broken.rows, first=first, why=why))
+            left.append(
+                Left(rule=BROKEN, message=message, rows=self._broken.rows, first=first, why=why)
+            )
         return left
 
     def _why(self, rule: str, remedy: str) -> str:
@@ -401,8 +456,11 @@ class _Run:
         offers = [what for name, what in self._fixer.offers if name == rule]
         if offers:
             return f"--unsafe would: {'; '.join(offers)}"
-        refused = [f"{why} ({undone.rows:,}, first {undone.first})"
-                   for (name, why), undone in self._fixer.refused.items() if name == rule]  # fmt: skip
+        refused = [
+            f"{why} ({undone.rows:,}, first {undone.first})"
+            for (name, why), undone in self._fixer.refused.items()
+            if name == rule
+        ]
         return "; ".join(refused[:3]) or remedy
 
 

@@ -43,11 +43,15 @@ class TypedBody(TableBody):
         found = TableBody(self.value).edited(edit).value
         for name, value in found.items():
             if value is not self.value[name] and not _fits(value, self.schema.field(name).type):
-                raise EditError(f"the column {name} of this table has no room for it; write the data as JSONL")
+                raise EditError(
+                    f"the column {name} of this table has no room for it; write the data as JSONL"
+                )
         return TypedBody(found, self.schema)
 
 
-def fix_table(source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken: Broken, write: Write) -> None:
+def fix_table(
+    source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken: Broken, write: Write
+) -> None:
     """Hand the batches of a file to `write`, in order, with their rows fixed. Raises DataError."""
     like: Record | None = None
     first = 0
@@ -59,9 +63,17 @@ def fix_table(source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken
         rows = _rows(batch, found, source, spec, like, first, on_broken, gone)
         fix(rows)
         gone |= {row.origin.row for row in rows if row.dropped}
-        changed = {row.origin.row - first: row.body.value for row in rows if row.changes and not row.dropped}
+        changed = {
+            row.origin.row - first: row.body.value
+            for row in rows
+            if row.changes and not row.dropped
+        }
         made = _rebuilt(batch, changed)
-        write(made.filter(arrow.array([first + i not in gone for i in range(len(found))])) if gone else made)
+        write(
+            made.filter(arrow.array([first + i not in gone for i in range(len(found))]))
+            if gone
+            else made
+        )
         first += len(found)
 
 
@@ -77,7 +89,11 @@ def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Wr
     with readable(source):
         about = open_parquet(unpacked(raw, source.path))
     groups = about.metadata.num_row_groups
-    columns = [about.metadata.row_group(0).column(i) for i in range(about.metadata.num_columns)] if groups else []
+    columns = (
+        [about.metadata.row_group(0).column(i) for i in range(about.metadata.num_columns)]
+        if groups
+        else []
+    )
     codecs = {column.path_in_schema: _codec(column.compression) for column in columns}
     sizes = [about.metadata.row_group(i).num_rows for i in range(groups)]
     with parquet.ParquetWriter(file, about.schema_arrow, compression=codecs or "snappy") as writer:
@@ -96,7 +112,10 @@ class _Grouped:
     def add(self, batch: Any) -> None:
         """The next batch."""
         self._held.append(batch)
-        if sum(b.num_rows for b in self._held) >= self._most or sum(b.nbytes for b in self._held) > MAX_BATCH_BYTES:
+        if (
+            sum(b.num_rows for b in self._held) >= self._most
+            or sum(b.nbytes for b in self._held) > MAX_BATCH_BYTES
+        ):
             self.flush()
 
     def flush(self) -> None:
@@ -114,9 +133,15 @@ def _batches(source: Source, raw: IO[bytes]) -> Iterator[Any]:
 
 
 def _rows(
-    batch: Any, found: list[Record], source: Source, spec: RunSpec, like: Record | None, first: int,
-    on_broken: Broken, gone: set[int],
-) -> list[FixRow]:  # fmt: skip
+    batch: Any,
+    found: list[Record],
+    source: Source,
+    spec: RunSpec,
+    like: Record | None,
+    first: int,
+    on_broken: Broken,
+    gone: set[int],
+) -> list[FixRow]:
     """The rows of a batch; `gone` gets the numbers of those that hold none and go."""
 
     def broken(origin: Origin, reason: str) -> None:
@@ -124,8 +149,13 @@ def _rows(
             gone.add(origin.row)
 
     values = batch.to_pylist()
-    read = conversations(found, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken)
-    return [FixRow(row.origin, TypedBody(values[row.origin.row - first], batch.schema), row) for row in read]
+    read = conversations(
+        found, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken
+    )
+    return [
+        FixRow(row.origin, TypedBody(values[row.origin.row - first], batch.schema), row)
+        for row in read
+    ]
 
 
 def _rebuilt(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
@@ -133,7 +163,11 @@ def _rebuilt(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
     columns = []
     before = {place: batch.slice(place, 1).to_pylist()[0] for place in changed}
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        new = {place: row[field.name] for place, row in changed.items() if row[field.name] != before[place][field.name]}
+        new = {
+            place: row[field.name]
+            for place, row in changed.items()
+            if row[field.name] != before[place][field.name]
+        }
         columns.append(_with_cells(column, new) if new else column)
     return arrow.RecordBatch.from_arrays(columns, schema=batch.schema)
 
@@ -141,7 +175,10 @@ def _rebuilt(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
 def _with_cells(column: Any, new: dict[int, Any]) -> Any:
     parts, reached = [], 0
     for place in sorted(new):
-        parts += [column.slice(reached, place - reached), arrow.array([new[place]], type=column.type)]
+        parts += [
+            column.slice(reached, place - reached),
+            arrow.array([new[place]], type=column.type),
+        ]
         reached = place + 1
     return arrow.concat_arrays([*parts, column.slice(reached)])
 

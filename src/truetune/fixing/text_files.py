@@ -34,7 +34,9 @@ class _Entry:
     """It holds no row, and is left out."""
 
 
-def fix_text(source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken: Broken, put: Put) -> None:
+def fix_text(
+    source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken: Broken, put: Put
+) -> None:
     """Hand all bytes of a file to `put`, in order, with its rows fixed. Raises DataError."""
     group = _Group(fix, _Writer(put, brackets=source.kind != "csv" and not is_lines(source)))
     held: list[_Entry] = []
@@ -50,7 +52,9 @@ def fix_text(source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken:
     def broken(origin: Origin, reason: str) -> None:
         held[-1].goes = on_broken(origin, reason)
 
-    for conversation in conversations(records(), source, 0, format=spec.format, columns=spec.map, on_broken=broken):
+    for conversation in conversations(
+        records(), source, 0, format=spec.format, columns=spec.map, on_broken=broken
+    ):
         entry = held.pop()
         entry.row = _row(entry.piece, source, conversation)
         group.add(entry)

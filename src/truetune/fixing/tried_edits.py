@@ -81,7 +81,10 @@ def with_tried_edits(report: AnyReport) -> AnyReport:
     if not isinstance(report, DataReport) or not any(map(_is_tried, report.findings)):
         return report
     try:
-        made = [_with_edit(finding, report.spec) if _is_tried(finding) else finding for finding in report.findings]
+        made = [
+            _with_edit(finding, report.spec) if _is_tried(finding) else finding
+            for finding in report.findings
+        ]
     except (TruetuneError, OSError):
         return report
     return replace(report, findings=tuple(made))
@@ -95,7 +98,11 @@ def _with_edit(finding: Finding, spec: RunSpec) -> Finding:
     """The finding with what came of trying its rule's remedies. Raises TruetuneError, OSError."""
     rows = list(rows_again(spec, _places_to_try(finding)))
     tried = _try(rows, finding.rule, spec)
-    best = max((group for group in tried if group.example), key=lambda g: (g.example_is_safe, g.rows), default=None)
+    best = max(
+        (group for group in tried if group.example),
+        key=lambda g: (g.example_is_safe, g.rows),
+        default=None,
+    )
     evidence = (*finding.evidence, *(_told(group, is_best=group is best) for group in tried))
     remedy = finding.remedy if best is None else _remedy(finding, best, spec)
     return replace(finding, remedy=remedy, evidence=evidence)
@@ -106,7 +113,11 @@ def _places_to_try(finding: Finding) -> list[Origin]:
     taken: dict[str, int] = {}
     places = []
     for case in finding.cases:
-        if case.origin is None or case.origin.row >= FARTHEST or taken.get(case.text, 0) >= ROWS_OF_A_TEXT:
+        if (
+            case.origin is None
+            or case.origin.row >= FARTHEST
+            or taken.get(case.text, 0) >= ROWS_OF_A_TEXT
+        ):
             continue
         taken[case.text] = taken.get(case.text, 0) + 1
         places.append(case.origin)
@@ -128,7 +139,13 @@ def _try(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> list[_Tried]
         group = groups.setdefault(cause, _Tried(cause))
         group.rows += 1
         for is_safe in (True, False):
-            made = _changes(row, bodies[row.origin], [kind for kind in kinds if kind.safe == is_safe], context, judge)
+            made = _changes(
+                row,
+                bodies[row.origin],
+                [kind for kind in kinds if kind.safe == is_safe],
+                context,
+                judge,
+            )
             if made:
                 _count(group, made, is_safe=is_safe)
                 break
@@ -137,7 +154,7 @@ def _try(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> list[_Tried]
 
 def _changes(
     row: Conversation, body: Body, kinds: Sequence[type[Remedy]], context: Context, judge: Judge
-) -> list[Change]:  # fmt: skip
+) -> list[Change]:
     """The edits that remedies make in a row, one remedy alone first; none where it would go, or where none helps."""
     for kind in kinds:
         fixed = FixRow(row.origin, body, row)
@@ -179,7 +196,9 @@ def _schema(source: Source) -> Any:
 
 def _told(group: _Tried, *, is_best: bool) -> str:
     """One line on what came of trying: `tried on 3 rows: ...`. The edit of the best group is the remedy."""
-    about = f"tried on {group.rows:,} row{'s' * (group.rows != 1)}" + (f" ({group.cause})" if group.cause else "")
+    about = f"tried on {group.rows:,} row{'s' * (group.rows != 1)}" + (
+        f" ({group.cause})" if group.cause else ""
+    )
     if not group.example:
         return f"{about}: no mechanical edit helps"
     helped = group.rendered or group.unsafe
@@ -209,8 +228,12 @@ def _command(rule: str, best: _Tried, spec: RunSpec) -> str | None:
     if isinstance(source.path, Remote):
         return None
     words = ["truetune", "fix", name, "-o", _fixed_name(name), "--select", rule]
-    for flag, value in (("-t", spec.tokenizer), ("--model", spec.model), ("--template", spec.template),
-                        ("--data-format", spec.format)):  # fmt: skip
+    for flag, value in (
+        ("-t", spec.tokenizer),
+        ("--model", spec.model),
+        ("--template", spec.template),
+        ("--data-format", spec.format),
+    ):
         words += [flag, str(value)] if value is not None else []
     for ours, theirs in spec.map.items():
         words += ["--map", f"{ours}={theirs}"]
@@ -227,7 +250,10 @@ def _fixed_name(name: str) -> str:
 
 def _spelled(changes: Sequence[Change]) -> str:
     """`messages[1].content: null -> ""`, the first edits of a row"""
-    shown = [f"{shown_path(change.path)}: {_value(change.before)} -> {_after(change)}" for change in changes]
+    shown = [
+        f"{shown_path(change.path)}: {_value(change.before)} -> {_after(change)}"
+        for change in changes
+    ]
     more = len(shown) - SHOWN_EDITS
     return ", ".join(shown[:SHOWN_EDITS]) + (f" and {more:,} more" if more > 0 else "")
 

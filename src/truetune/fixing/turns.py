@@ -12,7 +12,15 @@ from truetune.fixing.edits import Path
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 
-OF_MESSAGES = ("messages", "conversations", "prompt", "completion", "chosen", "rejected", "instruction")
+OF_MESSAGES = (
+    "messages",
+    "conversations",
+    "prompt",
+    "completion",
+    "chosen",
+    "rejected",
+    "instruction",
+)
 """truetune's names of columns that may hold messages"""
 _NAMES = {alias: ours for ours in OF_MESSAGES for alias in ALIASES[ours]}
 ROLE_KEYS = ("role", "from")
@@ -49,7 +57,12 @@ class Turn:
             if isinstance(call, dict):
                 function = loaded(call.get("function"))
                 inner = isinstance(function, dict)
-                made.append(((*path, index, "function") if inner else (*path, index), function if inner else call))
+                made.append(
+                    (
+                        (*path, index, "function") if inner else (*path, index),
+                        function if inner else call,
+                    )
+                )
         return made
 
     def _of_function_call(self) -> list[tuple[Path, dict[str, Any]]]:
@@ -72,7 +85,9 @@ def loaded(value: Any) -> Any:
     return value
 
 
-def turns_of(row: Mapping[str, Any], names: Mapping[str, str], unused: tuple[str, ...]) -> Iterator[Turn]:
+def turns_of(
+    row: Mapping[str, Any], names: Mapping[str, str], unused: tuple[str, ...]
+) -> Iterator[Turn]:
     """The messages of a row.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -51,24 +52,37 @@ def answers(
         inner.eval()
         inner.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
         asked = [(i, prompt.ids) for i, prompt in enumerate(prompts) if prompt.ids]
-        for batch, room in _batches(asked, max_new_tokens, _positions(inner), batch_tokens, deadline):
-            for i, (ids, stop, logprob) in halving(lambda part: said(inner, part, how, room), batch):  # noqa: B023
+        for batch, room in _batches(
+            asked, max_new_tokens, _positions(inner), batch_tokens, deadline
+        ):
+            answer_part = partial(said, inner, how=how, limit=room)
+            for i, (ids, stop, logprob) in halving(answer_part, batch):
                 found[i] = Answer(tuple(ids), decode(ids), stop, logprob=logprob)
-        taught = [(i, _behind(prompts[i], ends)) for i, made in enumerate(found) if made and prompts[i].reference_ids]
+        taught = [
+            (i, _behind(prompts[i], ends))
+            for i, made in enumerate(found)
+            if made and prompts[i].reference_ids
+        ]
         if not ends:
             return found
         for batch, _ in _batches(taught, 1, _positions(inner) + 1, batch_tokens, deadline):
-            for i, (probability, rank) in halving(lambda part: _stopping(inner, part, ends, pad), batch):
+            for i, (probability, rank) in halving(
+                lambda part: _stopping(inner, part, ends, pad), batch
+            ):
                 found[i] = replace(found[i], stop_probability=probability, stop_rank=rank)  # type: ignore[type-var]
     return found
 
 
 def generator_of(model: Any) -> Any:
     """The model whose `generate` is called: that of transformers inside the wrappers, PEFT's where it adds a prompt."""
-    while (inner := getattr(model, "_orig_mod", None) or getattr(model, "module", None)) is not None:
+    while (
+        inner := getattr(model, "_orig_mod", None) or getattr(model, "module", None)
+    ) is not None:
         model = inner
     configs = getattr(model, "peft_config", None)
-    if isinstance(configs, dict) and not any(config.is_prompt_learning for config in configs.values()):
+    if isinstance(configs, dict) and not any(
+        config.is_prompt_learning for config in configs.values()
+    ):
         return model.get_base_model()
     return model
 
@@ -87,7 +101,9 @@ def untouched(model: torch.nn.Module) -> Iterator[None]:
             module._buffers.update(buffers)
 
 
-def halving(work: Callable[[list[Ids]], list[Any]], batch: list[tuple[int, Ids]]) -> Iterator[tuple[int, Any]]:
+def halving(
+    work: Callable[[list[Ids]], list[Any]], batch: list[tuple[int, Ids]]
+) -> Iterator[tuple[int, Any]]:
     """(number, result) of each that has one; by halves where the device's memory does not hold all at once."""
     try:
         made = work([ids for _, ids in batch])
@@ -115,11 +131,15 @@ def _batches(
     until the deadline."""
     batch: list[tuple[int, Ids]] = []
     room, read = more, 0
-    for row in sorted((row for row in rows if len(row[1]) < positions), key=lambda row: len(row[1])):
+    for row in sorted(
+        (row for row in rows if len(row[1]) < positions), key=lambda row: len(row[1])
+    ):
         length, count = len(row[1]), len(batch) + 1
         own = min(more, positions - length)
         padding = length * count - read - length
-        if batch and (own != room or (length + more) * count > size or padding > max(WASTE, STEP * more)):
+        if batch and (
+            own != room or (length + more) * count > size or padding > max(WASTE, STEP * more)
+        ):
             if late(deadline):
                 return
             yield batch, room

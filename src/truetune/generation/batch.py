@@ -9,7 +9,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    GenerationConfig,
+    LogitsProcessorList,
+    PreTrainedModel,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from truetune.generation.voice import Manner, Voice
 
@@ -55,7 +61,9 @@ class _Deadline(StoppingCriteria):
         self.deadline = deadline
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:
-        return torch.full((len(input_ids),), late(self.deadline), dtype=torch.bool, device=input_ids.device)
+        return torch.full(
+            (len(input_ids),), late(self.deadline), dtype=torch.bool, device=input_ids.device
+        )
 
 
 class _Thinned(StoppingCriteria):
@@ -72,11 +80,18 @@ class _Thinned(StoppingCriteria):
         return torch.full((rows,), rows <= 2 * over < 2 * rows, device=input_ids.device)
 
 
-def _generate(model: Any, inputs: Mapping[str, torch.Tensor], pad: int, limit: int, **settings: Any) -> Any:
+def _generate(
+    model: Any, inputs: Mapping[str, torch.Tensor], pad: int, limit: int, **settings: Any
+) -> Any:
     """`settings` are those of GenerationConfig, and the arguments of `generate`."""
     given = {name: settings.pop(name) for name in GIVEN if name in settings}
-    settings |= {"do_sample": False, "max_new_tokens": limit, "pad_token_id": pad, "use_cache": True,
-                 "return_dict_in_generate": True}  # fmt: skip
+    settings |= {
+        "do_sample": False,
+        "max_new_tokens": limit,
+        "pad_token_id": pad,
+        "use_cache": True,
+        "return_dict_in_generate": True,
+    }
     return model.generate(**inputs, **given, generation_config=GenerationConfig(**settings))  # type: ignore[no-untyped-call]
 
 
@@ -84,8 +99,12 @@ def _padded(model: Any, rows: Sequence[Ids], pad: int) -> dict[str, torch.Tensor
     """On the left."""
     longest, device = max(map(len, rows)), model.get_input_embeddings().weight.device
     return {
-        "input_ids": torch.tensor([[pad] * (longest - len(row)) + list(row) for row in rows], device=device),
-        "attention_mask": torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device),
+        "input_ids": torch.tensor(
+            [[pad] * (longest - len(row)) + list(row) for row in rows], device=device
+        ),
+        "attention_mask": torch.tensor(
+            [[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device
+        ),
     }
 
 
@@ -104,30 +123,51 @@ class _Row:
 
 def said(model: Any, prompts: list[Ids], how: How, limit: int) -> list[Said | None]:
     """The answer to each of `limit` tokens at most; None where the deadline cut it."""
-    rows = [_Row(how.manner.draws(prompt, limit) if how.manner else torch.empty(0)) for prompt in prompts]
+    rows = [
+        _Row(how.manner.draws(prompt, limit) if how.manner else torch.empty(0))
+        for prompt in prompts
+    ]
     going, inputs, cache = list(rows), _padded(model, prompts, how.pad), None
     while going:
         before = len(going[0].ids)
-        voice = Voice(how.manner, torch.stack([row.draws[before:] for row in going])) if how.manner else None
+        voice = (
+            Voice(how.manner, torch.stack([row.draws[before:] for row in going]))
+            if how.manner
+            else None
+        )
         criteria: list[StoppingCriteria] = [_Deadline(how.deadline)]
         if how.ends and isinstance(model, PreTrainedModel):
             criteria.append(_Thinned(how.ends, partial(how.count.tell, len(rows) - len(going))))
         made = _generate(
-            model, inputs, how.pad, limit - before, eos_token_id=how.ends or None, past_key_values=cache,
+            model,
+            inputs,
+            how.pad,
+            limit - before,
+            eos_token_id=how.ends or None,
+            past_key_values=cache,
             stopping_criteria=StoppingCriteriaList(criteria),
             logits_processor=LogitsProcessorList([voice] if voice else []),
-        )  # fmt: skip
+        )
         new = made.sequences[:, inputs["input_ids"].shape[1] :]
-        thoughts = torch.stack(voice.thoughts[: new.shape[1]], 1).tolist() if voice else [[]] * len(going)
+        thoughts = (
+            torch.stack(voice.thoughts[: new.shape[1]], 1).tolist() if voice else [[]] * len(going)
+        )
         for row, ids, thought in zip(going, new.tolist(), thoughts, strict=True):
             row.ids += ids
             row.thoughts += thought
-        left = [at for at, row in enumerate(going) if row.ended(how.ends) is None and len(row.ids) < limit]
+        left = [
+            at
+            for at, row in enumerate(going)
+            if row.ended(how.ends) is None and len(row.ids) < limit
+        ]
         if not left or late(how.deadline):
             break
         going = [going[at] for at in left]
         mask = torch.cat([inputs["attention_mask"], torch.ones_like(new)], 1)
-        inputs, cache = {"input_ids": made.sequences[left], "attention_mask": mask[left]}, _kept(made, left)
+        inputs, cache = (
+            {"input_ids": made.sequences[left], "attention_mask": mask[left]},
+            _kept(made, left),
+        )
     how.count.tell(len(rows))
     how.count.done += len(rows)
     return [_read(row, how.ends, limit) for row in rows]
@@ -137,7 +177,10 @@ def _kept(made: Any, rows: list[int]) -> Any:
     """The cache of some rows; None where its kind can't be parted, and must be made anew."""
     cache = made.past_key_values
     layers = getattr(cache, "layers", [None])
-    if not all(hasattr(layer, "batch_select_indices") and not hasattr(layer, "update_conv_state") for layer in layers):
+    if not all(
+        hasattr(layer, "batch_select_indices") and not hasattr(layer, "update_conv_state")
+        for layer in layers
+    ):
         return None
     cache.batch_select_indices(torch.tensor(rows, device=made.sequences.device))
     return cache
@@ -154,5 +197,7 @@ def _read(row: _Row, ends: list[int], limit: int) -> Said | None:
 
 def next_logits(model: Any, rows: Sequence[Ids], pad: int) -> torch.Tensor:
     """(rows, vocabulary) behind each row, float32."""
-    found: torch.Tensor = _generate(model, _padded(model, rows, pad), pad, 1, output_logits=True).logits[0].float()
+    found: torch.Tensor = (
+        _generate(model, _padded(model, rows, pad), pad, 1, output_logits=True).logits[0].float()
+    )
     return found

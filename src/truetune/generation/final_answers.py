@@ -14,7 +14,16 @@ from truetune.parsing.limits import REPLY
 from truetune.render.plan import THINK_END
 
 Kind = Literal["number", "letter", "word", "json"]
-FORMS = ("{}", "{}.", "**{}**", "Answer: {}", "**Answer: {}**", "The answer is {}.", "\\boxed{{{}}}", "#### {}")
+FORMS = (
+    "{}",
+    "{}.",
+    "**{}**",
+    "Answer: {}",
+    "**Answer: {}**",
+    "The answer is {}.",
+    "\\boxed{{{}}}",
+    "#### {}",
+)
 """In which models write an answer"""
 LONGEST_NUMBER = 24
 """Digits of a number that is written otherwise"""
@@ -54,7 +63,11 @@ def final_of(text: str) -> Final | None:
     text = text.rpartition(THINK_END)[2].strip()
     if text[:1] in ("{", "["):
         try:
-            return Final("json", json.dumps(parse_json(text, REPLY, exact_integers=True), sort_keys=True), text)
+            return Final(
+                "json",
+                json.dumps(parse_json(text, REPLY, exact_integers=True), sort_keys=True),
+                text,
+            )
         except ValueError:
             return None
     for mark in _MARKS:
@@ -79,14 +92,20 @@ def value_of(read: Any) -> tuple[Kind, str] | None:
 def wrapped(final: Final) -> Iterator[tuple[str, str]]:
     """(name, text): ways in which models write an answer."""
     if final.kind == "json":
-        yield "JSON with other white space", json.dumps(parse_json(final.text, REPLY, exact_integers=True), indent=3)
+        yield (
+            "JSON with other white space",
+            json.dumps(parse_json(final.text, REPLY, exact_integers=True), indent=3),
+        )
         return
     value = final.value if final.kind == "number" else final.text.strip(" .*")
     for form in FORMS:
         yield form.format("X"), form.format(value)
     if final.kind == "letter":
         yield "(X)", f"({value})"
-        yield "A good way ... The answer is X.", f"A good way is to try each one. The answer is {value}."
+        yield (
+            "A good way ... The answer is X.",
+            f"A good way is to try each one. The answer is {value}.",
+        )
     if final.kind == "number":
         yield "There are 3 ... The answer is X.", f"There are 3 of 17 left. The answer is {value}."
 
@@ -145,7 +164,11 @@ def _plain(number: str) -> str:
         found = Decimal(re.sub(r"[,$]", "", number).replace("−", "-"))
     except InvalidOperation:
         return number
-    return format(found.normalize(), "f") if found.is_finite() and abs(found.adjusted()) < 50 else str(found)
+    return (
+        format(found.normalize(), "f")
+        if found.is_finite() and abs(found.adjusted()) < 50
+        else str(found)
+    )
 
 
 def _contains(said: list[str], wanted: list[str]) -> bool:
@@ -156,6 +179,9 @@ def _json_in(text: str, value: str) -> Iterator[bool]:
     """Of the JSON that begins at each of the first brackets: is it this one?"""
     for found in list(re.finditer(r"[{\[]", text))[:20]:
         try:
-            yield json.dumps(RowDecoder(REPLY).read_at(text, found.start()).value, sort_keys=True) == value
+            yield (
+                json.dumps(RowDecoder(REPLY).read_at(text, found.start()).value, sort_keys=True)
+                == value
+            )
         except ValueError:
             continue

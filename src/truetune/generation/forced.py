@@ -21,7 +21,10 @@ TOKENS = 8192
 
 
 def scored(
-    model: Any, sequences: Sequence[Ids], stops: Collection[int], progress: Callable[[int, int], None] | None = None
+    model: Any,
+    sequences: Sequence[Ids],
+    stops: Collection[int],
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Scored]:
     """Log-probabilities in nats and the probability of any stop, in float32.
 
@@ -35,7 +38,9 @@ def scored(
         inner.eval()
         parted = isinstance(inner, PreTrainedModel) and not inner._is_stateful
         for batch in _batches(sequences, TOKENS if parted else min(TOKENS, LOGITS // rows)):
-            for i, one in halving(lambda part: _made(inner, part, sorted(stops), rows, parted), batch):
+            for i, one in halving(
+                lambda part: _made(inner, part, sorted(stops), rows, parted), batch
+            ):
                 found[i] = one
             done += len(batch)
             if progress is not None:
@@ -55,15 +60,25 @@ def _batches(sequences: Sequence[Ids], tokens: int) -> Iterator[list[tuple[int, 
         yield batch
 
 
-def _made(model: Any, rows: list[Ids], stops: list[int], vocabulary: int, parted: bool) -> list[Scored]:
+def _made(
+    model: Any, rows: list[Ids], stops: list[int], vocabulary: int, parted: bool
+) -> list[Scored]:
     longest, device = len(rows[0]), model.get_input_embeddings().weight.device
-    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=device, dtype=torch.long)
-    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device)
+    ids = torch.tensor(
+        [[*row, *[0] * (longest - len(row))] for row in rows], device=device, dtype=torch.long
+    )
+    mask = torch.tensor(
+        [[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device
+    )
     logprobs, stopping = np.full((2, len(rows), longest), np.nan, np.float32)
     width, cache = max(1, LOGITS // (len(rows) * vocabulary) if parted else longest), None
     for start in range(0, longest - 1, width):
         end = min(start + width, longest - 1)
-        held = {"past_key_values": cache, "use_cache": width < longest - 1} if parted else {"use_cache": False}
+        held = (
+            {"past_key_values": cache, "use_cache": width < longest - 1}
+            if parted
+            else {"use_cache": False}
+        )
         made = model(input_ids=ids[:, start:end], attention_mask=mask[:, :end], **held)
         cache = made.get("past_key_values")
         logits = made.logits[:, start - end :].float()
@@ -73,5 +88,7 @@ def _made(model: Any, rows: list[Ids], stops: list[int], vocabulary: int, parted
         if stops:
             stop = (logits[..., stops].logsumexp(-1) - whole).exp()
             stopping[:, start + 1 : end + 1] = stop.cpu().numpy()
-    return [Scored(logprobs[i, : len(row)].copy(), stopping[i, : len(row)].copy() if stops else None)
-            for i, row in enumerate(rows)]  # fmt: skip
+    return [
+        Scored(logprobs[i, : len(row)].copy(), stopping[i, : len(row)].copy() if stops else None)
+        for i, row in enumerate(rows)
+    ]

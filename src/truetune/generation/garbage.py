@@ -44,18 +44,20 @@ APART = frozenset((
 ))  # fmt: skip
 """Scripts that no word mixes; Greek stands in formulas, and Latin names in scripts without spaces"""
 _FUNCTION_WORDS = (
-    "the a an of and to in is are was were be been it its that this these those for on with as at by from or but not "
-    "no if he she they we you i his her their our your my me him them us have has had do does did can could will would "
-    "may might should must there here what which who when where why how all any some each more most other such than "
-    "then so into about over after before between through during without under up out down only also very just because "
-    "while"
+    "the a an of and to in is are was were be been it its that this these those for on with as at"
+    " by from or but not no if he she they we you i his her their our your my me him them us have"
+    " has had do does did can could will would may might should must there here what which who when"
+    " where why how all any some each more most other such than then so into about over after"
+    " before between through during without under up out down only also very just because while"
 )
 LETTERS = frozenset("AI")
 """Capitals that may be names: `A is the father of B`"""
 ENGLISH = frozenset(_FUNCTION_WORDS.split())
 DETERMINERS = frozenset(["the", "a", "an", "my", "your", "our", "their", "every"])
 PREPOSITIONS = frozenset(["of", "in", "at", "on", "to", "by", "from", "with", "for"])
-_AFTER_DETERMINERS = "but and or of in at on to by from with for is are was were will the a an you he she we they"
+_AFTER_DETERMINERS = (
+    "but and or of in at on to by from with for is are was were will the a an you he she we they"
+)
 _AFTER_PREPOSITIONS = "but will would is are was were at"
 NEVER_AFTER = {
     **dict.fromkeys(DETERMINERS, frozenset(_AFTER_DETERMINERS.split())),
@@ -70,7 +72,9 @@ _UTF8 = re.compile("[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4]
 _PIECE = re.compile(r"[ĠĊ](?=\w)|▁(?=\w)|<0x[0-9A-F]{2}>")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _ROW = re.compile(r"[^\W\d_]+(?: {1,2}[^\W\d_]+)+")
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|^[^\n]*[;{}][ \t]*$|\S{40,}", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(
+    r"```.*?(?:```|\Z)|`[^`\n]*`|^[^\n]*[;{}][ \t]*$|\S{40,}", re.DOTALL | re.MULTILINE
+)
 """Code, also that of no fence, and data in base64"""
 _GLUED = re.compile(r"[a-z][A-Z]")
 _DENSE = re.compile(f"[{DENSE}]")
@@ -83,7 +87,9 @@ def perplexity_of(logprob: float | None, tokens: int) -> float | None:
 
 def is_garbage(text: str, language: str | None, perplexity: float | None = None) -> bool:
     """`language` is what the text was found to be written in, if any."""
-    return (perplexity is not None and not perplexity < PERPLEXITY) or fault(text, language) is not None
+    return (perplexity is not None and not perplexity < PERPLEXITY) or fault(
+        text, language
+    ) is not None
 
 
 def fault(text: str, language: str | None) -> str | None:
@@ -103,7 +109,11 @@ def fault(text: str, language: str | None) -> str | None:
 
 def _broken(text: str) -> list[str]:
     """Replacement and control characters, and those that Unicode has not given out."""
-    return [c for c in text if c == "\ufffd" or not (c.isprintable() or c in "\n\t\r\f" or _kind(c) in SOUND)]
+    return [
+        c
+        for c in text
+        if c == "\ufffd" or not (c.isprintable() or c in "\n\t\r\f" or _kind(c) in SOUND)
+    ]
 
 
 @cache
@@ -114,7 +124,11 @@ def _kind(c: str) -> str:
 @cache
 def _bytes() -> dict[int, int]:
     """Characters that stand for a byte: in Windows-1252, and in the pieces of byte-level BPE."""
-    windows = {ord(c): byte for byte in range(0x80, 0xA0) if (c := bytes([byte]).decode("cp1252", "ignore"))}
+    windows = {
+        ord(c): byte
+        for byte in range(0x80, 0xA0)
+        if (c := bytes([byte]).decode("cp1252", "ignore"))
+    }
     hidden = [*range(0x21), *range(0x7F, 0xA1), 0xAD]
     return windows | {256 + i: byte for i, byte in enumerate(hidden)}
 
@@ -160,7 +174,9 @@ def _is_glued(rows: Sequence[Sequence[str]]) -> bool:
 
 def _is_misplaced(rows: Sequence[Sequence[str]], count: int) -> bool:
     """Do function words stand where no English sentence has them?"""
-    pairs = [(a.casefold(), b.casefold()) for row in rows for a, b in pairwise(row) if a not in LETTERS]
+    pairs = [
+        (a.casefold(), b.casefold()) for row in rows for a, b in pairwise(row) if a not in LETTERS
+    ]
     wrong = sum(b in NEVER_AFTER.get(a, ()) for a, b in pairs)
     return wrong >= STUTTERS and wrong >= MISPLACED * count
 

@@ -18,7 +18,16 @@ from truetune.errors import UsageError
 
 SHOWN = 3
 """Names of tensors in a message"""
-REFUSED = (OSError, ValueError, ImportError, RuntimeError, KeyError, TypeError, AttributeError, SafetensorError)
+REFUSED = (
+    OSError,
+    ValueError,
+    ImportError,
+    RuntimeError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    SafetensorError,
+)
 """What transformers and peft raise for files that they can't read"""
 MISSING = "missing adapter keys"
 OWN_CODE = "contains custom code"
@@ -34,12 +43,17 @@ def model_class(base: Checkpoint) -> Any:
 def adapter_rows(found: Checkpoint) -> int | None:
     """How many tokens an adapter's embedding has; None where the base's is enough."""
     copies = {piece(t).whole: t for name, t in found.tensors.items() if f".{LAYER}.weight" in name}
-    whole = next((t for name, t in {**saved(found.tensors), **copies}.items() if name.endswith(EMBEDDINGS)), None)
+    whole = next(
+        (t for name, t in {**saved(found.tensors), **copies}.items() if name.endswith(EMBEDDINGS)),
+        None,
+    )
     if whole is not None:
         return whole.shape[0]
     chosen = found.adapter_config.get("trainable_token_indices")
     listed = list(chosen.values()) if isinstance(chosen, dict) else [chosen]
-    highest = max((id for ids in listed if isinstance(ids, list) for id in ids if type(id) is int), default=-1)
+    highest = max(
+        (id for ids in listed if isinstance(ids, list) for id in ids if type(id) is int), default=-1
+    )
     into = embedding(found.base.tensors) if found.base else None
     if into is None or highest < len(into):
         return None
@@ -51,7 +65,11 @@ def loaded(place: Path, *, device: str, dtype: Any, trust_remote_code: bool = Fa
 
     Raises UsageError where it can't be loaded, lacks weights, or is no model that generates.
     """
-    settings: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, "local_files_only": True}
+    settings: dict[str, Any] = {
+        "dtype": dtype,
+        "trust_remote_code": trust_remote_code,
+        "local_files_only": True,
+    }
     kind: Any = transformers.AutoModelForCausalLM
     folder = place
     if place.is_file():
@@ -69,19 +87,27 @@ def loaded(place: Path, *, device: str, dtype: Any, trust_remote_code: bool = Fa
         if "device_map" not in settings:
             model = model.to(device)
     except torch.OutOfMemoryError:
-        raise UsageError(f"{place}: does not fit in the memory of {device}; name another --device") from None
+        raise UsageError(
+            f"{place}: does not fit in the memory of {device}; name another --device"
+        ) from None
     except REFUSED as error:
         if OWN_CODE in str(error):
-            raise UsageError(f"{place}: holds code of its own, which is not run; read it, and name it with "
-                             "--trust-remote-code") from None  # fmt: skip
+            raise UsageError(
+                f"{place}: holds code of its own, which is not run; read it, and name it with "
+                "--trust-remote-code"
+            ) from None
         raise UsageError(f"{place}: the model can't be loaded: {_first(error)}") from None
     if lacking := sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])}):
         raise UsageError(
-            f"{place}: {len(lacking)} weights of {type(model).__name__} are not in its files ({_some(lacking)}) and "
-            "would be random; the files are of another model, or incomplete"
+            f"{place}: {len(lacking)} weights of {type(model).__name__} are not in its files"
+            f" ({_some(lacking)}) and would be random; the files are of another model, or"
+            " incomplete"
         )
     if not model.can_generate():
-        raise UsageError(f"{place}: {type(model).__name__} does not generate text; expected a causal language model")
+        raise UsageError(
+            f"{place}: {type(model).__name__} does not generate text; expected a causal language"
+            " model"
+        )
     return model.eval()
 
 
@@ -98,13 +124,15 @@ def adapted(model: Any, adapter: Path, base: Path) -> Any:
         try:
             tuned = peft.PeftModel.from_pretrained(model, str(adapter), autocast_adapter_dtype=True)
         except REFUSED as error:
-            raise UsageError(f"{adapter}: the adapter does not fit {base}: {_first(error)}") from None
+            raise UsageError(
+                f"{adapter}: the adapter does not fit {base}: {_first(error)}"
+            ) from None
     if any(MISSING in str(warning.message) for warning in told):
         held = peft.get_peft_model_state_dict(tuned).keys()
         lacking = sorted(held - found.tensors.keys())
         raise UsageError(
-            f"{adapter}: {len(lacking)} of the adapter's {len(held)} weights are not in its file ({_some(lacking)}); "
-            "it is of another model, or was saved by another version"
+            f"{adapter}: {len(lacking)} of the adapter's {len(held)} weights are not in its file"
+            f" ({_some(lacking)}); it is of another model, or was saved by another version"
         )
     return tuned.eval()
 

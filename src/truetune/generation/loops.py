@@ -72,7 +72,9 @@ def looped(text: str, *, cut: bool) -> bool:
             if found[end - 1] != found[end - 1 - period]:
                 continue
             length = _periodic(found, end, period)
-            if length >= 3 * period and _is_loop(found[end - length : end], length / period, length / len(found), cut):
+            if length >= 3 * period and _is_loop(
+                found[end - length : end], length / period, length / len(found), cut
+            ):
                 return True
     return _repeats_inside(text)
 
@@ -89,7 +91,9 @@ def _is_loop(repeated: Sequence[str], rounds: float, share: float, cut: bool) ->
         return True
     if letters == 0:
         return len(repeated) >= MARKS
-    return letters >= (12 if rounds >= 4 else 30) or (rounds >= LONG_ROUNDS and characters >= LONG_LETTERS)
+    return letters >= (12 if rounds >= 4 else 30) or (
+        rounds >= LONG_ROUNDS and characters >= LONG_LETTERS
+    )
 
 
 def _periodic(found: Sequence[str], end: int, period: int) -> int:
@@ -116,7 +120,10 @@ def _ends_in_marks(line: str, period: int, whole: int) -> bool:
     repeated = line[max(0, at - period + 1) :]
     letters = map(str.isalpha if period < 3 else str.isalnum, repeated)
     return (
-        len(repeated) >= MARKED and len(repeated) >= MARKED_SHARE * whole and not any(letters) and "|" not in repeated
+        len(repeated) >= MARKED
+        and len(repeated) >= MARKED_SHARE * whole
+        and not any(letters)
+        and "|" not in repeated
     )
 
 
@@ -152,7 +159,9 @@ def _is_run(repeated: Sequence[str], rounds: float) -> bool:
 
 def _characters(repeated: Sequence[str]) -> int:
     """Letters of some words; one of a script without spaces counts as three."""
-    return sum(len(unit) * (3 if _DENSE.match(unit) else 1) for unit in repeated if unit[0].isalpha())
+    return sum(
+        len(unit) * (3 if _DENSE.match(unit) else 1) for unit in repeated if unit[0].isalpha()
+    )
 
 
 def _repeats_phrase(text: str) -> bool:
@@ -164,7 +173,10 @@ def _repeats_phrase(text: str) -> bool:
             length = length + 1 if found[at] == found[at - period] else 0
             if length < (PHRASES - 1) * period or length + period < FILLED * len(found):
                 continue
-            if sum(is_word(unit) for unit in found[at - period + 1 : at + 1] if unit[0].isalpha()) >= PHRASE:
+            if (
+                sum(is_word(unit) for unit in found[at - period + 1 : at + 1] if unit[0].isalpha())
+                >= PHRASE
+            ):
                 return True
     return False
 

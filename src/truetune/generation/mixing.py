@@ -83,7 +83,9 @@ _COMMENT = re.compile(r"\s*(?:#|//|/?\*|--|<!--)")
 _QUOTED = re.compile(r"[\"“«„「『《(（‘][^\"”»“」』》)）’\n]{1,200}[\"”»“」』》)）’]")
 
 
-def changes_language(answer: str, reference: str, question: str, mine: str | None, theirs: str | None) -> bool | None:
+def changes_language(
+    answer: str, reference: str, question: str, mine: str | None, theirs: str | None
+) -> bool | None:
     """Is an answer, or a part of it, in another language than it should be? None where that can't be told.
 
     `question` is all that was said before. `mine` and `theirs` are the languages of the whole answer and of its
@@ -135,7 +137,9 @@ def _is_in_other_script(answer: str, asked: str, reference: str, mine: str | Non
         if script == "CJK" and known[script] > 1:
             return _differs_in_kana(prose, asked)
         alone = len(counts) == 1 and weight(prose) == weight(answer)
-        return known[script] < 2 and weight(prose) >= _least_weight(prose, reference, known, alone=alone)
+        return known[script] < 2 and weight(prose) >= _least_weight(
+            prose, reference, known, alone=alone
+        )
     if _WORD.search(asked) or known.most_common(1)[0][0] == "LATIN":
         return False
     if mine is not None and mine == language(asked):
@@ -147,14 +151,21 @@ def _differs_in_kana(prose: str, asked: str) -> bool:
     """Is one Japanese, which has kana in every sentence, and the other Chinese, which has none?"""
     (mine, ideographs), (theirs, asked_ideographs) = map(_count_kana, (prose, asked))
     if mine:
-        return not theirs and mine >= KANA and mine >= KANA_SHARE * ideographs and asked_ideographs >= KANA
+        return (
+            not theirs
+            and mine >= KANA
+            and mine >= KANA_SHARE * ideographs
+            and asked_ideographs >= KANA
+        )
     japanese = theirs >= max(KANA, KANA_SHARE * asked_ideographs)
     return japanese and ideographs >= IDEOGRAPHS_ALONE and prose.rstrip()[-1:] in _ENDS
 
 
 def _count_kana(text: str) -> tuple[int, int]:
     """Kana, and ideographs."""
-    return sum("\u3041" <= c <= "\u30fe" for c in text), sum("\u3400" <= c <= "\u9fff" for c in text)
+    return sum("\u3041" <= c <= "\u30fe" for c in text), sum(
+        "\u3400" <= c <= "\u9fff" for c in text
+    )
 
 
 def _least_weight(prose: str, reference: str, known: Counter[str], *, alone: bool) -> int:
@@ -169,13 +180,17 @@ def _least_weight(prose: str, reference: str, known: Counter[str], *, alone: boo
 
 def _is_spoken(answer: str, prose: str, mine: str | None) -> bool:
     """Is a Latin text for the most part words of a language, and no code, no names and no formula?"""
-    spoken = mine is not None or any(_is_english(found, PART, FUNCTIONS_OF_PART) for found in _LATIN.findall(prose))
+    spoken = mine is not None or any(
+        _is_english(found, PART, FUNCTIONS_OF_PART) for found in _LATIN.findall(prose)
+    )
     return spoken and weight(prose) > MOST * weight(answer)
 
 
 def _is_sentence(prose: str) -> bool:
     """Is it one short sentence in English?"""
-    return bool(_SENTENCE.fullmatch(prose.strip())) and _is_english(prose.strip().rstrip(".!"), SAID, FUNCTIONS_SAID)
+    return bool(_SENTENCE.fullmatch(prose.strip())) and _is_english(
+        prose.strip().rstrip(".!"), SAID, FUNCTIONS_SAID
+    )
 
 
 def prose_of(text: str) -> str:
@@ -228,7 +243,9 @@ def _halves_differ(prose: str, asked: str) -> bool:
     if not HALF <= begun[middle - 1] <= begun[-1] - HALF:
         return False
     head, tail = language(" ".join(parts[:middle])), language(" ".join(parts[middle:]))
-    return bool(switched(head, tail)) and tail not in {language(line) for line in asked.splitlines()}
+    return bool(switched(head, tail)) and tail not in {
+        language(line) for line in asked.splitlines()
+    }
 
 
 def _differs_from_question(answer: str, mine: str, question: str) -> bool | None:
@@ -237,7 +254,9 @@ def _differs_from_question(answer: str, mine: str, question: str) -> bool | None
     home, theirs = (_scripts(text).most_common(1) for text in (answer, question))
     if not home or not theirs:
         return None
-    if home[0][0] != theirs[0][0] and (not spoken or any(_is_in(row, home[0][0]) for row in stretches(question))):
+    if home[0][0] != theirs[0][0] and (
+        not spoken or any(_is_in(row, home[0][0]) for row in stretches(question))
+    ):
         return None
     if not spoken:
         return True if unlike(question, mine, sure=speaks_another(question, mine)) else None
@@ -262,4 +281,6 @@ def script_of(character: str) -> str | None:
     name = unicodedata.name(character, "").partition(" ")[0]
     if name in CHINESE_LIKE or name.startswith("CJK") or "KANGXI" in name:
         return "CJK"
-    return None if name in ("MATHEMATICAL", "FEMININE", "MASCULINE", "MICRO", "SUPERSCRIPT") else name
+    return (
+        None if name in ("MATHEMATICAL", "FEMININE", "MASCULINE", "MICRO", "SUPERSCRIPT") else name
+    )

@@ -35,15 +35,27 @@ def measured(wrapped: Any, batch_tokens: int) -> Pace | None:
         _seconds(model, LENGTHS[0])
         tries: list[tuple[float, float]] = []
         cached = True
-        while not tries or (cached and len(tries) < TRIES and min(long / short for short, long in tries) >= DOUBTFUL):
+        while not tries or (
+            cached and len(tries) < TRIES and min(long / short for short, long in tries) >= DOUBTFUL
+        ):
             (short, cached), (long, _) = (_seconds(model, length) for length in lengths)
             tries.append((short, long))
     short, long = min(tries, key=lambda pair: pair[1] / pair[0])
-    unused = torch.cuda.get_device_name() if torch.cuda.is_available() and model.device.type == "cpu" else None
+    unused = (
+        torch.cuda.get_device_name()
+        if torch.cuda.is_available() and model.device.type == "cpu"
+        else None
+    )
     return Pace(
-        short, long, lengths, cached, batch=max(1, batch_tokens // lengths[1]),
-        beams=model.generation_config.num_beams or 1, device=model.device.type, unused=unused,
-    )  # fmt: skip
+        short,
+        long,
+        lengths,
+        cached,
+        batch=max(1, batch_tokens // lengths[1]),
+        beams=model.generation_config.num_beams or 1,
+        device=model.device.type,
+        unused=unused,
+    )
 
 
 class _Clock(StoppingCriteria):
@@ -62,9 +74,23 @@ class _Clock(StoppingCriteria):
 def _seconds(model: Any, length: int) -> tuple[float, bool]:
     """A token behind so many, as the saved settings make it, the fastest of a few; and whether a cache is kept."""
     settings = copy.deepcopy(model.generation_config)
-    settings.update(max_new_tokens=TOKENS + 1, min_new_tokens=TOKENS + 1, do_sample=False, eos_token_id=None,
-                    max_length=None, pad_token_id=0, return_dict_in_generate=True)  # fmt: skip
-    ids, clock = torch.ones((1, length), dtype=torch.long, device=model.device), _Clock(model.device)
-    made = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=settings,
-                          stopping_criteria=StoppingCriteriaList([clock]))  # fmt: skip
+    settings.update(
+        max_new_tokens=TOKENS + 1,
+        min_new_tokens=TOKENS + 1,
+        do_sample=False,
+        eos_token_id=None,
+        max_length=None,
+        pad_token_id=0,
+        return_dict_in_generate=True,
+    )
+    ids, clock = (
+        torch.ones((1, length), dtype=torch.long, device=model.device),
+        _Clock(model.device),
+    )
+    made = model.generate(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        generation_config=settings,
+        stopping_criteria=StoppingCriteriaList([clock]),
+    )
     return min(b - a for a, b in pairwise(clock.times)), made.past_key_values is not None

@@ -37,7 +37,9 @@ _SIGNED = rf"[\s*$€£:(\\]*((?:[-+−]\$?)?{_DIGITS})"
 _FINAL = (
     re.compile(rf"####{_SIGNED}"),
     re.compile(rf"\\boxed\{{{_SIGNED}[^\w{{}}]*\}}"),
-    re.compile(rf"(?i:answer|答案)[\s*]*(?:is|are|=|是|为)?{_SIGNED}(?=[\s*$%)\\]*(?:[.。](?!\d)|\n|\Z))"),
+    re.compile(
+        rf"(?i:answer|答案)[\s*]*(?:is|are|=|是|为)?{_SIGNED}(?=[\s*$%)\\]*(?:[.。](?!\d)|\n|\Z))"
+    ),
 )
 """Where a number is named as the answer, the surest first"""
 
@@ -52,8 +54,16 @@ def parser_of(name: str) -> Parser:
         return _PLAIN[name]
     kind, colon, rest = name.partition(":")
     if not (colon and rest and kind in _NAMED):
-        known = ", ".join([*_PLAIN, "choice:A-J", "json-schema:FILE", "regex:PATTERN", "python:module.function",
-                           "python:FILE.py:function"])  # fmt: skip
+        known = ", ".join(
+            [
+                *_PLAIN,
+                "choice:A-J",
+                "json-schema:FILE",
+                "regex:PATTERN",
+                "python:module.function",
+                "python:FILE.py:function",
+            ]
+        )
         raise SpecError(f"the parser {name!r} is not known; expected one of {known}")
     return _NAMED[kind](rest)
 
@@ -86,7 +96,10 @@ def same(a: Any, b: Any) -> bool:
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
     """Raises TimeoutError in the block after so long. It can't on Windows, nor outside the main thread."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if (
+        not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
 
@@ -102,7 +115,9 @@ def limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, left - (time.monotonic() - started)), again)
+            signal.setitimer(
+                signal.ITIMER_REAL, max(0.001, left - (time.monotonic() - started)), again
+            )
 
 
 def _json(text: str) -> Any:
@@ -127,7 +142,9 @@ def _no_constant(name: str) -> Any:
 def _number(text: str) -> Decimal | None:
     """The number that is named as the answer last, else the last one; digits grouped by commas or not."""
     text = text.replace("{,}", ",").replace("\\$", "$")
-    found = next((found for pattern in _FINAL if (found := pattern.findall(text))), None) or _NUMBER.findall(text)
+    found = next(
+        (found for pattern in _FINAL if (found := pattern.findall(text))), None
+    ) or _NUMBER.findall(text)
     return Decimal(re.sub(r"[,$]", "", found[-1]).replace("−", "-")) if found else None
 
 
@@ -139,16 +156,23 @@ def _choice(last: str) -> Parser:
     one = rf"([{words}](?!’|'|[ \t]+(?!is\b|because\b)[a-z])|[{others}])"
     letter = rf"[(\[*_\"'$]*(?:\\(?:boxed|text)\{{)*\(?{one}\b"
     named = r"(?i:option|choice|letter|选项)?\W{0,3}"
-    patterns = tuple(map(re.compile, (
-        rf"\\boxed\{{(?:\\text\{{)?\W*([A-{last}])\W*\}}",
-        rf"(?i:answer|答案)\W{{0,4}}(?:is|are|be|是|为|选)?\W{{0,4}}{named}{letter}",
-        rf"\A\W{{0,3}}{letter}",
-        rf"(?m:^[\W_]{{0,4}}([A-{last}])[\W_]{{0,4}}$)",
-        rf"(?i:choice|option|选项|选)\W{{0,4}}(?:is|are|be|是|为|选)?\W{{0,4}}{letter}",
-    )))  # fmt: skip
+    patterns = tuple(
+        map(
+            re.compile,
+            (
+                rf"\\boxed\{{(?:\\text\{{)?\W*([A-{last}])\W*\}}",
+                rf"(?i:answer|答案)\W{{0,4}}(?:is|are|be|是|为|选)?\W{{0,4}}{named}{letter}",
+                rf"\A\W{{0,3}}{letter}",
+                rf"(?m:^[\W_]{{0,4}}([A-{last}])[\W_]{{0,4}}$)",
+                rf"(?i:choice|option|选项|选)\W{{0,4}}(?:is|are|be|是|为|选)?\W{{0,4}}{letter}",
+            ),
+        )
+    )
 
     def parse(text: str) -> str | None:
-        return next((str(found[-1]) for pattern in patterns if (found := pattern.findall(text))), None)
+        return next(
+            (str(found[-1]) for pattern in patterns if (found := pattern.findall(text))), None
+        )
 
     return parse
 
@@ -177,7 +201,9 @@ def _regex(pattern: str) -> Parser:
 def _schema(file: str) -> Parser:
     """JSON that a schema allows."""
     if importlib.util.find_spec("jsonschema") is None:
-        raise SpecError(f"the parser json-schema:{file} needs the package jsonschema: pip install jsonschema")
+        raise SpecError(
+            f"the parser json-schema:{file} needs the package jsonschema: pip install jsonschema"
+        )
     jsonschema = importlib.import_module("jsonschema")
     try:
         schema = read_json(Path(file), SETTINGS)
@@ -186,7 +212,9 @@ def _schema(file: str) -> Parser:
     except OSError as error:
         raise SpecError(f"the parser json-schema:{file}: {error.strerror}") from None
     except (ValueError, jsonschema.SchemaError) as error:
-        raise SpecError(f"the parser json-schema:{file}: no JSON schema: {str(error).splitlines()[0]}") from None
+        raise SpecError(
+            f"the parser json-schema:{file}: no JSON schema: {str(error).splitlines()[0]}"
+        ) from None
     validator = kind(schema)
 
     def parse(text: str) -> Any:
@@ -204,15 +232,23 @@ def _python(path: str) -> Parser:
     try:
         found = getattr(_of_file(Path(file)) if colon else _of_module(module), name)
     except Exception as error:
-        what = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError | AttributeError) else error
-        raise SpecError(f"the parser python:{path}: {what}; expected python:module.function or python:FILE.py:function"
-                        ) from None  # fmt: skip
+        what = (
+            f"{type(error).__name__}: {error}"
+            if not isinstance(error, ImportError | AttributeError)
+            else error
+        )
+        raise SpecError(
+            f"the parser python:{path}: {what}; expected python:module.function or"
+            " python:FILE.py:function"
+        ) from None
     if not callable(found):
         raise SpecError(f"the parser python:{path}: {name} is no function")
     try:
         inspect.signature(found).bind("answer")
     except TypeError:
-        raise SpecError(f"the parser python:{path}: {name} must take one argument, the answer's text") from None
+        raise SpecError(
+            f"the parser python:{path}: {name} must take one argument, the answer's text"
+        ) from None
     except ValueError:
         pass
     parse: Parser = found
@@ -244,5 +280,8 @@ def _of_file(file: Path) -> Any:
 
 _PLAIN: dict[str, Parser] = {"json": _json, "number": _number, "choice": _choice("E")}
 _NAMED: dict[str, Callable[[str], Parser]] = {
-    "json-schema": _schema, "regex": _regex, "python": _python, "choice": _choices,
-}  # fmt: skip
+    "json-schema": _schema,
+    "regex": _regex,
+    "python": _python,
+    "choice": _choices,
+}

@@ -79,7 +79,9 @@ def prompts_of(
     return [prompt for _, prompt in sorted(found.values(), key=lambda pair: pair[0])]
 
 
-def _some(rows: Iterable[Conversation], size: int, choose: random.Random) -> list[tuple[int, Conversation]]:
+def _some(
+    rows: Iterable[Conversation], size: int, choose: random.Random
+) -> list[tuple[int, Conversation]]:
     """At most `size` rows with their places, in order, each as likely as any (algorithm R)."""
     kept: list[tuple[int, Conversation]] = []
     for place, row in enumerate(rows):
@@ -109,7 +111,9 @@ class PromptMaker:
 
     def __init__(self, probes: Probes) -> None:
         self.spec, self.tokenizer = probes.spec, probes.tokenizer
-        self.renderer = replace(probes, only_reference=True).renderer(learn=Learn(what="last"), history="single")
+        self.renderer = replace(probes, only_reference=True).renderer(
+            learn=Learn(what="last"), history="single"
+        )
         self.encoder = Encoder(probes.tokenizer.backend, only_reference=True)
         self.marker = marker_of(probes).decode()
         self.stops = [stop.token for stop in probes.stops]
@@ -144,16 +148,26 @@ class PromptMaker:
         if self.longest is not None and len(ids) + len(answer) > self.longest:
             raise NoPrompt(f"it is longer than {self.longest:,} tokens")
         return Prompt(
-            tuple(ids), asked.question, reference, tuple(answer), row.origin.file, row.origin.line, seen, asked.prompt,
-            asked.chat, row.origin.row,
-        )  # fmt: skip
+            tuple(ids),
+            asked.question,
+            reference,
+            tuple(answer),
+            row.origin.file,
+            row.origin.line,
+            seen,
+            asked.prompt,
+            asked.chat,
+            row.origin.row,
+        )
 
     def _chat(self, row: Conversation) -> _Asked:
         at = _last_trained(row.messages)
         if at is None:
             raise NoPrompt("it has no answer that is trained")
         answer = {key: value for key, value in row.messages[at].items() if key not in OWN_KEYS}
-        rendering = self.renderer.exact(replace(row, messages=[*row.messages[:at], answer], prompt_messages=None))[0]
+        rendering = self.renderer.exact(
+            replace(row, messages=[*row.messages[:at], answer], prompt_messages=None)
+        )[0]
         turn = next((turn for turn in rendering.turns if turn.message == at), None)
         if turn is None or turn.start < 0 or not rendering.spans:
             raise NoPrompt("the template leaves its answer out")
@@ -161,11 +175,17 @@ class PromptMaker:
         assert template is not None
         settings = {**self.spec.template_kwargs, **row.template_kwargs}
         prompt = template.render(
-            row.messages[:at], tools=row.tools, documents=row.documents, add_generation_prompt=True, **settings
+            row.messages[:at],
+            tools=row.tools,
+            documents=row.documents,
+            add_generation_prompt=True,
+            **settings,
         )
         stop = turn.end if turn.stop_start < 0 else turn.stop_start
         question = _said(row.messages[at - 1]) if at else ""
-        messages = tuple({key: v for key, v in m.items() if key not in OWN_KEYS} for m in row.messages[:at])
+        messages = tuple(
+            {key: v for key, v in m.items() if key not in OWN_KEYS} for m in row.messages[:at]
+        )
         chat = Chat(messages, tuple(row.tools or ()), settings)
         return _Asked(rendering, "".join(parts(prompt)), turn.start, stop, question, chat)
 
@@ -188,7 +208,11 @@ class PromptMaker:
         marked = text.rfind(self.marker, begin, end) if self.marker else -1
         if marked >= 0:
             start = marked + len(self.marker)
-            ends = [(at, at + len(stop)) for stop in self.stops if (at := text.find(stop, start, end)) >= 0]
+            ends = [
+                (at, at + len(stop))
+                for stop in self.stops
+                if (at := text.find(stop, start, end)) >= 0
+            ]
             return start, *min(ends, default=(end, len(text)))
         half = begin + min((end - begin) // 2, OPENING)
         space = text.rfind(" ", (begin + half) // 2, half + 1)
@@ -199,7 +223,9 @@ def _last_trained(messages: list[Message]) -> int | None:
     trained = [
         i
         for i, message in enumerate(messages)
-        if message.get("role") == "assistant" and message.get("train", True) and message.get("weight", 1)
+        if message.get("role") == "assistant"
+        and message.get("train", True)
+        and message.get("weight", 1)
     ]
     return trained[-1] if trained else None
 
@@ -217,7 +243,11 @@ def positions_of(config: Mapping[str, Any]) -> int | None:
     """How many tokens a model has places for, by its config.json."""
     part = config.get("text_config")
     names = ("max_position_embeddings", "n_positions")
-    given = (known.get(name) for known in (part if isinstance(part, dict) else {}, config) for name in names)
+    given = (
+        known.get(name)
+        for known in (part if isinstance(part, dict) else {}, config)
+        for name in names
+    )
     return next((found for found in given if isinstance(found, int)), None)
 
 

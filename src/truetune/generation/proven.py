@@ -65,5 +65,10 @@ class ParserProof:
     def __str__(self) -> str:
         """`number: reads 12 of 12 gold answers; shuffled ones score 0.06, chance is 0.06; empty ones 0.00`"""
         chance = "" if self.chance is None else f", chance is {self.chance:.2f}"
-        shuffled = "" if self.shuffled is None else f"; shuffled ones score {self.shuffled:.2f}{chance}"
-        return f"{self.name}: reads {self.read:,} of {self.golds:,} gold answers{shuffled}; empty ones {self.empty:.2f}"
+        shuffled = (
+            "" if self.shuffled is None else f"; shuffled ones score {self.shuffled:.2f}{chance}"
+        )
+        return (
+            f"{self.name}: reads {self.read:,} of {self.golds:,} gold answers{shuffled}; empty ones"
+            f" {self.empty:.2f}"
+        )

@@ -51,7 +51,9 @@ COMMAS = (",", "，", "、", "،")
 _BARE = re.compile(r"^(system|user|assistant|model)$", re.MULTILINE)
 
 
-def score(prompt: Prompt, answer: Answer, *, control: Collection[str] = (), parse: Parser | None = None) -> Scores:
+def score(
+    prompt: Prompt, answer: Answer, *, control: Collection[str] = (), parse: Parser | None = None
+) -> Scores:
     """The scores of one answer; `control` are the tokenizer's control tokens as text.
 
     A loop, an echo or a marker that the reference has too is none.
@@ -67,7 +69,9 @@ def score(prompt: Prompt, answer: Answer, *, control: Collection[str] = (), pars
         looped=looped(said, cut=answer.stop is None) and not looped(wanted, cut=True),
         repetition=_repetition(mine),
         echoed=_echoes(prompt.question, said) and not _echoes(prompt.question, wanted),
-        markers=tuple(sorted(_markers(said, control) - _markers(f"{wanted}\n{prompt.question}", control))),
+        markers=tuple(
+            sorted(_markers(said, control) - _markers(f"{wanted}\n{prompt.question}", control))
+        ),
         language=tongue,
         switched=changes_language(said, wanted, _said_before(prompt), tongue, other),
         length_ratio=_tokens(answer) / len(prompt.reference_ids) if prompt.reference_ids else None,
@@ -102,12 +106,16 @@ def _repetition(said: list[str]) -> float:
 def _echoes(question: str, text: str) -> bool:
     """Does a text begin with the question, as a sentence of its own? Or is it the beginning of a long one, or little
     else than the question, once or again and again?"""
-    asked, said = (list(dropwhile(lambda unit: not is_word(unit), units(part))) for part in (question, text))
+    asked, said = (
+        list(dropwhile(lambda unit: not is_word(unit), units(part))) for part in (question, text)
+    )
     while asked and not is_word(asked[-1]):
         asked.pop()
     if _is_said_again(asked, said) or _is_near(question, text):
         return True
-    if worth(asked) < (ECHO_ASKED if units(question)[-1:] == said[len(asked) : len(asked) + 1] else ECHO):
+    if worth(asked) < (
+        ECHO_ASKED if units(question)[-1:] == said[len(asked) : len(asked) + 1] else ECHO
+    ):
         return False
     if said[: len(asked)] == asked:
         following = list(takewhile(lambda unit: not is_word(unit), said[len(asked) :]))
@@ -136,7 +144,12 @@ def _is_said_again(asked: list[str], said: list[str]) -> bool:
 def _is_near(question: str, text: str) -> bool:
     """Does an answer ask nearly the same, and nothing else?"""
     asked, said = (" ".join(part.split()).casefold() for part in (question, text))
-    if asked[-1:] not in _ASKS or said[-1:] not in _ASKS or len(asked) < NEAREST or len(said) > 2 * len(asked):
+    if (
+        asked[-1:] not in _ASKS
+        or said[-1:] not in _ASKS
+        or len(asked) < NEAREST
+        or len(said) > 2 * len(asked)
+    ):
         return False
     return SequenceMatcher(None, asked, said, autojunk=False).ratio() >= NEAR
 
@@ -161,7 +174,9 @@ def _holds(said: list[str], wanted: list[str]) -> bool:
 
 def _markers(text: str, control: Collection[str]) -> set[str]:
     """Control tokens anywhere, and role markers that begin a line."""
-    roles = _bare_roles(text) | {found[1].strip().replace("*", "") for found in _ROLES.finditer(text)}
+    roles = _bare_roles(text) | {
+        found[1].strip().replace("*", "") for found in _ROLES.finditer(text)
+    }
     return roles | {token for token in control if token in text}
 
 

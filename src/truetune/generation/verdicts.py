@@ -8,9 +8,21 @@ from typing import Literal
 from truetune.generation.looks import Sample, Scores
 
 Verdict = Literal[
-    "stops", "sound", "empty", "garbage", "echo", "role markers", "loop", "language", "alike", "runs on",
-    "long", "unread", "wrong", "cut",
-]  # fmt: skip
+    "stops",
+    "sound",
+    "empty",
+    "garbage",
+    "echo",
+    "role markers",
+    "loop",
+    "language",
+    "alike",
+    "runs on",
+    "long",
+    "unread",
+    "wrong",
+    "cut",
+]
 """`stops`: it has no fault; `sound`: the same, where it is not known what ended it; `cut`: the limit was shorter than
 the reference, so that can't be told"""
 GOOD: tuple[Verdict, ...] = ("stops", "sound")

@@ -42,11 +42,17 @@ class Voice(LogitsProcessor):
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> Any:
         if self.manner.temperature:
             draw = self.draws[:, len(self.thoughts)].to(scores.device, torch.float32)
-            chosen = drawn((scores / self.manner.temperature).softmax(-1), self.manner.top_p, draw[:, None])
+            chosen = drawn(
+                (scores / self.manner.temperature).softmax(-1), self.manner.top_p, draw[:, None]
+            )
         else:
             chosen = scores.argmax(-1, keepdim=True)
         self.thoughts.append((scores.gather(-1, chosen) - scores.logsumexp(-1, keepdim=True))[:, 0])
-        return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0) if self.manner.temperature else scores
+        return (
+            torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
+            if self.manner.temperature
+            else scores
+        )
 
 
 def drawn(chances: torch.Tensor, top_p: float, draw: torch.Tensor) -> torch.Tensor:
@@ -59,7 +65,9 @@ def drawn(chances: torch.Tensor, top_p: float, draw: torch.Tensor) -> torch.Tens
         if (kept.sum(-1) < top_p).any():
             kept, order = chances.sort(-1, descending=True)
         before = kept.cumsum(-1) - kept
-        kept = kept.where((before < top_p) | (torch.arange(kept.shape[-1], device=kept.device) == 0), 0.0)
+        kept = kept.where(
+            (before < top_p) | (torch.arange(kept.shape[-1], device=kept.device) == 0), 0.0
+        )
     below = kept.cumsum(-1)
     at = torch.searchsorted(below, draw * below[:, -1:], right=True).clamp(max=kept.shape[-1] - 1)
     return at if order is None else order.gather(-1, at)

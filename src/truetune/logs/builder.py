@@ -18,7 +18,15 @@ MAX_CURVES = 2_000
 """More names than that are no log of one run: the rest is counted in the notes."""
 MAX_PARTS = 50
 """A run is not resumed more often than that: then its records are only out of order."""
-LAYOUT = {"percentage", "elapsed_time", "remaining_time", "_runtime", "_wandb", "total_steps", "max_steps"}
+LAYOUT = {
+    "percentage",
+    "elapsed_time",
+    "remaining_time",
+    "_runtime",
+    "_wandb",
+    "total_steps",
+    "max_steps",
+}
 """Keys of records that are no quantity of the run"""
 NO_QUANTITY = LAYOUT.union(STEP)
 
@@ -93,9 +101,13 @@ class Builder:
             elif mean is not None:
                 part["loss"] = mean
         if len(parts) > MAX_PARTS:
-            self.note(f"records out of order ({len(parts):,} steps backwards): they are sorted by step")
+            self.note(
+                f"records out of order ({len(parts):,} steps backwards): they are sorted by step"
+            )
             parts = [_joined(parts)]
-        twice = sum(len(part["loss"][0]) - len(set(part["loss"][0])) for part in parts if "loss" in part)
+        twice = sum(
+            len(part["loss"][0]) - len(set(part["loss"][0])) for part in parts if "loss" in part
+        )
         if twice:
             self.skipped["losses at a step that has another: the last is taken"] = twice
         curves = tuple({name: _curve(*points) for name, points in part.items()} for part in parts)
@@ -110,7 +122,10 @@ class Builder:
             facts=self.facts,
             checkpoints=self.checkpoints,
             output=self.output,
-            notes=tuple(f"{what} ({count:,} times)" if count > 1 else what for what, count in self.skipped.items()),
+            notes=tuple(
+                f"{what} ({count:,} times)" if count > 1 else what
+                for what, count in self.skipped.items()
+            ),
         )
 
     def _step(self, record: Mapping[str, Any]) -> float:
@@ -167,7 +182,8 @@ def merged(parts: tuple[Mapping[str, Curve], ...]) -> dict[str, Curve]:
                 continue
             keep = before.step < curve.step[0]
             made[name] = Curve(
-                np.concatenate((before.step[keep], curve.step)), np.concatenate((before.value[keep], curve.value))
+                np.concatenate((before.step[keep], curve.step)),
+                np.concatenate((before.value[keep], curve.value)),
             )
     return made
 

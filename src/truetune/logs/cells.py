@@ -24,9 +24,17 @@ def read_notebook(path: Path, into: Builder) -> None:
     cells = content.get("cells") if isinstance(content, dict) else None
     if not isinstance(cells, list):
         raise DataError(f"{path}: it has no cells; a notebook was expected")
-    listed = (cell["outputs"] for cell in cells if isinstance(cell, dict) and isinstance(cell.get("outputs"), list))
+    listed = (
+        cell["outputs"]
+        for cell in cells
+        if isinstance(cell, dict) and isinstance(cell.get("outputs"), list)
+    )
     outputs = (out for of_cell in listed for out in of_cell)
-    read_pieces(_pieces(text for out in outputs if isinstance(out, dict) for text in _texts(out)), path.name, into)
+    read_pieces(
+        _pieces(text for out in outputs if isinstance(out, dict) for text in _texts(out)),
+        path.name,
+        into,
+    )
 
 
 def is_stream(records: Any) -> bool:
@@ -37,7 +45,11 @@ def is_stream(records: Any) -> bool:
 
 def read_stream(records: list[Any], name: str, into: Builder) -> None:
     """What stands in the parts of such a log."""
-    read_pieces(_pieces(str(part.get("data") or "") for part in records if isinstance(part, dict)), name, into)
+    read_pieces(
+        _pieces(str(part.get("data") or "") for part in records if isinstance(part, dict)),
+        name,
+        into,
+    )
 
 
 def _texts(output: dict[str, Any]) -> Iterator[str]:

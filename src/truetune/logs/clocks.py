@@ -59,7 +59,9 @@ def in_words(found: tuple[Clock, ...]) -> str:
         period = f"{clock.period:,.4g}"
         if period not in known:
             known.append(period)
-    return ", ".join(f"{name} (every {' or '.join(known)} steps)" for name, known in periods.items())
+    return ", ".join(
+        f"{name} (every {' or '.join(known)} steps)" for name, known in periods.items()
+    )
 
 
 def _clocks(log: RunLog) -> Iterator[Clock]:

@@ -52,7 +52,9 @@ def _frames(raw: bytes, name: str, into: Builder) -> Iterator[tuple[int, int]]:
         if at + 16 > len(raw):
             break
         size, check = HEADER.unpack_from(raw, at)
-        if size > MAX_RECORD or check != masked(crc32c(np.frombuffer(raw, np.uint8, 8, at)[None])[0]):
+        if size > MAX_RECORD or check != masked(
+            crc32c(np.frombuffer(raw, np.uint8, 8, at)[None])[0]
+        ):
             into.note(f"{name}: damaged after {at:,} of {len(raw):,} bytes; the rest is left out")
             return
         if at + 16 + size > len(raw):

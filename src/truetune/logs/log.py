@@ -94,14 +94,24 @@ class RunLog:
     def number(self, name: str) -> float | None:
         """A fact as a number; None where it is not known."""
         value = self.facts.get(name)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return (
+            float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        )
 
     @property
     def kind(self) -> Kind:
         """What was trained, by what was logged: it decides what a loss means."""
-        if any(name == "reward" or name.startswith(("completions/", "objective/")) for name in self.curves):
-            return "reinforcement"  # OnlineDPO logs margins as well, of answers that it has just generated
-        if any(name in self.curves for name in ("rewards/margins", "rewards/accuracies", "logps/chosen")):
+        if any(
+            name == "reward" or name.startswith(("completions/", "objective/"))
+            for name in self.curves
+        ):
+            return (  # OnlineDPO logs margins as well, of answers that it has just generated
+                "reinforcement"
+            )
+        if any(
+            name in self.curves
+            for name in ("rewards/margins", "rewards/accuracies", "logps/chosen")
+        ):
             return "preference"
         return "reward" if {"min_reward", "max_reward"} <= self.curves.keys() else "language"
 
@@ -109,8 +119,12 @@ class RunLog:
     def of_tokens(self) -> bool:
         """Is the loss that of predicting tokens? Where config.json names no class, a loss without rewards is."""
         classes = self.facts.get("architectures")
-        named = [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
-        return self.kind == "language" and (not named or any(OF_TOKENS.search(name) for name in named))
+        named = (
+            [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+        )
+        return self.kind == "language" and (
+            not named or any(OF_TOKENS.search(name) for name in named)
+        )
 
     @property
     def last_step(self) -> float:
@@ -138,4 +152,8 @@ class RunLog:
 def checkpoint_step(path: Path) -> int | None:
     """The step in the name of a folder `checkpoint-N`; None where it is no such folder."""
     head, _, number = path.name.rpartition("-")
-    return int(number) if head in ("checkpoint", "global_step", "step") and number.isdecimal() else None
+    return (
+        int(number)
+        if head in ("checkpoint", "global_step", "step") and number.isdecimal()
+        else None
+    )

@@ -9,7 +9,9 @@ import numpy as np
 from truetune.logs.log import Curve, RunLog
 from truetune.logs.stats import noise
 
-LOWER = r"loss|perplexity|ppl|errors?|[wct]er|nll|r?mse|mae|bpb|brier|crps|ece|fid|toxicity|surprisal"
+LOWER = (
+    r"loss|perplexity|ppl|errors?|[wct]er|nll|r?mse|mae|bpb|brier|crps|ece|fid|toxicity|surprisal"
+)
 HIGHER = (
     r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|rewards?|margins?|exact_match|precision|recall|"
     r"(roc_?)?auc|mcc|pearson|spearman|win_?rate|pass@\d+"
@@ -26,7 +28,10 @@ def lower_is_better(name: str) -> bool | None:
 
 def is_share(name: str) -> bool:
     """Is it a share of what is right, 0 to 1 or to 100: an accuracy, an overlap, a match?"""
-    return _has(name, r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|exact_match|precision|recall")
+    return _has(
+        name,
+        r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|exact_match|precision|recall",
+    )
 
 
 def improves_after(log: RunLog, step: float) -> str | None:
@@ -35,7 +40,11 @@ def improves_after(log: RunLog, step: float) -> str | None:
     It must be better by a hundredth, by more than the noise of its neighbours, and not fall back below where it was.
     """
     for name, curve in log.curves.items():
-        lower = None if not name.startswith("eval_") or _has(name, "loss|margins?") else lower_is_better(name)
+        lower = (
+            None
+            if not name.startswith("eval_") or _has(name, "loss|margins?")
+            else lower_is_better(name)
+        )
         curve = curve.finite()
         if lower is None or curve.step.size < 3 or curve.step[-1] <= step:
             continue

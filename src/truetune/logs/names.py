@@ -59,7 +59,13 @@ RESULTS = OF_THE_RUN | {f"train/{name}" for name in OF_THE_RUN}
 MEAN = "train/train_loss"
 """Where transformers writes that mean among the curves of TensorBoard and W&B; with other trainers, it is the loss"""
 
-OVER_TRAINING = (("train/", ""), ("eval/", "eval_"), ("val/", "eval_"), ("valid/", "eval_"), ("validation/", "eval_"))
+OVER_TRAINING = (
+    ("train/", ""),
+    ("eval/", "eval_"),
+    ("val/", "eval_"),
+    ("valid/", "eval_"),
+    ("validation/", "eval_"),
+)
 
 
 def canonical(name: str) -> str:

@@ -82,7 +82,9 @@ class _Records:
             self.waited += 1
             if self.waited > PIECES_TO_THE_BAR:
                 self._flush()
-        record = self._table(text) or printed_record(text) or (_of_bar(bar) if bar is not None else None)
+        record = (
+            self._table(text) or printed_record(text) or (_of_bar(bar) if bar is not None else None)
+        )
         if record:
             self._flush()
             if "loss" in record and not _says_step(record) and "{'" in text:
@@ -147,17 +149,26 @@ def _of_a_loop(text: str) -> dict[str, Any] | None:
     if len(text) > MAX_LOOP_LINE or "%|" in text:
         return None
     lowered = text.lower()
-    if "loss" not in lowered or ("step" not in lowered and "iter" not in lowered and "epoch" not in lowered
-                                 and "batch" not in lowered):  # fmt: skip
+    if "loss" not in lowered or (
+        "step" not in lowered
+        and "iter" not in lowered
+        and "epoch" not in lowered
+        and "batch" not in lowered
+    ):
         return None
     text = TERMINAL.sub("", text)
     place = LOOP.match(text)
-    losses = {("eval_loss" if (kind or "t").lower()[0] in "ve" else "loss"): value
-              for kind, value in LOSS.findall(text) if (kind or "").lower() != "test"}  # fmt: skip
+    losses = {
+        ("eval_loss" if (kind or "t").lower()[0] in "ve" else "loss"): value
+        for kind, value in LOSS.findall(text)
+        if (kind or "").lower() != "test"
+    }
     if place is None or not losses:
         return None
     made: dict[str, Any] = dict(losses)
-    step = re.search(r"\b(?:global[_ ])?(?:step|iter(?:ation)?|batch)s?\b\W{0,3}(\d{1,9})", text, re.I)
+    step = re.search(
+        r"\b(?:global[_ ])?(?:step|iter(?:ation)?|batch)s?\b\W{0,3}(\d{1,9})", text, re.I
+    )
     if step is not None:
         made["step" if not step[0].lower().startswith("batch") else "batch"] = step[1]
     elif (epoch := EPOCH.search(text)) is not None:
@@ -176,5 +187,6 @@ def _of_bar(bar: Bar) -> dict[str, Any] | None:
 
 def _says_step(record: Mapping[str, Any]) -> bool:
     return any(
-        name in record for name in ("step", "global_step", "current_steps", "global_step/max_steps", "iteration")
+        name in record
+        for name in ("step", "global_step", "current_steps", "global_step/max_steps", "iteration")
     )

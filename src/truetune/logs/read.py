@@ -49,11 +49,25 @@ folder is looked through in the order of `IN_FOLDER`"""
 
 IN_FOLDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("JSONL", ("trainer_log.jsonl", "logging.jsonl", "*log*.jsonl", "*metrics*.jsonl")),
-    ("TensorBoard", ("*tfevents*", "runs/*/*tfevents*", "*/*tfevents*", "lightning_logs/*/*tfevents*")),
-    ("W&B", ("*.wandb", "offline-run-*/*.wandb", "wandb/offline-run-*/*.wandb", "wandb/run-*/*.wandb")),
+    (
+        "TensorBoard",
+        ("*tfevents*", "runs/*/*tfevents*", "*/*tfevents*", "lightning_logs/*/*tfevents*"),
+    ),
+    (
+        "W&B",
+        ("*.wandb", "offline-run-*/*.wandb", "wandb/offline-run-*/*.wandb", "wandb/run-*/*.wandb"),
+    ),
     ("CSV", ("metrics.csv", "*/metrics.csv", "lightning_logs/*/metrics.csv")),
     ("printed output", CONSOLE),
-    ("JSON", ("all_results.json", "train_results.json", "files/wandb-summary.json", "wandb-summary.json")),
+    (
+        "JSON",
+        (
+            "all_results.json",
+            "train_results.json",
+            "files/wandb-summary.json",
+            "wandb-summary.json",
+        ),
+    ),
 )
 
 
@@ -72,13 +86,18 @@ def read_run(path: str | PathLike[str]) -> RunLog:
             return _of_file(where)
     except OSError as error:
         raise DataError(f"{where}: it can't be read ({error.strerror or error})") from None
-    raise DataError(f"{where}: there is no such file or folder; the folder of a run was expected{near_path(where)}")
+    raise DataError(
+        f"{where}: there is no such file or folder; the folder of a run was"
+        f" expected{near_path(where)}"
+    )
 
 
 def is_run(path: str | PathLike[str]) -> bool:
     """Does a folder hold the log of a run, by the names of its files?"""
     where = Path(path)
-    return where.is_dir() and (bool(_states(where)) or any(_found(where, globs) for _, globs in IN_FOLDER))
+    return where.is_dir() and (
+        bool(_states(where)) or any(_found(where, globs) for _, globs in IN_FOLDER)
+    )
 
 
 def _of_folder(folder: Path) -> RunLog:
@@ -104,8 +123,8 @@ def _of_file(path: Path) -> RunLog:
             log = _read(path, "transformers" if path.name == STATE else format, [path])
             if not log.curves and not log.facts and not says_something(log.output):
                 raise DataError(
-                    f'{path}: no record of a run is in it, nor a traceback or progress; one like {{"step": 1, "loss": '
-                    "2.3} was expected"
+                    f"{path}: no record of a run is in it, nor a traceback or progress; one like"
+                    ' {"step": 1, "loss": 2.3} was expected'
                 )
             return log
     raise DataError(f"{path}: not known as a log; looked for {LOOKED_FOR}")
@@ -133,7 +152,10 @@ def with_output(log: RunLog, folder: Path) -> RunLog:
     newest = max(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
     state = folder / STATE
     if state.is_file() and state.stat().st_mtime > newest.stat().st_mtime + OLDER_S:
-        note = f"{newest.name}: it ended before the trainer's last state was written, so it is not read"
+        note = (
+            f"{newest.name}: it ended before the trainer's last state was written, so it is not"
+            " read"
+        )
         return replace(log, notes=(*log.notes, note))
     into = Builder(str(newest), "printed output")
     read_printed(newest, into)
@@ -166,7 +188,9 @@ def _states(folder: Path) -> dict[float, Path]:
     found: dict[float, Path] = {
         step: state
         for child in folder.iterdir()
-        if child.is_dir() and (step := checkpoint_step(child)) is not None and (state := child / STATE).is_file()
+        if child.is_dir()
+        and (step := checkpoint_step(child)) is not None
+        and (state := child / STATE).is_file()
     }
     own = folder / STATE
     if own.is_file():
@@ -179,10 +203,16 @@ def _read(path: Path, format: str, files: list[Path], others: int = 0) -> RunLog
     into = Builder(str(path), format)
     if others:
         into.note(f"{others:,} other files of logs: {files[-1].relative_to(path)} is the newest")
-    reader = next(reader for name, _, reader in KINDS if name == ("JSON" if format == "transformers" else format))
+    reader = next(
+        reader
+        for name, _, reader in KINDS
+        if name == ("JSON" if format == "transformers" else format)
+    )
     for file in files:
         if file.stat().st_size > MAX_BYTES:
-            raise DataError(f"{file}: {file.stat().st_size / 1e9:.1f} GB; a log of at most 4 GB was expected")
+            raise DataError(
+                f"{file}: {file.stat().st_size / 1e9:.1f} GB; a log of at most 4 GB was expected"
+            )
         into.part()
         try:
             reader(file, into)
@@ -198,14 +228,21 @@ def _one_run(files: list[Path], format: str) -> list[Path]:
     newest = max(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
     if format != "TensorBoard":
         return [newest]
-    return sorted((file for file in files if file.parent == newest.parent), key=lambda file: file.name)
+    return sorted(
+        (file for file in files if file.parent == newest.parent), key=lambda file: file.name
+    )
 
 
 def _beside(folder: Path, into: Builder) -> None:
     """Facts that stand in other files of the run: its checkpoints, the class and the vocabulary of its model."""
-    steps = sorted(step for child in folder.iterdir() if (step := checkpoint_step(child)) is not None)
+    steps = sorted(
+        step for child in folder.iterdir() if (step := checkpoint_step(child)) is not None
+    )
     into.checkpoints = tuple(steps)
-    configs = [folder / "config.json", *(folder / f"checkpoint-{step}" / "config.json" for step in steps[-1:])]
+    configs = [
+        folder / "config.json",
+        *(folder / f"checkpoint-{step}" / "config.json" for step in steps[-1:]),
+    ]
     for config in configs:
         if config.is_file() and "vocab_size" not in into.facts:
             _of_config(config, into)

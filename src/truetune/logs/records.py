@@ -49,7 +49,9 @@ def read_csv(path: Path, into: Builder) -> None:
         for row in rows:
             if len(row) > len(header):
                 into.note(f"{path.name}: rows with more cells than the header")
-            into.record({name: cell for name, cell in zip(header, row, strict=False) if name and cell != ""})
+            into.record(
+                {name: cell for name, cell in zip(header, row, strict=False) if name and cell != ""}
+            )
     except (CsvError, InputLimitError) as error:
         into.note(f"{path.name}: the rest is left out ({error})")
 
@@ -90,7 +92,9 @@ def load_json(path: Path) -> Any:
 
 def _each(records: Any, name: str, into: Builder) -> None:
     if not isinstance(records, list):
-        raise DataError(f"{into.path}: {name} is {type(records).__name__}; a list of records was expected")
+        raise DataError(
+            f"{into.path}: {name} is {type(records).__name__}; a list of records was expected"
+        )
     for record in records:
         if isinstance(record, dict):
             into.record(record)

@@ -21,7 +21,9 @@ def without_signal(log: RunLog) -> Curve:
     told = log.curve("frac_reward_zero_std").finite()
     if told:
         return told
-    spread = log.curve("reward_std").finite()  # of a whole batch: only 0 tells, and then of all its prompts
+    spread = log.curve(
+        "reward_std"
+    ).finite()  # of a whole batch: only 0 tells, and then of all its prompts
     if not spread:
         spread = _advantages(log)
     if not spread:
@@ -31,7 +33,10 @@ def without_signal(log: RunLog) -> Curve:
 
 def _advantages(log: RunLog) -> Curve:
     """How far the advantages of a record are apart (verl)."""
-    low, high = log.curve("critic/advantages/min").finite(), log.curve("critic/advantages/max").finite()
+    low, high = (
+        log.curve("critic/advantages/min").finite(),
+        log.curve("critic/advantages/max").finite(),
+    )
     return Curve(low.step, high.at(low.step) - low.value) if low and high else EMPTY
 
 
@@ -47,7 +52,11 @@ def cut(log: RunLog) -> Curve:
     if finished:
         return Curve(finished.step, (finished.value == 0).astype(np.float64))
     length = mean_length(log)
-    if length.step.size >= MIN_SAME and np.ptp(length.value) == 0 and float(length.value[0]).is_integer():
+    if (
+        length.step.size >= MIN_SAME
+        and np.ptp(length.value) == 0
+        and float(length.value[0]).is_integer()
+    ):
         return Curve(length.step, np.ones(length.step.size))
     return EMPTY
 

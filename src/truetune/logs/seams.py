@@ -32,7 +32,12 @@ class Seam(NamedTuple):
 
 def fresh_starts(log: RunLog) -> tuple[Seam, ...]:
     """Every place where the schedule, the weights or the step count began anew."""
-    found = [*_restarted(log), *_schedule(log.curve("learning_rate").finite()), *_weights(log), *_again(log)]
+    found = [
+        *_restarted(log),
+        *_schedule(log.curve("learning_rate").finite()),
+        *_weights(log),
+        *_again(log),
+    ]
     one_each: dict[float, Seam] = {}
     for seam in found:
         one_each.setdefault(seam.step, seam)
@@ -45,7 +50,10 @@ def _restarted(log: RunLog) -> list[Seam]:
     for before, after in zip(log.parts, log.parts[1:], strict=False):
         old, new = before.get("loss"), after.get("loss")
         if old and new and old.step.size > 3 and new.step[0] <= old.step[0]:
-            text = f"step {old.step[-1]:,.0f} is followed by step {new.step[0]:,.0f}, as at the beginning"
+            text = (
+                f"step {old.step[-1]:,.0f} is followed by step {new.step[0]:,.0f}, as at the"
+                " beginning"
+            )
             found.append(Seam(float(new.step[0]), "run", text))
     return found
 
@@ -64,8 +72,15 @@ def _schedule(rate: Curve) -> list[Seam]:
         head, tail = value[:size], value[start : start + size]
         same = size >= 4 and np.abs(head - tail).max() < 2e-3 * peak and np.ptp(head) > 2e-3 * peak
         following = value[place] + min(0.0, float(value[place] - value[place - 1]))
-        if same and following > 0.05 * peak and rate.step[start] - rate.step[place] < 2 * np.median(np.diff(rate.step)):
-            text = f"the learning rate leaps from {value[place]:.3g} to {value[start]:.3g} and repeats its beginning"
+        if (
+            same
+            and following > 0.05 * peak
+            and rate.step[start] - rate.step[place] < 2 * np.median(np.diff(rate.step))
+        ):
+            text = (
+                f"the learning rate leaps from {value[place]:.3g} to {value[start]:.3g} and repeats"
+                " its beginning"
+            )
             found.append(Seam(float(rate.step[start]), "schedule", text))
     apart = np.diff([rate.step[0], *(seam.step for seam in found)])
     return [] if len(found) > 1 and np.ptp(apart) <= 2 * np.median(np.diff(rate.step)) else found
@@ -94,7 +109,8 @@ def _weights(log: RunLog) -> list[Seam]:
     if leap < 8 * sigma or height < 4 * sigma or back > 0.25 * height or trend(rest).z > -1.6:
         return []
     text = (
-        f"the loss leaps from {np.median(before[-5:]):.4g} to {loss.value[start]:.4g}; it began at {loss.value[0]:.4g}"
+        f"the loss leaps from {np.median(before[-5:]):.4g} to {loss.value[start]:.4g}; it began at"
+        f" {loss.value[0]:.4g}"
     )
     return [Seam(float(loss.step[start]), "weights", text)]
 
@@ -106,7 +122,9 @@ def _again(log: RunLog) -> list[Seam]:
     if log.kind != "language" or rate.step.size < 2 * NEAR or loss.step.size < 2 * NEAR:
         return []
     before, after = rate.value[:-1], rate.value[1:]
-    ended = (before < END * np.maximum.accumulate(rate.value)[:-1]) & (after > END * rate.value.max())
+    ended = (before < END * np.maximum.accumulate(rate.value)[:-1]) & (
+        after > END * rate.value.max()
+    )
     sigma = max(noise(loss.value), 1e-9)
     found = []
     for place in np.flatnonzero(ended).tolist():
@@ -118,6 +136,8 @@ def _again(log: RunLog) -> list[Seam]:
         high = float(loss.value[start - 1 : start + 1].max())
         if high - low > 8 * sigma and trend(Curve(loss.step[start:], loss.value[start:])).z < -1.6:
             rise = f"the loss from {low:.4g} to {high:.4g}"
-            text = f"the learning rate leaps from its end to {rate.value[place + 1]:.3g}, and {rise}"
+            text = (
+                f"the learning rate leaps from its end to {rate.value[place + 1]:.3g}, and {rise}"
+            )
             found.append(Seam(step, "run", text))
     return found

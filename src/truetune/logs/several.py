@@ -37,12 +37,17 @@ class One(NamedTuple):
 
 def refuse_several(folder: Path) -> None:
     """Raises UsageError where a folder holds runs in folders of their own, or the checkpoints of several trainings."""
-    found = sorted(_apart(folder) if _is_one(folder) else runs_below(folder), key=lambda run: -run.date)
+    found = sorted(
+        _apart(folder) if _is_one(folder) else runs_below(folder), key=lambda run: -run.date
+    )
     if len(found) < 2:
         return
-    lines = [_line(run) for run in found[:LISTED]] + [f"and {len(found) - LISTED} more"] * (len(found) > LISTED)
+    lines = [_line(run) for run in found[:LISTED]] + [f"and {len(found) - LISTED} more"] * (
+        len(found) > LISTED
+    )
     raise UsageError(
-        f"{folder}: this holds {len(found)} runs; one was expected. Those found, the newest first:\n  "
+        f"{folder}: this holds {len(found)} runs; one was expected. Those found, the newest"
+        " first:\n  "
         + "\n  ".join(lines)
         + f"\nName the one that is meant, {found[0].path} say; for two side by side: "
         f"truetune report {found[0].path} {found[1].path}"
@@ -93,7 +98,9 @@ def _apart(folder: Path) -> Iterator[One]:
             trainings.setdefault(first, []).append(state)
     for states in trainings.values():
         last = max(states, key=lambda state: (step_of(state) or 0, state.parent == folder))
-        yield One(last if last.parent == folder else last.parent, last.stat().st_mtime, step_of(last))
+        yield One(
+            last if last.parent == folder else last.parent, last.stat().st_mtime, step_of(last)
+        )
 
 
 def _first(state: Path) -> str:
@@ -102,6 +109,10 @@ def _first(state: Path) -> str:
         head = file.read(HEAD).decode("utf-8", "replace")
     begins = HISTORY.search(head)
     try:
-        return json.dumps(RowDecoder(LOG_RECORD).read_at(head, begins.end()).value, sort_keys=True) if begins else ""
+        return (
+            json.dumps(RowDecoder(LOG_RECORD).read_at(head, begins.end()).value, sort_keys=True)
+            if begins
+            else ""
+        )
     except (ValueError, TypeError):
         return ""

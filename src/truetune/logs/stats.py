@@ -99,7 +99,9 @@ def shift(values: Floats, margin: int = 3) -> Shift | None:
     scaled = np.abs(sums) / np.sqrt(k * (n - k) / n)
     scaled[: margin - 1] = scaled[n - margin :] = 0
     at = int(np.argmax(scaled)) + 1
-    return Shift(at, float(np.median(values[:at])), float(np.median(values[at:])), float(scaled[at - 1]))
+    return Shift(
+        at, float(np.median(values[:at])), float(np.median(values[at:])), float(scaled[at - 1])
+    )
 
 
 def rolling(values: Floats, width: int) -> Floats:
@@ -110,7 +112,9 @@ def rolling(values: Floats, width: int) -> Floats:
     made = np.empty(values.size)
     for start in range(0, values.size, 65_536):
         stop = min(start + 65_536, values.size)
-        windows = np.lib.stride_tricks.sliding_window_view(padded[start : stop + 2 * half], 2 * half + 1)
+        windows = np.lib.stride_tricks.sliding_window_view(
+            padded[start : stop + 2 * half], 2 * half + 1
+        )
         made[start:stop] = np.median(windows, axis=1)
     return made
 

@@ -21,15 +21,23 @@ MIN_PARTS_RECORDS = 3
 def summed_over(log: RunLog) -> float | None:
     """About so many means were added up to make the logged loss; None where that is not shown."""
     loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
-    known = (evaluated.step >= loss.step[0]) & (evaluated.value > 0) if loss else np.zeros(0, dtype=bool)
+    known = (
+        (evaluated.step >= loss.step[0]) & (evaluated.value > 0)
+        if loss
+        else np.zeros(0, dtype=bool)
+    )
     if not log.of_tokens or known.sum() < MIN_EVALUATIONS:
         return None
     step, value = evaluated.step[known], evaluated.value[known]
     if value[-1] > FALL * value[0]:
         return None
-    ratios = (loss.at(step) / value)[step.size // 2 :]  # a mean over many steps lags behind while the loss falls fast
+    ratios = (loss.at(step) / value)[
+        step.size // 2 :
+    ]  # a mean over many steps lags behind while the loss falls fast
     times = float(np.median(ratios))
-    whole = [count for count in _possible(log, times) if np.abs(ratios - count).max() <= NEAR * count]
+    whole = [
+        count for count in _possible(log, times) if np.abs(ratios - count).max() <= NEAR * count
+    ]
     return times if whole else None
 
 
@@ -41,7 +49,11 @@ def parts_of(log: RunLog) -> tuple[str, ...]:
     parts = []
     for name, curve in log.curves.items():
         part = curve.finite()
-        of_training = LOSS_WORD.search(name) and name != "loss" and not name.startswith(("eval", "test", "valid"))
+        of_training = (
+            LOSS_WORD.search(name)
+            and name != "loss"
+            and not name.startswith(("eval", "test", "valid"))
+        )
         if of_training and part.step.size >= MIN_PARTS_RECORDS and part.step[0] <= loss.step[0]:
             if bool((part.value[:3] < loss.at(part.step[:3])).all()):
                 parts.append(name)

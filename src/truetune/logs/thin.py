@@ -25,7 +25,9 @@ def thinned(curve: Curve, points: int = POINTS) -> Curve:
         return curve
     edges = np.linspace(0, size, points // 2).astype(np.int64)[:-1]
     edges[1:] += 1
-    kept = np.concatenate([_places(curve.value, edges, np.inf), _places(curve.value, edges, -np.inf), [0, size - 1]])
+    kept = np.concatenate(
+        [_places(curve.value, edges, np.inf), _places(curve.value, edges, -np.inf), [0, size - 1]]
+    )
     places = np.unique(kept)
     return Curve(curve.step[places], curve.value[places])
 

@@ -23,7 +23,9 @@ def kept(architecture: Architecture, settings: Settings) -> float:
 
 def largest(architecture: Architecture, settings: Settings) -> float:
     """Bytes for each token that the largest block keeps while its backward pass runs."""
-    return max((of_block(block, architecture, settings) for block in set(architecture.blocks)), default=0.0)
+    return max(
+        (of_block(block, architecture, settings) for block in set(architecture.blocks)), default=0.0
+    )
 
 
 def working(architecture: Architecture, settings: Settings) -> float:
@@ -51,7 +53,9 @@ def of_block(block: Block, architecture: Architecture, settings: Settings) -> fl
     return norms + _attention(block, architecture, settings) + _mlp(block, architecture, settings)
 
 
-def _norm(width: int, architecture: Architecture, settings: Settings, size: int | None = None) -> float:
+def _norm(
+    width: int, architecture: Architecture, settings: Settings, size: int | None = None
+) -> float:
     """Input, and what is multiplied by a weight that is trained."""
     size = settings.stream if size is None else size
     if architecture.family.norm == "layer" or settings.liger:
@@ -77,11 +81,15 @@ def _attention(block: Block, architecture: Architecture, settings: Settings) -> 
     whole = len(family.qkv) == 1 and family.positions is not None and not expanded
     total += size * (value if whole else block.query + key + value)
     if family.qk_norm and not block.ranks:
-        total += _norm(block.query, architecture, settings, size) + _norm(block.key, architecture, settings, size)
+        total += _norm(block.query, architecture, settings, size) + _norm(
+            block.key, architecture, settings, size
+        )
         total += 4 * (block.heads + block.kv_heads - 2) * (family.qk_norm == "head")
     if settings.attention == "eager":
         softcap, dropout = size * architecture.softcap, (size + 1) * (architecture.dropout > 0)
-        scores = block.heads * settings.length * ((0 if family.sinks else 4) + size + softcap + dropout)
+        scores = (
+            block.heads * settings.length * ((0 if family.sinks else 4) + size + softcap + dropout)
+        )
         return total + scores + _inputs(out, block.mixed, architecture, settings)
     mask = size * settings.length * settings.masked
     again = _inputs(out, block.mixed, architecture, settings, int(family.concatenates))
@@ -98,11 +106,16 @@ def _mlp(block: Block, architecture: Architecture, settings: Settings) -> float:
         total += inner * size * block.width
         if family.norms > 1 or settings.lora:
             total += _inputs(up, hidden, architecture, settings, cast=settings.stream != size)
-        total += max(_inputs(down, block.width, architecture, settings), size * block.width * (family.kept == 0))
+        total += max(
+            _inputs(down, block.width, architecture, settings),
+            size * block.width * (family.kept == 0),
+        )
     if block.chosen:
         trained = settings.lora is None
         wide = (2 + family.kept + trained) * size * block.expert_width
-        total += block.chosen * (wide + (1 + trained) * size * hidden + 24) + 4 * hidden * (settings.stream == 4)
+        total += block.chosen * (wide + (1 + trained) * size * hidden + 24) + 4 * hidden * (
+            settings.stream == 4
+        )
         total += 0 if block.width else size * hidden * trained
     return total
 

@@ -106,7 +106,9 @@ class Architecture:
     @property
     def head(self) -> int:
         """Parameters of the head; 0 where it is the embedding."""
-        return (0 if self.tied else self.hidden * self.vocabulary) + self.head_bias * self.vocabulary
+        return (
+            0 if self.tied else self.hidden * self.vocabulary
+        ) + self.head_bias * self.vocabulary
 
     @property
     def parameters(self) -> int:
@@ -117,10 +119,17 @@ class Architecture:
         """Parameters by part."""
         matrices = [matrix for block in self.blocks for matrix in block.matrices]
         of: dict[Part, int] = {
-            part: sum(m.parameters for m in matrices if m.part == part) for part in ("attention", "mlp", "experts")
+            part: sum(m.parameters for m in matrices if m.part == part)
+            for part in ("attention", "mlp", "experts")
         }
         norms = self.final + sum(block.vectors for block in self.blocks)
-        return {"embedding": self.embedding, **of, "norms": norms, "head": self.head, "other": self.other}
+        return {
+            "embedding": self.embedding,
+            **of,
+            "norms": norms,
+            "head": self.head,
+            "other": self.other,
+        }
 
     def matrices(self) -> Iterator[Matrix]:
         """The matrices of all blocks."""
@@ -137,7 +146,9 @@ class Fields:
     def get(self, name: str) -> Any:
         """The first spelling that has a value"""
         spellings = (name, *ALIASES.get(name, ()))
-        found = [self.values[spelling] for spelling in spellings if self.values.get(spelling) is not None]
+        found = [
+            self.values[spelling] for spelling in spellings if self.values.get(spelling) is not None
+        ]
         return found[0] if found else self.defaults.get(name)
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -170,7 +181,9 @@ def read(path: str | Path) -> Architecture:
     if held is None or held == made.parameters:
         return made
     note = f"its safetensors hold {held:,} parameters; by config.json there are {made.parameters:,}"
-    return replace(made, other=max(0, made.other + held - made.parameters), notes=(*made.notes, note))
+    return replace(
+        made, other=max(0, made.other + held - made.parameters), notes=(*made.notes, note)
+    )
 
 
 def architecture(config: Mapping[str, Any], where: str = "config.json") -> Architecture:
@@ -185,13 +198,25 @@ def architecture(config: Mapping[str, Any], where: str = "config.json") -> Archi
     layers = fields.number("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise SpecError(f"{where}: num_hidden_layers: {layers:,} is more than a model has")
-    notes = [] if kind in FAMILIES else [f"model_type {kind or '(none)'} is not known; taken for one like Llama"]
+    notes = (
+        []
+        if kind in FAMILIES
+        else [f"model_type {kind or '(none)'} is not known; taken for one like Llama"]
+    )
     types = values.get("layer_types")
-    odd = sorted({str(t) for t in types if "linear" in str(t) or "mamba" in str(t)}) if isinstance(types, list) else []
+    odd = (
+        sorted({str(t) for t in types if "linear" in str(t) or "mamba" in str(t)})
+        if isinstance(types, list)
+        else []
+    )
     notes += [f"{', '.join(odd)} layers are counted as attention"] if odd else []
     vision, said = _vision(config, where)
     tied = values.get("tie_word_embeddings", config.get("tie_word_embeddings"))
-    positions = 0 if family.positions is None else fields.number("max_position_embeddings") + family.positions
+    positions = (
+        0
+        if family.positions is None
+        else fields.number("max_position_embeddings") + family.positions
+    )
     width = fields.number("word_embed_proj_dim", hidden)
     dropout = values.get("attention_dropout") or values.get("attn_pdrop")
     return Architecture(
@@ -205,7 +230,9 @@ def architecture(config: Mapping[str, Any], where: str = "config.json") -> Archi
         embedding=vocabulary * width + positions * hidden,
         final=family.outside * hidden * (1 + family.norm_bias),
         other=vision,
-        dtype=str(fields.get("dtype") or config.get("dtype") or config.get("torch_dtype") or "float32"),
+        dtype=str(
+            fields.get("dtype") or config.get("dtype") or config.get("torch_dtype") or "float32"
+        ),
         softcap=bool(values.get("attn_logit_softcapping")),
         dropout=dropout if isinstance(dropout, float) else 0.0,
         notes=(*notes, *said),
@@ -249,7 +276,9 @@ def _block(fields: Fields, family: Family, hidden: int, layer: int) -> Block:
         attention = [Matrix(family.qkv[0], "attention", hidden, query + 2 * key, "qkv" in biased)]
     else:
         sizes = zip(family.qkv, (query, key, key), strict=True)
-        attention = [Matrix(name, "attention", hidden, size, "qkv" in biased) for name, size in sizes]
+        attention = [
+            Matrix(name, "attention", hidden, size, "qkv" in biased) for name, size in sizes
+        ]
     attention.append(Matrix(family.out, "attention", mixed, hidden, "out" in biased))
     norms = 2 if family.norms == 1 and fields.get("new_decoder_architecture") else family.norms
     vectors = norms * hidden * (1 + family.norm_bias) + sum(ranks) + heads * family.sinks
@@ -257,9 +286,20 @@ def _block(fields: Fields, family: Family, hidden: int, layer: int) -> Block:
         vectors += 2 * head if family.qk_norm == "head" else query + key
     mlp, width, chosen, expert_width = _mlp(fields, family, hidden, layer, biased)
     return Block(
-        (*attention, *mlp), vectors, heads, kv_heads, query, key, value, mixed, ranks, width, chosen, expert_width,
+        (*attention, *mlp),
+        vectors,
+        heads,
+        kv_heads,
+        query,
+        key,
+        value,
+        mixed,
+        ranks,
+        width,
+        chosen,
+        expert_width,
         _window(fields, layer),
-    )  # fmt: skip
+    )
 
 
 def _kv_heads(fields: Fields, heads: int) -> int:
@@ -271,7 +311,9 @@ def _kv_heads(fields: Fields, heads: int) -> int:
     return max(1, fields.number("num_key_value_heads", heads))
 
 
-def _latent(fields: Fields, hidden: int, heads: int, bias: bool) -> tuple[list[Matrix], tuple[int, ...], int, int, int]:
+def _latent(
+    fields: Fields, hidden: int, heads: int, bias: bool
+) -> tuple[list[Matrix], tuple[int, ...], int, int, int]:
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): matrices, ranks, three widths."""
     rank, rope = fields.number("kv_lora_rank"), fields.number("qk_rope_head_dim")
     plain, value = fields.number("qk_nope_head_dim"), fields.number("v_head_dim")
@@ -281,8 +323,17 @@ def _latent(fields: Fields, hidden: int, heads: int, bias: bool) -> tuple[list[M
         Matrix("kv_b_proj", "attention", rank, heads * (plain + value)),
     ]
     if not q_rank:
-        return [Matrix("q_proj", "attention", hidden, query), *found], (rank,), query, heads * value, heads * value
-    queries = [Matrix("q_a_proj", "attention", hidden, q_rank, bias), Matrix("q_b_proj", "attention", q_rank, query)]
+        return (
+            [Matrix("q_proj", "attention", hidden, query), *found],
+            (rank,),
+            query,
+            heads * value,
+            heads * value,
+        )
+    queries = [
+        Matrix("q_a_proj", "attention", hidden, q_rank, bias),
+        Matrix("q_b_proj", "attention", q_rank, query),
+    ]
     return [*queries, *found], (q_rank, rank), query, heads * value, heads * value
 
 
@@ -297,7 +348,9 @@ def _mlp(
     width = fields.number("moe_intermediate_size", dense)
     chosen = fields.number("chosen", 2)
     bias = "experts" in biased
-    shared = fields.number("shared_expert_intermediate_size", fields.number("n_shared_experts", 0) * width)
+    shared = fields.number(
+        "shared_expert_intermediate_size", fields.number("n_shared_experts", 0) * width
+    )
     found = [
         Matrix("router", "experts", hidden, experts, "router" in biased, linear=False),
         Matrix("gate_up_proj", "experts", hidden, 2 * width, bias, experts, linear=False),
@@ -319,7 +372,11 @@ def _is_mixture(fields: Fields, layer: int) -> bool:
     only = fields.get("mlp_only_layers")
     only = only if isinstance(only, list) else ()
     step = fields.number("decoder_sparse_step", 1) or 1
-    return layer >= fields.number("first_k_dense_replace", 0) and layer not in only and (layer + 1) % step == 0
+    return (
+        layer >= fields.number("first_k_dense_replace", 0)
+        and layer not in only
+        and (layer + 1) % step == 0
+    )
 
 
 def _window(fields: Fields, layer: int) -> int | None:
@@ -341,7 +398,10 @@ def _vision(config: Mapping[str, Any], where: str) -> tuple[int, list[str]]:
     if not isinstance(tower, Mapping):
         return 0, []
     fields = Fields(tower, {}, f"{where}: vision_config")
-    hidden, layers = fields.number("hidden_size", 0), fields.number("num_hidden_layers", fields.number("depth", 0))
+    hidden, layers = (
+        fields.number("hidden_size", 0),
+        fields.number("num_hidden_layers", fields.number("depth", 0)),
+    )
     width = fields.number("intermediate_size", 4 * hidden)
     total = layers * (4 * hidden**2 + 2 * hidden * width)
     return total, [f"its image encoder is counted as a plain ViT of {total:,} parameters, frozen"]

@@ -20,8 +20,18 @@ MARGIN = 0.05
 
 Name = Literal["forward", "loss", "backward", "end of backward", "optimizer step", "evaluation"]
 PARTS = (
-    *("weights", "reference model", "cast weights", "gradients", "optimizer", "activations", "logits", "working"),
-    *("KV cache", "communication", "CUDA", "margin"),
+    "weights",
+    "reference model",
+    "cast weights",
+    "gradients",
+    "optimizer",
+    "activations",
+    "logits",
+    "working",
+    "KV cache",
+    "communication",
+    "CUDA",
+    "margin",
 )
 """In the order of a table"""
 
@@ -81,17 +91,32 @@ def estimate(architecture: Architecture, settings: Settings) -> Estimate:
     }
     grown = states.gradients(architecture, settings)
     before = grown if settings.accumulation > 1 else 0.0
-    table = architecture.vocabulary * architecture.hidden * settings.base if settings.lora is None else 0
+    table = (
+        architecture.vocabulary * architecture.hidden * settings.base
+        if settings.lora is None
+        else 0
+    )
     first = max(before, min(grown, float(table)))
     kept = activations.kept(architecture, settings) * tokens
     block = activations.largest(architecture, settings) * tokens
-    working = activations.working(architecture, settings) * tokens + states.unpacked(architecture, settings)
+    working = activations.working(architecture, settings) * tokens + states.unpacked(
+        architecture, settings
+    )
     cast, again = states.cast(architecture, settings), block if settings.checkpointing else 0.0
     stay = 0.0 if settings.checkpointing else cast
     full = settings.head == "full"
     made = logits.in_forward(architecture, settings, tokens) if full else 0.0
     moments = [
-        Moment("forward", {**held, "cast weights": cast, "gradients": before, "activations": kept, "logits": made}),
+        Moment(
+            "forward",
+            {
+                **held,
+                "cast weights": cast,
+                "gradients": before,
+                "activations": kept,
+                "logits": made,
+            },
+        ),
         Moment(
             "loss",
             {
@@ -104,17 +129,31 @@ def estimate(architecture: Architecture, settings: Settings) -> Estimate:
         ),
         Moment(
             "backward",
-            {**held, "cast weights": stay, "gradients": first, "activations": kept + again, "working": working},
+            {
+                **held,
+                "cast weights": stay,
+                "gradients": first,
+                "activations": kept + again,
+                "working": working,
+            },
         ),
-        Moment("end of backward", {**held, "gradients": grown, "activations": block, "working": working}),
-        Moment("optimizer step", {**held, "gradients": grown, "working": states.step(architecture, settings)}),
+        Moment(
+            "end of backward",
+            {**held, "gradients": grown, "activations": block, "working": working},
+        ),
+        Moment(
+            "optimizer step",
+            {**held, "gradients": grown, "working": states.step(architecture, settings)},
+        ),
     ]
     if settings.evaluates:
         moments.append(_evaluation(architecture, settings, held, cast))
     return Estimate(architecture, settings, tuple(moments))
 
 
-def _evaluation(architecture: Architecture, settings: Settings, held: Mapping[str, float], cast: float) -> Moment:
+def _evaluation(
+    architecture: Architecture, settings: Settings, held: Mapping[str, float], cast: float
+) -> Moment:
     tokens = settings.eval_batch * settings.length * settings.sequences // settings.batch
     return Moment(
         "evaluation",
@@ -123,8 +162,12 @@ def _evaluation(architecture: Architecture, settings: Settings, held: Mapping[st
             "cast weights": cast,
             "activations": tokens * (activations.working(architecture, settings)),
             "logits": logits.in_evaluation(architecture, settings),
-            "KV cache": 0.0
-            if settings.checkpointing
-            else logits.cache(architecture, settings, settings.length, tokens // settings.length),
+            "KV cache": (
+                0.0
+                if settings.checkpointing
+                else logits.cache(
+                    architecture, settings, settings.length, tokens // settings.length
+                )
+            ),
         },
     )

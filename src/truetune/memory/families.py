@@ -70,13 +70,31 @@ _QWEN2 = Family(biased=frozenset({"qkv"}))
 _QWEN3 = Family(qk_norm="head", defaults=_defaults(head_dim=128))
 _OLMO2 = Family(norm="rms-fp32", qk_norm="full")
 _GPT2 = Family(
-    qkv=("c_attn",), out="c_proj", up=("c_fc",), down="c_proj", gated=False, kept=4, norm="layer", norm_bias=True,
-    biased=_ALL, tied=True, positions=0, targets=("c_attn",),
-)  # fmt: skip
+    qkv=("c_attn",),
+    out="c_proj",
+    up=("c_fc",),
+    down="c_proj",
+    gated=False,
+    kept=4,
+    norm="layer",
+    norm_bias=True,
+    biased=_ALL,
+    tied=True,
+    positions=0,
+    targets=("c_attn",),
+)
 _NEOX = Family(
-    qkv=("query_key_value",), out="dense", up=("dense_h_to_4h",), down="dense_4h_to_h", gated=False, norm="layer",
-    norm_bias=True, biased=_ALL, concatenates=True, targets=("query_key_value",),
-)  # fmt: skip
+    qkv=("query_key_value",),
+    out="dense",
+    up=("dense_h_to_4h",),
+    down="dense_4h_to_h",
+    gated=False,
+    norm="layer",
+    norm_bias=True,
+    biased=_ALL,
+    concatenates=True,
+    targets=("query_key_value",),
+)
 _PHI3 = Family(qkv=("qkv_proj",), up=("gate_up_proj",), concatenates=True, targets=("qkv_proj",))
 _COHERE = Family(norm="layer", norms=1, tied=True)
 

@@ -21,12 +21,19 @@ def in_backward(architecture: Architecture, settings: Settings) -> float:
     Tiled and chunked losses never hold all of them: a tile, the gradient of the hidden states, and in float32 (TRL) or
     in the dtype of the weight (Liger) the gradient of a head that is trained.
     """
-    vocabulary, hidden, size, tokens = architecture.vocabulary, architecture.hidden, settings.compute, settings.tokens
+    vocabulary, hidden, size, tokens = (
+        architecture.vocabulary,
+        architecture.hidden,
+        settings.compute,
+        settings.tokens,
+    )
     trained = vocabulary * hidden * (settings.lora is None)
     if settings.head == "none":
         return 0.0
     if settings.head == "tiles":
-        return float(size * min(tokens, TILE[0]) * TILE[1] + (4 + 2 * size) * tokens * hidden + 4 * trained)
+        return float(
+            size * min(tokens, TILE[0]) * TILE[1] + (4 + 2 * size) * tokens * hidden + 4 * trained
+        )
     if settings.head == "liger":
         chunks = 1 << max(0, -(-vocabulary // hidden) - 1).bit_length()
         rows = -(-tokens // chunks)
@@ -40,7 +47,9 @@ def in_evaluation(architecture: Architecture, settings: Settings) -> float:
     if settings.head == "none":
         return 0.0
     if settings.head == "tiles":
-        return float(settings.compute * (min(tokens, TILE[0]) * TILE[1] + tokens * architecture.hidden))
+        return float(
+            settings.compute * (min(tokens, TILE[0]) * TILE[1] + tokens * architecture.hidden)
+        )
     return in_forward(architecture, settings, tokens)
 
 
@@ -52,7 +61,8 @@ def held_in_evaluation(architecture: Architecture, length: int, rows: int) -> fl
 def cache(architecture: Architecture, settings: Settings, length: int, rows: int = 1) -> float:
     """Keys and values of `rows` sequences; a sliding window bounds them."""
     each = (
-        (b.key + b.value if not b.ranks else b.ranks[-1]) * min(length, b.window or length) for b in architecture.blocks
+        (b.key + b.value if not b.ranks else b.ranks[-1]) * min(length, b.window or length)
+        for b in architecture.blocks
     )
     return float(rows * settings.compute * sum(each))
 

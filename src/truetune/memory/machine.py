@@ -13,9 +13,20 @@ from pathlib import Path
 from truetune.spec.config import Config
 
 VARIABLES = (
-    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
-    *("MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS", "SLURM_PROCID", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"),
-    *("CI", "PYTORCH_CUDA_ALLOC_CONF"),
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "SLURM_NTASKS",
+    "SLURM_PROCID",
+    "ACCELERATE_USE_FSDP",
+    "ACCELERATE_USE_DEEPSPEED",
+    "CI",
+    "PYTORCH_CUDA_ALLOC_CONF",
 )
 """What a launch depends on"""
 QUERY = ("--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
@@ -102,7 +113,9 @@ def _gpus() -> tuple[Gpu, ...]:
     if program is None:
         return ()
     try:
-        done = subprocess.run([program, *QUERY], capture_output=True, text=True, timeout=PATIENCE, check=True)
+        done = subprocess.run(
+            [program, *QUERY], capture_output=True, text=True, timeout=PATIENCE, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return ()
     return tuple(gpus_of(done.stdout))

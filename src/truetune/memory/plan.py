@@ -39,7 +39,10 @@ class Plan:
 
     def __repr__(self) -> str:
         size = f"{self.estimate.peak.total / GIB:.1f} GiB"
-        return f"<Plan of {self.model}: {size} at the peak{f', {self.verdict}' if self.verdict else ''}>"
+        return (
+            f"<Plan of {self.model}: {size} at the"
+            f" peak{f', {self.verdict}' if self.verdict else ''}>"
+        )
 
     def __str__(self) -> str:
         """What the terminal shows."""
@@ -108,7 +111,9 @@ def plan(
     found = estimate(architecture, settings)
     memory = None if gpu_memory is None else memory_of(gpu_memory)
     steps = remedies(found, memory) if memory is not None and found.peak.total > memory else ()
-    return Plan("" if isinstance(named, Architecture) else str(named), found, memory, steps, settings.notes)
+    return Plan(
+        "" if isinstance(named, Architecture) else str(named), found, memory, steps, settings.notes
+    )
 
 
 def judge(peak: Moment, memory: float) -> Verdict:
@@ -129,4 +134,8 @@ def memory_of(text: str | float) -> float:
 
 def _moment(moment: Moment) -> dict[str, Any]:
     parts = {part: round(size) for part in PARTS if (size := moment.parts.get(part, 0.0))}
-    return {"name": moment.name, "parts": {**parts, "margin": round(moment.margin)}, "total": round(moment.total)}
+    return {
+        "name": moment.name,
+        "parts": {**parts, "margin": round(moment.margin)},
+        "total": round(moment.total),
+    }

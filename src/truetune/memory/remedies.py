@@ -74,7 +74,9 @@ def _needs(architecture: Architecture) -> Callable[[Settings], float]:
 
 
 def _with(settings: Settings, proposals: Sequence[Proposal]) -> Settings:
-    return replace(settings, **{name: value for p in proposals for name, value in p.changes.items()})
+    return replace(
+        settings, **{name: value for p in proposals for name, value in p.changes.items()}
+    )
 
 
 def _cheapest(found: Estimate, taken: list[Proposal], memory: float) -> list[Proposal]:
@@ -91,10 +93,20 @@ def _cheapest(found: Estimate, taken: list[Proposal], memory: float) -> list[Pro
 def _steps(found: Estimate, taken: list[Proposal], memory: float) -> Iterator[Remedy]:
     settings, before = found.settings, found.peak.total
     for proposal in taken:
-        lines = spelled(settings.stack, {n: v for n, v in proposal.changes.items() if getattr(settings, n) != v})
+        lines = spelled(
+            settings.stack, {n: v for n, v in proposal.changes.items() if getattr(settings, n) != v}
+        )
         settings = _with(settings, [proposal])
         after = _needs(found.architecture)(settings)
-        yield Remedy(proposal.what, lines, before - after, after, after <= memory, proposal.changes, proposal.costs)
+        yield Remedy(
+            proposal.what,
+            lines,
+            before - after,
+            after,
+            after <= memory,
+            proposal.changes,
+            proposal.costs,
+        )
         before = after
 
 
@@ -105,7 +117,9 @@ Propose = Callable[[Settings, Fits], Proposal | None]
 def _batch(settings: Settings, fits: Fits) -> Proposal | None:
     """Rows of a forward pass become steps of accumulation."""
     least = LEAST.get(settings.method, 1)
-    smaller = [rows for rows in range(settings.batch - 1, least - 1, -1) if settings.batch % rows == 0]
+    smaller = [
+        rows for rows in range(settings.batch - 1, least - 1, -1) if settings.batch % rows == 0
+    ]
     made = [
         Proposal(
             f"{rows} {'row' if rows == 1 else 'rows'} at a time instead of {settings.batch}; "
@@ -118,11 +132,18 @@ def _batch(settings: Settings, fits: Fits) -> Proposal | None:
         )
         for rows in smaller
     ]
-    return next((proposal for proposal in made if fits(_with(settings, [proposal]))), made[-1] if made else None)
+    return next(
+        (proposal for proposal in made if fits(_with(settings, [proposal]))),
+        made[-1] if made else None,
+    )
 
 
 def _eval_batch(settings: Settings, fits: Fits) -> Proposal | None:
-    return Proposal("one row at a time in evaluations", {"eval_batch": 1}) if settings.evaluates else None
+    return (
+        Proposal("one row at a time in evaluations", {"eval_batch": 1})
+        if settings.evaluates
+        else None
+    )
 
 
 def _checkpointing(settings: Settings, fits: Fits) -> Proposal | None:
@@ -137,7 +158,11 @@ def _mixed(settings: Settings, fits: Fits) -> Proposal | None:
         return None
     if settings.lora is not None:
         return Proposal("frozen weights in bfloat16", {"base": 2, "autocast": True, "compute": 2})
-    return None if settings.autocast else Proposal("bfloat16 autocast", {"autocast": True, "compute": 2})
+    return (
+        None
+        if settings.autocast
+        else Proposal("bfloat16 autocast", {"autocast": True, "compute": 2})
+    )
 
 
 def _attention(settings: Settings, fits: Fits) -> Proposal | None:
@@ -161,10 +186,17 @@ def _optimizer(settings: Settings, fits: Fits) -> Proposal | None:
 def _length(settings: Settings, fits: Fits) -> Proposal | None:
     shorter = [settings.length >> n for n in (1, 2, 3) if settings.length >> n >= SHORTEST]
     made = [
-        Proposal(f"{tokens:,} tokens instead of {settings.length:,}: what is longer is lost", {"length": tokens}, True)
+        Proposal(
+            f"{tokens:,} tokens instead of {settings.length:,}: what is longer is lost",
+            {"length": tokens},
+            True,
+        )
         for tokens in shorter
     ]
-    return next((proposal for proposal in made if fits(_with(settings, [proposal]))), made[0] if made else None)
+    return next(
+        (proposal for proposal in made if fits(_with(settings, [proposal]))),
+        made[0] if made else None,
+    )
 
 
 def _lora(settings: Settings, fits: Fits) -> Proposal | None:
@@ -172,13 +204,19 @@ def _lora(settings: Settings, fits: Fits) -> Proposal | None:
         return None
     lora = Lora(r=16, lora_alpha=32, target_modules="all-linear")
     changes = {"lora": lora, "base": 2, "compute": 2, "autocast": True, "reference": False}
-    return Proposal("LoRA instead of all weights (with its own learning rate, about 10 times higher)", changes, True)
+    return Proposal(
+        "LoRA instead of all weights (with its own learning rate, about 10 times higher)",
+        changes,
+        True,
+    )
 
 
 def _qlora(settings: Settings, fits: Fits) -> Proposal | None:
     if settings.lora is None or settings.load_in is not None:
         return None
-    return Proposal("QLoRA: the frozen weights in 4 bits", {"load_in": 4, "nested": True}, True, "lora")
+    return Proposal(
+        "QLoRA: the frozen weights in 4 bits", {"load_in": 4, "nested": True}, True, "lora"
+    )
 
 
 def _sharding(settings: Settings, fits: Fits) -> Proposal | None:
@@ -194,11 +232,23 @@ def _offload(settings: Settings, fits: Fits) -> Proposal | None:
     if settings.sharding not in ("zero3", "fsdp") or settings.offload:
         return None
     changes = {"offload": frozenset({"weights", "optimizer"})}
-    return Proposal("weights and optimizer in the memory of the CPU (slow)", changes, True, "sharding")
+    return Proposal(
+        "weights and optimizer in the memory of the CPU (slow)", changes, True, "sharding"
+    )
 
 
 ORDER: tuple[Propose, ...] = (
-    *(_batch, _eval_batch, _checkpointing, _mixed, _attention, _head, _optimizer, _length),
-    *(_lora, _qlora, _sharding, _offload),
+    _batch,
+    _eval_batch,
+    _checkpointing,
+    _mixed,
+    _attention,
+    _head,
+    _optimizer,
+    _length,
+    _lora,
+    _qlora,
+    _sharding,
+    _offload,
 )
 """From what changes nothing but time to what changes the run; the effective batch stays in all of them."""

@@ -106,16 +106,27 @@ class Settings:
 
 
 def resolve(
-    config: Config | RunSpec, architecture: Architecture, *, length: int | None = None, gpus: int | None = None
+    config: Config | RunSpec,
+    architecture: Architecture,
+    *,
+    length: int | None = None,
+    gpus: int | None = None,
 ) -> Settings:
     """What `config` means for the memory of one GPU; `length` and `gpus` win over it."""
     run = config if isinstance(config, Config) else Config("truetune", "", "", config)
-    training, other, notes = run.spec.training, flat(run.spec.training.other), list(architecture.notes)
+    training, other, notes = (
+        run.spec.training,
+        flat(run.spec.training.other),
+        list(architecture.notes),
+    )
     if (length := length or run.spec.max_length or run.limit) is None:
         length = LENGTH
         notes.append(f"no max_length is set; {LENGTH:,} tokens are assumed (--max-length)")
     if training.per_device_train_batch_size is None:
-        notes.append(f"no batch size is set; {BATCH} rows on each GPU are assumed, the default of transformers")
+        notes.append(
+            f"no batch size is set; {BATCH} rows on each GPU are assumed, the default of"
+            " transformers"
+        )
     if training.method in ("grpo", "ppo"):
         notes.append("the generation of answers, and an engine for it, are not counted")
     if training.optim is not None and training.optim.lower() not in STATES:
@@ -128,9 +139,18 @@ def resolve(
     compute = 2 if low else base
     offload = _offload(other)
     head = _head(run)
-    padded = not (training.packing or training.padding_free) and _batch(training.per_device_train_batch_size) > 1
-    attention = "eager" if training.attn_implementation == "eager" or architecture.softcap else "sdpa"
-    held = training.method in ("dpo", "kto") and training.lora is None and not training.precompute_ref_log_probs
+    padded = (
+        not (training.packing or training.padding_free)
+        and _batch(training.per_device_train_batch_size) > 1
+    )
+    attention = (
+        "eager" if training.attn_implementation == "eager" or architecture.softcap else "sdpa"
+    )
+    held = (
+        training.method in ("dpo", "kto")
+        and training.lora is None
+        and not training.precompute_ref_log_probs
+    )
     return Settings(
         stack=run.stack,
         method=training.method,

@@ -82,5 +82,8 @@ SPELLINGS: Mapping[str, Lines] = {
 def spelled(stack: Stack, changes: Mapping[str, Any]) -> tuple[str, ...]:
     """The lines of these changes in the file of a stack."""
     return tuple(
-        line.format(value) for name, value in changes.items() if name in SPELLINGS for line in SPELLINGS[name][stack]
+        line.format(value)
+        for name, value in changes.items()
+        if name in SPELLINGS
+        for line in SPELLINGS[name][stack]
     )

@@ -48,7 +48,10 @@ def weights(architecture: Architecture, settings: Settings) -> float:
     split = settings.world if settings.sharding in ("zero3", "fsdp") else 1
     if "weights" in settings.offload and split > 1:
         return 0.0
-    extra = adapters(architecture, settings) * settings.adapter + copies(architecture, settings) * settings.base
+    extra = (
+        adapters(architecture, settings) * settings.adapter
+        + copies(architecture, settings) * settings.base
+    )
     return (model(architecture, settings) + extra) / split
 
 
@@ -77,7 +80,10 @@ def optimizer(architecture: Architecture, settings: Settings) -> float:
     """States, and DeepSpeed's float32 copy of weights that are trained in 16 bits."""
     if "optimizer" in settings.offload:
         return 0.0
-    state, split = state_of(settings.optimizer), settings.world if settings.sharding != "none" else 1
+    state, split = (
+        state_of(settings.optimizer),
+        settings.world if settings.sharding != "none" else 1,
+    )
     count = trained(architecture, settings)
     if _master(settings):
         return count * (4 + 4 * state.items + state.bytes) / split
@@ -86,7 +92,10 @@ def optimizer(architecture: Architecture, settings: Settings) -> float:
 
 def step(architecture: Architecture, settings: Settings) -> float:
     """What lives only while the optimizer steps."""
-    state, split = state_of(settings.optimizer), settings.world if settings.sharding != "none" else 1
+    state, split = (
+        state_of(settings.optimizer),
+        settings.world if settings.sharding != "none" else 1,
+    )
     return _of_trained(architecture, settings) * state.working / split
 
 
@@ -94,7 +103,9 @@ def cast(architecture: Architecture, settings: Settings) -> float:
     """Copies of weights that autocast makes for one forward pass and keeps for the backward pass."""
     if not settings.autocast or settings.deepspeed or settings.sharding == "fsdp":
         return 0.0
-    of_adapter = settings.compute * adapters(architecture, settings) * (settings.adapter > settings.compute)
+    of_adapter = (
+        settings.compute * adapters(architecture, settings) * (settings.adapter > settings.compute)
+    )
     if settings.base == settings.compute:
         return of_adapter
     whole = sum(m.weight for m in architecture.matrices() if not (m.linear and settings.load_in))
@@ -137,4 +148,6 @@ def _of_trained(architecture: Architecture, settings: Settings) -> float:
     if settings.lora is None:
         return float(trained(architecture, settings) * _held(settings))
     wide = settings.compute if settings.deepspeed else settings.adapter
-    return float(adapters(architecture, settings) * wide + copies(architecture, settings) * _held(settings))
+    return float(
+        adapters(architecture, settings) * wide + copies(architecture, settings) * _held(settings)
+    )

@@ -11,7 +11,13 @@ from typing import Any
 import pyarrow as arrow
 from pyarrow import parquet
 
-from truetune.parsing.limits import MAX_BATCH_BYTES, MAX_TABLE_COLUMNS, MAX_TABLE_NESTING, InputLimitError, size_text
+from truetune.parsing.limits import (
+    MAX_BATCH_BYTES,
+    MAX_TABLE_COLUMNS,
+    MAX_TABLE_NESTING,
+    InputLimitError,
+    size_text,
+)
 
 UNREADABLE = (arrow.ArrowException, UnicodeDecodeError, OSError, InputLimitError)
 """What reading a broken table raises"""
@@ -83,6 +89,12 @@ def _check_schema(schema: Any) -> None:
 def _check_batch(batch: Any) -> None:
     # Arrow trusts the offsets in a file: even `nbytes` reads where they point, so they are validated before all else.
     batch.validate(full=True)
-    if batch.nbytes > MAX_BATCH_BYTES and batch.num_rows and batch.nbytes / batch.num_rows > MAX_BATCH_BYTES / 16:
-        raise InputLimitError(f"{batch.num_rows:,} rows of {batch.nbytes:,} bytes; at most "
-                              f"{size_text(MAX_BATCH_BYTES)} are held at once")  # fmt: skip
+    if (
+        batch.nbytes > MAX_BATCH_BYTES
+        and batch.num_rows
+        and batch.nbytes / batch.num_rows > MAX_BATCH_BYTES / 16
+    ):
+        raise InputLimitError(
+            f"{batch.num_rows:,} rows of {batch.nbytes:,} bytes; at most "
+            f"{size_text(MAX_BATCH_BYTES)} are held at once"
+        )

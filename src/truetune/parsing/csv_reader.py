@@ -14,7 +14,12 @@ class CsvReader:
     """The records of a text; `line_num` is the line of the last that was read, as of `csv.reader`."""
 
     def __init__(
-        self, lines: Iterable[str], *, delimiter: str = ",", strict: bool = False, max_characters: int = ROW.max_bytes
+        self,
+        lines: Iterable[str],
+        *,
+        delimiter: str = ",",
+        strict: bool = False,
+        max_characters: int = ROW.max_bytes,
     ) -> None:
         # The bound is one of the csv module, the same for all readers of the process.
         csv.field_size_limit(ROW.max_bytes)
@@ -34,14 +39,18 @@ class CsvReader:
         self._in_record = 0
         record = next(self._reader)
         if len(record) > MAX_TABLE_COLUMNS:
-            raise InputLimitError(f"{len(record):,} columns, the limit is {MAX_TABLE_COLUMNS:,}; "
-                                  "is this a table with one row for each example?")  # fmt: skip
+            raise InputLimitError(
+                f"{len(record):,} columns, the limit is {MAX_TABLE_COLUMNS:,}; "
+                "is this a table with one row for each example?"
+            )
         return record
 
     def _counted(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
             self._in_record += len(line)
             if self._in_record > self._max_characters:
-                raise InputLimitError(f"longer than {self._max_characters >> 20} MiB, the limit for one row; "
-                                      "is a quote missing?")  # fmt: skip
+                raise InputLimitError(
+                    f"longer than {self._max_characters >> 20} MiB, the limit for one row; "
+                    "is a quote missing?"
+                )
             yield line

@@ -179,6 +179,7 @@ class _Decompressed(io.RawIOBase):
         if self._bytes_out <= max(MIN_DECOMPRESSED_BYTES, MAX_DECOMPRESSED_RATIO * self._bytes_in):
             return
         raise OSError(
-            f"{self._bytes_in:,} bytes unpack to more than {self._bytes_out:,}, over {MAX_DECOMPRESSED_RATIO} times as "
-            "many; no real data do, so this may be a decompression bomb; unpack the file yourself if you trust it"
+            f"{self._bytes_in:,} bytes unpack to more than {self._bytes_out:,}, over"
+            f" {MAX_DECOMPRESSED_RATIO} times as many; no real data do, so this may be a"
+            " decompression bomb; unpack the file yourself if you trust it"
         )

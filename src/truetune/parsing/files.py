@@ -26,11 +26,15 @@ def read_bounded(path: Path, limits: Limits) -> bytes:
     with path.open("rb") as file:
         content = file.read(limits.max_bytes + 1)
     if len(content) > limits.max_bytes:
-        raise InputLimitError(f"larger than {size_text(limits.max_bytes)}, the limit for {limits.name}")
+        raise InputLimitError(
+            f"larger than {size_text(limits.max_bytes)}, the limit for {limits.name}"
+        )
     return content
 
 
-def bounded_lines(file: IO[bytes], max_bytes: int = ROW.max_bytes, *, first: int = 1) -> Iterator[tuple[bytes, int]]:
+def bounded_lines(
+    file: IO[bytes], max_bytes: int = ROW.max_bytes, *, first: int = 1
+) -> Iterator[tuple[bytes, int]]:
     """The lines of a stream with their ends, and how many bytes each has.
 
     One that is longer than `max_bytes` is passed over; it comes as an empty line.
@@ -65,8 +69,9 @@ def check_blank_lines(blank: int, others: int, first: int = 1) -> None:
     """
     if blank > MAX_BLANK_LINES + BLANK_LINES_PER_LINE * others:
         raise InputLimitError(
-            f"{blank:,} of {blank + others:,} lines up to here are blank, the limit is {MAX_BLANK_LINES:,} and "
-            f"{BLANK_LINES_PER_LINE} for each other line; is this the right file? If so, remove the blank lines",
+            f"{blank:,} of {blank + others:,} lines up to here are blank, the limit is"
+            f" {MAX_BLANK_LINES:,} and {BLANK_LINES_PER_LINE} for each other line; is this the"
+            " right file? If so, remove the blank lines",
             first + blank + others - 1,
         )
 
@@ -76,7 +81,7 @@ def too_long(max_bytes: int = ROW.max_bytes) -> str:
     return (
         f"longer than {size_text(max_bytes)}, the limit for one row; "
         "split it into several rows, or leave it out"
-    )  # fmt: skip
+    )
 
 
 def _skip_line(file: IO[bytes], begin: bytes) -> int:

@@ -15,10 +15,26 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from truetune.parsing.files import read_bounded
-from truetune.parsing.limits import MAX_EXACT_DIGITS, MAX_SETTING_BITS, REPLY, ROW, InputLimitError, Limits, check_size
+from truetune.parsing.limits import (
+    MAX_EXACT_DIGITS,
+    MAX_SETTING_BITS,
+    REPLY,
+    ROW,
+    InputLimitError,
+    Limits,
+    check_size,
+)
 
-__all__ = ["Decoded", "JSONDecodeError", "RowDecoder", "check_whole_numbers", "duplicate_key", "parse_json",
-           "read_json", "replace_surrogates"]  # fmt: skip
+__all__ = [
+    "Decoded",
+    "JSONDecodeError",
+    "RowDecoder",
+    "check_whole_numbers",
+    "duplicate_key",
+    "parse_json",
+    "read_json",
+    "replace_surrogates",
+]
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 """A string; an unclosed one reaches to the end. Possessive, so that no text makes it go back."""
@@ -54,7 +70,9 @@ def parse_json(
         text = text.decode("utf-8-sig")
     _check_structure(text, limits)
     try:
-        value = json.loads(text, parse_int=int if exact_integers else _integer, parse_constant=parse_constant)
+        value = json.loads(
+            text, parse_int=int if exact_integers else _integer, parse_constant=parse_constant
+        )
     except RecursionError:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
     if unique_keys and (key := duplicate_key(text)) is not None:
@@ -157,7 +175,9 @@ def _lost_key(text: str, start: int, end: int, keys: int) -> str | None:
     return found[0] if found else None
 
 
-def replace_surrogates(value: Any, text: str, start: int = 0, end: int | None = None) -> tuple[Any, bool]:
+def replace_surrogates(
+    value: Any, text: str, start: int = 0, end: int | None = None
+) -> tuple[Any, bool]:
     """The value that `text[start:end]` holds, with U+FFFD for lone surrogates; was there one?"""
     if text.find("\\ud", start, end) < 0 and text.find("\\uD", start, end) < 0:
         return value, False
@@ -180,7 +200,10 @@ def check_whole_numbers(value: Any) -> None:
         for item in value:
             check_whole_numbers(item)
     elif isinstance(value, int) and value.bit_length() > MAX_SETTING_BITS:
-        raise InputLimitError(f"a whole number of {value.bit_length():,} bits; at most {MAX_SETTING_BITS} are expected")
+        raise InputLimitError(
+            f"a whole number of {value.bit_length():,} bits; at most {MAX_SETTING_BITS} are"
+            " expected"
+        )
 
 
 def _check_structure(text: str, limits: Limits) -> None:
@@ -190,9 +213,13 @@ def _check_structure(text: str, limits: Limits) -> None:
     bare = _STRING.sub("", text)
     brackets = _NO_BRACKET.sub("", bare)
     if any(depth > limits.max_nesting for depth in accumulate(map(_STEP.__getitem__, brackets))):
-        raise InputLimitError(f"nested more than {limits.max_nesting} deep", _line_of_depth(text, limits.max_nesting))
+        raise InputLimitError(
+            f"nested more than {limits.max_nesting} deep", _line_of_depth(text, limits.max_nesting)
+        )
     if bare.count("[") + bare.count("{") + bare.count(",") > limits.max_values:
-        raise InputLimitError(f"more than {limits.max_values:,} values, the limit for {limits.name}")
+        raise InputLimitError(
+            f"more than {limits.max_values:,} values, the limit for {limits.name}"
+        )
 
 
 def _line_of_depth(text: str, allowed: int) -> int:
@@ -214,7 +241,9 @@ def _without_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
         return value
     value, replaced = replace_surrogates(value, text)
     if replaced and surrogates == "refuse":
-        raise InputLimitError("half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole character")
+        raise InputLimitError(
+            "half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole character"
+        )
     return value
 
 

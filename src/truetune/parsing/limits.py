@@ -96,4 +96,6 @@ def size_text(size: int) -> str:
 def check_size(size: int, limits: Limits) -> None:
     """Raises InputLimitError where there are more bytes (or characters) than the limits allow."""
     if size > limits.max_bytes:
-        raise InputLimitError(f"larger than {size_text(limits.max_bytes)}, the limit for {limits.name}")
+        raise InputLimitError(
+            f"larger than {size_text(limits.max_bytes)}, the limit for {limits.name}"
+        )

@@ -6,7 +6,13 @@ import ast
 import warnings
 from typing import Any
 
-from truetune.parsing.limits import MAX_LITERAL_CHARACTERS, SOURCE, InputLimitError, Limits, check_size
+from truetune.parsing.limits import (
+    MAX_LITERAL_CHARACTERS,
+    SOURCE,
+    InputLimitError,
+    Limits,
+    check_size,
+)
 
 _MAX_BITS = 14_000
 """Python refuses to write a whole number of more than 4,300 digits; in hexadecimal it reads longer ones."""
@@ -52,9 +58,17 @@ def _check_tree(tree: ast.Module, limits: Limits) -> None:
     while waiting:
         node, depth, terms = waiting.pop()
         if depth > limits.max_nesting or terms > _MAX_TERMS:
-            raise InputLimitError(f"nested more than {limits.max_nesting} deep", getattr(node, "lineno", None))
-        if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value.bit_length() > _MAX_BITS:
-            raise InputLimitError(f"a whole number of {node.value.bit_length():,} bits", node.lineno)
+            raise InputLimitError(
+                f"nested more than {limits.max_nesting} deep", getattr(node, "lineno", None)
+            )
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, int)
+            and node.value.bit_length() > _MAX_BITS
+        ):
+            raise InputLimitError(
+                f"a whole number of {node.value.bit_length():,} bits", node.lineno
+            )
         for child in ast.iter_child_nodes(node):
             if isinstance(node, ast.BinOp) and child is node.left:
                 waiting.append((child, depth, terms + 1))

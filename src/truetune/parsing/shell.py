@@ -101,7 +101,9 @@ def parse_commands(text: str, path: str) -> CommandFile:
     lines = list(_logical_lines(text))
     variables = _variables(lines)
     if not _is_dockerfile(path):
-        commands = tuple(command for number, line in lines for command in _commands(line, number, variables))
+        commands = tuple(
+            command for number, line in lines for command in _commands(line, number, variables)
+        )
         return CommandFile(path, text, commands, _requests(text))
     images = [match[1] for _, line in lines if (match := IMAGE.match(line))]
     return CommandFile(path, text, tuple(_of_dockerfile(lines)), image=images[-1] if images else "")
@@ -140,7 +142,11 @@ def _variables(lines: list[tuple[int, str]]) -> dict[str, str]:
     assigned = [match for _, line in lines if (match := ASSIGNMENT.fullmatch(line))]
     counts = Counter(match[1] for match in assigned)
     values = {match[1]: match[2].strip("\"'") for match in assigned}
-    return {name: value for name, value in values.items() if counts[name] == 1 and not set(value) & set("$`(")}
+    return {
+        name: value
+        for name, value in values.items()
+        if counts[name] == 1 and not set(value) & set("$`(")
+    }
 
 
 def _commands(line: str, number: int, variables: Mapping[str, str]) -> Iterator[ShellCommand]:
@@ -154,7 +160,9 @@ def _commands(line: str, number: int, variables: Mapping[str, str]) -> Iterator[
     part: list[str] = []
     for word in (*words, ";"):
         if word not in ENDS_A_COMMAND:
-            part.append(VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), word))
+            part.append(
+                VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), word)
+            )
             continue
         command = _command(part, number)
         if command is not None:

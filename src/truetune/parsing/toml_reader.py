@@ -37,9 +37,15 @@ def _check_values(value: Any, limits: Limits) -> None:
     while level:
         depth += 1
         containers = [item for item in level if isinstance(item, (dict, list))]
-        level = [inner for item in containers for inner in (item.values() if isinstance(item, dict) else item)]
+        level = [
+            inner
+            for item in containers
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
         count += len(level)
         if containers and depth > limits.max_nesting:
             raise InputLimitError(f"nested more than {limits.max_nesting} deep")
         if count > limits.max_values:
-            raise InputLimitError(f"more than {limits.max_values:,} values, the limit for {limits.name}")
+            raise InputLimitError(
+                f"more than {limits.max_values:,} values, the limit for {limits.name}"
+            )

@@ -26,7 +26,14 @@ _FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SMALL = 1 << 16
 """Characters of a text that is given to PyYAML's own parser where libyaml refuses it: `{what:}` is YAML for the one and
 none for the other. It takes 2 s for a megabyte, and names the context of an error."""
-_CONSTRUCTION_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_CONSTRUCTION_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 """What PyYAML raises for `!!timestamp x`, `!!bool x`, `!!int ""` and their like."""
 PLAIN = (str, int, float, type(None))
 _LONG_NUMBER = re.compile(r"[-+]?(0x[0-9a-fA-F_]{17,}|0b[01_]{65,}|[0-9_]{20,}|[0-9_:.]{100,})")
@@ -83,7 +90,9 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
         raise YamlError(_reason(error), None if mark is None else mark.line + 1) from None
     except _CONSTRUCTION_ERRORS as error:
         reason = (
-            _reason(error) if isinstance(error, ValueError) else f"a value that does not fit its tag ({error!r:.60})"
+            _reason(error)
+            if isinstance(error, ValueError)
+            else f"a value that does not fit its tag ({error!r:.60})"
         )
         raise YamlError(reason) from None
     return document
@@ -123,13 +132,18 @@ def _check_events(text: str, limits: Limits, new_loader: Any) -> None:
                 anchor: str | None = closed.anchor
             elif isinstance(event, yaml.AliasEvent):
                 if any(container.anchor == event.anchor for container in open_containers):
-                    raise InputLimitError(f"the alias *{event.anchor} stands inside of what it repeats", line)
+                    raise InputLimitError(
+                        f"the alias *{event.anchor} stands inside of what it repeats", line
+                    )
                 size = anchors.get(event.anchor, _Size(1, 0))
                 anchor = None
             elif isinstance(event, yaml.ScalarEvent):
                 is_plain = event.style in (None, "") or event.tag is not None
                 if is_plain and len(event.value) >= 19 and _LONG_NUMBER.fullmatch(event.value):
-                    reason = f"a whole number of {len(event.value):,} characters; at most {MAX_SETTING_BITS} bits fit"
+                    reason = (
+                        f"a whole number of {len(event.value):,} characters; at most"
+                        f" {MAX_SETTING_BITS} bits fit"
+                    )
                     raise InputLimitError(reason, line)
                 size = _Size(1, len(event.value))
                 anchor = event.anchor
@@ -141,7 +155,9 @@ def _check_events(text: str, limits: Limits, new_loader: Any) -> None:
             around.values += size.values
             around.characters += size.characters
             if around.values > limits.max_values:
-                raise InputLimitError(f"more than {limits.max_values:,} values, those of aliases included", line)
+                raise InputLimitError(
+                    f"more than {limits.max_values:,} values, those of aliases included", line
+                )
             if around.characters > MAX_ALIAS_CHARACTERS:
                 raise InputLimitError("aliases repeat more text than settings can have", line)
     finally:
@@ -161,9 +177,15 @@ def _check_kinds(value: Any) -> None:
             _check_kinds(item)
     elif isinstance(value, str):
         if any("\ud800" <= character <= "\udfff" for character in value):
-            raise YamlError("half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole character")
+            raise YamlError(
+                "half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole"
+                " character"
+            )
     elif not isinstance(value, PLAIN) and not _is_date(value):
-        raise YamlError(f"a value of the kind {type(value).__name__}; expected text, numbers, lists and mappings")
+        raise YamlError(
+            f"a value of the kind {type(value).__name__}; expected text, numbers, lists and"
+            " mappings"
+        )
 
 
 def _is_date(value: Hashable) -> bool:

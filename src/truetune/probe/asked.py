@@ -33,7 +33,9 @@ class Asked:
     @property
     def question(self) -> str:
         """The last text before the answer."""
-        return next((m["content"] for m in reversed(self.messages) if isinstance(m.get("content"), str)), "")
+        return next(
+            (m["content"] for m in reversed(self.messages) if isinstance(m.get("content"), str)), ""
+        )
 
 
 def asked(row: Mapping[str, Any], number: int) -> Asked | None:
@@ -56,11 +58,21 @@ def asked(row: Mapping[str, Any], number: int) -> Asked | None:
     others = {
         key: value
         for key, value in row.items()
-        if key not in used and isinstance(value, str) and value.strip() and value.strip() != answer.strip()
+        if key not in used
+        and isinstance(value, str)
+        and value.strip()
+        and value.strip() != answer.strip()
     }
     settings = row.get("chat_template_kwargs")
-    return Asked(number, messages, answer, chat, others, row.get("tools") or None,
-                 dict(settings) if isinstance(settings, Mapping) else {})  # fmt: skip
+    return Asked(
+        number,
+        messages,
+        answer,
+        chat,
+        others,
+        row.get("tools") or None,
+        dict(settings) if isinstance(settings, Mapping) else {},
+    )
 
 
 Found = tuple[list[dict[str, Any]], str, bool, set[str]]
@@ -125,7 +137,12 @@ def served(row: Asked, tokenizer: Any) -> list[int] | None:
         return None
     try:
         made = tokenizer.apply_chat_template(
-            row.messages, tools=row.tools, add_generation_prompt=True, tokenize=True, return_dict=False, **row.settings
+            row.messages,
+            tools=row.tools,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **row.settings,
         )
     except Exception:
         return None
@@ -139,7 +156,9 @@ def marker(tokenizer: Any) -> list[int]:
     messages = [{"role": "user", "content": "a"}]
     try:
         without = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
-        made = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+        made = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
     except Exception:
         return []
     return list(made[len(without) :]) if made[: len(without)] == without else []

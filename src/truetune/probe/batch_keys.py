@@ -68,7 +68,9 @@ def check_keys(keys: Mapping[str, Key] | None) -> dict[str, Key]:
     return made
 
 
-def name_batch(batch: Any, keys: Mapping[str, Key] | None = None, vocabulary: int | None = None) -> NamedBatch:
+def name_batch(
+    batch: Any, keys: Mapping[str, Key] | None = None, vocabulary: int | None = None
+) -> NamedBatch:
     """A batch by our names. `vocabulary` is the number of the model's embedding rows, where it is known.
 
     Raises UsageError where `keys` names what is not in the batch.
@@ -84,7 +86,11 @@ def name_batch(batch: Any, keys: Mapping[str, Key] | None = None, vocabulary: in
         sequence = torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
     names = _mapped(values, keys or {})
     if isinstance(batch, Mapping):
-        names |= {key: key for key in values if isinstance(key, str) and key not in names.values() and key not in names}
+        names |= {
+            key: key
+            for key in values
+            if isinstance(key, str) and key not in names.values() and key not in names
+        }
     unknown = {key: value for key, value in values.items() if _is_unknown(key, names)}
     doubt = "" if _has_ids(names) else _find_ids(names, unknown, values, vocabulary)
     if IDS in names:
@@ -119,14 +125,25 @@ def _is_unknown(key: Key, names: Mapping[str, Key]) -> bool:
 
 def _has_ids(names: Mapping[str, Key]) -> bool:
     return any(name.endswith(IDS) and not name.startswith(PROMPTS_ALONE) for name in names) or (
-        f"{PROMPTS_ALONE}{IDS}" in names and any(name.endswith(IDS) and not name.startswith("prompt") for name in names)
+        f"{PROMPTS_ALONE}{IDS}" in names
+        and any(name.endswith(IDS) and not name.startswith("prompt") for name in names)
     )
 
 
-def _find_ids(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any], vocabulary: int | None) -> str:
+def _find_ids(
+    names: dict[str, Key],
+    unknown: dict[Key, Any],
+    values: Mapping[Key, Any],
+    vocabulary: int | None,
+) -> str:
     """Name the ids; why not, where they are not known."""
-    if f"{PROMPTS_ALONE}{IDS}" in names or not any(isinstance(value, torch.Tensor) for value in values.values()):
-        return "the batches hold prompts alone: what is learned is sampled from the model while it trains"
+    if f"{PROMPTS_ALONE}{IDS}" in names or not any(
+        isinstance(value, torch.Tensor) for value in values.values()
+    ):
+        return (
+            "the batches hold prompts alone: what is learned is sampled from the model while it"
+            " trains"
+        )
     found = {key: value for key, value in unknown.items() if _may_be_ids(value, vocabulary)}
     lines = {key: value for key, value in found.items() if value.dim() == 2}
     found = lines or found  # beside lines of ids, one number a line is a length or a class
@@ -145,7 +162,11 @@ def _find_ids(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Ke
         unknown.pop(key)
         return ""
     shown = ", ".join(f"{key} ({_shape(value)})" for key, value in values.items())
-    which = "none of its tensors can be ids" if not found else f"{' and '.join(map(str, found))} may be the ids"
+    which = (
+        "none of its tensors can be ids"
+        if not found
+        else f"{' and '.join(map(str, found))} may be the ids"
+    )
     return f"{which}: the batch has {shown}; name them, as in keys={{'input_ids': ...}}"
 
 
@@ -158,7 +179,11 @@ def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping
             names.pop(LABELS)
             _rename(names, SHIFTED, known)
         return
-    alike = {key: value for key, value in unknown.items() if _same_shape(value, ids) and not _is_flags(value)}
+    alike = {
+        key: value
+        for key, value in unknown.items()
+        if _same_shape(value, ids) and not _is_flags(value)
+    }
     plain = [key for key, value in alike.items() if _repeats(value, ids)]
     shifted = [key for key, value in alike.items() if _is_shifted(value, ids)]
     if len(plain) == 1 and not shifted:
@@ -174,9 +199,14 @@ def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[K
     ids = values[names[IDS]]
     if MASK in names:
         return
-    found = [key for key, value in unknown.items()
-             if isinstance(key, int) and _same_shape(value, ids) and _is_flags(value)
-             and len(torch.unique(ids[value == 0])) <= 1]  # fmt: skip
+    found = [
+        key
+        for key, value in unknown.items()
+        if isinstance(key, int)
+        and _same_shape(value, ids)
+        and _is_flags(value)
+        and len(torch.unique(ids[value == 0])) <= 1
+    ]
     if len(found) == 1:
         _rename(names, MASK, found[0])
 
@@ -190,7 +220,12 @@ def _rename(names: dict[str, Key], name: str, key: Key) -> None:
 def _may_be_ids(value: Any, vocabulary: int | None) -> bool:
     if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
         return False
-    if value.dtype == torch.bool or value.dim() not in (1, 2) or value.numel() < 2 or _is_flags(value):
+    if (
+        value.dtype == torch.bool
+        or value.dim() not in (1, 2)
+        or value.numel() < 2
+        or _is_flags(value)
+    ):
         return False
     least, most = int(value.min()), int(value.max())
     return least >= 0 and (vocabulary is None or most < vocabulary) and not _is_count(value)
@@ -207,7 +242,11 @@ def _is_count(value: torch.Tensor) -> bool:
 
 
 def _same_shape(value: Any, ids: torch.Tensor) -> bool:
-    return isinstance(value, torch.Tensor) and value.shape == ids.shape and not value.is_floating_point()
+    return (
+        isinstance(value, torch.Tensor)
+        and value.shape == ids.shape
+        and not value.is_floating_point()
+    )
 
 
 def _repeats(labels: torch.Tensor, ids: torch.Tensor) -> bool:

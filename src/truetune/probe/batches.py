@@ -30,7 +30,10 @@ class Peeked(NamedTuple):
 
 
 def peek(
-    loader: DataLoader[Any], count: int, keys: Mapping[str, Key] | None = None, vocabulary: int | None = None
+    loader: DataLoader[Any],
+    count: int,
+    keys: Mapping[str, Key] | None = None,
+    vocabulary: int | None = None,
 ) -> list[Peeked]:
     """The first `count` batches of this process. `keys` and `vocabulary` are those of `name_batch`.
 

@@ -54,7 +54,11 @@ class Spoken(torch.Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         border: Border = next(a.border for a in _flat((args, kwargs)) if isinstance(a, Spoken))
@@ -62,7 +66,10 @@ class Spoken(torch.Tensor):
         if name in _INDEXED:
             args, kwargs = _INDEXED[name](border, args, kwargs)
         else:
-            args, kwargs = _narrowed(border, args), {k: _narrowed(border, v) for k, v in kwargs.items()}
+            args, kwargs = (
+                _narrowed(border, args),
+                {k: _narrowed(border, v) for k, v in kwargs.items()},
+            )
         with torch._C.DisableTorchFunctionSubclass():
             made = func(*args, **kwargs)
         if name in ("argmax", "argmin"):
@@ -104,7 +111,10 @@ def border_of(model: torch.nn.Module) -> Border | None:
     """The border in this model: modules behind it are given slots, and give one column a slot. None where the model has
     its whole vocabulary."""
     forwards = (vars(module).get("forward") for module in model.modules())
-    return next((border for forward in forwards if (border := getattr(forward, BORDER, None)) is not None), None)
+    return next(
+        (border for forward in forwards if (border := getattr(forward, BORDER, None)) is not None),
+        None,
+    )
 
 
 def _cut(layer: Any, ids: torch.Tensor, rows: int) -> None:
@@ -121,9 +131,14 @@ def _cut(layer: Any, ids: torch.Tensor, rows: int) -> None:
 
 def _surround(model: Any, border: Border) -> None:
     inner = model.forward
-    configs = [config for config in {id(c): c for c in (model.config, model.config.get_text_config())}.values()
-               if getattr(config, "vocab_size", None)]  # fmt: skip
-    holders = [module for module in model.modules() if getattr(module, "vocab_size", None) == border.size]
+    configs = [
+        config
+        for config in {id(c): c for c in (model.config, model.config.get_text_config())}.values()
+        if getattr(config, "vocab_size", None)
+    ]
+    holders = [
+        module for module in model.modules() if getattr(module, "vocab_size", None) == border.size
+    ]
 
     @functools.wraps(inner)
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -197,7 +212,10 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 def _along(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """gather(values, dim, index) and its like."""
-    values, dim, index, *rest = [*args, *(kwargs[k] for k in ("dim", "index", "indices") if k in kwargs)]
+    values, dim, index, *rest = [
+        *args,
+        *(kwargs[k] for k in ("dim", "index", "indices") if k in kwargs),
+    ]
     if isinstance(dim, torch.Tensor):
         dim, index = index, dim
     if dim in (-1, values.dim() - 1):
@@ -223,7 +241,9 @@ def _item(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Argu
     values, key = args
     keys = list(key) if isinstance(key, tuple) else [key]
     given = [k for k in keys if k is not Ellipsis and k is not None]
-    used = sum(k.dim() if isinstance(k, torch.Tensor) and k.dtype == torch.bool else 1 for k in given)
+    used = sum(
+        k.dim() if isinstance(k, torch.Tensor) and k.dtype == torch.bool else 1 for k in given
+    )
     reaches = used == values.dim() or (len(keys) > 1 and keys[0] is Ellipsis and used >= 1)
     if reaches and isinstance(keys[-1], int) and not isinstance(keys[-1], bool):
         keys[-1] = int(border.inward(torch.tensor(keys[-1])))

@@ -44,7 +44,10 @@ class Lost(Exception):
 
 
 def contain(
-    work: Callable[..., Any], *arguments: Any, on_failure: Callable[[str], Any], seconds: float = STEP_SECONDS
+    work: Callable[..., Any],
+    *arguments: Any,
+    on_failure: Callable[[str], Any],
+    seconds: float = STEP_SECONDS,
 ) -> Any:
     """The result of `work(*arguments)`; None where it failed, or was abandoned after so many seconds.
 
@@ -76,7 +79,9 @@ def describe(error: BaseException) -> str:
         return "an error that can't be put into words"
 
 
-def _attempt(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> tuple[Any, BaseException | None]:
+def _attempt(
+    work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float
+) -> tuple[Any, BaseException | None]:
     """(result, None) or (None, what went wrong). Raises what the user's own signal handlers raised."""
     result: Any = None
     failure: BaseException | None = None
@@ -160,12 +165,16 @@ class _Clock:
         if main and RING is not None and signal.getsignal(RING) in (signal.SIG_DFL, signal.SIG_IGN):
             self._handler = signal.signal(RING, _ring)
         self._by_signal = self._handler is not None
-        self._timer = threading.Thread(target=self._wait, args=(seconds,), name="truetune-clock", daemon=True)
+        self._timer = threading.Thread(
+            target=self._wait, args=(seconds,), name="truetune-clock", daemon=True
+        )
         self._timer.start()
 
     def _wait(self, seconds: float) -> None:
         if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the user's signals are not for us
+            signal.pthread_sigmask(
+                signal.SIG_BLOCK, signal.valid_signals()
+            )  # the user's signals are not for us
         while not self._stopped.wait(seconds):
             with self._lock:
                 if self._stopped.is_set():

@@ -17,13 +17,16 @@ from truetune.probe.twins import SAMPLED, quiet, twin_of
 from truetune.probe.twins import install as install
 
 TOKENIZED = (
-    "the rows were tokenized before the trainer saw them, so no field can be followed; `truetune run --canary` follows "
-    "data sets of `datasets` from the program's start"
+    "the rows were tokenized before the trainer saw them, so no field can be followed; `truetune"
+    " run --canary` follows data sets of `datasets` from the program's start"
 )
 SEVERAL = (
-    "with several processes a canary is sent by `truetune run --canary` alone: the preparation waits for all of them"
+    "with several processes a canary is sent by `truetune run --canary` alone: the preparation"
+    " waits for all of them"
 )
-UNREAD = "its tokens can't be read, for the trainer has no tokenizer: give it processing_class=tokenizer"
+UNREAD = (
+    "its tokens can't be read, for the trainer has no tokenizer: give it processing_class=tokenizer"
+)
 LIMITS = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
 PREFIXES = ("", "chosen_", "rejected_", "prompt_", "completion_")
 
@@ -68,9 +71,17 @@ def canaries(trainer: Any, given: Any = None) -> dict[str, Any]:
             seen = _seen_in(trainer, made)
             formatted = _formatted(trainer, made)
     except Exception as error:
-        return {"fields": [], "note": f"the preparation failed on the canary: {type(error).__name__}: {error}"}
+        return {
+            "fields": [],
+            "note": f"the preparation failed on the canary: {type(error).__name__}: {error}",
+        }
     fields = [{"path": m.path, "role": m.role, "text": m.text, "seen": seen[m]} for m in made.marks]
-    return {"fields": fields, "formatted": formatted, "sampled": list(made.sampled), "note": made.note}
+    return {
+        "fields": fields,
+        "formatted": formatted,
+        "sampled": list(made.sampled),
+        "note": made.note,
+    }
 
 
 def _prepared(trainer: Any, given: Any) -> Prepared:
@@ -87,7 +98,9 @@ def _prepared(trainer: Any, given: Any) -> Prepared:
     if done and (given is not None or made is None):
         return Prepared(None, note=lost)
     canary, marks = marked({name: value for name, value in row.items() if name not in done})
-    sampled = tuple(texts_by_field(one) for one in islice(source, SAMPLED) if isinstance(one, Mapping))
+    sampled = tuple(
+        texts_by_field(one) for one in islice(source, SAMPLED) if isinstance(one, Mapping)
+    )
     if marks and made is not None and getattr(trainer.args, "world_size", 1) > 1:
         return Prepared(None, note=SEVERAL)
     if marks and made is not None and not getattr(trainer, "_skip_prepare_dataset", False):
@@ -183,11 +196,17 @@ def bare(text: str) -> str:
 def _tokenizer(trainer: Any) -> Any:
     """The trainer's, else that of its collator; None where neither has one."""
     return next(
-        (found for holder, name in ((trainer, "processing_class"), (trainer, "tokenizer"),
-                                    (trainer.data_collator, "tokenizer"))
-         if (found := getattr(holder, name, None)) is not None),
+        (
+            found
+            for holder, name in (
+                (trainer, "processing_class"),
+                (trainer, "tokenizer"),
+                (trainer.data_collator, "tokenizer"),
+            )
+            if (found := getattr(holder, name, None)) is not None
+        ),
         None,
-    )  # fmt: skip
+    )
 
 
 def _seen_in(trainer: Any, made: Prepared) -> dict[Mark, str]:

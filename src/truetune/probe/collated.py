@@ -14,8 +14,15 @@ from truetune.probe.record import Record
 
 
 def observe_collated(
-    folder: Path, rows: Sequence[Any], given: Sequence[Any], *, tokenizer: Any, collator: Any, model: Any, size: int
-) -> Record:  # fmt: skip
+    folder: Path,
+    rows: Sequence[Any],
+    given: Sequence[Any],
+    *,
+    tokenizer: Any,
+    collator: Any,
+    model: Any,
+    size: int,
+) -> Record:
     """A record of all rows in batches of `size`; without a collator each row of ids is a batch of its own.
 
     Args:

@@ -64,9 +64,11 @@ def _is_initialized(device: Any) -> bool:
 
 
 def run_in_copy(
-    work: Callable[[Send], None], seconds: Callable[[dict[str, Any]], float | None], first: float,
+    work: Callable[[Send], None],
+    seconds: Callable[[dict[str, Any]], float | None],
+    first: float,
     wanted: Callable[[], bool],
-) -> None:  # fmt: skip
+) -> None:
     """Run `work(send)` in a copy of this process. Each message that it sends is given to `seconds`, which says how long
     to wait for the next one; None ends the copy. `first` is the time for the first message.
 
@@ -103,9 +105,12 @@ def run_in_copy(
 
 
 def _listen(
-    reading: int, process: int, seconds: Callable[[dict[str, Any]], float | None], first: float,
+    reading: int,
+    process: int,
+    seconds: Callable[[dict[str, Any]], float | None],
+    first: float,
     wanted: Callable[[], bool],
-) -> None:  # fmt: skip
+) -> None:
     """Hear the copy out.
 
     Until it says that its record is written (`recorded`) it computes. A copy that does not is waiting for what a copy
@@ -127,8 +132,8 @@ def _listen(
                 busy, busy_at = now, time.monotonic()
             elif computes and time.monotonic() - busy_at > STALL_SECONDS:
                 raise CopyFailed(
-                    f"the audit did nothing for {STALL_SECONDS:g} s and was abandoned; it waits for a lock or a thread "
-                    "that a copy of the process does not have"
+                    f"the audit did nothing for {STALL_SECONDS:g} s and was abandoned; it waits for"
+                    " a lock or a thread that a copy of the process does not have"
                 )
             continue
         read = os.read(reading, 1 << 16)
@@ -151,7 +156,9 @@ def _processor_time(process: int) -> int:
     with suppress(OSError, ValueError, IndexError):
         with open(f"/proc/{process}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
-        ticks = sum(int(field) for field in fields[11:15])  # utime, stime, and those of children that ended
+        ticks = sum(
+            int(field) for field in fields[11:15]
+        )  # utime, stime, and those of children that ended
         with open(f"/proc/{process}/task/{process}/children") as file:
             ticks += sum(_processor_time(int(child)) for child in file.read().split())
     return ticks
@@ -172,7 +179,9 @@ def _end_of(process: int) -> str:
 
 def _reap(process: int) -> None:
     until = time.monotonic() + REAP_SECONDS
-    with suppress(OSError):  # the user's program ignores SIGCHLD, or has waited for all of its children
+    with suppress(
+        OSError
+    ):  # the user's program ignores SIGCHLD, or has waited for all of its children
         while os.waitpid(process, os.WNOHANG) == (0, 0) and time.monotonic() < until:
             time.sleep(0.005)
 
@@ -235,7 +244,7 @@ def _no_warning() -> Iterator[None]:
 
 def _be_copy(
     work: Callable[[Send], None], writing: int, original: int, mask: set[signal.Signals], state: Any
-) -> None:  # fmt: skip
+) -> None:
     """All that the copy does. It does not return, and its caller ends it if it does."""
     code = 1
     try:
@@ -292,7 +301,8 @@ def _drop_files(kept: int) -> None:
 
 def _drop_shared_memory() -> None:
     """What the original shares with others (`share_memory_`, `multiprocessing.Value`) becomes a copy of it, which is
-    shared with the copy's own children alone. Else a counter of the user's would count the copy's batches, too."""
+    shared with the copy's own children alone. Else a counter of the user's would count the copy's batches, too.
+    """
     import ctypes
     import mmap
 
@@ -309,8 +319,10 @@ def _drop_shared_memory() -> None:
             shared.append((start, end - start))
     size = sum(length for _, length in shared)
     if size > MAX_SHARED_BYTES:
-        raise Lost(f"the program shares {size >> 20:,} MiB of memory with others; at most {MAX_SHARED_BYTES >> 20:,} "
-                   "can be copied for an audit")  # fmt: skip
+        raise Lost(
+            f"the program shares {size >> 20:,} MiB of memory with others; at most"
+            f" {MAX_SHARED_BYTES >> 20:,} can be copied for an audit"
+        )
     flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | MAP_FIXED
     for start, length in shared:
         held = ctypes.string_at(start, length)
@@ -345,7 +357,9 @@ def _drop_output() -> None:
     globals()["_kept"] = (sys.stdin, sys.stdout, sys.stderr)
     nothing = open(os.devnull, "w")  # noqa: SIM115
     names = ("stdout", "stderr", "__stdout__", "__stderr__")
-    vars(sys).update(dict.fromkeys(names, nothing), excepthook=_say_nothing, unraisablehook=_say_nothing)
+    vars(sys).update(
+        dict.fromkeys(names, nothing), excepthook=_say_nothing, unraisablehook=_say_nothing
+    )
     threading.excepthook = _say_nothing
     logging.disable(logging.CRITICAL)
 

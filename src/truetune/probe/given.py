@@ -25,7 +25,9 @@ FIRST = 2000
 """Rows of a data set by which it is recognised: shuffled batches of 32 rows hold one of them nearly always"""
 
 
-def given_rows(given: Any, peeked: list[Peeked], tokenizer: Any) -> tuple[list[dict[str, Any]], list[int], bool]:
+def given_rows(
+    given: Any, peeked: list[Peeked], tokenizer: Any
+) -> tuple[list[dict[str, Any]], list[int], bool]:
     """Rows as JSON, their numbers, and whether all rows were looked at that the batches may come from.
 
     A row is taken where 16 characters from the middle of one of its texts stand in what the batches decode to. Rows
@@ -35,14 +37,20 @@ def given_rows(given: Any, peeked: list[Peeked], tokenizer: Any) -> tuple[list[d
 
     if given is None or not hasattr(given, "__len__") or not hasattr(given, "__getitem__"):
         return [], [], given is None
-    named = sorted({index for batch in peeked for index in batch.indices or () if 0 <= index < len(given)})
+    named = sorted(
+        {index for batch in peeked for index in batch.indices or () if 0 <= index < len(given)}
+    )
     if len(given) <= FEW:
         numbers = list(range(len(given)))
     elif not any(any(strings(given[i])) for i in range(8)):
         numbers = named
     else:
         return _recognised(given, named, peeked, tokenizer)
-    return [plain(row) if isinstance(row := given[number], Mapping) else {} for number in numbers], numbers, True
+    return (
+        [plain(row) if isinstance(row := given[number], Mapping) else {} for number in numbers],
+        numbers,
+        True,
+    )
 
 
 def recognised_share(rows: Any, peeked: list[Peeked], tokenizer: Any) -> float:
@@ -62,7 +70,9 @@ class Windows:
 
     def __init__(self, peeked: list[Peeked], tokenizer: Any) -> None:
         texts = list(_texts(peeked, tokenizer))
-        self._windows = {text[i : i + WINDOW] for text in texts for i in range(len(text) - WINDOW + 1)}
+        self._windows = {
+            text[i : i + WINDOW] for text in texts for i in range(len(text) - WINDOW + 1)
+        }
         self._rows_by: Counter[str] = Counter()
 
     def hold(self, row: Any) -> bool:

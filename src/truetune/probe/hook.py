@@ -38,7 +38,10 @@ def begin(package: str, orders: dict[str, Any], after: After) -> None:
             patch(orders)
         else:
             # A partial, so that between the program and the boundary there is no function of ours that could fail.
-            after(trainer, partial(contain, patch, orders, on_failure=partial(note_loss, orders=orders)))
+            after(
+                trainer,
+                partial(contain, patch, orders, on_failure=partial(note_loss, orders=orders)),
+            )
 
 
 def patch(orders: dict[str, Any]) -> None:
@@ -64,7 +67,9 @@ def patch(orders: dict[str, Any]) -> None:
         try:
             return former(handler, *args, **kwargs)
         except BaseException as error:
-            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # as if this had not been here
+            error.__traceback__ = (
+                error.__traceback__ and error.__traceback__.tb_next
+            )  # as if this had not been here
             raise
 
     trainer.__new__ = new
@@ -109,11 +114,15 @@ class Hook:
         if trainer is None:
             return None
         kind = type(trainer)  # its metaclass, the user's too, is not asked
-        name = ".".join(type.__getattribute__(kind, part) for part in ("__module__", "__qualname__"))
+        name = ".".join(
+            type.__getattribute__(kind, part) for part in ("__module__", "__qualname__")
+        )
         if name in self.audited:
             return None
         self.audited.add(name)
-        return Reached(trainer, handler.train_dataloader, self.made.take_dataset(trainer), len(self.audited))
+        return Reached(
+            trainer, handler.train_dataloader, self.made.take_dataset(trainer), len(self.audited)
+        )
 
     def audit(self, reached: Reached) -> str:
         """GO or STOP. Raises whatever goes wrong."""

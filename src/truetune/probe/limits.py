@@ -27,7 +27,9 @@ class Limits:
     def of(cls, orders: dict[str, Any]) -> Limits:
         """Those that the orders name (`seconds`, `verdict_seconds`), else the usual ones."""
         audit = float(orders.get("seconds") or AUDIT_SECONDS)
-        return cls(min(audit, STEP_SECONDS), audit, float(orders.get("verdict_seconds") or VERDICT_SECONDS))
+        return cls(
+            min(audit, STEP_SECONDS), audit, float(orders.get("verdict_seconds") or VERDICT_SECONDS)
+        )
 
     @property
     def whole(self) -> float:

@@ -72,7 +72,9 @@ def _loaded_datasets() -> Iterator[Any]:
     iterators = [iterator._dataset for iterator in _alive((module._BaseDataLoaderIter,))]
     for dataset in (*iterators, *loaders):
         yield dataset
-        yield from (value for value in getattr(dataset, "__dict__", {}).values() if _has_rows(value))
+        yield from (
+            value for value in getattr(dataset, "__dict__", {}).values() if _has_rows(value)
+        )
 
 
 def _hub_datasets() -> Iterator[Any]:
@@ -83,7 +85,11 @@ def _hub_datasets() -> Iterator[Any]:
 
 def _lists_of_main() -> Iterator[Any]:
     main = sys.modules.get("__main__")
-    yield from (value for value in list(vars(main).values()) if _has_rows(value)) if main is not None else ()
+    yield from (
+        (value for value in list(vars(main).values()) if _has_rows(value))
+        if main is not None
+        else ()
+    )
 
 
 def _has_rows(value: Any) -> bool:
@@ -92,7 +98,11 @@ def _has_rows(value: Any) -> bool:
 
 def _model_classes() -> tuple[type, ...]:
     modules = {"transformers.modeling_utils": "PreTrainedModel", "peft.peft_model": "PeftModel"}
-    return tuple(getattr(sys.modules[module], name) for module, name in modules.items() if module in sys.modules)
+    return tuple(
+        getattr(sys.modules[module], name)
+        for module, name in modules.items()
+        if module in sys.modules
+    )
 
 
 def _alive(kinds: tuple[type, ...]) -> list[Any]:

@@ -8,10 +8,43 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 WORDS = (
-    *("harbour", "lantern", "velvet", "meadow", "copper", "island", "window", "garden", "silver", "river", "pepper"),
-    *("castle", "orange", "winter", "button", "marble", "forest", "butter", "candle", "summer", "ladder", "pillow"),
+    "harbour",
+    "lantern",
+    "velvet",
+    "meadow",
+    "copper",
+    "island",
+    "window",
+    "garden",
+    "silver",
+    "river",
+    "pepper",
+    "castle",
+    "orange",
+    "winter",
+    "button",
+    "marble",
+    "forest",
+    "butter",
+    "candle",
+    "summer",
+    "ladder",
+    "pillow",
 )
-NAMES = frozenset(("role", "from", "type", "name", "id", "tool_call_id", "label", "kto_tag", "finish_reason", "model"))
+NAMES = frozenset(
+    (
+        "role",
+        "from",
+        "type",
+        "name",
+        "id",
+        "tool_call_id",
+        "label",
+        "kto_tag",
+        "finish_reason",
+        "model",
+    )
+)
 """Keys whose texts steer the template or the trainer, and are not themselves read as text"""
 KEPT = 600
 """Characters of a text that are kept"""
@@ -43,7 +76,10 @@ def tokenized(row: Mapping[str, Any]) -> set[str]:
     return {
         name
         for name, value in row.items()
-        if name.endswith(("_ids", "labels")) and isinstance(value, list) and value and isinstance(value[0], int)
+        if name.endswith(("_ids", "labels"))
+        and isinstance(value, list)
+        and value
+        and isinstance(value[0], int)
     }
 
 
@@ -83,8 +119,10 @@ def _copied(value: Any, path: str, role: str, kept: int, marks: list[Mark]) -> A
         return f"{text.rstrip()} {marks[-1].text}"
     if isinstance(value, Mapping):
         said = str(value.get("role") or value.get("from") or role)
-        return {k: v if k in NAMES else _copied(v, f"{path}.{k}" if path else k, said, kept, marks)
-                for k, v in value.items()}  # fmt: skip
+        return {
+            k: v if k in NAMES else _copied(v, f"{path}.{k}" if path else k, said, kept, marks)
+            for k, v in value.items()
+        }
     if isinstance(value, list):
         return [_copied(v, f"{path}[{i}]", role, kept, marks) for i, v in enumerate(value)]
     return value
@@ -104,10 +142,17 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _is_prose(text: str) -> bool:
     """Not empty, no number, no JSON."""
-    return bool(text.strip()) and text.strip()[0] not in "{[" and any(character.isalpha() for character in text)
+    return (
+        bool(text.strip())
+        and text.strip()[0] not in "{["
+        and any(character.isalpha() for character in text)
+    )
 
 
 def _string(number: int) -> str:
     """Ordinary words and digits: each tokenizer spells them again as they were."""
-    first, second = WORDS[number % len(WORDS)], WORDS[(number // len(WORDS) + 7 * number + 3) % len(WORDS)]
+    first, second = (
+        WORDS[number % len(WORDS)],
+        WORDS[(number // len(WORDS) + 7 * number + 3) % len(WORDS)],
+    )
     return f"{first} {second} {1000 + number} {WORDS[(number + 11) % len(WORDS)]}"

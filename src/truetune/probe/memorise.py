@@ -32,7 +32,11 @@ class Learned:
     def fell(self) -> bool:
         """To less than a tenth of what it was, or next to nothing."""
         last = self.losses[-1] if self.losses else float("nan")
-        return last < max(0.1 * self.losses[0], 0.05) and self.losses[0] > 0.05 if self.losses else False
+        return (
+            last < max(0.1 * self.losses[0], 0.05) and self.losses[0] > 0.05
+            if self.losses
+            else False
+        )
 
 
 @dataclass
@@ -79,8 +83,18 @@ def _documents(row: Any) -> Iterator[Any]:
         return
     total, begin = sum(lengths), 0
     for length in lengths:
-        yield {key: [length] if key == "seq_lengths" else value[begin : begin + length]
-               if isinstance(value, list) and len(value) == total else value for key, value in row.items()}  # fmt: skip
+        yield {
+            key: (
+                [length]
+                if key == "seq_lengths"
+                else (
+                    value[begin : begin + length]
+                    if isinstance(value, list) and len(value) == total
+                    else value
+                )
+            )
+            for key, value in row.items()
+        }
         begin += length
 
 
@@ -95,21 +109,36 @@ def lines_of(batch: Any) -> list[tuple[list[int], list[int] | None]]:
         return _lines(batch, "")
     if isinstance(batch.get("prompt_input_ids"), torch.Tensor):
         prompts = _lines(batch, "prompt_")
-        return [(prompt + ids, [-100] * len(prompt) + ids) for side in ("chosen_", "rejected_")
-                for (prompt, _), (ids, _) in zip(prompts, _lines(batch, side), strict=False)]  # fmt: skip
-    return [line for side in ("chosen_", "rejected_", "completion_") for line in _lines(batch, side)]
+        return [
+            (prompt + ids, [-100] * len(prompt) + ids)
+            for side in ("chosen_", "rejected_")
+            for (prompt, _), (ids, _) in zip(prompts, _lines(batch, side), strict=False)
+        ]
+    return [
+        line for side in ("chosen_", "rejected_", "completion_") for line in _lines(batch, side)
+    ]
 
 
 def _lines(batch: Mapping[str, Any], side: str) -> list[tuple[list[int], list[int] | None]]:
-    ids, labels, mask = (batch.get(f"{side}{name}") for name in ("input_ids", "labels", "attention_mask"))
+    ids, labels, mask = (
+        batch.get(f"{side}{name}") for name in ("input_ids", "labels", "attention_mask")
+    )
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2:
         return []
     if labels is None and isinstance(batch.get("completion_mask"), torch.Tensor):
         labels = torch.where(batch["completion_mask"] != 0, ids, -100)
     made = []
     for line in range(len(ids)):
-        kept = mask[line] != 0 if isinstance(mask, torch.Tensor) and mask.shape == ids.shape else slice(None)
-        own = labels[line][kept].tolist() if isinstance(labels, torch.Tensor) and labels.shape == ids.shape else None
+        kept = (
+            mask[line] != 0
+            if isinstance(mask, torch.Tensor) and mask.shape == ids.shape
+            else slice(None)
+        )
+        own = (
+            labels[line][kept].tolist()
+            if isinstance(labels, torch.Tensor) and labels.shape == ids.shape
+            else None
+        )
         made.append((ids[line][kept].tolist(), own))
     return made
 
@@ -122,7 +151,9 @@ def label_loss(model: torch.nn.Module, found: list[Example]) -> float | None:
         if example.labels is None or all(label == -100 for label in example.labels[1:]):
             continue
         ids = torch.tensor([example.ids], device=next(model.parameters()).device)
-        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits.float()
+        logits = model(
+            input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False
+        ).logits.float()
         wanted = torch.tensor(example.labels[1:], device=ids.device)
         total += float(torch.nn.functional.cross_entropy(logits[0, :-1], wanted, reduction="sum"))
         count += int((wanted != -100).sum())
@@ -130,15 +161,22 @@ def label_loss(model: torch.nn.Module, found: list[Example]) -> float | None:
 
 
 def memorise(
-    model: torch.nn.Module, loss_of: Any, batch: dict[str, Any], steps: int = STEPS, until: float = float("inf"),
-    known: Callable[[], bool] = lambda: True, weights: Sequence[torch.nn.Parameter] | None = None,
-) -> Learned:  # fmt: skip
+    model: torch.nn.Module,
+    loss_of: Any,
+    batch: dict[str, Any],
+    steps: int = STEPS,
+    until: float = float("inf"),
+    known: Callable[[], bool] = lambda: True,
+    weights: Sequence[torch.nn.Parameter] | None = None,
+) -> Learned:
     """Train the model (all its weights, or these) on one batch, until the loss is low and all is `known`.
 
     `loss_of` is (model, inputs) -> loss; after the time `until` no further step is begun.
     """
     started = time.perf_counter()
-    weights = [p for p in model.parameters() if p.is_floating_point()] if weights is None else weights
+    weights = (
+        [p for p in model.parameters() if p.is_floating_point()] if weights is None else weights
+    )
     for parameter in weights:
         parameter.requires_grad_(True)
     _no_dropout(model)
@@ -156,7 +194,11 @@ def memorise(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
-        if (losses[-1] < KNOWN and step % 10 == 9 and known()) or _flat(losses) or time.perf_counter() > until:
+        if (
+            (losses[-1] < KNOWN and step % 10 == 9 and known())
+            or _flat(losses)
+            or time.perf_counter() > until
+        ):
             break
     model.eval()
     return Learned(losses, time.perf_counter() - started)

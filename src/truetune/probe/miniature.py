@@ -12,12 +12,37 @@ from truetune.probe.shrink import SHRUNK, like_llama, shrink
 
 SEED = 0
 """Of the random weights: the same for each model of a run, so that a reference model is the policy at the start"""
-DROPPED = ("device_map", "quantization_config", "load_in_8bit", "load_in_4bit", "gguf_file", "max_memory",
-           "state_dict", "offload_folder", "tp_plan", "distributed_config", "use_safetensors", "low_cpu_mem_usage",
-           "use_kernels", "weights_only", "variant", "mirror", "ignore_mismatched_sizes")  # fmt: skip
+DROPPED = (
+    "device_map",
+    "quantization_config",
+    "load_in_8bit",
+    "load_in_4bit",
+    "gguf_file",
+    "max_memory",
+    "state_dict",
+    "offload_folder",
+    "tp_plan",
+    "distributed_config",
+    "use_safetensors",
+    "low_cpu_mem_usage",
+    "use_kernels",
+    "weights_only",
+    "variant",
+    "mirror",
+    "ignore_mismatched_sizes",
+)
 SAID = ("device_map", "quantization_config", "load_in_8bit", "load_in_4bit", "gguf_file")
-OF_THE_HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder", "proxies",
-              "trust_remote_code", "code_revision")  # fmt: skip
+OF_THE_HUB = (
+    "cache_dir",
+    "force_download",
+    "local_files_only",
+    "token",
+    "revision",
+    "subfolder",
+    "proxies",
+    "trust_remote_code",
+    "code_revision",
+)
 notes: list[str] = []
 """What is otherwise than in the run itself"""
 real: dict[str, Any] = {}
@@ -79,8 +104,10 @@ def build(kind: Any, config: Any) -> Any:
         except Exception as error:
             from transformers import LlamaForCausalLM
 
-            note(f"{kind.__name__} can't be shrunk ({type(error).__name__}: {str(error)[:120]}): "
-                 "the miniature is a Llama with its vocabulary")  # fmt: skip
+            note(
+                f"{kind.__name__} can't be shrunk ({type(error).__name__}: {str(error)[:120]}): "
+                "the miniature is a Llama with its vocabulary"
+            )
             torch.manual_seed(SEED)
             made = LlamaForCausalLM(like_llama(config))
     return made.float().eval()
@@ -98,7 +125,9 @@ def _marked(function: Any) -> Any:
     return function
 
 
-def _from_pretrained(cls: Any, name: Any = None, *args: Any, config: Any = None, **settings: Any) -> Any:
+def _from_pretrained(
+    cls: Any, name: Any = None, *args: Any, config: Any = None, **settings: Any
+) -> Any:
     """In the place of PreTrainedModel.from_pretrained: config.json and generation_config.json are read, no weights."""
     from transformers import AutoConfig, GenerationConfig
 
@@ -107,7 +136,14 @@ def _from_pretrained(cls: Any, name: Any = None, *args: Any, config: Any = None,
             note(f"{setting} is left out: the miniature is not quantized and stays on the CPU")
     hub = {key: settings.pop(key) for key in OF_THE_HUB if key in settings}
     loading_info = settings.pop("output_loading_info", False)
-    for setting in ("dtype", "torch_dtype", "key_mapping", "adapter_kwargs", "generation_config", *DROPPED):
+    for setting in (
+        "dtype",
+        "torch_dtype",
+        "key_mapping",
+        "adapter_kwargs",
+        "generation_config",
+        *DROPPED,
+    ):
         settings.pop(setting, None)
     attention = settings.pop("attn_implementation", None)
     if not hasattr(config, "to_dict"):
@@ -121,9 +157,14 @@ def _from_pretrained(cls: Any, name: Any = None, *args: Any, config: Any = None,
     made = build(cls, config)
     made.name_or_path = made.config._name_or_path = str(name)
     with suppress(Exception):
-        made.generation_config = GenerationConfig.from_pretrained(name, **_without(hub, "trust_remote_code"))
-    return (made, {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": [], "error_msgs": []}) \
-        if loading_info else made  # fmt: skip
+        made.generation_config = GenerationConfig.from_pretrained(
+            name, **_without(hub, "trust_remote_code")
+        )
+    return (
+        (made, {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": [], "error_msgs": []})
+        if loading_info
+        else made
+    )
 
 
 def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -151,8 +192,15 @@ def replace_adapters(base: Any) -> None:
     `base` is PEFT's PeftModel.
     """
 
-    def from_pretrained(cls: Any, model: Any, name: Any, adapter_name: str = "default", is_trainable: bool = False,
-                        config: Any = None, **settings: Any) -> Any:  # fmt: skip
+    def from_pretrained(
+        cls: Any,
+        model: Any,
+        name: Any,
+        adapter_name: str = "default",
+        is_trainable: bool = False,
+        config: Any = None,
+        **settings: Any,
+    ) -> Any:
         import peft
 
         made = config or peft.PeftConfig.from_pretrained(name)

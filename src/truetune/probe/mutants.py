@@ -42,83 +42,150 @@ def snapshot(model: torch.nn.Module) -> Fresh:
 
 
 def of_rows(
-    trainer: Any, model: Any, fresh: Fresh, batch: Mapping[str, Any], parts: list[Part], learned: Learned,
-    tokenizer: Any, stops: set[int], recited: Callable[[], list[dict[str, Any]]], notes: list[str],
+    trainer: Any,
+    model: Any,
+    fresh: Fresh,
+    batch: Mapping[str, Any],
+    parts: list[Part],
+    learned: Learned,
+    tokenizer: Any,
+    stops: set[int],
+    recited: Callable[[], list[dict[str, Any]]],
+    notes: list[str],
     names: Collection[str] | bool = True,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """What each fault (of these names, or all) does to the loss, the logs and the answers; and the clean run's.
 
     Each begins with the `fresh` weights and takes as many steps as `learned`. Faults that can't be put into this
     batch, those that the loss does not feel, and those that end the run are under `skipped`.
     """
-    made: dict[str, Any] = {"clean": {"loss": learned.losses, "logs": logs_of(trainer, model, batch, notes)},
-                            "mutants": [], "skipped": []}  # fmt: skip
-    wanted = {name: fault for name, fault in ROWS.items() if isinstance(names, bool) or name in names}
+    made: dict[str, Any] = {
+        "clean": {"loss": learned.losses, "logs": logs_of(trainer, model, batch, notes)},
+        "mutants": [],
+        "skipped": [],
+    }
+    wanted = {
+        name: fault for name, fault in ROWS.items() if isinstance(names, bool) or name in names
+    }
     places = _places(batch, parts)
     if places is None or all(part.kind == "text" for part in parts):
-        made["skipped"] = [{"name": name, "why": "answers are not found in the batch"} for name in wanted]
+        made["skipped"] = [
+            {"name": name, "why": "answers are not found in the batch"} for name in wanted
+        ]
         return made
     lines = [
-        Line(part.example.ids, batch["labels"][row, at : at + len(part.example.ids)].tolist(), len(part.trained),
-             len(part.trained) + len(part.gold))
+        Line(
+            part.example.ids,
+            batch["labels"][row, at : at + len(part.example.ids)].tolist(),
+            len(part.trained),
+            len(part.trained) + len(part.gold),
+        )
         for part, (row, at) in zip(parts, places, strict=True)
-    ]  # fmt: skip
+    ]
     for name, (what, mutate) in wanted.items():
         faulty = mutate(lines, stops)
         wrong = None if faulty == lines else _laid(batch, places, lines, faulty, tokenizer)
         if wrong is None:
-            why = "it changes nothing in this batch" if faulty == lines else "this batch can't be laid out anew"
+            why = (
+                "it changes nothing in this batch"
+                if faulty == lines
+                else "this batch can't be laid out anew"
+            )
             made["skipped"].append({"name": name, "why": why})
             continue
         model.load_state_dict(fresh)
         until = time.perf_counter() + 2 * learned.seconds + SPARE
         try:
-            found = memorise(model, TrainerLoss(trainer, ()), wrong, len(learned.losses), until, known=lambda: False)
+            found = memorise(
+                model,
+                TrainerLoss(trainer, ()),
+                wrong,
+                len(learned.losses),
+                until,
+                known=lambda: False,
+            )
         except Exception as error:
             made["skipped"].append(_raised(name, error))
             continue
         if found.losses == learned.losses:
-            made["skipped"].append({"name": name, "why": "the loss is the same with it: it does not use these labels"})
+            made["skipped"].append(
+                {"name": name, "why": "the loss is the same with it: it does not use these labels"}
+            )
             continue
         examples = [Example(0, None, [(line.ids, line.labels)]) for line in faulty]
-        made["mutants"].append({
-            "name": name, "what": what, "loss": found.losses, "fell": found.fell,
-            "logs": logs_of(trainer, model, wrong, notes), "rows": recited(), "label_loss": label_loss(model, examples),
-        })  # fmt: skip
+        made["mutants"].append(
+            {
+                "name": name,
+                "what": what,
+                "loss": found.losses,
+                "fell": found.fell,
+                "logs": logs_of(trainer, model, wrong, notes),
+                "rows": recited(),
+                "label_loss": label_loss(model, examples),
+            }
+        )
     return made
 
 
-def of_pairs(trainer: Any, model: Any, fresh: Fresh, loader: Any, clean: Mapping[str, Any],
-             rehearsed: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:  # fmt: skip
+def of_pairs(
+    trainer: Any,
+    model: Any,
+    fresh: Fresh,
+    loader: Any,
+    clean: Mapping[str, Any],
+    rehearsed: Callable[[Any], dict[str, Any]],
+) -> dict[str, Any]:
     """Chosen and rejected exchanged. `clean` is what `rehearsed(loader)` gave, right before."""
-    made: dict[str, Any] = {"clean": {"loss": clean["loss"], "logs": logged(trainer)}, "mutants": [], "skipped": []}
+    made: dict[str, Any] = {
+        "clean": {"loss": clean["loss"], "logs": logged(trainer)},
+        "mutants": [],
+        "skipped": [],
+    }
     model.load_state_dict(fresh)
     try:
-        found = rehearsed(SimpleNamespace(collate_fn=lambda rows: exchanged(dict(loader.collate_fn(rows)))))
+        found = rehearsed(
+            SimpleNamespace(collate_fn=lambda rows: exchanged(dict(loader.collate_fn(rows))))
+        )
     except Exception as error:
         return {**made, "skipped": [_raised("pairs-exchanged", error)]}
     if found["loss"] == clean["loss"]:
         made["skipped"].append({"name": "pairs-exchanged", "why": "the loss is the same with it"})
     else:
-        made["mutants"].append({"name": "pairs-exchanged", "what": "chosen and rejected answers exchanged",
-                                "rows": [], **found, "logs": logged(trainer)})  # fmt: skip
+        made["mutants"].append(
+            {
+                "name": "pairs-exchanged",
+                "what": "chosen and rejected answers exchanged",
+                "rows": [],
+                **found,
+                "logs": logged(trainer),
+            }
+        )
     return made
 
 
 def _raised(name: str, error: Exception) -> dict[str, str]:
-    return {"name": name, "why": f"the run ends with it: {type(error).__name__}: {str(error)[:120]}"}
+    return {
+        "name": name,
+        "why": f"the run ends with it: {type(error).__name__}: {str(error)[:120]}",
+    }
 
 
 def exchanged(batch: dict[str, Any]) -> dict[str, Any]:
     """A batch of pairs with chosen and rejected in each other's place; of KTO's, wanted and unwanted."""
     flags, ids = batch.get("label"), batch.get("input_ids")
     if isinstance(flags, list | torch.Tensor):
-        return {**batch, "label": [not flag for flag in flags] if isinstance(flags, list) else ~flags.bool()}
+        return {
+            **batch,
+            "label": [not flag for flag in flags] if isinstance(flags, list) else ~flags.bool(),
+        }
     made = {_other(key): value for key, value in batch.items()}
     if isinstance(ids, torch.Tensor) and len(ids) % 2 == 0:
         half = len(ids) // 2
-        made |= {key: value.roll(half, 0) for key, value in batch.items()
-                 if isinstance(value, torch.Tensor) and value.dim() and len(value) == len(ids)}  # fmt: skip
+        made |= {
+            key: value.roll(half, 0)
+            for key, value in batch.items()
+            if isinstance(value, torch.Tensor) and value.dim() and len(value) == len(ids)
+        }
     return made
 
 
@@ -128,7 +195,9 @@ def _other(name: str) -> str:
     return name.replace("rejected", "chosen")
 
 
-def logs_of(trainer: Any, model: Any, batch: Mapping[str, Any], notes: list[str]) -> dict[str, float]:
+def logs_of(
+    trainer: Any, model: Any, batch: Mapping[str, Any], notes: list[str]
+) -> dict[str, float]:
     """What the user would read beside the loss: the trainer's own metrics of the last step, and compute_metrics of
     the memorised rows, where the run has rows to evaluate."""
     found = logged(trainer)
@@ -144,7 +213,9 @@ def logs_of(trainer: Any, model: Any, batch: Mapping[str, Any], notes: list[str]
         given = compute(EvalPrediction(predictions=_arrays(logits), label_ids=_arrays(labels)))
         found |= {f"eval_{name}": float(value) for name, value in given.items()}
     except Exception as error:
-        if (note := f"compute_metrics was not asked: {type(error).__name__}: {str(error)[:120]}") not in notes:
+        if (
+            note := f"compute_metrics was not asked: {type(error).__name__}: {str(error)[:120]}"
+        ) not in notes:
             notes.append(note)
     return found
 
@@ -165,14 +236,21 @@ def _arrays(value: Any) -> Any:
 def logged(trainer: Any) -> dict[str, float]:
     """The last accuracies and margins that the trainer counted itself."""
     counted = (getattr(trainer, "_metrics", None) or {}).get("train", {})
-    return {name: float(values[-1]) for name, values in counted.items()
-            if values and any(part in name for part in LOGGED)}  # fmt: skip
+    return {
+        name: float(values[-1])
+        for name, values in counted.items()
+        if values and any(part in name for part in LOGGED)
+    }
 
 
 def _places(batch: Mapping[str, Any], parts: list[Part]) -> list[tuple[int, int]] | None:
     """Line and column at which each row begins in the batch; None where one is not there."""
     ids, labels = batch.get("input_ids"), batch.get("labels")
-    if not isinstance(ids, torch.Tensor) or not isinstance(labels, torch.Tensor) or ids.shape != labels.shape:
+    if (
+        not isinstance(ids, torch.Tensor)
+        or not isinstance(labels, torch.Tensor)
+        or ids.shape != labels.shape
+    ):
         return None
     made: list[tuple[int, int]] = []
     for part in parts:
@@ -188,8 +266,12 @@ def _places(batch: Mapping[str, Any], parts: list[Part]) -> list[tuple[int, int]
 
 
 def _laid(
-    batch: Mapping[str, Any], places: list[tuple[int, int]], lines: Lines, faulty: Lines, tokenizer: Any
-) -> dict[str, Any] | None:  # fmt: skip
+    batch: Mapping[str, Any],
+    places: list[tuple[int, int]],
+    lines: Lines,
+    faulty: Lines,
+    tokenizer: Any,
+) -> dict[str, Any] | None:
     """The batch with other lines; None where they are of other lengths and it holds more than plain padded lines."""
     ids, labels = batch["input_ids"], batch["labels"]
     if all(len(new.ids) == len(old.ids) for new, old in zip(faulty, lines, strict=True)):
@@ -205,18 +287,29 @@ def _laid(
 
     def padded(rows: list[list[int]], fill: int) -> torch.Tensor:
         spaces = [[fill] * (width - len(row)) for row in rows]
-        lines = [space + row if left else row + space for row, space in zip(rows, spaces, strict=True)]
+        lines = [
+            space + row if left else row + space for row, space in zip(rows, spaces, strict=True)
+        ]
         return torch.tensor(lines, dtype=ids.dtype, device=ids.device)
 
-    return {"input_ids": padded([line.ids for line in faulty], pad),
-            "labels": padded([line.labels for line in faulty], -100),
-            "attention_mask": padded([[1] * len(line.ids) for line in faulty], 0)}  # fmt: skip
+    return {
+        "input_ids": padded([line.ids for line in faulty], pad),
+        "labels": padded([line.labels for line in faulty], -100),
+        "attention_mask": padded([[1] * len(line.ids) for line in faulty], 0),
+    }
 
 
 def _stop_masked(lines: Lines, stops: set[int]) -> Lines:
-    return [replace(line, labels=[-100 if id in stops else label
-                                  for id, label in zip(line.ids, line.labels, strict=True)])
-            for line in lines]  # fmt: skip
+    return [
+        replace(
+            line,
+            labels=[
+                -100 if id in stops else label
+                for id, label in zip(line.ids, line.labels, strict=True)
+            ],
+        )
+        for line in lines
+    ]
 
 
 def _stop_dropped(lines: Lines, stops: set[int]) -> Lines:
@@ -240,17 +333,28 @@ def _all_supervised(lines: Lines, stops: set[int]) -> Lines:
 
 
 def _prompt_alone(lines: Lines, stops: set[int]) -> Lines:
-    return [replace(line, labels=line.ids[: line.answer] + [-100] * (len(line.ids) - line.answer)) for line in lines]
+    return [
+        replace(line, labels=line.ids[: line.answer] + [-100] * (len(line.ids) - line.answer))
+        for line in lines
+    ]
 
 
 def _others_answers(lines: Lines, stops: set[int]) -> Lines:
-    return [replace(line, ids=line.ids[: line.answer] + other.ids[other.answer :],
-                    labels=line.labels[: line.answer] + other.labels[other.answer :])
-            for line, other in zip(lines, lines[1:] + lines[:1], strict=True)]  # fmt: skip
+    return [
+        replace(
+            line,
+            ids=line.ids[: line.answer] + other.ids[other.answer :],
+            labels=line.labels[: line.answer] + other.labels[other.answer :],
+        )
+        for line, other in zip(lines, lines[1:] + lines[:1], strict=True)
+    ]
 
 
 def _half_ignored(lines: Lines, stops: set[int]) -> Lines:
-    return [replace(line, labels=[-100] * len(line.ids)) if i % 2 else line for i, line in enumerate(lines)]
+    return [
+        replace(line, labels=[-100] * len(line.ids)) if i % 2 else line
+        for i, line in enumerate(lines)
+    ]
 
 
 ROWS: dict[str, tuple[str, Callable[[Lines, set[int]], Lines]]] = {

@@ -18,7 +18,15 @@ import numpy as np
 import torch
 
 from truetune.errors import UsageError
-from truetune.probe.batch_keys import LABELS, SHIFTED, Key, NamedBatch, check_keys, in_place, reasons
+from truetune.probe.batch_keys import (
+    LABELS,
+    SHIFTED,
+    Key,
+    NamedBatch,
+    check_keys,
+    in_place,
+    reasons,
+)
 from truetune.probe.batches import Peeked, parts, peek
 from truetune.probe.given import given_rows
 from truetune.probe.laws import Trial, measure, named
@@ -27,7 +35,17 @@ from truetune.probe.laws.trainer_loss import TrainerLoss
 from truetune.probe.record import Arrays, Record
 from truetune.probe.still import still
 
-PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "unsloth", "axolotl", "llamafactory")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "accelerate",
+    "datasets",
+    "unsloth",
+    "axolotl",
+    "llamafactory",
+)
 NO_MODEL: Mapping[str, Any] = {
     "class": "", "type": None, "config": {}, "generation_config": None, "attention": None, "dtype": "",
     "embedding_rows": None, "output_rows": None, "parameters": 0, "trainable": 0, "trainable_names": [],
@@ -74,9 +92,13 @@ def observe(
     names, keys = wanted(laws), check_keys(keys)
     model = unwrapped(model)
     facts = model_facts(model)
-    seen = Seen(peek(loader, count, keys, facts["embedding_rows"]), loader.collate_fn, loader.dataset)
+    seen = Seen(
+        peek(loader, count, keys, facts["embedding_rows"]), loader.collate_fn, loader.dataset
+    )
     with still(*parts(loader), given):
-        record = first_record(folder, seen, facts, given=given, tokenizer=tokenizer, trainer=trainer)
+        record = first_record(
+            folder, seen, facts, given=given, tokenizer=tokenizer, trainer=trainer
+        )
     record.facts["trainer"]["own_loss"] = loss is not None or _own_loss(trainer)
     if keep is not None:
         keep(record)
@@ -93,7 +115,13 @@ def observe(
 
 
 def first_record(
-    folder: Path, seen: Seen, model: dict[str, Any], *, given: Any = None, tokenizer: Any = None, trainer: Any = None
+    folder: Path,
+    seen: Seen,
+    model: dict[str, Any],
+    *,
+    given: Any = None,
+    tokenizer: Any = None,
+    trainer: Any = None,
 ) -> Record:
     """The record of what was seen, without any law; `model` are its facts (`model_facts`), `folder` takes the
     tokenizer's files. Where no batch can be read `lost` among its facts says why."""
@@ -120,7 +148,11 @@ def first_record(
         },
         batches=[arrays(batch.inputs) for batch in seen.peeked],
         rows=rows,
-        prepared=[plain(row) if isinstance(row, Mapping) else {} for batch in seen.peeked for row in batch.rows],
+        prepared=[
+            plain(row) if isinstance(row, Mapping) else {}
+            for batch in seen.peeked
+            for row in batch.rows
+        ],
         tokenizer=folder / "tokenizer" if (folder / "tokenizer").is_dir() else None,
     )
     if unread := "; ".join(reasons([one.named for one in seen.peeked])):
@@ -131,7 +163,11 @@ def first_record(
 
 def _versions() -> dict[str, str]:
     """Releases of the training packages that the process has imported."""
-    return {name: getattr(sys.modules[name], "__version__", "") for name in PACKAGES if name in sys.modules}
+    return {
+        name: getattr(sys.modules[name], "__version__", "")
+        for name in PACKAGES
+        if name in sys.modules
+    }
 
 
 def _columns(peeked: Sequence[Peeked]) -> list[str]:
@@ -166,11 +202,22 @@ def _send_canary(record: Record, trainer: Any, given: Any) -> None:
 def _alone(trainer: Any, tokenizer: Any) -> Iterator[str]:
     """What the trainer was not told: the tokenizer, or that it is one of several processes."""
     if tokenizer is None:
-        yield "there is no tokenizer, so no token is recognised: give the Trainer processing_class=tokenizer"
+        yield (
+            "there is no tokenizer, so no token is recognised: give the Trainer"
+            " processing_class=tokenizer"
+        )
     launched = os.environ.get("WORLD_SIZE", "1")
-    if trainer is not None and launched.isdigit() and int(launched) > 1 and trainer.args.world_size == 1:
-        yield (f"{launched} processes were launched (WORLD_SIZE), and this trainer takes itself for the only one: "
-               "each trains a model of its own on all rows; on a CPU, give it use_cpu=True")  # fmt: skip
+    if (
+        trainer is not None
+        and launched.isdigit()
+        and int(launched) > 1
+        and trainer.args.world_size == 1
+    ):
+        yield (
+            f"{launched} processes were launched (WORLD_SIZE), and this trainer takes itself for"
+            " the only one: each trains a model of its own on all rows; on a CPU, give it"
+            " use_cpu=True"
+        )
 
 
 def wanted(laws: str | Sequence[str]) -> tuple[str, ...]:
@@ -178,7 +225,10 @@ def wanted(laws: str | Sequence[str]) -> tuple[str, ...]:
     sets = {"none": (), "quick": named("quick"), "all": tuple(known())}
     names = sets.get(laws, (laws,)) if isinstance(laws, str) else tuple(laws)
     if unknown := set(names) - set(known()):
-        raise UsageError(f"laws: {', '.join(sorted(unknown))}: expected none, quick, all or of {', '.join(known())}")
+        raise UsageError(
+            f"laws: {', '.join(sorted(unknown))}: expected none, quick, all or of"
+            f" {', '.join(known())}"
+        )
     return names
 
 
@@ -186,7 +236,10 @@ def trial_of(model: Any, seen: Seen, tokenizer: Any, trainer: Any, loss: Any, ki
     """The batches on the model's device, and the loss as this trainer computes it."""
     device = next(model.parameters()).device
     batches = [
-        {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.inputs.items()}
+        {
+            key: value.to(device) if isinstance(value, torch.Tensor) else value
+            for key, value in batch.inputs.items()
+        }
         for batch in seen.peeked
     ]
     layout = seen.peeked[0].named if seen.peeked else None
@@ -259,12 +312,21 @@ def model_facts(model: Any) -> dict[str, Any]:
         "parameters": sum(_size(p) for _, p in named),
         "trainable": sum(_size(p) for _, p in named if p.requires_grad),
         "trainable_names": [name for name, p in named if p.requires_grad],
-        "adapter": {name: plain(value.to_dict()) for name, value in adapters.items()} if adapters else None,
+        "adapter": (
+            {name: plain(value.to_dict()) for name, value in adapters.items()} if adapters else None
+        ),
         "accepts": list(inspect.signature(inner.forward).parameters),
         "training": bool(model.training),
-        "dropout": max((float(m.p) for m in model.modules() if isinstance(m, torch.nn.Dropout)), default=0.0),
-        "trained_dtypes": sorted({str(p.dtype).removeprefix("torch.") for _, p in named if p.requires_grad}),
-        "quantized": bool(getattr(config, "quantization_config", None)) or bool(getattr(inner, "is_quantized", False)),
+        "dropout": max(
+            (float(m.p) for m in model.modules() if isinstance(m, torch.nn.Dropout)), default=0.0
+        ),
+        "trained_dtypes": sorted(
+            {str(p.dtype).removeprefix("torch.") for _, p in named if p.requires_grad}
+        ),
+        "quantized": (
+            bool(getattr(config, "quantization_config", None))
+            or bool(getattr(inner, "is_quantized", False))
+        ),
     }
 
 
@@ -283,8 +345,16 @@ def _trainer(trainer: Any, collator: Any) -> dict[str, Any]:
     collator = getattr(collator, "data_collator", collator)
     bases = [_name(base) for base in type(trainer).__mro__[:-1]] if trainer is not None else []
     names = " ".join(base.rpartition(".")[2].lower() for base in bases)
-    kind = "loop" if trainer is None else next((k for word, k in KINDS.items() if word in names), "sft")
-    name = None if collator is None else _name(collator if inspect.isfunction(collator) else type(collator))
+    kind = (
+        "loop"
+        if trainer is None
+        else next((k for word, k in KINDS.items() if word in names), "sft")
+    )
+    name = (
+        None
+        if collator is None
+        else _name(collator if inspect.isfunction(collator) else type(collator))
+    )
     return {"class": bases[0] if bases else None, "bases": bases, "kind": kind, "collator": name}
 
 
@@ -293,7 +363,11 @@ def _own_loss(trainer: Any) -> bool:
     if trainer is None:
         return False
     home = str(getattr(type(trainer).compute_loss, "__module__", "")).partition(".")[0]
-    return getattr(trainer, "compute_loss_func", None) is not None or home not in (*PACKAGES, "swift", "truetune")
+    return getattr(trainer, "compute_loss_func", None) is not None or home not in (
+        *PACKAGES,
+        "swift",
+        "truetune",
+    )
 
 
 def _arguments(trainer: Any) -> dict[str, Any]:
@@ -347,8 +421,10 @@ def _table(dataset: Any) -> dict[str, Any] | None:
     columns = getattr(dataset, "column_names", None)
     if not isinstance(columns, list) and isinstance(dataset, list | tuple) and dataset:
         columns = list(dataset[0]) if isinstance(dataset[0], Mapping) else None
-    return {"rows": len(dataset) if hasattr(dataset, "__len__") else None,
-            "columns": list(columns) if isinstance(columns, list) else None}  # fmt: skip
+    return {
+        "rows": len(dataset) if hasattr(dataset, "__len__") else None,
+        "columns": list(columns) if isinstance(columns, list) else None,
+    }
 
 
 def _name(kind: Any) -> str:

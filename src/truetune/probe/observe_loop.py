@@ -21,8 +21,9 @@ from truetune.probe.own_loop import Steps
 from truetune.probe.record import Record
 
 NO_LABELS = (
-    "the loop computes its loss outside of the model, and none of its variables holds labels that fit the ids, so what "
-    "is supervised is not known: call truetune.audit(model, loader, tokenizer, loss=...) in the script"
+    "the loop computes its loss outside of the model, and none of its variables holds labels that"
+    " fit the ids, so what is supervised is not known: call truetune.audit(model, loader,"
+    " tokenizer, loss=...) in the script"
 )
 NO_IDS = "the model is not given token ids (input_ids), so no batch can be read"
 
@@ -60,7 +61,7 @@ def observe_loop(
     if own_loss:
         named = list(_with_labels_of_variables(named[-1])) if read_variables else []
     peeked = [Peeked(None, [], batch.inputs, batch) for batch in named]
-    given = _given(peeked, tokenizer, alive.rows)
+    given = _rows_in_batches(peeked, tokenizer, alive.rows)
     seen = Seen(peeked, collate=None, dataset=given)
     record = first_record(folder, seen, facts, given=given, tokenizer=tokenizer)
     taken = {"seen": steps.seen, "without_gradient": steps.without_gradient}
@@ -79,7 +80,7 @@ def observe_loop(
     return record
 
 
-def _given(peeked: list[Peeked], tokenizer: Any, alive: Sequence[Any]) -> Any:
+def _rows_in_batches(peeked: list[Peeked], tokenizer: Any, alive: Sequence[Any]) -> Any:
     """Those of the live rows whose texts stand in the batches; None where there are none."""
     if tokenizer is None or not peeked:
         return None
@@ -99,7 +100,11 @@ def _with_labels_of_variables(batch: NamedBatch) -> Iterator[NamedBatch]:
         tried = name_batch({IDS: ids, "candidate": tensor.to(ids.device)})
         shifted = tried.inputs.get(SHIFTED)
         labels = tried.inputs.get(LABELS) if shifted is None else in_place(shifted)
-        if labels is not None and bool((labels < 0).any()) and not any(torch.equal(labels, one) for one in found):
+        if (
+            labels is not None
+            and bool((labels < 0).any())
+            and not any(torch.equal(labels, one) for one in found)
+        ):
             found.append(labels)
     if len(found) == 1:
         yield NamedBatch({**batch.inputs, LABELS: found[0]})
@@ -109,8 +114,18 @@ def _tensors_of_frames(frame: FrameType | None) -> Iterator[torch.Tensor]:
     """Two-dimensional tensors of whole numbers that the stack's variables hold, alone or in a dictionary or tuple."""
     while frame is not None:
         for value in list(frame.f_locals.values()):
-            parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+            parts = (
+                value.values()
+                if isinstance(value, dict)
+                else value
+                if isinstance(value, tuple)
+                else (value,)
+            )
             for part in parts:
-                if isinstance(part, torch.Tensor) and part.dim() == 2 and not part.is_floating_point():
+                if (
+                    isinstance(part, torch.Tensor)
+                    and part.dim() == 2
+                    and not part.is_floating_point()
+                ):
                     yield part
         frame = frame.f_back

@@ -68,7 +68,9 @@ class Steps:
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """Of all optimizers: one may hold the matrices, another the rest."""
-        return [group for optimizer in self._optimizers.values() for group in optimizer.param_groups]
+        return [
+            group for optimizer in self._optimizers.values() for group in optimizer.param_groups
+        ]
 
     def note(self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count a step. One with a closure (Lightning's, L-BFGS) computes its gradients itself: it is not counted."""
@@ -101,7 +103,9 @@ class OwnLoop:
         self._end()
         note_loss(reason, self.orders)
 
-    def before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+    def before_step(
+        self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> str | None:
         """GO or STOP where the loop was judged now, else None. Raises whatever goes wrong.
 
         `args` and `kwargs` are those of the optimizer's `step`.
@@ -128,7 +132,10 @@ class OwnLoop:
             self.over = self._steps >= MAX_STEPS
             return
         if is_compiled(self._model):
-            raise Lost("the model is compiled, so what its forward pass is given can't be watched; " + INSTEAD)
+            raise Lost(
+                "the model is compiled, so what its forward pass is given can't be watched; "
+                + INSTEAD
+            )
         self._watch = self._watch_forward(self._model)
         atexit.register(self._finish, os.getpid())
         Path(self.orders["folder"], f"own-loop-{os.getpid()}").touch()
@@ -140,7 +147,9 @@ class OwnLoop:
         """
         from torch.nn.modules.module import register_module_forward_hook
 
-        note = partial(contain, self._note, on_failure=self.lose, seconds=float(Limits.of(self.orders).step))
+        note = partial(
+            contain, self._note, on_failure=self.lose, seconds=float(Limits.of(self.orders).step)
+        )
 
         def after_forward(module: Any, args: Any, kwargs: Any, output: Any) -> None:
             if module is watched and not self.over:
@@ -149,7 +158,9 @@ class OwnLoop:
         try:
             return register_module_forward_hook(after_forward, with_kwargs=True)
         except TypeError:
-            raise Lost("this release of torch has no hook that is given what a forward pass is; " + INSTEAD) from None
+            raise Lost(
+                "this release of torch has no hook that is given what a forward pass is; " + INSTEAD
+            ) from None
 
     def _note(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Keep the tensors of one forward pass, copied: a loop may change them in place afterwards."""
@@ -158,7 +169,11 @@ class OwnLoop:
         if not torch.is_grad_enabled() or len(self._batches) >= self.orders["batches"]:
             return  # an evaluation, or answers that are sampled
         given = {**dict(zip(forward_names(self._model), args, strict=False)), **kwargs}
-        kept = {name: value.detach().clone() for name, value in given.items() if isinstance(value, torch.Tensor)}
+        kept = {
+            name: value.detach().clone()
+            for name, value in given.items()
+            if isinstance(value, torch.Tensor)
+        }
         self._batches.append(kept)
 
     def _audit(self) -> str:
@@ -178,7 +193,9 @@ class OwnLoop:
         """What was seen of the loop, to be looked at; nothing is watched any more."""
         from truetune.probe.live_objects import AliveObjects
 
-        run = LoopRun(self._model, self._batches, self._taken, AliveObjects.collect(), in_place=in_place)
+        run = LoopRun(
+            self._model, self._batches, self._taken, AliveObjects.collect(), in_place=in_place
+        )
         self._end()
         return run
 
@@ -205,9 +222,21 @@ class LoopRun:
     """A loop of the user's own: its model, what the forward pass of that was given, and the steps that were taken."""
 
     def __init__(
-        self, model: Any, batches: list[dict[str, Any]], steps: Steps, alive: AliveObjects, *, in_place: bool
+        self,
+        model: Any,
+        batches: list[dict[str, Any]],
+        steps: Steps,
+        alive: AliveObjects,
+        *,
+        in_place: bool,
     ) -> None:
-        self.model, self.batches, self.steps, self.alive, self.in_place = model, batches, steps, alive, in_place
+        self.model, self.batches, self.steps, self.alive, self.in_place = (
+            model,
+            batches,
+            steps,
+            alive,
+            in_place,
+        )
         self.world = _number("WORLD_SIZE", 1)
         self.rank = _number("RANK", 0)
 
@@ -220,9 +249,17 @@ class LoopRun:
         # The variables of frames are read in a copy alone: in the process itself they would live on.
         laws = "none" if self.in_place else orders["laws"]
         return observe_loop(
-            folder, self.model, self.batches, self.steps, self.alive, laws=laws, rank=self.rank, world=self.world,
-            read_variables=not self.in_place, keep=lambda record: write(record, folder),
-        )  # fmt: skip
+            folder,
+            self.model,
+            self.batches,
+            self.steps,
+            self.alive,
+            laws=laws,
+            rank=self.rank,
+            world=self.world,
+            read_variables=not self.in_place,
+            keep=lambda record: write(record, folder),
+        )
 
     def still(self) -> AbstractContextManager[None]:
         """What the process has one of is put back."""
@@ -267,4 +304,7 @@ def wait_for_torch(orders: dict[str, Any], after: Callable[..., Any]) -> None:
     if optimizer in sys.modules:
         install(orders)
     else:
-        after(optimizer, partial(contain, install, orders, on_failure=partial(note_loss, orders=orders)))
+        after(
+            optimizer,
+            partial(contain, install, orders, on_failure=partial(note_loss, orders=orders)),
+        )

@@ -28,24 +28,44 @@ class Pair:
 
 
 def rehearsed(
-    trainer: Any, model: Any, loader: Any, found: list[Example], tokenizer: Any, stops: set[int], until: float
+    trainer: Any,
+    model: Any,
+    loader: Any,
+    found: list[Example],
+    tokenizer: Any,
+    stops: set[int],
+    until: float,
 ) -> dict[str, Any]:
     """The margin of each pair, in nats, before and after training on it by the trainer's own loss."""
-    short = sorted(_pairs(found), key=lambda pair: len(pair.prompt) + len(pair.chosen) + len(pair.rejected))[:ROWS]
+    short = sorted(
+        _pairs(found), key=lambda pair: len(pair.prompt) + len(pair.chosen) + len(pair.rejected)
+    )[:ROWS]
     if not short or tokenizer is None:
-        miniature.note("no pairs of answers to one prompt were found: their margin is not rehearsed")
+        miniature.note(
+            "no pairs of answers to one prompt were found: their margin is not rehearsed"
+        )
         return {}
     margins = [[_margin(model, pair, stops) for pair in short]]
     device = next(model.parameters()).device
     made = loader.collate_fn([row for pair in short for row in pair.rows])
-    batch = {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in dict(made).items()}
-    learned = memorise(model, TrainerLoss(trainer, ()), batch, STEPS, until, weights=_trained(trainer, model))
+    batch = {
+        key: value.to(device) if isinstance(value, torch.Tensor) else value
+        for key, value in dict(made).items()
+    }
+    learned = memorise(
+        model, TrainerLoss(trainer, ()), batch, STEPS, until, weights=_trained(trainer, model)
+    )
     margins.append([_margin(model, pair, stops) for pair in short])
     pairs = [
-        {"prompt": _text(tokenizer, pair.prompt), "chosen": _text(tokenizer, pair.chosen),
-         "rejected": _text(tokenizer, pair.rejected), "before": before, "after": after}
+        {
+            "prompt": _text(tokenizer, pair.prompt),
+            "chosen": _text(tokenizer, pair.chosen),
+            "rejected": _text(tokenizer, pair.rejected),
+            "before": before,
+            "after": after,
+        }
         for pair, before, after in zip(short, *margins, strict=True)
-    ]  # fmt: skip
+    ]
     return {"pairs": pairs, "loss": learned.losses, "fell": learned.fell}
 
 
@@ -61,7 +81,9 @@ def _pairs(found: list[Example]) -> Iterator[Pair]:
     wanted: dict[tuple[int, ...], Example] = {}
     others: dict[tuple[int, ...], Example] = {}
     for example in found:
-        if len(example.lines) == 2 and not (isinstance(example.row, Mapping) and "label" in example.row):
+        if len(example.lines) == 2 and not (
+            isinstance(example.row, Mapping) and "label" in example.row
+        ):
             prompt, chosen, rejected = split(example)
             if prompt and chosen and rejected:
                 yield Pair(prompt, chosen, rejected, [example.row])
@@ -79,7 +101,9 @@ def split(example: Example) -> tuple[list[int], list[int], list[int]]:
     start = _begin(labels)
     other = _begin(others)
     if start is None or other is None:
-        start = other = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), 1)
+        start = other = next(
+            (i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), 1
+        )
     return chosen[:start], chosen[start:], rejected[other:]
 
 
@@ -88,8 +112,10 @@ def _begin(labels: list[int] | None) -> int | None:
 
 
 def _margin(model: Any, pair: Pair, stops: set[int]) -> float:
-    return (forced(model, pair.prompt, pair.chosen, stops).log_probability
-            - forced(model, pair.prompt, pair.rejected, stops).log_probability)  # fmt: skip
+    return (
+        forced(model, pair.prompt, pair.chosen, stops).log_probability
+        - forced(model, pair.prompt, pair.rejected, stops).log_probability
+    )
 
 
 def _text(tokenizer: Any, ids: list[int]) -> str:

@@ -42,11 +42,16 @@ def questions_of(given: Any) -> list[Asked]:
 
 def parts_of(
     found: list[Example], questions: list[Asked], tokenizer: Any, stops: set[int], count: int
-) -> list[Part]:  # fmt: skip
+) -> list[Part]:
     """The shortest documents, of different given rows."""
-    texts = [" ".join(tokenizer.decode(example.ids, skip_special_tokens=True).split()) for example in found]
+    texts = [
+        " ".join(tokenizer.decode(example.ids, skip_special_tokens=True).split())
+        for example in found
+    ]
     begins = marker(tokenizer)
-    short = sorted(range(len(found)), key=lambda i: (len(found[i].ids) > LONGEST, len(found[i].ids)))
+    short = sorted(
+        range(len(found)), key=lambda i: (len(found[i].ids) > LONGEST, len(found[i].ids))
+    )
     made: list[Part] = []
     seen: set[tuple[int, ...]] = set()
     for i in short:
@@ -65,7 +70,9 @@ def _holds(text: str, question: Asked) -> bool:
     return bool(wanted) and wanted in text
 
 
-def _part(example: Example, given: Asked | None, tokenizer: Any, stops: set[int], begins: list[int]) -> Part | None:
+def _part(
+    example: Example, given: Asked | None, tokenizer: Any, stops: set[int], begins: list[int]
+) -> Part | None:
     ids, labels = example.ids, example.labels
     start, kind = _start(ids, labels, given, tokenizer, begins)
     trained = ids[:start]
@@ -76,11 +83,15 @@ def _part(example: Example, given: Asked | None, tokenizer: Any, stops: set[int]
         kind = "inside"
     end = next((i for i in range(len(trained), len(ids)) if ids[i] in stops), len(ids))
     if given is not None and labels is not None:
-        trained = ids[: _learned(labels, len(trained), end, _place(ids, given.answer.strip(), tokenizer))]
+        trained = ids[
+            : _learned(labels, len(trained), end, _place(ids, given.answer.strip(), tokenizer))
+        ]
     gold = ids[len(trained) : end]
     if not prompt or not gold:
         return None
-    reference = given.answer if given is not None else tokenizer.decode(gold, skip_special_tokens=True)
+    reference = (
+        given.answer if given is not None else tokenizer.decode(gold, skip_special_tokens=True)
+    )
     return Part(example, given, trained, prompt, gold, reference, kind, end < len(ids))
 
 
@@ -104,7 +115,10 @@ def _start(
     if labels is not None and -100 in labels and any(label != -100 for label in labels):
         last = max(i for i, label in enumerate(labels) if label != -100)
         return max((i + 1 for i in range(last) if labels[i] == -100), default=0), "labels"
-    if given is not None and (at := _place(ids, given.question.strip(), tokenizer, end=True)) is not None:
+    if (
+        given is not None
+        and (at := _place(ids, given.question.strip(), tokenizer, end=True)) is not None
+    ):
         return at, kind
     return max(min(8, len(ids) // 2), len(ids) // 4), "text"
 
@@ -131,9 +145,15 @@ def difference(part: Part, tokenizer: Any) -> dict[str, Any] | None:
     if part.trained == part.prompt:
         return None
     both = zip(part.trained, part.prompt, strict=False)
-    first = next((i for i, (a, b) in enumerate(both) if a != b), min(len(part.trained), len(part.prompt)))
+    first = next(
+        (i for i, (a, b) in enumerate(both) if a != b), min(len(part.trained), len(part.prompt))
+    )
     shown = slice(max(first - 2, 0), first + 6)
     end = len(marker(tokenizer))
-    return {"first": first, "same_end": part.trained[-end:] == part.prompt[-end:],
-            "trained": tokenizer.decode(part.trained[shown]), "served": tokenizer.decode(part.prompt[shown]),
-            "lengths": [len(part.trained), len(part.prompt)]}  # fmt: skip
+    return {
+        "first": first,
+        "same_end": part.trained[-end:] == part.prompt[-end:],
+        "trained": tokenizer.decode(part.trained[shown]),
+        "served": tokenizer.decode(part.prompt[shown]),
+        "lengths": [len(part.trained), len(part.prompt)],
+    }

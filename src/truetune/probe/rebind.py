@@ -17,7 +17,9 @@ def rebind(model: Any, other: Any) -> None:
     seen: dict[int, Any] = {id(model): other, id(model.config): other.config}
     text, other_text = model.config.get_text_config(), other.config.get_text_config()
     seen[id(text)] = other_text
-    for (name, module), (_, twin) in zip(model.named_children(), other.named_children(), strict=False):
+    for (name, module), (_, twin) in zip(
+        model.named_children(), other.named_children(), strict=False
+    ):
         if hasattr(other, name):
             seen[id(module)] = getattr(other, name, twin)
     head, twin = model.get_output_embeddings(), other.get_output_embeddings()
@@ -39,8 +41,13 @@ def _moved(value: Any, seen: dict[int, Any], depth: int) -> Any:
             return types.MethodType(own, owner)
         return types.MethodType(_moved(function, seen, depth + 1), owner)
     if isinstance(value, types.FunctionType) and value.__closure__ and depth < 8:
-        cells = tuple(types.CellType(_moved(cell.cell_contents, seen, depth + 1)) for cell in value.__closure__)
-        made = types.FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
+        cells = tuple(
+            types.CellType(_moved(cell.cell_contents, seen, depth + 1))
+            for cell in value.__closure__
+        )
+        made = types.FunctionType(
+            value.__code__, value.__globals__, value.__name__, value.__defaults__, cells
+        )
         made.__kwdefaults__ = value.__kwdefaults__
         made.__dict__.update(value.__dict__)
         return made

@@ -32,9 +32,13 @@ SECONDS = 40.0
 
 
 def rehearse(
-    trainer: Any, orders: dict[str, Any] | None = None, loader: Any = None, given: Any = None, folder: Any = None,
+    trainer: Any,
+    orders: dict[str, Any] | None = None,
+    loader: Any = None,
+    given: Any = None,
+    folder: Any = None,
     keep: Keep | None = None,
-) -> Record:  # fmt: skip
+) -> Record:
     """A record of this trainer's run with `facts["recitation"]`; the trainer is as before afterwards.
 
     `orders`: laws (quick, all, none, or names), batches, rows, mutate (are faults tried? or their names).
@@ -46,24 +50,47 @@ def rehearse(
     own = orders.get("mode") == "rehearse"
     with ready(trainer, loader) as (loader, tokenizer), stand_in(trainer, own) as model:
         record = observe(
-            folder, model=model, loader=loader, tokenizer=tokenizer, trainer=trainer, given=given,
-            count=orders.get("batches", 8), keep=keep,
-        )  # fmt: skip
+            folder,
+            model=model,
+            loader=loader,
+            tokenizer=tokenizer,
+            trainer=trainer,
+            given=given,
+            count=orders.get("batches", 8),
+            keep=keep,
+        )
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
-        raw = next((data for data in (given, *(thrift.seen if own else ())) if questions_of(data)), given)
-        record.facts["recitation"] = _rehearsed(trainer, model, loader, tokenizer, raw, orders, record, started, keep)
+        raw = next(
+            (data for data in (given, *(thrift.seen if own else ())) if questions_of(data)), given
+        )
+        record.facts["recitation"] = _rehearsed(
+            trainer, model, loader, tokenizer, raw, orders, record, started, keep
+        )
     record.facts["notes"] += miniature.notes
     return record
 
 
-def _rehearsed(trainer: Any, model: Any, loader: Any, tokenizer: Any, given: Any, orders: dict[str, Any],
-               record: Record, started: float, keep: Keep | None) -> dict[str, Any]:  # fmt: skip
+def _rehearsed(
+    trainer: Any,
+    model: Any,
+    loader: Any,
+    tokenizer: Any,
+    given: Any,
+    orders: dict[str, Any],
+    record: Record,
+    started: float,
+    keep: Keep | None,
+) -> dict[str, Any]:
     notes = record.facts["notes"]
     peeked, kind = peek(loader, orders.get("batches", 8)), record.facts["trainer"]["kind"]
     found = examples(loader.dataset, loader.collate_fn)
     stops = stops_of(model, tokenizer)
     questions = questions_of(given)
-    parts = [] if tokenizer is None else parts_of(found, questions, tokenizer, stops, orders.get("rows", ROWS))
+    parts = (
+        []
+        if tokenizer is None
+        else parts_of(found, questions, tokenizer, stops, orders.get("rows", ROWS))
+    )
     reference = getattr(trainer, "ref_model", None)
     vocabulary = _compacted(model, reference, peeked, found, parts, tokenizer, stops, notes)
     laws = wanted(orders.get("laws", "quick"))
@@ -72,27 +99,57 @@ def _rehearsed(trainer: Any, model: Any, loader: Any, tokenizer: Any, given: Any
         trial = trial_of(unwrapped(model), seen, tokenizer, trainer, None, kind)
         outcomes = record.facts["laws"] = {}
         measure(trial, laws, found=outcomes, keep=partial(keep, record) if keep else None)
-    facts: dict[str, Any] = {"shape": _shape(model), "vocabulary": vocabulary, "rows": [], "loss": [], "stops":
-                             sorted(stops), "kind": kind}  # fmt: skip
+    facts: dict[str, Any] = {
+        "shape": _shape(model),
+        "vocabulary": vocabulary,
+        "rows": [],
+        "loss": [],
+        "stops": sorted(stops),
+        "kind": kind,
+    }
     fresh = mutants.snapshot(model) if orders.get("mutate") else None
     if kind not in ("sft", "loop"):
         facts |= pairs.rehearsed(trainer, model, loader, found, tokenizer, stops, started + SECONDS)
         if fresh is not None and facts.get("pairs"):
             record.facts["mutation"] = mutants.of_pairs(
-                trainer, model, fresh, loader, facts,
-                lambda faulty: pairs.rehearsed(trainer, model, faulty, found, tokenizer, stops, float("inf")),
-            )  # fmt: skip
+                trainer,
+                model,
+                fresh,
+                loader,
+                facts,
+                lambda faulty: pairs.rehearsed(
+                    trainer, model, faulty, found, tokenizer, stops, float("inf")
+                ),
+            )
     elif parts:
         batch = _moved(loader.collate_fn([part.example.row for part in parts]), model)
-        learned = memorise(model, TrainerLoss(trainer, ()), batch, until=started + SECONDS,
-                           known=lambda: _knows(model, parts, stops))  # fmt: skip
-        facts |= {"loss": learned.losses, "fell": learned.fell, "rows": _recited(model, parts, tokenizer, stops),
-                  "label_loss": label_loss(model, [part.example for part in parts])}  # fmt: skip
+        learned = memorise(
+            model,
+            TrainerLoss(trainer, ()),
+            batch,
+            until=started + SECONDS,
+            known=lambda: _knows(model, parts, stops),
+        )
+        facts |= {
+            "loss": learned.losses,
+            "fell": learned.fell,
+            "rows": _recited(model, parts, tokenizer, stops),
+            "label_loss": label_loss(model, [part.example for part in parts]),
+        }
         if fresh is not None:
             record.facts["mutation"] = mutants.of_rows(
-                trainer, model, fresh, batch, parts, learned, tokenizer, stops,
-                lambda: _recited(model, parts, tokenizer, stops), notes, orders["mutate"],
-            )  # fmt: skip
+                trainer,
+                model,
+                fresh,
+                batch,
+                parts,
+                learned,
+                tokenizer,
+                stops,
+                lambda: _recited(model, parts, tokenizer, stops),
+                notes,
+                orders["mutate"],
+            )
     else:
         facts["nothing"] = _nothing(tokenizer, found)
         notes.append(f"nothing could be recited: {facts['nothing']}")
@@ -103,13 +160,17 @@ def _nothing(tokenizer: Any, found: list[Example]) -> str:
     """Why no row could be recited, and what to do."""
     if tokenizer is None:
         return "there is no tokenizer; give the Trainer processing_class=tokenizer"
-    return "no row holds a prompt and an answer to it" if found else "the collator gives no input_ids"
+    return (
+        "no row holds a prompt and an answer to it" if found else "the collator gives no input_ids"
+    )
 
 
 def _knows(model: Any, parts: list[Part], stops: set[int]) -> bool:
     """Are all tokens of the answers the likeliest ones?"""
     model.eval()
-    right = min(forced(model, part.trained or part.prompt, part.gold, stops).right for part in parts)
+    right = min(
+        forced(model, part.trained or part.prompt, part.gold, stops).right for part in parts
+    )
     model.train()
     return right == 1.0
 
@@ -122,8 +183,16 @@ def stops_of(model: Any, tokenizer: Any) -> set[int]:
     return {int(id) for id in found | {getattr(tokenizer, "eos_token_id", None)} if id is not None}
 
 
-def _compacted(model: Any, reference: Any, peeked: list[Peeked], found: list[Example], parts: list[Part],
-               tokenizer: Any, stops: set[int], notes: list[str]) -> dict[str, Any]:  # fmt: skip
+def _compacted(
+    model: Any,
+    reference: Any,
+    peeked: list[Peeked],
+    found: list[Example],
+    parts: list[Part],
+    tokenizer: Any,
+    stops: set[int],
+    notes: list[str],
+) -> dict[str, Any]:
     """Cut the miniature's vocabulary to the ids that occur; the whole one where that can't be."""
     inner = innermost(model)
     into = inner.get_input_embeddings() if hasattr(inner, "get_input_embeddings") else None
@@ -150,21 +219,28 @@ def _compacted(model: Any, reference: Any, peeked: list[Peeked], found: list[Exa
     return {"size": rows, "kept": len(border.ids)}
 
 
-def _recited(model: Any, parts: list[Part], tokenizer: Any, stops: set[int]) -> list[dict[str, Any]]:
+def _recited(
+    model: Any, parts: list[Part], tokenizer: Any, stops: set[int]
+) -> list[dict[str, Any]]:
     limits = [min(len(part.gold), MOST) + SPARE for part in parts]
     answers = say(model, [part.prompt for part in parts], stops, limits)
     differing = [i for i, part in enumerate(parts) if part.trained != part.prompt and part.trained]
     again = say(model, [parts[i].trained for i in differing], stops, [limits[i] for i in differing])
     trained = dict(zip(differing, again, strict=True))
-    return [_row(model, part, answers[i], trained.get(i), tokenizer, stops) for i, part in enumerate(parts)]
+    return [
+        _row(model, part, answers[i], trained.get(i), tokenizer, stops)
+        for i, part in enumerate(parts)
+    ]
 
 
 def _row(
     model: Any, part: Part, said: Said, trained: Said | None, tokenizer: Any, stops: set[int]
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     gold = tokenizer.decode(part.gold, skip_special_tokens=True)
     thought = forced(model, part.trained or part.prompt, part.gold, stops)
-    asked_so = thought if part.trained == part.prompt else forced(model, part.prompt, part.gold, stops)
+    asked_so = (
+        thought if part.trained == part.prompt else forced(model, part.prompt, part.gold, stops)
+    )
     also = gold if part.given is None or _only_framed(gold, part) else ""
     made = compared(said, part.reference, tokenizer, also=also)
     others = part.given.others if part.given is not None else {}
@@ -174,20 +250,35 @@ def _row(
         "index": part.example.index,
         "number": part.given.number if part.given is not None else None,
         "kind": part.kind,
-        "question": part.given.question if part.given is not None else tokenizer.decode(part.trained[-40:]),
+        "question": (
+            part.given.question if part.given is not None else tokenizer.decode(part.trained[-40:])
+        ),
         "reference": part.reference.strip(),
         "field": next((name for name, text in others.items() if _same(made["said"], text)), None),
-        "echo": part.given is not None and len(made["said"]) > 8 and _begins(part.given.question, made["said"]),
-        "trained": None if trained is None else compared(trained, part.reference, tokenizer, also=also),
+        "echo": (
+            part.given is not None
+            and len(made["said"]) > 8
+            and _begins(part.given.question, made["said"])
+        ),
+        "trained": (
+            None if trained is None else compared(trained, part.reference, tokenizer, also=also)
+        ),
         "prompt": difference(part, tokenizer),
         "probability": [thought.log_probability, asked_so.log_probability],
         "closed": part.closed,
         "right": thought.right,
         "stop_after": thought.stop_after,
         "stop_inside": thought.stop_inside,
-        "supervised": None if labels is None else sum(x != -100 for x in labels[begin : begin + len(part.gold)]),
+        "supervised": (
+            None
+            if labels is None
+            else sum(x != -100 for x in labels[begin : begin + len(part.gold)])
+        ),
         "answer": len(part.gold),
-        "ids": {"trained": part.prompt if part.kind == "inside" else part.trained, "prompt": part.prompt},
+        "ids": {
+            "trained": part.prompt if part.kind == "inside" else part.trained,
+            "prompt": part.prompt,
+        },
         "asked": _asked(part),
     }
 
@@ -225,11 +316,18 @@ def _moved(batch: Any, model: Any) -> dict[str, Any]:
 
 def _shape(model: Any) -> dict[str, Any]:
     inner = innermost(model)
-    config = inner.config.get_text_config() if hasattr(getattr(inner, "config", None), "get_text_config") else None
+    config = (
+        inner.config.get_text_config()
+        if hasattr(getattr(inner, "config", None), "get_text_config")
+        else None
+    )
     return {
         "class": type(inner).__name__,
         "parameters": sum(p.numel() for p in inner.parameters()),
         "layers": getattr(config, "num_hidden_layers", None),
         "width": getattr(config, "hidden_size", None),
-        "of": {name: miniature.real.get("config", {}).get(name) for name in ("num_hidden_layers", "hidden_size")},
+        "of": {
+            name: miniature.real.get("config", {}).get(name)
+            for name in ("num_hidden_layers", "hidden_size")
+        },
     }

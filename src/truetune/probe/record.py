@@ -56,7 +56,11 @@ def write(record: Record, folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "record.json").exists():
-        arrays = {f"{i}/{key}": array for i, batch in enumerate(record.batches) for key, array in batch.items()}
+        arrays = {
+            f"{i}/{key}": array
+            for i, batch in enumerate(record.batches)
+            for key, array in batch.items()
+        }
         with open(folder / "batches.npz", "wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
     text = json.dumps({"facts": record.facts, "rows": record.rows, "prepared": record.prepared})
@@ -70,7 +74,9 @@ def write(record: Record, folder: Path) -> None:
 
 def read(folder: Path) -> Record:
     """Raises OSError or ValueError where the folder holds no whole record."""
-    found = parse_json((folder / "record.json").read_text(encoding="utf-8", errors="surrogatepass"), RESULT)
+    found = parse_json(
+        (folder / "record.json").read_text(encoding="utf-8", errors="surrogatepass"), RESULT
+    )
     batches: dict[int, Arrays] = {}
     with np.load(folder / "batches.npz", allow_pickle=False) as arrays:
         for name in arrays.files:
@@ -79,7 +85,9 @@ def read(folder: Path) -> Record:
     tokenizer = folder / "tokenizer"
     return Record(
         found["facts"],
-        [batches.get(i, {}) for i in range(len(found["facts"]["batches"]))],  # one without a tensor has no array
+        [
+            batches.get(i, {}) for i in range(len(found["facts"]["batches"]))
+        ],  # one without a tensor has no array
         found["rows"],
         found["prepared"],
         tokenizer if tokenizer.is_dir() else None,

@@ -69,8 +69,14 @@ def prove(guard: dict[str, Any]) -> None:
 
 def end_process(error: BaseException | str, folder: str) -> NoReturn:
     """Say why, and end this process at once: no code of the program's runs any more, not even what cleans up."""
-    reason = error if isinstance(error, str) else " ".join(f"{type(error).__name__}: {error}".split())
-    print(f"truetune: the rehearsal ends here, nothing was trained: {reason}", file=sys.stderr, flush=True)
+    reason = (
+        error if isinstance(error, str) else " ".join(f"{type(error).__name__}: {error}".split())
+    )
+    print(
+        f"truetune: the rehearsal ends here, nothing was trained: {reason}",
+        file=sys.stderr,
+        flush=True,
+    )
     with suppress(OSError):
         Path(folder, f"{FAILURE}-{os.getpid()}").write_text(reason)
     with suppress(Exception):
@@ -114,10 +120,15 @@ class RehearsalHook:
 
     def ensure_guards(self) -> None:
         """Ends the process where a module was loaded past us: what a miniature trains would be taken for the run."""
-        missing = sorted(name for name in self.changes if name in sys.modules and name not in self.changed)
+        missing = sorted(
+            name for name in self.changes if name in sys.modules and name not in self.changed
+        )
         missing = [name for name in missing if not is_being_imported(name)]
         if missing or not any(isinstance(finder, ImportWatcher) for finder in sys.meta_path):
-            end_process(f"{', '.join(missing) or 'a package'} was imported past truetune's hook", self.folder)
+            end_process(
+                f"{', '.join(missing) or 'a package'} was imported past truetune's hook",
+                self.folder,
+            )
 
     def change_datasets(self, module: Any) -> None:
         from truetune.probe import miniature, thrift
@@ -174,7 +185,13 @@ class RehearsalHook:
                 if trainer is None:
                     raise UnguardedError("training begins, and no trainer is found")
                 self.rehearsing = True
-                rehearse_run(trainer, handler.train_dataloader, made.take_dataset(trainer), self.orders, next(numbers))
+                rehearse_run(
+                    trainer,
+                    handler.train_dataloader,
+                    made.take_dataset(trainer),
+                    self.orders,
+                    next(numbers),
+                )
             except Exception as error:
                 end_process(error, self.folder)
             finally:
@@ -186,7 +203,9 @@ class RehearsalHook:
             Path(self.orders["folder"], f"waiting-{os.getpid()}").touch()
 
 
-def rehearse_run(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int) -> None:
+def rehearse_run(
+    trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int
+) -> None:
     """Rehearse, and hand a record over to the parent, which judges it. A failure inside is told the parent, too.
 
     `number` counts the rehearsals of this process, from 1.
@@ -213,7 +232,11 @@ class ImportWatcher:
         """The spec that the finders behind this one give, with a loader that calls us when it is done."""
         if name not in self.names:
             return None
-        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        others = [
+            finder
+            for finder in sys.meta_path
+            if finder is not self and hasattr(finder, "find_spec")
+        ]
         for finder in others:
             spec = finder.find_spec(name, path, target)
             if spec is not None:

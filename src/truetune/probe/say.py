@@ -19,7 +19,9 @@ class Said(NamedTuple):
 
 
 @torch.no_grad()
-def say(model: torch.nn.Module, prompts: list[list[int]], stops: set[int], limits: list[int]) -> list[Said]:
+def say(
+    model: torch.nn.Module, prompts: list[list[int]], stops: set[int], limits: list[int]
+) -> list[Said]:
     """Greedy answers, as a server would generate them, until a stop id or a limit of tokens each.
 
     Without a cache, padded on the right: nothing but the causal order of the tokens is asked of the model.
@@ -29,18 +31,28 @@ def say(model: torch.nn.Module, prompts: list[list[int]], stops: set[int], limit
     device = next(model.parameters()).device
     pad = next(iter(stops), 0)
     for _ in range(max(limits, default=0)):
-        open_ = [i for i, row in enumerate(rows) if not ended[i] and len(row) - len(prompts[i]) < limits[i]]
+        open_ = [
+            i
+            for i, row in enumerate(rows)
+            if not ended[i] and len(row) - len(prompts[i]) < limits[i]
+        ]
         if not open_:
             break
         ids, mask = padded([rows[i] for i in open_], pad)
-        logits = model(input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False).logits
+        logits = model(
+            input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
+        ).logits
         last = torch.tensor([len(rows[i]) - 1 for i in open_])
-        for i, id in zip(open_, logits[torch.arange(len(open_)), last].argmax(dim=-1).tolist(), strict=True):
+        for i, id in zip(
+            open_, logits[torch.arange(len(open_)), last].argmax(dim=-1).tolist(), strict=True
+        ):
             if id in stops:
                 ended[i] = True
             else:
                 rows[i].append(id)
-    return [Said(row[len(prompt) :], end) for row, prompt, end in zip(rows, prompts, ended, strict=True)]
+    return [
+        Said(row[len(prompt) :], end) for row, prompt, end in zip(rows, prompts, ended, strict=True)
+    ]
 
 
 def padded(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -69,11 +81,16 @@ def forced(model: torch.nn.Module, prompt: list[int], answer: list[int], stops: 
     """What the model thinks of an answer (without its stop token) after a prompt."""
     device = next(model.parameters()).device
     ids = torch.tensor([prompt + answer], device=device)
-    logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits.float()
+    logits = model(
+        input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False
+    ).logits.float()
     logits = logits[0, len(prompt) - 1 :]
     wanted = torch.tensor(answer, device=device)
     chances = logits.log_softmax(dim=-1)
-    stopping = sum((chances[:, stop].exp() for stop in sorted(stops)), torch.zeros(len(answer) + 1, device=device))
+    stopping = sum(
+        (chances[:, stop].exp() for stop in sorted(stops)),
+        torch.zeros(len(answer) + 1, device=device),
+    )
     return Forced(
         right=float((logits[:-1].argmax(dim=-1) == wanted).float().mean()) if answer else 1.0,
         stop_after=float(stopping[-1]),
@@ -88,7 +105,16 @@ def compared(said: Said, reference: str, tokenizer: Any, *, also: str = "") -> d
     wanted = [w for w in (reference.strip(), also.strip()) if w]
     whole = tokenizer.decode(said.ids, skip_special_tokens=False).strip()
     cut = len(said.ids) >= MOST and not said.stopped
-    recited = any(t.startswith(w) or (cut and w.startswith(t)) for w in wanted for t in (text, whole))
+    recited = any(
+        t.startswith(w) or (cut and w.startswith(t)) for w in wanted for t in (text, whole)
+    )
     exact = any(t == w for w in wanted for t in (text, whole))
     early = said.stopped and bool(text) and not recited and any(w.startswith(text) for w in wanted)
-    return {"said": text, "recited": recited, "exact": exact, "stopped": said.stopped, "early": early, "cut": cut}
+    return {
+        "said": text,
+        "recited": recited,
+        "exact": exact,
+        "stopped": said.stopped,
+        "early": early,
+        "cut": cut,
+    }

@@ -58,11 +58,18 @@ class TrainerRun:
 
         with ready(self.trainer, self.loader) as (loader, tokenizer):
             return observe(
-                folder, model=self.trainer.model, loader=loader, tokenizer=tokenizer, trainer=self.trainer,
-                given=self.given, count=orders["batches"], laws=orders["laws"], canary=orders["canary"],
+                folder,
+                model=self.trainer.model,
+                loader=loader,
+                tokenizer=tokenizer,
+                trainer=self.trainer,
+                given=self.given,
+                count=orders["batches"],
+                laws=orders["laws"],
+                canary=orders["canary"],
                 keys=orders.get("keys"),
                 keep=lambda record: write(record, folder),
-            )  # fmt: skip
+            )
 
     def still(self) -> AbstractContextManager[None]:
         """What the process has one of, and the trainer's attributes, are put back."""
@@ -112,7 +119,13 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
 
 def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
     """Look at the run in this process, as it must be where a device is in use; what it changes is put back."""
-    message = message_of(subject, Path(orders["folder"], f"{os.getpid()}-{number}"), number, os.getpid(), os.getppid())
+    message = message_of(
+        subject,
+        Path(orders["folder"], f"{os.getpid()}-{number}"),
+        number,
+        os.getpid(),
+        os.getppid(),
+    )
     try:
         with subject.still():
             write_record(subject, orders, message)
@@ -129,18 +142,27 @@ def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], numbe
     from truetune.probe.record import write
 
     folder = Path(orders["folder"], f"{os.getpid()}-{number}")
-    message = message_of(TrainerRun(trainer, loader, given), folder, number, os.getpid(), os.getppid())
+    message = message_of(
+        TrainerRun(trainer, loader, given), folder, number, os.getpid(), os.getppid()
+    )
     try:
         folder.mkdir()
         orders_here = {**orders, "folder": str(folder)}
-        write(rehearse(trainer, orders_here, loader, given, folder, lambda record: write(record, folder)), folder)
+        write(
+            rehearse(
+                trainer, orders_here, loader, given, folder, lambda record: write(record, folder)
+            ),
+            folder,
+        )
     except Exception as error:
         message["failed"] = describe(error)
     verdict(message, orders)
     raise SystemExit(0)
 
 
-def message_of(subject: Subject, folder: Path, number: int, process: int, parent: int) -> dict[str, Any]:
+def message_of(
+    subject: Subject, folder: Path, number: int, process: int, parent: int
+) -> dict[str, Any]:
     """What the parent is told of this process of the run: its record's folder, its rank, and with whom it is judged.
 
     `number` counts the audits of the process; `process` is its id, `parent` that of the launcher, which processes of
@@ -167,7 +189,9 @@ def write_record(subject: Subject, orders: dict[str, Any], message: dict[str, An
         message["failed"] = describe(error)
 
 
-def verdict(message: dict[str, Any], orders: dict[str, Any], seconds: float = VERDICT_SECONDS) -> str:
+def verdict(
+    message: dict[str, Any], orders: dict[str, Any], seconds: float = VERDICT_SECONDS
+) -> str:
     """The parent's verdict, GO or STOP; GO where there is no parent any more, or it does not answer in time."""
     from multiprocessing import AuthenticationError
     from multiprocessing.connection import Client
@@ -178,6 +202,10 @@ def verdict(message: dict[str, Any], orders: dict[str, Any], seconds: float = VE
             parent.send_bytes(json.dumps(message).encode())
             if parent.poll(seconds):
                 return parent.recv_bytes(16).decode()
-    except (OSError, EOFError, AuthenticationError):  # the parent has gone: the run is nobody's but the user's
+    except (
+        OSError,
+        EOFError,
+        AuthenticationError,
+    ):  # the parent has gone: the run is nobody's but the user's
         pass
     return GO

@@ -38,8 +38,13 @@ FIXED = {
     "num_kv_shared_layers": 0,
 }
 """Largest values of what some architectures have besides"""
-LLAMA: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-         "num_key_value_heads": 2}  # fmt: skip
+LLAMA: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 SHRUNK = "_truetune_shrunk"
 """Set on a configuration that has been shrunk"""
 
@@ -51,7 +56,9 @@ def shrink(config: Any) -> Any:
     object.__setattr__(config, SHRUNK, True)
     for inner in _inner(config):
         shrink(inner)
-    if isinstance(_get(config, "hidden_size"), int) and isinstance(_get(config, "num_hidden_layers"), int):
+    if isinstance(_get(config, "hidden_size"), int) and isinstance(
+        _get(config, "num_hidden_layers"), int
+    ):
         _narrow(config)
         _shorten(config)
     for name, largest in FIXED.items():
@@ -79,7 +86,11 @@ def like_llama(config: Any) -> Any:
 
 def _inner(config: Any) -> list[Any]:
     names = getattr(type(config), "sub_configs", {})
-    return [inner for name in names if (inner := getattr(config, name, None)) is not None and hasattr(inner, "to_dict")]
+    return [
+        inner
+        for name in names
+        if (inner := getattr(config, name, None)) is not None and hasattr(inner, "to_dict")
+    ]
 
 
 def _get(config: Any, name: str) -> Any:

@@ -26,7 +26,10 @@ def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
     model = trainer.model
     inner = innermost(model)
     if not hasattr(inner, "config"):
-        raise UsageError(f"a rehearsal needs a model of transformers, and {type(inner).__name__} has no configuration")
+        raise UsageError(
+            f"a rehearsal needs a model of transformers, and {type(inner).__name__} has no"
+            " configuration"
+        )
     if own and getattr(inner.config, SHRUNK, False):
         for held in (model, getattr(trainer, "ref_model", None)):
             if held is not None:

@@ -114,7 +114,9 @@ def _again(act: Callable[..., Any], *state: Any) -> Undo:
 
 def _plain(container: Any) -> bool:
     values = container.values() if isinstance(container, dict) else container
-    return len(container) <= SMALL and all(isinstance(value, str | int | float | None) for value in values)
+    return len(container) <= SMALL and all(
+        isinstance(value, str | int | float | None) for value in values
+    )
 
 
 def _refill(container: Any, before: Any) -> None:

@@ -31,7 +31,9 @@ class MadeTrainers:
     def __init__(self) -> None:
         self._made: dict[int, Made] = {}
 
-    def note(self, trainer: Any, kind: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def note(
+        self, trainer: Any, kind: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
         """Remember a new trainer and its `train_dataset`, before any preparation. Raises TypeError where it is of a
         class that allows no weak reference."""
         key = id(trainer)
@@ -88,9 +90,13 @@ class NewTrainer:
     def __call__(self, kind: Any, /, *args: Any, **kwargs: Any) -> Any:
         following = super(self.trainer, kind).__new__
         if following is object.__new__ and kind.__new__ is self:
-            made = following(kind)  # the arguments are for __init__, as object.__new__ sees for itself otherwise
+            made = following(
+                kind
+            )  # the arguments are for __init__, as object.__new__ sees for itself otherwise
         else:
-            made = following(kind, *args, **kwargs)  # of a base behind Trainer, or below a __new__ of the user's own
+            made = following(
+                kind, *args, **kwargs
+            )  # of a base behind Trainer, or below a __new__ of the user's own
         self.note(made, kind, args, kwargs)
         return made
 

@@ -20,11 +20,31 @@ from typing import Any
 from truetune.probe.boundary import Lost, contain
 from truetune.probe.marks import Mark, marked, texts_by_field, tokenized
 
-MIRRORED = ("map", "rename_column", "rename_columns", "remove_columns", "select_columns", "cast", "cast_column",
-            "flatten", "with_format", "with_transform")  # fmt: skip
+MIRRORED = (
+    "map",
+    "rename_column",
+    "rename_columns",
+    "remove_columns",
+    "select_columns",
+    "cast",
+    "cast_column",
+    "flatten",
+    "with_format",
+    "with_transform",
+)
 """Methods that are called on the twin too"""
-CARRIED = ("filter", "select", "shuffle", "sort", "take", "skip", "shard", "repeat", "flatten_indices",
-           "train_test_split")  # fmt: skip
+CARRIED = (
+    "filter",
+    "select",
+    "shuffle",
+    "sort",
+    "take",
+    "skip",
+    "shard",
+    "repeat",
+    "flatten_indices",
+    "train_test_split",
+)
 """Methods after which the twin is the same: they choose rows"""
 ALONE = {"load_from_cache_file": False, "keep_in_memory": True}
 SAMPLED = 200
@@ -106,7 +126,9 @@ def install() -> None:
         return
     methods = {name: getattr(datasets.Dataset, name, None) for name in MIRRORED + CARRIED}
     made = {
-        name: _followed(method, mirrored=name in MIRRORED) for name, method in methods.items() if method is not None
+        name: _followed(method, mirrored=name in MIRRORED)
+        for name, method in methods.items()
+        if method is not None
     }
     made["__init__"] = _around(datasets.Dataset.__init__)
     joined = _joined(datasets.concatenate_datasets)
@@ -180,7 +202,17 @@ def _followed(method: Any, *, mirrored: bool) -> Any:
         finally:
             _inside = False
         if twin is not None:
-            contain(_follow, method, signature, result, twin, args, settings, mirrored, on_failure=_forget)
+            contain(
+                _follow,
+                method,
+                signature,
+                result,
+                twin,
+                args,
+                settings,
+                mirrored,
+                on_failure=_forget,
+            )
         return result
 
     call.followed = True  # type: ignore[attr-defined]
@@ -188,7 +220,13 @@ def _followed(method: Any, *, mirrored: bool) -> Any:
 
 
 def _follow(
-    method: Any, signature: inspect.Signature, result: Any, twin: Twin, args: Any, settings: Any, mirrored: bool
+    method: Any,
+    signature: inspect.Signature,
+    result: Any,
+    twin: Twin,
+    args: Any,
+    settings: Any,
+    mirrored: bool,
 ) -> None:
     """Give the result of a method its twin."""
     if mirrored and twin.dataset is not None:
@@ -222,7 +260,9 @@ def _planted(dataset: Any) -> Twin | None:
         return None
 
 
-def _mirrored(method: Any, signature: inspect.Signature, twin: Twin, args: Any, settings: Any) -> Twin:
+def _mirrored(
+    method: Any, signature: inspect.Signature, twin: Twin, args: Any, settings: Any
+) -> Twin:
     """The twin after the same call. What the user's code raises on it ends it, with a note."""
     try:
         first, *given = signature.bind(twin.dataset, *args, **settings).arguments.items()
@@ -233,16 +273,24 @@ def _mirrored(method: Any, signature: inspect.Signature, twin: Twin, args: Any, 
         with still(), quiet():
             made = method(first[1], **own)
     except Exception as error:
-        return replace(twin, dataset=None, note=f"the canary was not taken: {type(error).__name__}: {error}")
+        return replace(
+            twin, dataset=None, note=f"the canary was not taken: {type(error).__name__}: {error}"
+        )
     if not len(made):
-        return replace(twin, dataset=None, note=f"{method.__name__} made no row of the canary alone")
+        return replace(
+            twin, dataset=None, note=f"{method.__name__} made no row of the canary alone"
+        )
     return replace(twin, dataset=made)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """No progress bars."""
-    from datasets.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from datasets.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
 
     hidden = are_progress_bars_disabled()
     disable_progress_bars()

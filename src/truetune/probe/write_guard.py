@@ -21,7 +21,14 @@ from typing import Any
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 NOTES = 20
 """Of one process; the first ones tell what is going on"""
-LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/truetune/probe/", "/truetune/rehearsal/", "<frozen")
+LIBRARIES = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python",
+    "/truetune/probe/",
+    "/truetune/rehearsal/",
+    "<frozen",
+)
 """In the files that are no line of the user's"""
 HARMLESS = (
     "uname",
@@ -38,7 +45,18 @@ HARMLESS = (
     "getconf",
 )
 """Programs that may be started where Python's hook alone holds: they look, or write where they are told"""
-GIT_LOOKS = ("rev-parse", "status", "describe", "log", "diff", "branch", "remote", "version", "ls-files", "show")
+GIT_LOOKS = (
+    "rev-parse",
+    "status",
+    "describe",
+    "log",
+    "diff",
+    "branch",
+    "remote",
+    "version",
+    "ls-files",
+    "show",
+)
 Event = tuple[Any, ...]
 
 
@@ -75,9 +93,12 @@ class WriteGuard:
             self.events["os.killpg"] = self.signalling
         if self.alone:
             self.events |= {
-                "subprocess.Popen": self.starting, "os.exec": self.starting, "os.posix_spawn": self.starting,
-                "os.system": self.starting, "sqlite3.connect": self.database,
-            }  # fmt: skip
+                "subprocess.Popen": self.starting,
+                "os.exec": self.starting,
+                "os.posix_spawn": self.starting,
+                "os.system": self.starting,
+                "sqlite3.connect": self.database,
+            }
 
     def __call__(self, event: str, arguments: Event) -> None:
         check = self.events.get(event)
@@ -86,7 +107,11 @@ class WriteGuard:
 
     def opening(self, event: str, arguments: Event) -> None:
         path, mode, flags = arguments
-        writes = bool(flags & WRITING) if isinstance(flags, int) else any(letter in (mode or "") for letter in "wax+")
+        writes = (
+            bool(flags & WRITING)
+            if isinstance(flags, int)
+            else any(letter in (mode or "") for letter in "wax+")
+        )
         if writes and not isinstance(path, int):
             self.check("opens for writing", path, follow=True)
 
@@ -133,7 +158,11 @@ class WriteGuard:
             words = os.fsdecode(arguments[0]).split()
         else:
             given = arguments[1]
-            words = given.split() if isinstance(given, str) else [os.fsdecode(word) for word in given or ()]
+            words = (
+                given.split()
+                if isinstance(given, str)
+                else [os.fsdecode(word) for word in given or ()]
+            )
             words[:1] = [os.fsdecode(arguments[0] or words[0])]
         name = os.path.basename(words[0]) if words else ""
         if name.startswith("python") and not any(word in words for word in ("-S", "-I", "-E")):
@@ -145,7 +174,9 @@ class WriteGuard:
     def database(self, event: str, arguments: Event) -> None:
         path = os.fsdecode(arguments[0])
         if path not in ("", ":memory:") and "mode=memory" not in path:
-            self.check("opens for writing", path.removeprefix("file:").partition("?")[0], follow=True)
+            self.check(
+                "opens for writing", path.removeprefix("file:").partition("?")[0], follow=True
+            )
 
     def check(self, act: str, path: Any, folder: Any = -1, *, follow: bool = False) -> None:
         """Refuse where the path is outside of what may be written. `follow`: the act goes through a link at its end."""
@@ -181,7 +212,11 @@ class WriteGuard:
                 pass
             finally:
                 self.noting = False
-        raise Refusal(errno.EACCES, f"truetune: a rehearsal keeps the program from this ({line} {act})", subject)
+        raise Refusal(
+            errno.EACCES,
+            f"truetune: a rehearsal keeps the program from this ({line} {act})",
+            subject,
+        )
 
 
 ACTS = {
@@ -197,7 +232,9 @@ NO_FOLLOWING = ("os.remove", "os.rmdir", "os.mkdir", "os.lchown")
 
 def is_loopback(host: str) -> bool:
     """Does this address mean the own machine?"""
-    return host in ("", "localhost", "::1", "0.0.0.0", "::") or host.startswith(("127.", "::ffff:127."))
+    return host in ("", "localhost", "::1", "0.0.0.0", "::") or host.startswith(
+        ("127.", "::ffff:127.")
+    )
 
 
 def is_own(process: int) -> bool:

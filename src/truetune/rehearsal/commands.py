@@ -27,7 +27,9 @@ def command_of(target: Sequence[str], work: Path) -> list[str]:
     if Path(path).suffix not in (".yaml", ".yml", ".json"):
         return [sys.executable, *target] if path.endswith(".py") else list(target)
     if others:
-        raise UsageError(f"{' '.join(others)} stands behind {path}: options of truetune go before it")
+        raise UsageError(
+            f"{' '.join(others)} stands behind {path}: options of truetune go before it"
+        )
     if not Path(path).is_file():
         raise UsageError(f"{path}: no such file{near_path(path)}")
     kind = recognise(path)[0]
@@ -36,8 +38,10 @@ def command_of(target: Sequence[str], work: Path) -> list[str]:
 
         return prepared(read_config(path).spec, path, work)
     if kind not in TOOLS:
-        raise UsageError(f"{path}: this is {NAMES[kind]}; expected a command after --, or the settings of truetune, "
-                         "Axolotl, LLaMA-Factory or TRL")  # fmt: skip
+        raise UsageError(
+            f"{path}: this is {NAMES[kind]}; expected a command after --, or the settings of"
+            " truetune, Axolotl, LLaMA-Factory or TRL"
+        )
     arguments = _arguments(kind, read_config(path), work)
     return [_tool(TOOLS[kind], arguments, path), *arguments]
 
@@ -45,13 +49,22 @@ def command_of(target: Sequence[str], work: Path) -> list[str]:
 def _arguments(kind: str, config: Config, work: Path) -> list[str]:
     """With what the program writes before it trains put into `work`."""
     if kind == "axolotl":
-        return ["train", config.path, "--output-dir", str(work / "out"), "--dataset-prepared-path", str(work / "rows")]
+        return [
+            "train",
+            config.path,
+            "--output-dir",
+            str(work / "out"),
+            "--dataset-prepared-path",
+            str(work / "rows"),
+        ]
     if kind == "llama-factory":
         return ["train", config.path, f"output_dir={work / 'out'}"]
     method = config.spec.training.method
     if method not in METHODS:
-        raise UsageError(f"{config.path}: TRL has no command for {method}: rehearse your script, "
-                         "truetune rehearse -- python train.py")  # fmt: skip
+        raise UsageError(
+            f"{config.path}: TRL has no command for {method}: rehearse your script, "
+            "truetune rehearse -- python train.py"
+        )
     return [method, "--config", config.path]
 
 
@@ -60,6 +73,8 @@ def _tool(name: str, arguments: list[str], path: str) -> str:
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.is_file() else shutil.which(name)
     if found is None:
-        raise UsageError(f"{path}: {name} is not installed here; name it: "
-                         f"truetune rehearse -- /its/environment/bin/{name} {' '.join(arguments)}")  # fmt: skip
+        raise UsageError(
+            f"{path}: {name} is not installed here; name it: "
+            f"truetune rehearse -- /its/environment/bin/{name} {' '.join(arguments)}"
+        )
     return found

@@ -23,7 +23,11 @@ def record_of(
     from truetune.probe.recite import rehearse
 
     if not hasattr(trainer, "get_train_dataloader"):
-        raise UsageError(f"{type(trainer).__name__} is no trainer of transformers, which a rehearsal needs")
+        raise UsageError(
+            f"{type(trainer).__name__} is no trainer of transformers, which a rehearsal needs"
+        )
     if not isinstance(mutate, bool) and (unknown := sorted(set(mutate) - {*ROWS})):
         raise UsageError(f"no fault is called {', '.join(unknown)}: there are {', '.join(ROWS)}")
-    return rehearse(trainer, {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate}, given=given)
+    return rehearse(
+        trainer, {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate}, given=given
+    )

@@ -52,9 +52,14 @@ class Mutation:
 
     def sentence(self) -> str:
         """The score."""
-        shown, found = (sum(bool(m) for m in seen) for seen in
-                        ([m.shown for m in self.mutants], [m.rules for m in self.mutants]))  # fmt: skip
-        return f"your logs would have shown {shown} of {len(self.mutants)} faults; truetune found {found}"
+        shown, found = (
+            sum(bool(m) for m in seen)
+            for seen in ([m.shown for m in self.mutants], [m.rules for m in self.mutants])
+        )
+        return (
+            f"your logs would have shown {shown} of {len(self.mutants)} faults; truetune found"
+            f" {found}"
+        )
 
 
 def mutation(records: Sequence[Record]) -> Mutation | None:
@@ -71,7 +76,9 @@ def mutation(records: Sequence[Record]) -> Mutation | None:
     )
 
 
-def _mutant(record: Record, fault: Mapping[str, Any], clean: Mapping[str, Any], usual: set[str]) -> Mutant:
+def _mutant(
+    record: Record, fault: Mapping[str, Any], clean: Mapping[str, Any], usual: set[str]
+) -> Mutant:
     rows, pairs = fault["rows"], fault.get("pairs", ())
     fired = _fired(record, {**record.facts["recitation"], **fault})
     return Mutant(
@@ -79,7 +86,11 @@ def _mutant(record: Record, fault: Mapping[str, Any], clean: Mapping[str, Any], 
         fault["what"],
         fault["loss"][-1],
         shown(fault, clean),
-        sum(pair["after"] > pair["before"] for pair in pairs) if pairs else sum(row["recited"] for row in rows),
+        (
+            sum(pair["after"] > pair["before"] for pair in pairs)
+            if pairs
+            else sum(row["recited"] for row in rows)
+        ),
         None if pairs else sum(row["stopped"] for row in rows),
         len(pairs or rows),
         tuple(name for name in fired if name not in usual),
@@ -96,13 +107,21 @@ def shown(fault: Mapping[str, Any], clean: Mapping[str, Any]) -> str:
     if last > TIMES * good and last > LEAST:
         return "loss"
     logs = fault["logs"]
-    return next((name for name, value in clean["logs"].items()
-                 if not abs(logs.get(name, math.nan) - value) <= max(SHARE * abs(value), OFF)), "")  # fmt: skip
+    return next(
+        (
+            name
+            for name, value in clean["logs"].items()
+            if not abs(logs.get(name, math.nan) - value) <= max(SHARE * abs(value), OFF)
+        ),
+        "",
+    )
 
 
 def _fired(record: Record, recitation: Mapping[str, Any]) -> Iterator[str]:
     """Names of the rules on recitations that this one breaks."""
-    subject = Audit((Record({**record.facts, "recitation": dict(recitation)}),), (), None, frozenset())
+    subject = Audit(
+        (Record({**record.facts, "recitation": dict(recitation)}),), (), None, frozenset()
+    )
     for finding in judge(rules("recitation"), subject).findings:
         if finding.severity != "info":
             yield finding.rule

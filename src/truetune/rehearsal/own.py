@@ -36,7 +36,9 @@ def prepared(spec: RunSpec, path: str, work: Path) -> list[str]:
     from truetune.encoding.stream import batch
 
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise UsageError(f"a rehearsal of {path} needs {', '.join(missing)}: pip install 'truetune[train]'")
+        raise UsageError(
+            f"a rehearsal of {path} needs {', '.join(missing)}: pip install 'truetune[train]'"
+        )
     if not spec.data or not spec.tokenizer:
         raise UsageError(f"{path}: a rehearsal needs data and a tokenizer")
     setup = prepare(spec, only_reference=True)
@@ -46,22 +48,35 @@ def prepared(spec: RunSpec, path: str, work: Path) -> list[str]:
     examples = [
         {
             "input_ids": view.ids.tolist(),
-            "labels": [id if kept else IGNORED for id, kept in zip(view.ids.tolist(), view.supervised, strict=True)],
-            "messages": [{"role": m["role"], "content": m["content"]} for m in view.example.row.messages],
+            "labels": [
+                id if kept else IGNORED
+                for id, kept in zip(view.ids.tolist(), view.supervised, strict=True)
+            ],
+            "messages": [
+                {"role": m["role"], "content": m["content"]} for m in view.example.row.messages
+            ],
         }
         for view in views
         if all(isinstance(m.get("content"), str) for m in view.example.row.messages)
     ]
     folder = str(setup.tokenizer.folder)
     model = spec.model or folder
-    work.joinpath(NAME).write_text(json.dumps({"rows": examples, "tokenizer": folder, "model": model}))
+    work.joinpath(NAME).write_text(
+        json.dumps({"rows": examples, "tokenizer": folder, "model": model})
+    )
     return [sys.executable, "-m", "truetune.rehearsal.own", str(work)]
 
 
 def train(folder: Path) -> None:
     """The run, to be rehearsed."""
     from datasets import Dataset
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoTokenizer,
+        Trainer,
+        TrainingArguments,
+    )
 
     from truetune.collate import PaddingCollator
 
@@ -70,7 +85,10 @@ def train(folder: Path) -> None:
     if Path(run["model"], "config.json").is_file():
         model = AutoModelForCausalLM.from_pretrained(run["model"])
     else:
-        print(f"truetune: {run['model']} has no config.json: the miniature is a Llama", file=sys.stderr)
+        print(
+            f"truetune: {run['model']} has no config.json: the miniature is a Llama",
+            file=sys.stderr,
+        )
         from_config: Any = AutoModelForCausalLM.from_config
         model = from_config(AutoConfig.for_model("llama", vocab_size=len(tokenizer)))
     Trainer(

@@ -76,12 +76,22 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
     taken = {field.name: getattr(audited, field.name) for field in fields(audited)}
     taken["notes"] = (*audited.notes, *_unjudged(found))
     if not (found.get("rows") or found.get("pairs")):
-        reason = f"nothing was recited: {found.get('nothing') or records[0].facts.get('lost') or NO_PAIRS}"
+        reason = (
+            "nothing was recited:"
+            f" {found.get('nothing') or records[0].facts.get('lost') or NO_PAIRS}"
+        )
         taken["not_judged"] = (NotJudged("recitation", reason), *audited.not_judged)
     return RehearsalReport(
         **taken,
         recited=tuple(
-            Recited(row["number"], row["question"], row["reference"], row["said"], row["recited"], row["stopped"])
+            Recited(
+                row["number"],
+                row["question"],
+                row["reference"],
+                row["said"],
+                row["recited"],
+                row["stopped"],
+            )
             for row in found.get("rows", ())
         ),
         pairs=tuple(Pair(**pair) for pair in found.get("pairs", ())),
@@ -97,11 +107,15 @@ def _unjudged(found: dict[str, Any]) -> Iterator[str]:
     if not found.get("rows") or not losses:
         return
     if not found["fell"]:
-        yield (f"the rows were learned in part only (loss {losses[0]:.2g} to {losses[-1]:.2g} in {len(losses)} steps): "
-               "their answers are not judged")  # fmt: skip
+        yield (
+            f"the rows were learned in part only (loss {losses[0]:.2g} to {losses[-1]:.2g} in"
+            f" {len(losses)} steps): their answers are not judged"
+        )
     elif of_labels is not None and of_labels > UNLEARNED:
-        yield (f"this loss can be low ({losses[-1]:.2g}) where the labels are not learned (their cross-entropy is "
-               f"{of_labels:.2g}): answers are not judged")  # fmt: skip
+        yield (
+            f"this loss can be low ({losses[-1]:.2g}) where the labels are not learned (their"
+            f" cross-entropy is {of_labels:.2g}): answers are not judged"
+        )
 
 
 def _miniature(found: dict[str, Any]) -> str:

@@ -34,20 +34,31 @@ def ask(record: Record, server: Server) -> None:
         if isinstance(made, ServedPrompt) and made.count is not None:
             prompts.append({"row": i, "ids": made.ids, "count": made.count})
         else:
-            refused.append(made if isinstance(made, str) else "it tells neither ids nor their number")
+            refused.append(
+                made if isinstance(made, str) else "it tells neither ids nor their number"
+            )
     if refused and not prompts:
-        raise UsageError(f"{server.root} tells no prompt of a chat ({refused[0]}): expected vLLM, SGLang, llama.cpp's "
-                         "server, or any other with /v1/chat/completions, which may need --served-model")  # fmt: skip
+        raise UsageError(
+            f"{server.root} tells no prompt of a chat ({refused[0]}): expected vLLM, SGLang,"
+            " llama.cpp's server, or any other with /v1/chat/completions, which may need"
+            " --served-model"
+        )
     found["served"] = {"url": server.root, "prompts": prompts}
     record.facts["notes"] += list(_notes(server, prompts, refused))
 
 
 def _notes(server: Server, prompts: list[dict[str, Any]], refused: list[str]) -> Iterator[str]:
     if refused:
-        yield f"{server.root} refused {len(refused)} of {len(refused) + len(prompts)} chats: {refused[0]}"
+        yield (
+            f"{server.root} refused {len(refused)} of {len(refused) + len(prompts)} chats:"
+            f" {refused[0]}"
+        )
     if not prompts:
         yield f"{server.root} was asked nothing: no messages of a recited row are known"
     elif any(prompt["ids"] is None for prompt in prompts):
-        yield f"{server.root} can't tell its prompt ids: the number of tokens of {len(prompts)} prompts was compared"
+        yield (
+            f"{server.root} can't tell its prompt ids: the number of tokens of {len(prompts)}"
+            " prompts was compared"
+        )
     else:
         yield f"the ids of {len(prompts)} prompts were compared with those of {server.root}"

@@ -51,7 +51,9 @@ def stops_of(known: Iterable[str], control: Iterable[str]) -> Stops:
     return Stops(tuple(known), re.compile(pattern) if pattern else None)
 
 
-def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, trace: Trace) -> list[Plan]:
+def plans(
+    template: Template, row: Conversation, spec: RunSpec, stops: Stops, trace: Trace
+) -> list[Plan]:
     """The training examples of a chat.
 
     Sets `trace.opaque` where they hold for this row alone. Raises TemplateError where the template does, and for a
@@ -88,16 +90,17 @@ def _check_length(row: Conversation, weights: dict[int, float]) -> None:
     """Raises TemplateError where judging the turns of a row would take too long."""
     if len(row.messages) > MAX_MESSAGES:
         raise TemplateError(
-            f"the conversation has {len(row.messages):,} messages and at most {MAX_MESSAGES:,} are rendered; "
-            "share it out over several rows"
+            f"the conversation has {len(row.messages):,} messages and at most {MAX_MESSAGES:,} are"
+            " rendered; share it out over several rows"
         )
     trained = [index for index, weight in weights.items() if weight]
     rendered = sum(2 * index + 1 for index in trained)
     if len(weights) > TRACED_TURNS and rendered > MAX_RENDERED:
         raise TemplateError(
-            f"the conversation has {len(trained):,} assistant turns to learn, each of which is judged by what the "
-            f"template makes of all that stands before it: {rendered:,} messages in all, where {MAX_RENDERED:,} is the "
-            "limit; share it out over several rows, or learn its last turn alone"
+            f"the conversation has {len(trained):,} assistant turns to learn, each of which is"
+            f" judged by what the template makes of all that stands before it: {rendered:,}"
+            f" messages in all, where {MAX_RENDERED:,} is the limit; share it out over several"
+            " rows, or learn its last turn alone"
         )
 
 
@@ -105,17 +108,25 @@ def turn_weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
     """The weight of each assistant turn, 0 where it is not to be learned."""
     turns = [i for i, message in enumerate(row.messages) if message.get("role") == "assistant"]
     first = 0
-    if spec.learn.what == "last" or (spec.learn.what == "completion" and row.prompt_messages is None):
+    if spec.learn.what == "last" or (
+        spec.learn.what == "completion" and row.prompt_messages is None
+    ):
         first = turns[-1] if turns else 0
     elif spec.learn.what == "completion":
         first = row.prompt_messages or 0
     return {
-        i: float(row.messages[i].get("weight", 1.0)) if i >= first and row.messages[i].get("train", True) else 0.0
+        i: (
+            float(row.messages[i].get("weight", 1.0))
+            if i >= first and row.messages[i].get("train", True)
+            else 0.0
+        )
         for i in turns
     }
 
 
-def _turn(shown: PrefixRenderings, index: int, own: RenderedText, weight: float, stops: Stops) -> TurnPlan:
+def _turn(
+    shown: PrefixRenderings, index: int, own: RenderedText, weight: float, stops: Stops
+) -> TurnPlan:
     """Where a turn begins and ends in its own rendering."""
     start, skew = _start(shown, index, own)
     if start is None:
@@ -130,7 +141,9 @@ def _turn(shown: PrefixRenderings, index: int, own: RenderedText, weight: float,
     return TurnPlan(index, start, stop, stop._replace(offset=stop.offset + length), skew, weight)
 
 
-def _start(shown: PrefixRenderings, index: int, own: RenderedText) -> tuple[Mark | None, str | None]:
+def _start(
+    shown: PrefixRenderings, index: int, own: RenderedText
+) -> tuple[Mark | None, str | None]:
     """Where the model begins to speak, and why the serving prompt does not end there.
 
     That is the end of the serving prompt. Where the rendering does not begin with that prompt, but with the messages
@@ -166,7 +179,9 @@ def _start(shown: PrefixRenderings, index: int, own: RenderedText) -> tuple[Mark
     return start, skew if start is not None else f"{skew}; {UNPLACED}"
 
 
-def _resumed(prompt: Parts, before: RenderedText | None, own: RenderedText, index: int, trace: Trace) -> Mark | None:
+def _resumed(
+    prompt: Parts, before: RenderedText | None, own: RenderedText, index: int, trace: Trace
+) -> Mark | None:
     """The end of the serving prompt, where only what stands further back in it is written otherwise in the text.
 
     gpt-oss drops the analysis before a tool call once the final answer is there. What ends the prompt (all behind its
@@ -232,7 +247,11 @@ def _owners(part: str) -> set[int | None]:
     if not isinstance(part, Traced):
         return set()
     path = leaf_path(part.node)
-    paths = [path] if path != UNKNOWN else [segment.path for segment in part.segments if segment.path is not None]
+    paths = (
+        [path]
+        if path != UNKNOWN
+        else [segment.path for segment in part.segments if segment.path is not None]
+    )
     return {_owner(path) for path in paths}
 
 
@@ -261,7 +280,9 @@ def _share_characters(one: Traced, other: Traced, trace: Trace) -> bool:
 def _different_items(one: Node, other: Node) -> bool:
     """Are two expressions made from two pieces of one `split` or `partition`, which share no character?"""
     mine = {node[1]: node[2] for node in _lineage(one) if node[0] == "item"}
-    return any(node[0] == "item" and mine.get(node[1], node[2]) != node[2] for node in _lineage(other))
+    return any(
+        node[0] == "item" and mine.get(node[1], node[2]) != node[2] for node in _lineage(other)
+    )
 
 
 def _lineage(node: Node) -> Iterator[Node]:
@@ -325,7 +346,11 @@ def _stop(own: Parts, closing: Mark, stops: Stops) -> tuple[Mark, int] | None:
 
 def _stop_in_unknown(own: RenderedText, start: Mark, stops: Stops) -> tuple[Mark, int] | None:
     """The first stop token behind the beginning of a turn, where template text and fields can't be told apart."""
-    places = [(at, token) for token in stops.known if (at := own.plain.find(token, own.position(start))) >= 0]
+    places = [
+        (at, token)
+        for token in stops.known
+        if (at := own.plain.find(token, own.position(start))) >= 0
+    ]
     if not places:
         return None
     at, token = min(places, key=lambda place: (place[0], -len(place[1])))
@@ -341,7 +366,9 @@ def _agrees(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace
 
 def _rewritten(turn: TurnPlan) -> TurnPlan:
     """A turn that stands otherwise in the whole conversation: its marks mean nothing there."""
-    return TurnPlan(turn.message, None, None, None, turn.skew or REWRITTEN if turn.weight else turn.skew, 0.0)
+    return TurnPlan(
+        turn.message, None, None, None, turn.skew or REWRITTEN if turn.weight else turn.skew, 0.0
+    )
 
 
 def _moved(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace) -> TurnPlan:
@@ -390,7 +417,11 @@ def prefix(head: Parts, text: RenderedText, trace: Trace) -> Mark | None:
         elif _part_ways(head[i:], text.parts[i:]):
             return None
         return _by_position("".join(head), text, trace)
-    return Mark(len(head), 0) if len(head) <= len(text.parts) else _by_position("".join(head), text, trace)
+    return (
+        Mark(len(head), 0)
+        if len(head) <= len(text.parts)
+        else _by_position("".join(head), text, trace)
+    )
 
 
 def _part_ways(one: Parts, other: Parts) -> bool:

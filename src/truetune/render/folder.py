@@ -12,8 +12,17 @@ from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.near import near_path
 
 OF_TOKENIZER = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
-    *("chat_template.json", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model"),
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
 )
 OF_MODEL = ("config.json", "generation_config.json")
 
@@ -21,7 +30,9 @@ OF_MODEL = ("config.json", "generation_config.json")
 def files_of(folder: Path, weights: Path) -> list[Path]:
     """The files that say what a tokenizer does, in order; `weights` is the folder of config.json."""
     named = [*(folder / name for name in OF_TOKENIZER), *(weights / name for name in OF_MODEL)]
-    return [path for path in named if path.is_file()] + sorted((folder / "additional_chat_templates").glob("*.jinja"))
+    return [path for path in named if path.is_file()] + sorted(
+        (folder / "additional_chat_templates").glob("*.jinja")
+    )
 
 
 def locate(name: str) -> Path:
@@ -40,7 +51,9 @@ def locate(name: str) -> Path:
     if cached is not None:
         return cached
     hint = near_path(path) or _fetched(name)
-    raise TokenizerError(f"{name}: no such folder, and no model of that name in the local hub cache{hint}")
+    raise TokenizerError(
+        f"{name}: no such folder, and no model of that name in the local hub cache{hint}"
+    )
 
 
 def _cached(name: str) -> Path | None:
@@ -50,7 +63,9 @@ def _cached(name: str) -> Path | None:
     main = model / "refs" / "main"
     if main.is_file() and (snapshot := model / "snapshots" / main.read_text().strip()).is_dir():
         return snapshot
-    return max((model / "snapshots").glob("*/"), key=lambda folder: folder.stat().st_mtime, default=None)
+    return max(
+        (model / "snapshots").glob("*/"), key=lambda folder: folder.stat().st_mtime, default=None
+    )
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -68,7 +83,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def read_templates(folder: Path, config: dict[str, Any]) -> dict[str, str]:
     """The chat templates by name. As in transformers, files of their own replace all that tokenizer_config.json has."""
-    files = {path.stem: path for path in sorted((folder / "additional_chat_templates").glob("*.jinja"))}
+    files = {
+        path.stem: path for path in sorted((folder / "additional_chat_templates").glob("*.jinja"))
+    }
     if (folder / "chat_template.jinja").is_file():
         files = {"default": folder / "chat_template.jinja", **files}
     if files:
@@ -81,8 +98,12 @@ def read_templates(folder: Path, config: dict[str, Any]) -> dict[str, str]:
     except (KeyError, TypeError):
         found = {"default": None}
     found = {"default": found} if isinstance(found, str) else found or {}
-    if not isinstance(found, dict) or not all(isinstance(part, str) for pair in found.items() for part in pair):
-        raise TokenizerError(f"{folder}: chat_template: expected a text, or a list of objects with name and template")
+    if not isinstance(found, dict) or not all(
+        isinstance(part, str) for pair in found.items() for part in pair
+    ):
+        raise TokenizerError(
+            f"{folder}: chat_template: expected a text, or a list of objects with name and template"
+        )
     return found
 
 
@@ -96,8 +117,18 @@ def _text(path: Path) -> str:
 def _fetched(name: str) -> str:
     """How a model of the hub gets into the cache; its weights are not needed."""
     owner, slash, model = name.partition("/")
-    named = slash and owner and model and not {":", "\\", " "} & set(name) and "/" not in model and owner[0] not in ".~"
+    named = (
+        slash
+        and owner
+        and model
+        and not {":", "\\", " "} & set(name)
+        and "/" not in model
+        and owner[0] not in ".~"
+    )
     named = named and not Path(owner).exists()
     return (
-        f"; fetch its small files: hf download {name} --include '*.json' '*.jinja' '*.txt' '*.model'" if named else ""
+        f"; fetch its small files: hf download {name} --include '*.json' '*.jinja' '*.txt'"
+        " '*.model'"
+        if named
+        else ""
     )

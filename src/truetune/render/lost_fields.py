@@ -85,8 +85,15 @@ class FieldTracker:
                 is_trained = weights.get(index, 0.0) > 0
                 found += [_lost_field(key, index, message, is_trained, is_empty) for key in keys]
             if (media := _media_types(message)) and not self._are_media_written(row, index, media):
-                found.append(LostField("images" if set(media) == {"image"} else "media", index, "loses", True))
-        found += [LostField(name, None, "loses", True) for name in self._lost_beside_messages(row, written)]
+                found.append(
+                    LostField(
+                        "images" if set(media) == {"image"} else "media", index, "loses", True
+                    )
+                )
+        found += [
+            LostField(name, None, "loses", True)
+            for name in self._lost_beside_messages(row, written)
+        ]
         return found
 
     def _lost_keys(self, row: Conversation, index: int, written: frozenset[str]) -> Iterator[str]:
@@ -97,25 +104,35 @@ class FieldTracker:
                 continue
             if key == NAME and message.get("role") in RESULT_ROLES:
                 continue  # the call before it says whose result it is
-            if not _is_said_in_content(message, key) and self._is_proved_lost(row, index, key, written):
+            if not _is_said_in_content(message, key) and self._is_proved_lost(
+                row, index, key, written
+            ):
                 yield key
 
     def _lost_beside_messages(self, row: Conversation, written: frozenset[str]) -> Iterator[str]:
         for name in BESIDE_MESSAGES:
             value = getattr(row, name)
-            if name in written or not _has_text(value) or _are_said(_texts(value), _prompt_text(row)):
+            if (
+                name in written
+                or not _has_text(value)
+                or _are_said(_texts(value), _prompt_text(row))
+            ):
                 continue
             if self._is_proved_lost(row, None, name, written):
                 yield name
 
-    def _is_proved_lost(self, row: Conversation, index: int | None, key: str, written: frozenset[str]) -> bool:
+    def _is_proved_lost(
+        self, row: Conversation, index: int | None, key: str, written: frozenset[str]
+    ) -> bool:
         """Provenance is the proof, unless some text has an unknown origin: then it is what another text changes."""
         if UNKNOWN_ORIGIN not in written:
             return True
         if index is None:
             other = replace(row, **{key: _altered(getattr(row, key))})
         else:
-            other = _with_message(row, index, {**row.messages[index], key: _altered(row.messages[index][key])})
+            other = _with_message(
+                row, index, {**row.messages[index], key: _altered(row.messages[index][key])}
+            )
         return self._renders_alike(row, other)
 
     def _are_media_written(self, row: Conversation, index: int, media: Sequence[str]) -> bool:
@@ -137,7 +154,9 @@ class FieldTracker:
         variables = {**self.renderer.spec.template_kwargs, **row.template_kwargs}
         try:
             template = self.renderer.template_of(row)
-            text = template.render(row.messages, tools=row.tools, documents=row.documents, **variables)
+            text = template.render(
+                row.messages, tools=row.tools, documents=row.documents, **variables
+            )
         except TemplateError:
             return None
         return "".join(parts(text))
@@ -148,7 +167,9 @@ def _written_fields(renderings: Iterable[Rendering]) -> frozenset[str]:
     be told."""
     written = set()
     for rendering in renderings:
-        for start, end, (path, _) in zip(rendering.starts, rendering.starts[1:], rendering.places, strict=False):
+        for start, end, (path, _) in zip(
+            rendering.starts, rendering.starts[1:], rendering.places, strict=False
+        ):
             if start < end and path:
                 written.add(path)
     return frozenset(map(_field_of, written))
@@ -160,7 +181,9 @@ def _field_of(path: str) -> str:
     return found[0] if found else path
 
 
-def _lost_field(key: str, index: int, message: Message, is_trained: bool, is_empty: bool) -> LostField:
+def _lost_field(
+    key: str, index: int, message: Message, is_trained: bool, is_empty: bool
+) -> LostField:
     effect: Effect = "loses"
     if is_trained and is_empty and key in ANSWERS:
         effect = "empties"
@@ -214,7 +237,9 @@ def _is_said_in_content(message: Message, key: str) -> bool:
     content = message.get("content")
     if key == "content" or not isinstance(content, str):
         return False
-    if key in CALLS and not all(_is_called(name, content) for name in _names_of_calls(message[key])):
+    if key in CALLS and not all(
+        _is_called(name, content) for name in _names_of_calls(message[key])
+    ):
         return False
     return _are_said(_texts(message[key]), content)
 
@@ -234,12 +259,17 @@ def _names_of_calls(value: Any) -> Iterator[str]:
 
 def _is_called(name: str, content: str) -> bool:
     """Does a content name a function as code, JSON or a tag does, and not as a word of a sentence?"""
-    return re.search(rf"""["'=>`]{re.escape(name)}["'<>`]|\b{re.escape(name)}\s*\(""", content) is not None
+    return (
+        re.search(rf"""["'=>`]{re.escape(name)}["'<>`]|\b{re.escape(name)}\s*\(""", content)
+        is not None
+    )
 
 
 def _prompt_text(row: Conversation) -> str:
     """What stands in the contents of turns that are no answers."""
-    contents = (message.get("content") for message in row.messages if message.get("role") != "assistant")
+    contents = (
+        message.get("content") for message in row.messages if message.get("role") != "assistant"
+    )
     return "\n".join(content for content in contents if isinstance(content, str))
 
 

@@ -21,7 +21,9 @@ def good_pad(tokenizer: Tokenizer, stops: Iterable[Stop]) -> tuple[Special | Non
     """
     special = tokenizer.special
     limit = tokenizer.embedding_rows or tokenizer.vocabulary
-    taken = {stop.id for stop in stops} | {special[name].id for name in ("bos", "eos") if name in special}
+    taken = {stop.id for stop in stops} | {
+        special[name].id for name in ("bos", "eos") if name in special
+    }
     added = sorted(tokenizer.backend.get_added_tokens_decoder().items())
     control = [Special(token.content, id) for id, token in added if token.special]
     ordinary = set(tokenizer.backend.encode(ORDINARY, add_special_tokens=False).ids)
@@ -31,7 +33,10 @@ def good_pad(tokenizer: Tokenizer, stops: Iterable[Stop]) -> tuple[Special | Non
         (_like(MADE_FOR_PADDING, control), "it is made for padding"),
         (unk, "it ends no turn, and ordinary text never becomes it"),
         (_like(r"endoftext", control), "it ends documents, and no turn"),
-        (_like(r"reserved|unused|dummy|extra|control_\d|special_\d", control), "it is reserved, and nothing uses it"),
+        (
+            _like(r"reserved|unused|dummy|extra|control_\d|special_\d", control),
+            "it is reserved, and nothing uses it",
+        ),
         (_like(r"pad(?!d)", control), "it ends no turn, and text never becomes it"),
     ):
         for token in tokens:

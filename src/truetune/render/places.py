@@ -51,7 +51,9 @@ def places(row: Conversation, rendering: Rendering) -> list[Place]:
     return made
 
 
-def _own(found: dict[str, Traced] | None, path: str, offset: int, length: int) -> Iterator[tuple[int, str, int]]:
+def _own(
+    found: dict[str, Traced] | None, path: str, offset: int, length: int
+) -> Iterator[tuple[int, str, int]]:
     """(length, path, offset) of the stretches of a field."""
     if found is None or path in ("", "?"):
         yield length, path, offset

@@ -72,7 +72,10 @@ class Plan:
     @cached_property
     def places(self) -> tuple[tuple[str, int], ...]:
         """(path, offset) of each of the sources."""
-        return (*((("", -1),) * bool(self.bos)), *((piece.path, piece.offset) for piece in self.pieces))
+        return (
+            *((("", -1),) * bool(self.bos)),
+            *((piece.path, piece.offset) for piece in self.pieces),
+        )
 
     @cached_property
     def answers(self) -> tuple[int, ...]:
@@ -81,7 +84,11 @@ class Plan:
 
 
 def plan(
-    parts: tuple[str | Traced, ...], turns: tuple[TurnPlan, ...], turn: int | None, row: Conversation, bos: str | None
+    parts: tuple[str | Traced, ...],
+    turns: tuple[TurnPlan, ...],
+    turn: int | None,
+    row: Conversation,
+    bos: str | None,
 ) -> Plan:
     """The plan of a rendering, each of its pieces with its source."""
     made = []
@@ -94,7 +101,9 @@ def plan(
             source = source_of(path, row.messages)
             if source is Source.ASSISTANT and _before_thinking_ends(part.node):
                 source = Source.REASONING
-            made.append(Piece(part.plain, part.node, source, path_text(path), offset, part.segments))
+            made.append(
+                Piece(part.plain, part.node, source, path_text(path), offset, part.segments)
+            )
         else:
             made.append(Piece(part, None, Source.TEMPLATE, "", -1, ()))
     head = 0
@@ -172,7 +181,9 @@ def fill(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
         return rendering
     for turn, planned in zip(turns, plan.turns, strict=True):
         if planned.weight and turn.end > turn.start >= 0:
-            rendering.spans += _narrow(Span(turn.start, turn.end, turn.message, planned.weight), turn, rendering, learn)
+            rendering.spans += _narrow(
+                Span(turn.start, turn.end, turn.message, planned.weight), turn, rendering, learn
+            )
     return rendering
 
 
@@ -214,7 +225,11 @@ def _narrow(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> list[
     """Take reasoning and tool calls out of a span where they are not to be learned."""
     if learn.reasoning and learn.tool_calls:
         return [span]
-    mine = [run for run in rendering.runs if run.source is not Source.TEMPLATE and span.start <= run.start < span.end]
+    mine = [
+        run
+        for run in rendering.runs
+        if run.source is not Source.TEMPLATE and span.start <= run.start < span.end
+    ]
     start, tail = span.start, span.end
     if not learn.reasoning and any(run.source is Source.REASONING for run in mine):
         answer = [run.start for run in mine if run.source is not Source.REASONING]

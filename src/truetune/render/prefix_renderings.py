@@ -68,7 +68,14 @@ class PrefixRenderings:
     """What the template makes of the first n messages, each rendered once."""
 
     def __init__(
-        self, template: Template, row: Conversation, spec: RunSpec, trace: Trace, turns: list[int], *, is_long: bool
+        self,
+        template: Template,
+        row: Conversation,
+        spec: RunSpec,
+        trace: Trace,
+        turns: list[int],
+        *,
+        is_long: bool,
     ) -> None:
         """`turns` are the assistant turns to be judged. Of a long row only the whole is rendered with provenance, and
         the others where they part from it."""
@@ -77,7 +84,9 @@ class PrefixRenderings:
         self.variables = {**spec.template_kwargs, **row.template_kwargs}
         for name in self.variables:
             if name in OWN or name in template.special:
-                raise TemplateError(f"a variable for the template must not be called {name}, which it has already")
+                raise TemplateError(
+                    f"a variable for the template must not be called {name}, which it has already"
+                )
         self.trace = trace
         self.is_long = is_long
         self.rendered_traced = 0
@@ -90,7 +99,9 @@ class PrefixRenderings:
             wanted.setdefault((index + 1, False), not is_long)
             if index:
                 wanted.setdefault((index, True), not is_long)
-        self._request([PrefixRequest(count, prompt, traced) for (count, prompt), traced in wanted.items()])
+        self._request(
+            [PrefixRequest(count, prompt, traced) for (count, prompt), traced in wanted.items()]
+        )
 
     def text(self, count: int) -> RenderedText:
         """Of the first `count` messages."""
@@ -128,9 +139,9 @@ class PrefixRenderings:
         self.rendered_traced += count
         if self.rendered_traced > MAX_RENDERED_TRACED:
             raise LimitError(
-                f"the conversation has {self.count:,} messages, and the template rewrites those before each turn: more "
-                f"than {MAX_RENDERED_TRACED:,} messages would be rendered to judge its turns; "
-                "share it out over several rows"
+                f"the conversation has {self.count:,} messages, and the template rewrites those"
+                f" before each turn: more than {MAX_RENDERED_TRACED:,} messages would be rendered"
+                " to judge its turns; share it out over several rows"
             )
         self._request([PrefixRequest(count, False, True)])
         return self._run(count, False)

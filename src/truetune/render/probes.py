@@ -48,7 +48,10 @@ class Probes:
     @cached_property
     def terminator(self) -> Terminator | None:
         """None where there is no template, or none of the probes renders."""
-        for messages in (chat(QUESTION, ANSWER), [{"role": "system", "content": "Be brief."}, *chat(QUESTION, ANSWER)]):
+        for messages in (
+            chat(QUESTION, ANSWER),
+            [{"role": "system", "content": "Be brief."}, *chat(QUESTION, ANSWER)],
+        ):
             text = self.text(messages)
             if text is not None and ANSWER in text:
                 tail = text[text.rindex(ANSWER) + len(ANSWER) :]
@@ -81,24 +84,40 @@ class Probes:
         spec = self.spec.model_copy(update=changes)
         special = self.tokenizer.special
         bos = special["bos"].token if self.tokenizer.adds_bos and "bos" in special else None
-        eos = special["eos"].token if (self.tokenizer.adds_eos or spec.append_eos) and "eos" in special else None
+        eos = (
+            special["eos"].token
+            if (self.tokenizer.adds_eos or spec.append_eos) and "eos" in special
+            else None
+        )
         return Renderer(
-            self.template, spec, self.marks, tool_template=self.tool_template, bos=bos, eos=eos,
-            only_reference=self.only_reference, eos_once=not self.tokenizer.adds_eos,
-        )  # fmt: skip
+            self.template,
+            spec,
+            self.marks,
+            tool_template=self.tool_template,
+            bos=bos,
+            eos=eos,
+            only_reference=self.only_reference,
+            eos_once=not self.tokenizer.adds_eos,
+        )
 
-    def text(self, messages: list[Message], *, add_generation_prompt: bool = False, **variables: Any) -> str | None:
+    def text(
+        self, messages: list[Message], *, add_generation_prompt: bool = False, **variables: Any
+    ) -> str | None:
         """The plain rendering of a conversation; None where there is no template or it raises."""
         if self.template is None:
             return None
         variables = {**self.spec.template_kwargs, **variables}
         try:
-            text = self.template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
+            text = self.template.render(
+                messages, add_generation_prompt=add_generation_prompt, **variables
+            )
         except TemplateError:
             return None
         return "".join(parts(text))
 
-    def renderings(self, messages: list[Message], tools: list[Any] | None = None, **changes: Any) -> list[Rendering]:
+    def renderings(
+        self, messages: list[Message], tools: list[Any] | None = None, **changes: Any
+    ) -> list[Rendering]:
         """The training examples of a conversation. Raises TemplateError."""
         row = Conversation(Origin("probe", 1, 0), "messages", messages, tools=tools)
         return self.renderer(**changes).exact(row)
@@ -107,13 +126,18 @@ class Probes:
         """The same template with another clock."""
         if self.template is None or self.template.refused:
             return self
-        return replace(self, template=Template(self.template.source, self.template.special, now=lambda: moment))
+        return replace(
+            self, template=Template(self.template.source, self.template.special, now=lambda: moment)
+        )
 
 
 def tokenizer_of(spec: RunSpec) -> str:
     """The tokenizer of a run: the model's where none is named. Raises SpecError where there is neither."""
     if (name := spec.tokenizer or spec.model) is None:
-        raise SpecError("no tokenizer is named; give its folder with --tokenizer, or `tokenizer:` in the settings")
+        raise SpecError(
+            "no tokenizer is named; give its folder with --tokenizer, or `tokenizer:` in the"
+            " settings"
+        )
     return name
 
 
@@ -121,7 +145,9 @@ def prepared(spec: RunSpec) -> Probes:
     """Load the tokenizer of a run and compile its template. Raises SpecError, TokenizerError or TemplateError."""
     name = tokenizer_of(spec)
     if spec.mask_by == "response-marker" and not spec.response_marker:
-        raise SpecError("mask_by is response-marker and no response_marker is given; add --response-marker TEXT")
+        raise SpecError(
+            "mask_by is response-marker and no response_marker is given; add --response-marker TEXT"
+        )
     return probes(load(name, model=spec.model), spec)
 
 
@@ -133,7 +159,9 @@ def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
         source, tools = templates.get("default"), templates.get("tool_use")
         if source is None and templates:
             names = ", ".join(sorted(templates))
-            raise SpecError(f"{tokenizer.folder}: the chat templates are {names}; choose one with --template")
+            raise SpecError(
+                f"{tokenizer.folder}: the chat templates are {names}; choose one with --template"
+            )
     elif spec.template in templates:
         source, tools = templates[spec.template], None
     elif Path(spec.template).is_file():
@@ -142,7 +170,8 @@ def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
         names = ", ".join(sorted(templates)) or "none"
         hint = near(spec.template, templates) or near_path(spec.template)
         raise SpecError(
-            f"--template {spec.template}: no such file, and no template of {tokenizer.folder} ({names}){hint}"
+            f"--template {spec.template}: no such file, and no template of {tokenizer.folder}"
+            f" ({names}){hint}"
         )
     return Probes(
         tokenizer,
@@ -154,4 +183,7 @@ def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
 
 def chat(*contents: str) -> list[Message]:
     """A conversation of user and assistant in turn."""
-    return [{"role": ("user", "assistant")[i % 2], "content": content} for i, content in enumerate(contents)]
+    return [
+        {"role": ("user", "assistant")[i % 2], "content": content}
+        for i, content in enumerate(contents)
+    ]

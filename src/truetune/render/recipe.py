@@ -19,8 +19,18 @@ from truetune.render.traced_json import json_body
 Step = tuple[Callable[..., Any], int, tuple[Any, ...]]
 
 _METHODS = (
-    *("strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "replace", "__getitem__"),
-    *("split", "rsplit", "splitlines", "partition", "rpartition"),
+    "strip",
+    "lstrip",
+    "rstrip",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "__getitem__",
+    "split",
+    "rsplit",
+    "splitlines",
+    "partition",
+    "rpartition",
     *MAPPINGS,
 )
 OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -62,7 +72,10 @@ class Recipe:
                     return None
         except (IndexError, ValueError):
             return None
-        return [[piece if isinstance(piece, str) else values[piece] for piece in texts] for texts in self.texts]
+        return [
+            [piece if isinstance(piece, str) else values[piece] for piece in texts]
+            for texts in self.texts
+        ]
 
 
 def record(plans: list[Plan], trace: Trace) -> Recipe | None:
@@ -71,18 +84,24 @@ def record(plans: list[Plan], trace: Trace) -> Recipe | None:
         return None
     numbers: dict[Node, int] = {}
     derived: list[Node] = []
-    wanted = [node for node, _, _ in trace.answers] + [p.node for plan in plans for p in plan.pieces if p.node]
+    wanted = [node for node, _, _ in trace.answers] + [
+        p.node for plan in plans for p in plan.pieces if p.node
+    ]
     leaves = tuple(dict.fromkeys(_leaf(node) for node in wanted))
     for i, path in enumerate(leaves):
         numbers["leaf", path] = i
     for node in wanted:
         _number(node, numbers, derived)
-    steps = tuple((OPERATIONS[operation], numbers[parent], args) for operation, parent, args in derived)
+    steps = tuple(
+        (OPERATIONS[operation], numbers[parent], args) for operation, parent, args in derived
+    )
     guards = tuple(
-        (ASKED[question], numbers[node], args, answer) for (node, question, args), answer in trace.answers.items()
+        (ASKED[question], numbers[node], args, answer)
+        for (node, question, args), answer in trace.answers.items()
     )
     texts = tuple(
-        tuple(piece.literal if piece.node is None else numbers[piece.node] for piece in plan.pieces) for plan in plans
+        tuple(piece.literal if piece.node is None else numbers[piece.node] for piece in plan.pieces)
+        for plan in plans
     )
     return Recipe(tuple(plans), leaves, steps, guards, texts)
 
@@ -125,7 +144,8 @@ def _shape(value: Any) -> Any:
         return str
     if isinstance(value, dict):
         return tuple(
-            (key, item if key in STRUCTURE_KEYS and type(item) is str else _shape(item)) for key, item in value.items()
+            (key, item if key in STRUCTURE_KEYS and type(item) is str else _shape(item))
+            for key, item in value.items()
         )
     if isinstance(value, list):
         return (list, *map(_shape, value))

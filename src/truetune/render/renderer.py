@@ -59,7 +59,9 @@ class Renderer:
         self.template = template
         self.tool_template = tool_template or template
         self.spec = spec
-        self.preference = spec.model_copy(update={"learn": Learn(what="completion"), "history": "single"})
+        self.preference = spec.model_copy(
+            update={"learn": Learn(what="completion"), "history": "single"}
+        )
         """What preference trainers do, whatever the run says of supervised ones"""
         self.stops = stops
         self.bos, self.eos = bos, eos
@@ -105,7 +107,10 @@ class Renderer:
     def _reference(self, row: Conversation) -> list[Rendering]:
         """As `render`, by the template itself."""
         learn = self.spec_of(row).learn
-        return [fill(plan, [p.literal for p in plan.pieces], learn) for plan in self._plans(row, Trace())]
+        return [
+            fill(plan, [p.literal for p in plan.pieces], learn)
+            for plan in self._plans(row, Trace())
+        ]
 
     def _plans(self, row: Conversation, trace: Trace) -> list[Plan]:
         return plans(self.template_of(row), row, self.spec_of(row), self.stops, trace)
@@ -126,7 +131,9 @@ class Renderer:
 
     def _fill(self, known: _Known, texts: list[list[str]], row: Conversation) -> list[Rendering]:
         learn = self.spec_of(row).learn
-        filled = [fill(plan, text, learn) for plan, text in zip(known.recipe.plans, texts, strict=True)]
+        filled = [
+            fill(plan, text, learn) for plan, text in zip(known.recipe.plans, texts, strict=True)
+        ]
         self.filled += 1
         known.fills += 1
         known.unproved = (row, filled)
@@ -162,16 +169,27 @@ class Renderer:
                 f"the template refuses {row.origin}, and truetune's recipe does not ({error})"
             ) from None
         if [_facts(rendering) for rendering in filled] != wanted:
-            raise FastPathError(f"truetune's recipe renders {row.origin} differently than its template")
+            raise FastPathError(
+                f"truetune's recipe renders {row.origin} differently than its template"
+            )
 
     def _plain(self, row: Conversation) -> Rendering:
         """A row that is text, or a prompt and a completion as strings: no template, as trainers do."""
-        prompt, body = (row.prompt or "", row.completion or "") if row.text is None else ("", row.text)
+        prompt, body = (
+            (row.prompt or "", row.completion or "") if row.text is None else ("", row.text)
+        )
         eos = "" if self.eos is None or (self.eos_once and body.endswith(self.eos)) else self.eos
         fields = [
             (self.bos or "", Source.BOS, ""),
             (prompt, Source.USER, "prompt"),
-            (body, *((Source.TEXT, "text") if row.text is not None else (Source.ASSISTANT, "completion"))),
+            (
+                body,
+                *(
+                    (Source.TEXT, "text")
+                    if row.text is not None
+                    else (Source.ASSISTANT, "completion")
+                ),
+            ),
             (eos, Source.STOP, ""),
         ]
         kept = [field for field in fields if field[0]]

@@ -105,4 +105,6 @@ class Rendering:
     def runs(self) -> list[Run]:
         """In order, without gaps, covering the whole text."""
         bounds = zip(self.starts, self.starts[1:], self.sources, self.places, strict=False)
-        return [Run(start, end, source, *place) for start, end, source, place in bounds if start < end]
+        return [
+            Run(start, end, source, *place) for start, end, source, place in bounds if start < end
+        ]

@@ -62,30 +62,47 @@ CALLED: list[Message] = [
 
 
 def contract_of(
-    probes: Probes, rows: Iterable[Conversation] = (), *, count: int = 4, now: datetime.datetime | None = None
+    probes: Probes,
+    rows: Iterable[Conversation] = (),
+    *,
+    count: int = 4,
+    now: datetime.datetime | None = None,
 ) -> dict[str, Any]:
     """Of a tokenizer under the settings of a run: its prompts for fixed conversations, and for `count` of the rows.
 
     Where the template writes the date, `now` is what it is told (default: the present), and the contract says so.
     """
     made, clock = _at(probes, now or datetime.datetime.now().replace(microsecond=0))
-    tokenizer, templates = made.tokenizer, [t for t in (made.template, made.tool_template) if t is not None]
+    tokenizer, templates = (
+        made.tokenizer,
+        [t for t in (made.template, made.tool_template) if t is not None],
+    )
     return {
         "format": FORMAT,
         "truetune": truetune.__version__,
-        "tokenizer": {p.name: _digest(p.read_bytes()) for p in files_of(tokenizer.folder, tokenizer.weights)},
+        "tokenizer": {
+            p.name: _digest(p.read_bytes()) for p in files_of(tokenizer.folder, tokenizer.weights)
+        },
         "templates": {template.name: _digest(template.source.encode()) for template in templates},
         "template_kwargs": made.spec.template_kwargs,
         "clock": clock.isoformat() if clock else None,
-        "special": {name: {"token": special.token, "id": special.id} for name, special in tokenizer.special.items()},
+        "special": {
+            name: {"token": special.token, "id": special.id}
+            for name, special in tokenizer.special.items()
+        },
         "adds_bos": tokenizer.adds_bos,
-        "stops": [{"token": stop.token, "id": stop.id, "origins": list(stop.origins)} for stop in made.stops],
+        "stops": [
+            {"token": stop.token, "id": stop.id, "origins": list(stop.origins)}
+            for stop in made.stops
+        ],
         "generation": tokenizer.generation_config,
         "prompts": [*_fixed(made), *islice(_of_rows(made, rows), count)],
     }
 
 
-def verify(contract: Mapping[str, Any], folder: str | Path, *, model: str | Path | None = None) -> list[str]:
+def verify(
+    contract: Mapping[str, Any], folder: str | Path, *, model: str | Path | None = None
+) -> list[str]:
     """How a tokenizer folder breaks a contract, one text for each way; empty where it keeps it.
 
     `model` is the folder of config.json and generation_config.json, where it is another. Raises TokenizerError or
@@ -93,17 +110,30 @@ def verify(contract: Mapping[str, Any], folder: str | Path, *, model: str | Path
     """
     with _described(contract):
         tokenizer = load(str(folder), model=str(model) if model else None)
-        names = [name for name in contract["templates"] if name in tokenizer.templates and name != "tool_use"]
-        spec = RunSpec(template=names[0] if names else None, template_kwargs=contract["template_kwargs"])
+        names = [
+            name
+            for name in contract["templates"]
+            if name in tokenizer.templates and name != "tool_use"
+        ]
+        spec = RunSpec(
+            template=names[0] if names else None, template_kwargs=contract["template_kwargs"]
+        )
         return breaks(contract, probes(tokenizer, spec))
 
 
 def breaks(contract: Mapping[str, Any], made: Probes) -> list[str]:
     """How a tokenizer and template under some settings break a contract, like `verify`."""
     with _described(contract):
-        clock = datetime.datetime.fromisoformat(contract["clock"]) if contract["clock"] else datetime.datetime.now()
+        clock = (
+            datetime.datetime.fromisoformat(contract["clock"])
+            if contract["clock"]
+            else datetime.datetime.now()
+        )
         still, _ = _at(made, clock)
-        return [*_others(contract, still), *(text for prompt in contract["prompts"] for text in _broken(prompt, still))]
+        return [
+            *_others(contract, still),
+            *(text for prompt in contract["prompts"] for text in _broken(prompt, still)),
+        ]
 
 
 @contextmanager
@@ -133,13 +163,22 @@ def _broken(prompt: Mapping[str, Any], made: Probes) -> Iterator[str]:
     found = _prompt(made, prompt["name"], prompt.get("messages"), prompt.get("tools"), prompt)
     if "refused" in found or "refused" in prompt:
         if ("refused" in found) != ("refused" in prompt):
-            yield f"{prompt['name']}: {'refused: ' + found['refused'] if 'refused' in found else 'no longer refused'}"
+            yield (
+                f"{prompt['name']}:"
+                f" {'refused: ' + found['refused'] if 'refused' in found else 'no longer refused'}"
+            )
     elif found["text"] != prompt["text"]:
         at = _parting(found["text"], prompt["text"])
-        yield f"{prompt['name']}: the text is {_excerpt(found['text'], at)}, not {_excerpt(prompt['text'], at)}"
+        yield (
+            f"{prompt['name']}: the text is {_excerpt(found['text'], at)}, not"
+            f" {_excerpt(prompt['text'], at)}"
+        )
     elif found["ids"] != prompt["ids"]:
         at = _parting(found["ids"], prompt["ids"])
-        yield f"{prompt['name']}: ids {found['ids'][at : at + 5]}, not {prompt['ids'][at : at + 5]}, at token {at}"
+        yield (
+            f"{prompt['name']}: ids {found['ids'][at : at + 5]}, not {prompt['ids'][at : at + 5]},"
+            f" at token {at}"
+        )
 
 
 def _fixed(made: Probes) -> Iterator[dict[str, Any]]:
@@ -147,11 +186,16 @@ def _fixed(made: Probes) -> Iterator[dict[str, Any]]:
         yield _prompt(made, "plain text", None, None, {"text": TALK[0]})
         return
     for turns in range(1, TURNS + 1):
-        talk = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(TALK[: 2 * turns - 1])]
+        talk = [
+            {"role": ("user", "assistant")[i % 2], "content": text}
+            for i, text in enumerate(TALK[: 2 * turns - 1])
+        ]
         for system in ((), ({"role": "system", "content": SYSTEM},)):
             for tools in (None, [TOOL]):
                 extras = ", system" * bool(system) + ", tools" * bool(tools)
-                yield _prompt(made, f"{turns} turn{'s'[: turns > 1]}{extras}", [*system, *talk], tools)
+                yield _prompt(
+                    made, f"{turns} turn{'s'[: turns > 1]}{extras}", [*system, *talk], tools
+                )
     yield _prompt(made, "a tool was called", CALLED, [TOOL])
 
 
@@ -162,8 +206,14 @@ def _of_rows(made: Probes, rows: Iterable[Conversation]) -> Iterator[dict[str, A
             messages = row.messages[: row.prompt_messages]
             while messages and messages[-1].get("role") == "assistant":
                 messages = messages[:-1]
-            plain = [{k: v for k, v in message.items() if k not in OWN_KEYS} for message in messages]
-            found = _prompt(made, name, plain, row.tools, {"template_kwargs": row.template_kwargs}) if plain else None
+            plain = [
+                {k: v for k, v in message.items() if k not in OWN_KEYS} for message in messages
+            ]
+            found = (
+                _prompt(made, name, plain, row.tools, {"template_kwargs": row.template_kwargs})
+                if plain
+                else None
+            )
         else:
             found = _prompt(made, name, None, None, {"text": row.prompt}) if row.prompt else None
         if found is not None and len(found.get("ids", ())) <= LONGEST:
@@ -171,7 +221,11 @@ def _of_rows(made: Probes, rows: Iterable[Conversation]) -> Iterator[dict[str, A
 
 
 def _prompt(
-    made: Probes, name: str, messages: list[Message] | None, tools: list[Any] | None, more: Mapping[str, Any] = {}
+    made: Probes,
+    name: str,
+    messages: list[Message] | None,
+    tools: list[Any] | None,
+    more: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
     """One entry: text and ids of a prompt, or why there is none. Without messages, `more` holds the plain text."""
     kwargs = more.get("template_kwargs") or {}
@@ -186,20 +240,31 @@ def _prompt(
     else:
         try:
             settings = {**made.spec.template_kwargs, **kwargs}
-            sent = "".join(parts(template.render(messages, tools=tools, add_generation_prompt=True, **settings)))
+            sent = "".join(
+                parts(
+                    template.render(messages, tools=tools, add_generation_prompt=True, **settings)
+                )
+            )
         except TemplateError as error:
             return entry | {"refused": str(error)}
         text = sent
-    return entry | {"text": text, "ids": made.tokenizer.backend.encode(sent, add_special_tokens=False).ids}
+    return entry | {
+        "text": text,
+        "ids": made.tokenizer.backend.encode(sent, add_special_tokens=False).ids,
+    }
 
 
 def _at(made: Probes, moment: datetime.datetime) -> tuple[Probes, datetime.datetime | None]:
     """The probes with a clock that stands still, and the moment, where a template reads it."""
 
     def still(template: Template | None) -> Template | None:
-        return template and Template(template.source, template.special, name=template.name, now=lambda: moment)
+        return template and Template(
+            template.source, template.special, name=template.name, now=lambda: moment
+        )
 
-    templates = [template for template in (made.template, made.tool_template) if template is not None]
+    templates = [
+        template for template in (made.template, made.tool_template) if template is not None
+    ]
     reads = any("strftime_now" in template.source for template in templates)
     found = replace(made, template=still(made.template), tool_template=still(made.tool_template))
     return found, moment if reads else None
@@ -207,7 +272,9 @@ def _at(made: Probes, moment: datetime.datetime) -> tuple[Probes, datetime.datet
 
 def _parting(a: Any, b: Any) -> int:
     """Where two sequences begin to differ."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return next(
+        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
 
 
 def _excerpt(text: str, at: int) -> str:

@@ -20,4 +20,6 @@ def stops(tokenizer: Tokenizer, terminator: Special | None = None) -> tuple[Stop
             if isinstance(id, int):
                 origins.setdefault(id, []).append(origin)
     spelled = {id: tokenizer.backend.id_to_token(id) for id in origins}
-    return tuple(Stop(token, id, tuple(origins[id])) for id, token in spelled.items() if token is not None)
+    return tuple(
+        Stop(token, id, tuple(origins[id])) for id, token in spelled.items() if token is not None
+    )

@@ -61,7 +61,9 @@ class Template:
         self._now = now()  # one clock for all rows: a run over midnight writes one date
         self._number = next_number()
         if len(source) > MAX_SOURCE:
-            raise TemplateError(f"the chat template has {len(source):,} characters (the limit is {MAX_SOURCE:,})")
+            raise TemplateError(
+                f"the chat template has {len(source):,} characters (the limit is {MAX_SOURCE:,})"
+            )
         shared_process().compile(self._number, source)
 
     @property
@@ -83,10 +85,17 @@ class Template:
         the template raises, goes past its limits, or reaches for what the sandbox denies.
         """
         inputs = self.inputs(messages, tools, documents)
-        return traced.concat(self.run(inputs, Trace(), len(messages), add_generation_prompt, variables))
+        return traced.concat(
+            self.run(inputs, Trace(), len(messages), add_generation_prompt, variables)
+        )
 
     def render_as_given(
-        self, messages: list[dict[str, Any]], *, tools: list[Any] | None, documents: list[Any] | None, **variables: Any
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: list[Any] | None,
+        documents: list[Any] | None,
+        **variables: Any,
     ) -> str:
         """As `render`, with keys that are null handed on, as transformers does: some templates print them as `None`.
 
@@ -106,16 +115,27 @@ class Template:
         )
 
     def run(
-        self, inputs: TemplateInputs, trace: Trace, count: int, generation_prompt: bool, variables: dict[str, Any]
+        self,
+        inputs: TemplateInputs,
+        trace: Trace,
+        count: int,
+        generation_prompt: bool,
+        variables: dict[str, Any],
     ) -> Parts:
         """Render the first `count` messages. Raises as `render`."""
-        (result,) = self.run_all(inputs, trace, [PrefixRequest(count, generation_prompt, True)], variables)
+        (result,) = self.run_all(
+            inputs, trace, [PrefixRequest(count, generation_prompt, True)], variables
+        )
         if isinstance(result, TemplateError):
             raise result
         return result
 
     def run_all(
-        self, inputs: TemplateInputs, trace: Trace, renderings: Sequence[PrefixRequest], variables: dict[str, Any]
+        self,
+        inputs: TemplateInputs,
+        trace: Trace,
+        renderings: Sequence[PrefixRequest],
+        variables: dict[str, Any],
     ) -> list[Parts | TemplateError]:
         """Render a conversation several times at once: for each rendering its parts, or the error that it raised.
 
@@ -176,7 +196,9 @@ def _read_part(part: Any, nodes: list[Node], trace: Trace) -> str | Traced:
     if isinstance(part, str):
         return part
     number, text, segments = part
-    return traced.atom(text, trace, nodes[number], tuple(_read_segment(*segment) for segment in segments))
+    return traced.atom(
+        text, trace, nodes[number], tuple(_read_segment(*segment) for segment in segments)
+    )
 
 
 def _read_segment(length: int, path: list[str | int] | None, offset: int) -> Segment:
@@ -204,7 +226,9 @@ def _cut_parts(parts: Parts, length: int) -> Parts:
 
 def _without_own_keys(message: dict[str, Any]) -> dict[str, Any]:
     """Without the keys that are empty, or for truetune alone."""
-    return {key: value for key, value in message.items() if value is not None and key not in OWN_KEYS}
+    return {
+        key: value for key, value in message.items() if value is not None and key not in OWN_KEYS
+    }
 
 
 def plain_data(value: Any) -> Any:
@@ -231,4 +255,6 @@ def plain_data(value: Any) -> Any:
 
 def path_text(path: Path) -> str:
     """`messages[2].content`"""
-    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else p for i, p in enumerate(path))
+    return "".join(
+        f"[{p}]" if isinstance(p, int) else f".{p}" if i else p for i, p in enumerate(path)
+    )

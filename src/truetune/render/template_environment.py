@@ -62,7 +62,9 @@ class TemplateNamespace(jinja2.utils.Namespace):
 
 def _refuse_private(name: Any) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError(f"a chat template can't store the name {name!r} in a namespace; drop its underscore")
+        raise SecurityError(
+            f"a chat template can't store the name {name!r} in a namespace; drop its underscore"
+        )
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
@@ -90,10 +92,16 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
 
 def tojson(
-    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: Any = None,
+    separators: Any = None,
+    sort_keys: bool = False,
 ) -> str:
     """As transformers' filter: Jinja's own escapes HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
 
 
 def raise_exception(message: Any) -> None:

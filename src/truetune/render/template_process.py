@@ -93,7 +93,9 @@ class TemplateProcess:
             (length,) = HEADER.unpack(_read(process, HEADER.size, deadline))
             if length > MAX_REPLY:
                 raise _Ended
-            reply: dict[str, Any] = json.loads(_read(process, length, deadline).decode("utf-8", "surrogatepass"))
+            reply: dict[str, Any] = json.loads(
+                _read(process, length, deadline).decode("utf-8", "surrogatepass")
+            )
         except (_Ended, OSError, ValueError):
             raise LimitError(_why_ended(self._stop())) from None
         except BaseException:
@@ -107,8 +109,8 @@ class TemplateProcess:
             )
         if "too_slow" in reply:
             raise LimitError(
-                f"the chat template took more than {MAX_CONVERSATION_SECONDS:g} s of processor time to render the "
-                "turns of one conversation; share it out over several rows"
+                f"the chat template took more than {MAX_CONVERSATION_SECONDS:g} s of processor time"
+                " to render the turns of one conversation; share it out over several rows"
             )
         return reply
 
@@ -176,8 +178,8 @@ def _read(process: subprocess.Popen[bytes], count: int, deadline: float) -> byte
 def _why_ended(code: int) -> str:
     if code in (-signal.SIGPROF, -signal.SIGVTALRM, -signal.SIGALRM):
         return (
-            f"the chat template ran for more than {MAX_SECONDS:g} s on one conversation and was stopped; "
-            "look for a loop that never ends"
+            f"the chat template ran for more than {MAX_SECONDS:g} s on one conversation and was"
+            " stopped; look for a loop that never ends"
         )
     if code == OUT_OF_MEMORY:
         return (
@@ -185,7 +187,9 @@ def _why_ended(code: int) -> str:
             "is a repeat or a width too large?"
         )
     ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"the chat template ended the process that renders it ({ended}); is it nested too deeply?"
+    return (
+        f"the chat template ended the process that renders it ({ended}); is it nested too deeply?"
+    )
 
 
 def shared_process() -> TemplateProcess:

@@ -54,8 +54,18 @@ MAX_TEMPLATES = 64
 
 
 LATE_IMPORTS = (
-    *("html", "jinja2.constants", "jinja2.debug", "pprint", "random", "textwrap", "unicodedata", "urllib.parse"),
-    *(f"encodings.{name}" for name in ("cp437", "cp1252", "gbk", "idna", "iso8859_15", "punycode", "shift_jis")),
+    "html",
+    "jinja2.constants",
+    "jinja2.debug",
+    "pprint",
+    "random",
+    "textwrap",
+    "unicodedata",
+    "urllib.parse",
+    *(
+        f"encodings.{name}"
+        for name in ("cp437", "cp1252", "gbk", "idna", "iso8859_15", "punycode", "shift_jis")
+    ),
 )
 """Modules that Jinja and `encode` import where a template first needs them: a filter, an error, a codec."""
 
@@ -116,7 +126,9 @@ class Worker:
         traced_inputs = _traced_inputs(request, trace)
         started = time.process_time()
         for rendering in request.renderings:
-            reply.add(rendering, _render(template, request, rendering, plain_inputs, traced_inputs, trace))
+            reply.add(
+                rendering, _render(template, request, rendering, plain_inputs, traced_inputs, trace)
+            )
             if time.process_time() - started > MAX_CONVERSATION_SECONDS:
                 return {"too_slow": True}
         return reply.as_dict()
@@ -141,7 +153,11 @@ def _traced_inputs(request: RenderRequest, trace: Trace) -> dict[str, Any]:
 def alias_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     """As transformers hands a message to a template: its reasoning under each known name."""
     reasoning = next((message[key] for key in REASONING_KEYS if key in message), None)
-    return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
+    return (
+        message
+        if reasoning is None
+        else {"thinking": reasoning, **message, "reasoning_content": reasoning}
+    )
 
 
 def _render(
@@ -164,7 +180,8 @@ def _render(
         limit_processor_time(0)
     if failure is None and len(text) > MAX_TEXT:
         return Failed(
-            f"the chat template wrote {len(text):,} characters from one conversation (the limit is {MAX_TEXT:,})"
+            f"the chat template wrote {len(text):,} characters from one conversation (the limit is"
+            f" {MAX_TEXT:,})"
         )
     if not rendering.traced:
         trace.opaque = True
@@ -179,7 +196,11 @@ def _render(
 
 
 def _run_traced(
-    template: CompiledTemplate, inputs: dict[str, Any], request: RenderRequest, rendering: PrefixRequest, trace: Trace
+    template: CompiledTemplate,
+    inputs: dict[str, Any],
+    request: RenderRequest,
+    rendering: PrefixRequest,
+    trace: Trace,
 ) -> str | None:
     """The text with provenance; None where this rendering raised, or lost what its text was made of."""
     environment = template.traced_environment
@@ -203,7 +224,12 @@ def _stop_tracing(*_: Any) -> NoReturn:
     raise TracingStopped
 
 
-def _run(template: jinja2.Template, inputs: dict[str, Any], request: RenderRequest, rendering: PrefixRequest) -> str:
+def _run(
+    template: jinja2.Template,
+    inputs: dict[str, Any],
+    request: RenderRequest,
+    rendering: PrefixRequest,
+) -> str:
     variables = {
         **request.variables,
         **inputs,
@@ -222,7 +248,8 @@ def _failure(error: Exception) -> Failed:
         raise error  # the process is spent; see `main`
     if isinstance(error, OSError) and error.errno == errno.EMFILE:
         return Failed(
-            "the chat template needs a part of Python that its process may not load (a rare text encoding, say)"
+            "the chat template needs a part of Python that its process may not load (a rare text"
+            " encoding, say)"
         )
     kind = "" if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: "
     return Failed(f"the chat template raised: {kind}{error}"[:10_000])
@@ -254,7 +281,9 @@ class _Reply:
             shared = 0
         else:
             shared = count_shared(self.first, parts)
-        self.renderings.append({"shared_parts": shared, "parts": [self._part(part) for part in parts[shared:]]})
+        self.renderings.append(
+            {"shared_parts": shared, "parts": [self._part(part) for part in parts[shared:]]}
+        )
 
     def _part(self, part: str | Traced) -> Any:
         if not isinstance(part, Traced):
@@ -335,7 +364,10 @@ def give_up_rights() -> None:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_NOFILE, 0),  # no new descriptor: no file, no socket; those that are open stay
+        (
+            resource.RLIMIT_NOFILE,
+            0,
+        ),  # no new descriptor: no file, no socket; those that are open stay
     ):
         hard = resource.getrlimit(limit)[1]
         if hard != resource.RLIM_INFINITY:
@@ -347,7 +379,9 @@ def main() -> None:
     """Read requests from standard input and write replies to standard output until the input ends."""
     requests, replies = io.FileIO(0, "rb", closefd=False), io.FileIO(1, "wb", closefd=False)
     parent = os.getppid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the parent, which ends this process
     import_what_templates_use()
     give_up_rights()
     worker = Worker()
@@ -360,7 +394,9 @@ def main() -> None:
 
 
 def _encode(reply: dict[str, Any]) -> bytes:
-    data = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    data = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogatepass"
+    )
     if len(data) > MAX_REPLY:
         return _encode({"too_large": len(data)})
     return data

@@ -78,7 +78,10 @@ def with_special(tokenizer: Tokenizer, tokens: Mapping[str, str]) -> Tokenizer:
 
     A token that the vocabulary does not hold is left out: the trainer adds it.
     """
-    ids = {name.removesuffix("_token"): (token, tokenizer.backend.token_to_id(token)) for name, token in tokens.items()}
+    ids = {
+        name.removesuffix("_token"): (token, tokenizer.backend.token_to_id(token))
+        for name, token in tokens.items()
+    }
     known = {name: Special(token, id) for name, (token, id) in ids.items() if id is not None}
     return replace(tokenizer, special={**tokenizer.special, **known}) if known else tokenizer
 
@@ -97,8 +100,8 @@ def load(name: str, *, model: str | None = None) -> Tokenizer:
         if not is_panic(error):
             raise
         raise TokenizerError(
-            f"{folder / 'tokenizer.json'}: the library `tokenizers` failed: {shortened(error)}; is each pattern in it "
-            "sound? Take the file as it was published"
+            f"{folder / 'tokenizer.json'}: the library `tokenizers` failed: {shortened(error)}; is"
+            " each pattern in it sound? Take the file as it was published"
         ) from None
 
 
@@ -111,9 +114,13 @@ def _load(folder: Path, weights: Path) -> Tokenizer:
     backend.no_padding()
     settings = _settings(folder, config, padding)
     named = _named(settings, model_config, backend)
-    _complete(backend, folder, config, [*named.values(), *_strings(settings.get("extra_special_tokens"))])
+    _complete(
+        backend, folder, config, [*named.values(), *_strings(settings.get("extra_special_tokens"))]
+    )
     special = {
-        name: Special(token, id) for name, token in named.items() if (id := backend.token_to_id(token)) is not None
+        name: Special(token, id)
+        for name, token in named.items()
+        if (id := backend.token_to_id(token)) is not None
     }
     added = backend.get_added_tokens_decoder()
     ids = backend.encode("x", add_special_tokens=True).ids
@@ -143,9 +150,13 @@ def _backend(folder: Path) -> tokenizers.Tokenizer:
         try:
             return tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:
-            raise TokenizerError(f"{path}: not a tokenizer that `tokenizers` can read: {error}") from None
+            raise TokenizerError(
+                f"{path}: not a tokenizer that `tokenizers` can read: {error}"
+            ) from None
     if (folder / "adapter_config.json").is_file():
-        raise TokenizerError(f"{folder} is an adapter without a tokenizer; name the folder of its base model")
+        raise TokenizerError(
+            f"{folder} is an adapter without a tokenizer; name the folder of its base model"
+        )
     if importlib.util.find_spec("transformers") is None:
         raise TokenizerError(
             f"{folder} has no tokenizer.json; convert it with transformers' save_pretrained, "
@@ -156,21 +167,33 @@ def _backend(folder: Path) -> tokenizers.Tokenizer:
         loaded = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         backend: tokenizers.Tokenizer = loaded.backend_tokenizer
     except Exception as error:
-        raise TokenizerError(f"{folder} has no tokenizer.json, and transformers can't read it: {error}") from None
+        raise TokenizerError(
+            f"{folder} has no tokenizer.json, and transformers can't read it: {error}"
+        ) from None
     return backend
 
 
-def _settings(folder: Path, config: dict[str, Any], padding: dict[str, Any] | None) -> dict[str, Any]:
+def _settings(
+    folder: Path, config: dict[str, Any], padding: dict[str, Any] | None
+) -> dict[str, Any]:
     """What transformers starts from: special_tokens_map.json wins, but only where the config lists no added tokens."""
-    older = {} if "added_tokens_decoder" in config else read_json(folder / "special_tokens_map.json") or {}
-    state = {"pad_token": padding["pad_token"], "padding_side": padding["direction"]} if padding else {}
+    older = (
+        {}
+        if "added_tokens_decoder" in config
+        else read_json(folder / "special_tokens_map.json") or {}
+    )
+    state = (
+        {"pad_token": padding["pad_token"], "padding_side": padding["direction"]} if padding else {}
+    )
     settings = {**state, **config, **older}
     if not settings.get("extra_special_tokens"):
         settings["extra_special_tokens"] = settings.get("additional_special_tokens")
     return settings
 
 
-def _named(settings: dict[str, Any], model_config: dict[str, Any], backend: tokenizers.Tokenizer) -> dict[str, str]:
+def _named(
+    settings: dict[str, Any], model_config: dict[str, Any], backend: tokenizers.Tokenizer
+) -> dict[str, str]:
     """Special tokens by name; those that config.json numbers where the tokenizer's files name none, as GPT-2's do."""
     extra = settings.get("extra_special_tokens")
     named = {
@@ -193,18 +216,24 @@ def _strings(tokens: Any) -> list[str]:
     return [text for text in texts if isinstance(text, str) and text]
 
 
-def _complete(backend: tokenizers.Tokenizer, folder: Path, config: dict[str, Any], special: list[str]) -> None:
+def _complete(
+    backend: tokenizers.Tokenizer, folder: Path, config: dict[str, Any], special: list[str]
+) -> None:
     """Add the tokens that other files name and tokenizer.json lacks, in the order of transformers, for the same ids."""
     known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
     listed = config.get("added_tokens_decoder")
     if listed is None:
-        texts = [text for text in read_json(folder / "added_tokens.json") or {} if text not in known]
+        texts = [
+            text for text in read_json(folder / "added_tokens.json") or {} if text not in known
+        ]
         tokens = [tokenizers.AddedToken(text, normalized=text not in special) for text in texts]
     else:
         try:
             tokens = [tokenizers.AddedToken(**listed[id]) for id in sorted(listed, key=int)]
         except (TypeError, ValueError, AttributeError) as error:
-            raise TokenizerError(f"{folder / 'tokenizer_config.json'}: added_tokens_decoder: {error}") from None
+            raise TokenizerError(
+                f"{folder / 'tokenizer_config.json'}: added_tokens_decoder: {error}"
+            ) from None
         tokens = [token for token in tokens if repr(token) != repr(known.get(token.content))]
     backend.add_tokens(tokens)
     known = {token.content: token for token in backend.get_added_tokens_decoder().values()}

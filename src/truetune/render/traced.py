@@ -80,7 +80,11 @@ class Traced(str):
         return answer
 
     def __eq__(self, other: object) -> bool:
-        return bool(self._ask("__eq__", str.__eq__(self, other), other)) if isinstance(other, str) else False
+        return (
+            bool(self._ask("__eq__", str.__eq__(self, other), other))
+            if isinstance(other, str)
+            else False
+        )
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -91,7 +95,9 @@ class Traced(str):
 
     def __bool__(self) -> bool:
         if self.parts is not None:
-            return any(not isinstance(p, Traced) for p in self.parts) or any(bool(p) for p in self.parts)
+            return any(not isinstance(p, Traced) for p in self.parts) or any(
+                bool(p) for p in self.parts
+            )
         return bool(self._ask("__bool__", str.__len__(self) > 0))
 
     def is_part_of(self, text: str) -> bool:
@@ -107,14 +113,22 @@ class Traced(str):
 
     # strings made from this one
 
-    def _atom(self, text: str, operation: str, args: tuple[Any, ...], segments: Iterable[Segment]) -> Traced:
-        if self.parts is not None or self.depth >= MAX_DEPTH or any(isinstance(a, Traced) for a in args):
+    def _atom(
+        self, text: str, operation: str, args: tuple[Any, ...], segments: Iterable[Segment]
+    ) -> Traced:
+        if (
+            self.parts is not None
+            or self.depth >= MAX_DEPTH
+            or any(isinstance(a, Traced) for a in args)
+        ):
             self.trace.opaque = True
             return atom(text, self.trace, ("leaf", UNKNOWN), tuple(segments))
         return atom(text, self.trace, (operation, self.node, args), tuple(segments), self.depth + 1)
 
     def _slice(self, start: int, stop: int, operation: str, args: tuple[Any, ...]) -> Traced:
-        return self._atom(self.plain[start:stop], operation, args, cut(self.all_segments(), start, stop))
+        return self._atom(
+            self.plain[start:stop], operation, args, cut(self.all_segments(), start, stop)
+        )
 
     def all_segments(self) -> tuple[Segment, ...]:
         """In order, covering the string; also of a compound."""
@@ -123,7 +137,9 @@ class Traced(str):
         return tuple(
             segment
             for part in self.parts
-            for segment in (part.segments if isinstance(part, Traced) else (Segment(len(part), None, -1),))
+            for segment in (
+                part.segments if isinstance(part, Traced) else (Segment(len(part), None, -1),)
+            )
         )
 
     def _coarse(self, text: str, operation: str, args: tuple[Any, ...]) -> Traced:
@@ -172,28 +188,48 @@ class Traced(str):
     def removesuffix(self, suffix: str, /) -> str:
         return self._slice(0, len(self.plain.removesuffix(suffix)), "removesuffix", (suffix,))
 
-    def _items(self, pieces: Iterable[str], operation: str, args: tuple[Any, ...], gap: int = 0) -> list[Traced]:
+    def _items(
+        self, pieces: Iterable[str], operation: str, args: tuple[Any, ...], gap: int = 0
+    ) -> list[Traced]:
         """Atoms for pieces that stand in this string one after the other, at least `gap` characters apart."""
         text, end, found = self.plain, -gap, []
         for piece in pieces:
             start = text.index(piece, end + gap)
             end = start + len(piece)
             found.append((start, end))
-        if self.parts is not None or self.depth >= MAX_DEPTH or any(isinstance(a, Traced) for a in args):
+        if (
+            self.parts is not None
+            or self.depth >= MAX_DEPTH
+            or any(isinstance(a, Traced) for a in args)
+        ):
             return [self._slice(start, stop, operation, args) for start, stop in found]
         whole = (operation, self.node, args)
         self.trace.answers[whole, "__len__", ()] = len(found)
         segments = self.all_segments()
         return [
-            atom(text[a:b], self.trace, ("item", whole, (i,)), tuple(cut(segments, a, b)), self.depth + 2)
+            atom(
+                text[a:b],
+                self.trace,
+                ("item", whole, (i,)),
+                tuple(cut(segments, a, b)),
+                self.depth + 2,
+            )
             for i, (a, b) in enumerate(found)
         ]
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
-        return [*self._items(self.plain.split(sep, maxsplit), "split", (sep, int(maxsplit)), len(sep or ""))]
+        return [
+            *self._items(
+                self.plain.split(sep, maxsplit), "split", (sep, int(maxsplit)), len(sep or "")
+            )
+        ]
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
-        return [*self._items(self.plain.rsplit(sep, maxsplit), "rsplit", (sep, int(maxsplit)), len(sep or ""))]
+        return [
+            *self._items(
+                self.plain.rsplit(sep, maxsplit), "rsplit", (sep, int(maxsplit)), len(sep or "")
+            )
+        ]
 
     def splitlines(self, keepends: bool = False) -> list[str]:
         return [*self._items(self.plain.splitlines(keepends), "splitlines", (keepends,))]
@@ -269,13 +305,44 @@ def _mapping(name: str) -> Callable[..., str]:
 
 
 QUESTIONS = (
-    *("__contains__", "__len__", "__lt__", "__le__", "__gt__", "__ge__", "startswith", "endswith"),
-    *("find", "rfind", "index", "rindex", "count", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit"),
-    *("isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper"),
+    "__contains__",
+    "__len__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "startswith",
+    "endswith",
+    "find",
+    "rfind",
+    "index",
+    "rindex",
+    "count",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isidentifier",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
 )
 MAPPINGS = (
-    *("upper", "lower", "title", "capitalize", "swapcase", "casefold"),
-    *("center", "ljust", "rjust", "zfill", "expandtabs"),
+    "upper",
+    "lower",
+    "title",
+    "capitalize",
+    "swapcase",
+    "casefold",
+    "center",
+    "ljust",
+    "rjust",
+    "zfill",
+    "expandtabs",
 )
 for _name in QUESTIONS:
     setattr(Traced, _name, _question(_name))
@@ -303,10 +370,18 @@ for _name in dir(str):
 Traced.__name__, Traced.__qualname__, Traced.__module__ = "str", "str", "builtins"
 
 
-def atom(text: str, trace: Trace, node: Node, segments: tuple[Segment, ...], depth: int = 0) -> Traced:
+def atom(
+    text: str, trace: Trace, node: Node, segments: tuple[Segment, ...], depth: int = 0
+) -> Traced:
     """A string made by one expression over one field."""
     made = Traced(text)
-    made.trace, made.node, made.segments, made.parts, made.depth = trace, node, segments, None, depth
+    made.trace, made.node, made.segments, made.parts, made.depth = (
+        trace,
+        node,
+        segments,
+        None,
+        depth,
+    )
     return made
 
 
@@ -321,7 +396,11 @@ def wrap_texts(value: Any, path: Path, trace: Trace) -> Any:
         return leaf(value, trace, path)
     if isinstance(value, dict):
         return {
-            key: item if key in STRUCTURE_KEYS and isinstance(item, str) else wrap_texts(item, (*path, key), trace)
+            key: (
+                item
+                if key in STRUCTURE_KEYS and isinstance(item, str)
+                else wrap_texts(item, (*path, key), trace)
+            )
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
@@ -368,7 +447,9 @@ def concat(strings: Iterable[str]) -> str:
 def join(separator: str, strings: Iterable[str]) -> str:
     """`separator.join(strings)`, with provenance."""
     items = list(strings)
-    return concat(item for i, string in enumerate(items) for item in ((separator, string) if i else (string,)))
+    return concat(
+        item for i, string in enumerate(items) for item in ((separator, string) if i else (string,))
+    )
 
 
 def parts(text: str) -> tuple[str | Traced, ...]:

@@ -38,20 +38,61 @@ from truetune.render.traced import Trace, Traced
 from truetune.render.traced_json import tojson
 
 ALLOWED_NODES: tuple[type[nodes.Node], ...] = (
-    *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Break, nodes.Continue),
-    *(nodes.Assign, nodes.AssignBlock, nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.With),
-    *(nodes.Name, nodes.NSRef, nodes.Const, nodes.Tuple, nodes.List, nodes.Dict, nodes.Pair, nodes.Keyword),
-    *(nodes.Filter, nodes.Test, nodes.Call, nodes.Getattr, nodes.Getitem, nodes.Slice),
-    *(nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.CondExpr, nodes.Concat),
-    *(nodes.BinExpr, nodes.UnaryExpr, nodes.ExtensionAttribute),
+    nodes.Template,
+    nodes.Output,
+    nodes.TemplateData,
+    nodes.If,
+    nodes.For,
+    nodes.Break,
+    nodes.Continue,
+    nodes.Assign,
+    nodes.AssignBlock,
+    nodes.Macro,
+    nodes.CallBlock,
+    nodes.FilterBlock,
+    nodes.With,
+    nodes.Name,
+    nodes.NSRef,
+    nodes.Const,
+    nodes.Tuple,
+    nodes.List,
+    nodes.Dict,
+    nodes.Pair,
+    nodes.Keyword,
+    nodes.Filter,
+    nodes.Test,
+    nodes.Call,
+    nodes.Getattr,
+    nodes.Getitem,
+    nodes.Slice,
+    nodes.Compare,
+    nodes.Operand,
+    nodes.And,
+    nodes.Or,
+    nodes.Not,
+    nodes.CondExpr,
+    nodes.Concat,
+    nodes.BinExpr,
+    nodes.UnaryExpr,
+    nodes.ExtensionAttribute,
 )
 """Constructs whose compiled code goes through this environment. `autoescape`, for one, is not among them: it calls C
 code that copies a field without its provenance."""
 
 TRACED_METHODS = frozenset(
     (
-        *("strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "replace", "join"),
-        *("split", "rsplit", "splitlines", "partition", "rpartition"),
+        "strip",
+        "lstrip",
+        "rstrip",
+        "removeprefix",
+        "removesuffix",
+        "replace",
+        "join",
+        "split",
+        "rsplit",
+        "splitlines",
+        "partition",
+        "rpartition",
         *(name for name in (*traced.QUESTIONS, *traced.MAPPINGS) if not name.startswith("_")),
     )
 )
@@ -64,8 +105,28 @@ STRUCTURAL_METHODS: dict[type, frozenset[str]] = {
 """Methods that look at keys, lengths and positions alone, given plain arguments."""
 STRUCTURAL_FILTERS = frozenset(
     (
-        *("string", "length", "count", "default", "d", "tojson", "join", "first", "last", "list", "reverse", "items"),
-        *("map", "select", "reject", "selectattr", "rejectattr", "trim", "upper", "lower", "capitalize", "replace"),
+        "string",
+        "length",
+        "count",
+        "default",
+        "d",
+        "tojson",
+        "join",
+        "first",
+        "last",
+        "list",
+        "reverse",
+        "items",
+        "map",
+        "select",
+        "reject",
+        "selectattr",
+        "rejectattr",
+        "trim",
+        "upper",
+        "lower",
+        "capitalize",
+        "replace",
         "safe",
     )
 )
@@ -74,10 +135,24 @@ TEXT_ARGUMENT_FILTERS = frozenset(("join", "default", "d"))
 """Structural filters whose arguments may be fields themselves."""
 TEXT_FILTERS = frozenset(("trim", "upper", "lower", "capitalize", "replace"))
 """Structural filters that call a method of a text. Of anything else they would take `str(value)`, untraced."""
-ELEMENT_FILTERS = frozenset(("sort", "unique", "batch", "slice", "groupby", "dictsort", "min", "max", "random", "sum"))
+ELEMENT_FILTERS = frozenset(
+    ("sort", "unique", "batch", "slice", "groupby", "dictsort", "min", "max", "random", "sum")
+)
 """Untraced filters whose results hold the very values that they were given."""
 STRUCTURAL_TESTS = frozenset(
-    ("boolean", "callable", "defined", "undefined", "false", "true", "none", "integer", "float", "number", "mapping")
+    (
+        "boolean",
+        "callable",
+        "defined",
+        "undefined",
+        "false",
+        "true",
+        "none",
+        "integer",
+        "float",
+        "number",
+        "mapping",
+    )
     + ("string", "sequence", "iterable", "escaped", "lower", "upper")
 )
 """Tests of types, and tests that ask through `Traced`."""
@@ -154,7 +229,10 @@ class TracedEnvironment(TemplateEnvironment):
         own_filters = {"tojson": tojson, "join": self._join, "safe": _keep, "string": self.to_text}
         for name, filter in {**self.filters, **own_filters}.items():
             self.filters[name] = self._traced_filter(name, filter)
-        own_tests: dict[str, Callable[..., Any]] = {"sequence": _is_sequence, "iterable": _is_iterable}
+        own_tests: dict[str, Callable[..., Any]] = {
+            "sequence": _is_sequence,
+            "iterable": _is_iterable,
+        }
         tests: dict[str, Any] = dict(self.tests)
         for name, test in (tests | own_tests).items():
             self.tests[name] = self._traced_test(name, test)
@@ -169,7 +247,9 @@ class TracedEnvironment(TemplateEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
-        self.has_unknown_nodes = not all(isinstance(node, ALLOWED_NODES) for node in tree.find_all(nodes.Node))
+        self.has_unknown_nodes = not all(
+            isinstance(node, ALLOWED_NODES) for node in tree.find_all(nodes.Node)
+        )
         return tree
 
     # text
@@ -197,7 +277,9 @@ class TracedEnvironment(TemplateEnvironment):
 
     # what is not traced
 
-    def _untraced(self, operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _untraced(
+        self, operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The result of an operation that the trace can't hold.
 
         Plain arguments are no fields, so what is made of them is the same for every row.
@@ -210,7 +292,9 @@ class TracedEnvironment(TemplateEnvironment):
             return result
         if isinstance(result, str):
             return self._unknown_text(str(result))
-        holds_only_traced = isinstance(result, list | tuple) and all(isinstance(item, Traced) for item in result)
+        holds_only_traced = isinstance(result, list | tuple) and all(
+            isinstance(item, Traced) for item in result
+        )
         if not holds_only_traced and not isinstance(result, Undefined):
             self.lost_provenance = True
         return result
@@ -226,7 +310,11 @@ class TracedEnvironment(TemplateEnvironment):
             return left * right
         if operator == "*" and isinstance(right, Traced) and type(left) is int:
             return right * left
-        if operator == "%" and type(left) is str and (text := _fill_percent_s(left, right)) is not None:
+        if (
+            operator == "%"
+            and type(left) is str
+            and (text := _fill_percent_s(left, right)) is not None
+        ):
             return text
         return self._untraced(self.binop_table[operator], (left, right), {})
 
@@ -269,12 +357,16 @@ class TracedEnvironment(TemplateEnvironment):
                 return item.is_part_of(container)
             if isinstance(container, dict) and all(type(key) is str for key in container):
                 return item.is_one_of(tuple(container))
-            if isinstance(container, list | tuple) and all(type(entry) in SCALARS for entry in container):
+            if isinstance(container, list | tuple) and all(
+                type(entry) in SCALARS for entry in container
+            ):
                 return item.is_one_of(tuple(entry for entry in container if type(entry) is str))
         elif isinstance(container, list | tuple) and type(item) is str:
             return any(self._equals_text(entry, item) for entry in container)
         elif isinstance(container, dict) and type(item) in SCALARS:
-            return item in container  # a field can't be a key without an opaque trace: its hash was asked for
+            return (
+                item in container
+            )  # a field can't be a key without an opaque trace: its hash was asked for
         return bool(self._untraced(lambda one, other: other in one, (container, item), {}))
 
     def _equals_text(self, entry: Any, text: str) -> bool:
@@ -298,7 +390,9 @@ class TracedEnvironment(TemplateEnvironment):
         if type(start) in SCALARS and type(stop) in SCALARS and type(step) in SCALARS:
             if isinstance(obj, str | list | tuple):
                 return obj[start:stop:step]
-        return self._untraced(lambda value, *bounds: value[slice(*bounds)], (obj, start, stop, step), {})
+        return self._untraced(
+            lambda value, *bounds: value[slice(*bounds)], (obj, start, stop, step), {}
+        )
 
     # calls
 
@@ -337,7 +431,9 @@ class TracedEnvironment(TemplateEnvironment):
                 return function.__name__ == "cycle" or is_plain(args[:1])
         return False
 
-    def _call_method(self, method: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_method(
+        self, method: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         owner, name = method.__self__, method.__name__
         if isinstance(owner, Traced) and name in TRACED_METHODS and not kwargs and is_plain(args):
             return call(*args)
@@ -354,7 +450,9 @@ class TracedEnvironment(TemplateEnvironment):
         self, owner: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The owner counts as an argument: it may hold fields, too."""
-        return self._untraced(lambda _, *args, **kwargs: call(*args, **kwargs), (owner, *args), kwargs)
+        return self._untraced(
+            lambda _, *args, **kwargs: call(*args, **kwargs), (owner, *args), kwargs
+        )
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         format = super().wrap_str_format(value)
@@ -363,7 +461,9 @@ class TracedEnvironment(TemplateEnvironment):
         template = value.__self__
 
         def format_untraced(*args: Any, **kwargs: Any) -> Any:
-            return self._untraced(lambda _, *args, **kwargs: format(*args, **kwargs), (template, *args), kwargs)
+            return self._untraced(
+                lambda _, *args, **kwargs: format(*args, **kwargs), (template, *args), kwargs
+            )
 
         return format_untraced
 
@@ -376,7 +476,9 @@ class TracedEnvironment(TemplateEnvironment):
         def apply(*args: Any, **kwargs: Any) -> Any:
             values = args[environment_args:]
             options = (*values[1:], *kwargs.values())
-            follows = name in STRUCTURAL_FILTERS and (name in TEXT_ARGUMENT_FILTERS or is_plain(options))
+            follows = name in STRUCTURAL_FILTERS and (
+                name in TEXT_ARGUMENT_FILTERS or is_plain(options)
+            )
             if follows and (name not in TEXT_FILTERS or isinstance(values[0], str)):
                 return filter(*args, **kwargs)
             if name == "dictsort" and not options:
@@ -384,8 +486,11 @@ class TracedEnvironment(TemplateEnvironment):
             if name in ELEMENT_FILTERS:
                 self.trace.opaque = self.trace.opaque or not (is_plain(values) and is_plain(kwargs))
                 return filter(*args, **kwargs)
-            return self._untraced(lambda *values, **kwargs: filter(*args[:environment_args], *values, **kwargs),
-                                  values, kwargs)  # fmt: skip
+            return self._untraced(
+                lambda *values, **kwargs: filter(*args[:environment_args], *values, **kwargs),
+                values,
+                kwargs,
+            )
 
         if environment_args:
             apply.jinja_pass_arg = filter.jinja_pass_arg  # type: ignore[attr-defined]
@@ -401,8 +506,11 @@ class TracedEnvironment(TemplateEnvironment):
 
         def apply(*args: Any, **kwargs: Any) -> Any:
             values = args[environment_args:]
-            return self._untraced(lambda *values, **kwargs: test(*args[:environment_args], *values, **kwargs),
-                                  values, kwargs)  # fmt: skip
+            return self._untraced(
+                lambda *values, **kwargs: test(*args[:environment_args], *values, **kwargs),
+                values,
+                kwargs,
+            )
 
         if environment_args:
             apply.jinja_pass_arg = test.jinja_pass_arg  # type: ignore[attr-defined]

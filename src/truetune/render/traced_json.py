@@ -15,7 +15,11 @@ _MARK = re.compile(r"\\u0000(\d+)\\u0000")
 
 
 def tojson(
-    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: Any = None,
+    separators: Any = None,
+    sort_keys: bool = False,
 ) -> str:
     """transformers' `tojson` filter (json.dumps that escapes no HTML), with provenance."""
     inside: list[Traced] = []
@@ -29,14 +33,25 @@ def tojson(
         return [mark(entry) for entry in item] if isinstance(item, list | tuple) else item
 
     marked = mark(value)
-    text = json.dumps(marked, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    text = json.dumps(
+        marked, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
     if not inside:
         return text
     pieces = _MARK.split(text)
     if len(pieces) != 2 * len(inside) + 1:
-        plain = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+        plain = json.dumps(
+            value,
+            ensure_ascii=ensure_ascii,
+            indent=indent,
+            separators=separators,
+            sort_keys=sort_keys,
+        )
         return unknown(plain, inside[0].trace)
-    return concat(_json_body(inside[int(piece)], ensure_ascii) if i % 2 else piece for i, piece in enumerate(pieces))
+    return concat(
+        _json_body(inside[int(piece)], ensure_ascii) if i % 2 else piece
+        for i, piece in enumerate(pieces)
+    )
 
 
 def json_body(text: str, ensure_ascii: bool) -> str:
@@ -47,19 +62,34 @@ def json_body(text: str, ensure_ascii: bool) -> str:
 def _json_body(string: Traced, ensure_ascii: bool) -> str:
     if string.parts is not None:
         return concat(
-            _json_body(part, ensure_ascii) if isinstance(part, Traced) else json_body(part, ensure_ascii)
+            (
+                _json_body(part, ensure_ascii)
+                if isinstance(part, Traced)
+                else json_body(part, ensure_ascii)
+            )
             for part in string.parts
         )
     text, segments, end = string.plain, [], 0
     mine = string.segments
-    for match in re.finditer(r'["\\\x00-\x1f]|[^\x00-\x7f]' if ensure_ascii else r'["\\\x00-\x1f]', text):
+    for match in re.finditer(
+        r'["\\\x00-\x1f]|[^\x00-\x7f]' if ensure_ascii else r'["\\\x00-\x1f]', text
+    ):
         start = match.start()
         path = cut(mine, start, start + 1)[0].path
-        segments += [*cut(mine, end, start), Segment(len(json_body(match[0], ensure_ascii)), path, -1)]
+        segments += [
+            *cut(mine, end, start),
+            Segment(len(json_body(match[0], ensure_ascii)), path, -1),
+        ]
         end = start + 1
     segments += cut(mine, end, len(text))
     body = json_body(text, ensure_ascii)
     if string.depth >= MAX_DEPTH:
         string.trace.opaque = True
         return atom(body, string.trace, ("leaf", UNKNOWN), tuple(segments))
-    return atom(body, string.trace, ("json_body", string.node, (ensure_ascii,)), tuple(segments), string.depth + 1)
+    return atom(
+        body,
+        string.trace,
+        ("json_body", string.node, (ensure_ascii,)),
+        tuple(segments),
+        string.depth + 1,
+    )

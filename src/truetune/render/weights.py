@@ -70,7 +70,10 @@ def embedding(folder: Path) -> Embedding | None:
         except (BrokenFile, OSError) as error:
             raise TokenizerError(f"{path}: not a whole safetensors file: {error}") from None
         if any(not tensor.whole for tensor in header.tensors):
-            raise TokenizerError(f"{path}: {header.faults[0]}; download it again, or name another folder with --model")
+            raise TokenizerError(
+                f"{path}: {header.faults[0]}; download it again, or name another folder with"
+                " --model"
+            )
         found = among({tensor.name: tensor for tensor in header.tensors})
         if found is not None:
             tensor = found.tensor

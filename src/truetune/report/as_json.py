@@ -30,7 +30,10 @@ def to_json(report: Report) -> str:
     Each of `runs` and `views` stands on one line, and each part of `data`."""
     value = as_dict(report)
     lists = {name: value.pop(name) for name in ("runs", "views") if name in value}
-    figures = ",".join(f"\n    {json.dumps(name)}: {json.dumps(part)}" for name, part in value.pop("data", {}).items())
+    figures = ",".join(
+        f"\n    {json.dumps(name)}: {json.dumps(part)}"
+        for name, part in value.pop("data", {}).items()
+    )
     ends = [f'"data": {{{figures}\n  }}'] if figures else []
     for name, items in lists.items():
         rows = ",".join(f"\n    {json.dumps(item)}" for item in items)
@@ -53,7 +56,9 @@ def report_dict(report: Report) -> dict[str, Any]:
         "verdict": more.pop("verdict", None) or said(report),
         "next": then(report, more.get("runs") or ()),
         "spec": report.spec.model_dump(mode="json"),
-        "subjects": [{"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects],
+        "subjects": [
+            {"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects
+        ],
         **(_learned(report) if isinstance(report, DataReport) else {}),
         **({"audit": _audited(report)} if isinstance(report, AuditReport) else {}),
         **more,
@@ -106,7 +111,9 @@ def _run(report: Report) -> dict[str, Any]:
     from truetune.evaluation.run_report import of_log
 
     made = of_log(report)
-    return {"runs": made["runs"]} if made and isinstance(report, DataReport) and report.rows else made
+    return (
+        {"runs": made["runs"]} if made and isinstance(report, DataReport) and report.rows else made
+    )
 
 
 def _learned(report: DataReport) -> dict[str, Any]:
@@ -129,7 +136,11 @@ def _learned(report: DataReport) -> dict[str, Any]:
             "over": lengths.over,
             "lost_tokens": lengths.lost_tokens,
             "lost_supervised": lengths.lost_supervised,
-            "media": {**asdict(lengths.media), "says": lengths.media.not_counted} if lengths.media else None,
+            "media": (
+                {**asdict(lengths.media), "says": lengths.media.not_counted}
+                if lengths.media
+                else None
+            ),
         },
         "data": report.data,
     }
@@ -138,7 +149,11 @@ def _learned(report: DataReport) -> dict[str, Any]:
 def _audited(report: AuditReport) -> dict[str, Any]:
     return {
         "ledger": {
-            row.key: {"supervised": row.supervised, "context": row.context, "not_attended": row.hidden}
+            row.key: {
+                "supervised": row.supervised,
+                "context": row.context,
+                "not_attended": row.hidden,
+            }
             for row in audited.rows(report)
         },
         "batches": report.batches,
@@ -175,7 +190,10 @@ def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as in a report."""
     findings = list(findings)
     prints = fingerprints(findings)
-    return [_finding(finding) | {"fingerprints": list(own)} for finding, own in zip(findings, prints, strict=True)]
+    return [
+        _finding(finding) | {"fingerprints": list(own)}
+        for finding, own in zip(findings, prints, strict=True)
+    ]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -205,7 +223,11 @@ def _figure(figure: Figure) -> dict[str, Any]:
         "title": figure.title,
         "log": figure.log,
         "series": [
-            {"name": line.name, "x": list(line.x), "y": [y if math.isfinite(y) else None for y in line.y]}
+            {
+                "name": line.name,
+                "x": list(line.x),
+                "y": [y if math.isfinite(y) else None for y in line.y],
+            }
             for line in figure.series
         ],
         "marks": [{"x": mark.x, "label": mark.label} for mark in figure.marks],

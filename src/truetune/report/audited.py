@@ -52,14 +52,21 @@ def verdict(report: AuditReport) -> str:
     ledger, lines = report.ledger, many(len(report.samples), "line")
     where = f"{lines} of {report.batches:,} batch{'es' * (report.batches != 1)}"
     if not report.samples:
-        return f"no token of {report.batches:,} batches was placed" if report.batches else "no batch was seen"
+        return (
+            f"no token of {report.batches:,} batches was placed"
+            if report.batches
+            else "no batch was seen"
+        )
     if all(sample.labels is None for sample in report.samples):
         return f"the batches hold no labels: {ledger.total:,} tokens in {where}"
     if not ledger.supervised:
         return f"learns nothing: no token of {where} is in the loss"
     parts = sorted(ledger.rows(), key=lambda row: -row[1])
     by_source = ", ".join(f"{s.label} {share(n, ledger.supervised)}" for s, n, _ in parts if n)
-    count = f"{ledger.supervised:,} of {ledger.total:,} tokens ({share(ledger.supervised, ledger.total)})"
+    count = (
+        f"{ledger.supervised:,} of {ledger.total:,} tokens"
+        f" ({share(ledger.supervised, ledger.total)})"
+    )
     return f"the loss is on {count} in {where}: {by_source}"
 
 
@@ -82,7 +89,11 @@ def label_columns(report: AuditReport) -> str:
         return ""
     parts = [f"{column} {share(count, total)}" for column, count in counts.most_common()]
     if unknown:
-        parts.append(f"not recognised {share(unknown, total)}" if parts else "columns that are not recognised")
+        parts.append(
+            f"not recognised {share(unknown, total)}"
+            if parts
+            else "columns that are not recognised"
+        )
     return "labels come from: " + ", ".join(parts)
 
 
@@ -108,7 +119,9 @@ def rows(report: AuditReport) -> list[Row]:
     pads = np.zeros(3, np.int64)
     for sample in report.samples:
         for i, mask in enumerate((sample.supervised, ~sample.supervised, ~sample.attended)):
-            counts[:, i] += np.bincount(sample.source[mask & ~sample.padding], minlength=len(Source))
+            counts[:, i] += np.bincount(
+                sample.source[mask & ~sample.padding], minlength=len(Source)
+            )
             pads[i] += int((mask & sample.padding).sum())
     made = [Row(s.label, s.name.lower(), *map(int, counts[s])) for s in Source if counts[s].any()]
     return [*made, Row("padding", "padding", *map(int, pads))] if pads.any() else made
@@ -118,11 +131,18 @@ def laws(report: AuditReport) -> list[Law]:
     """The laws that were measured: broken ones first."""
     found = {finding.code: str(finding.severity) for finding in report.findings}
     made = [
-        Law(name, f"{law['value']:.2g}", f"{law['tolerance']:.1g}", str(law.get("unit", "")), holds,
-            standing(name, holds, found))
-        for name, law in report.laws.items() if "value" in law
+        Law(
+            name,
+            f"{law['value']:.2g}",
+            f"{law['tolerance']:.1g}",
+            str(law.get("unit", "")),
+            holds,
+            standing(name, holds, found),
+        )
+        for name, law in report.laws.items()
+        if "value" in law
         for holds in [law["value"] <= law["tolerance"]]
-    ]  # fmt: skip
+    ]
     return sorted(made, key=lambda law: law.holds)
 
 
@@ -131,8 +151,11 @@ def standing(law: str, holds: bool, found: Mapping[str, str]) -> str:
     without a finding is explained by another one's, was asked for, or its rule was left out."""
     if holds:
         return "holds"
-    severities = {rule.code: found[rule.code] for rule in rules("law")
-                  if issubclass(rule, LawRule) and rule.law == law and rule.code in found}  # fmt: skip
+    severities = {
+        rule.code: found[rule.code]
+        for rule in rules("law")
+        if issubclass(rule, LawRule) and rule.law == law and rule.code in found
+    }
     if not severities:
         return "differs, which other findings or the settings explain"
     noted = "only a note, " if set(severities.values()) == {"info"} else ""
@@ -160,7 +183,9 @@ def render_audited(report: AuditReport, console: Console, verbose: bool) -> None
 
 def render_notes(report: AuditReport, console: Console, verbose: bool) -> None:
     """Draw what could not be looked at, and what was made otherwise than in the run; never folded."""
-    lines = [line for note in _notes(report, verbose) for line in wrap(visible(note), console.width)]
+    lines = [
+        line for note in _notes(report, verbose) for line in wrap(visible(note), console.width)
+    ]
     if lines:
         console.print(Text("\n".join(lines) + "\n", style="dim"), soft_wrap=True)
 
@@ -178,13 +203,26 @@ def _ledger(report: AuditReport) -> Table:
     found, total = rows(report), report.ledger.total
     text = [row for row in found if row.key != "padding"]
     hidden = any(row.hidden for row in text)
-    table = _table("tokens by source", "supervised", "context", "share", *(("not attended",) if hidden else ()))
-    sums = (sum(row.supervised for row in text), sum(row.context for row in text), sum(row.hidden for row in text))
+    table = _table(
+        "tokens by source", "supervised", "context", "share", *(("not attended",) if hidden else ())
+    )
+    sums = (
+        sum(row.supervised for row in text),
+        sum(row.context for row in text),
+        sum(row.hidden for row in text),
+    )
     for row in [*text, Row("all", "all", *sums), *found[len(text) :]]:
         pads = row.key == "padding"
         part = "" if pads else share(row.supervised + row.context, total)
-        cells = [f"{row.supervised:,}", f"{row.context:,}", part, *((f"{row.hidden:,}",) if hidden else ())]
-        table.add_row(Text(row.label, style=_style(row)), *cells, style="bold" if row.key == "all" else "")
+        cells = [
+            f"{row.supervised:,}",
+            f"{row.context:,}",
+            part,
+            *((f"{row.hidden:,}",) if hidden else ()),
+        ]
+        table.add_row(
+            Text(row.label, style=_style(row)), *cells, style="bold" if row.key == "all" else ""
+        )
     return table
 
 
@@ -204,7 +242,9 @@ def _laws(found: list[Law], verbose: bool) -> Table:
     for law in found:
         grave = law.standing.startswith("broken (TT")
         said = Text(law.standing, style="green" if law.holds else "bold red" if grave else "yellow")
-        table.add_row(law.name, law.value, law.tolerance, said, *((visible(law.unit),) if verbose else ()))
+        table.add_row(
+            law.name, law.value, law.tolerance, said, *((visible(law.unit),) if verbose else ())
+        )
     return table
 
 
@@ -214,7 +254,9 @@ def _canary(fields: tuple[dict[str, Any], ...]) -> Table:
     table.add_column("became")
     for field in fields:
         seen = str(field["seen"])
-        table.add_row(Text(visible(str(field["path"]))), Text(visible(seen), style=SEEN.get(seen, "")))
+        table.add_row(
+            Text(visible(str(field["path"]))), Text(visible(seen), style=SEEN.get(seen, ""))
+        )
     return table
 
 

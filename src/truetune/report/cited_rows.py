@@ -21,7 +21,12 @@ def cited_rows(report: Report) -> str:
     for finding in report.findings:
         for case in finding.cases:
             if case.origin is not None:
-                told = {"rule": finding.rule, "code": finding.code, "text": case.text, "turn": case.turn}
+                told = {
+                    "rule": finding.rule,
+                    "code": finding.code,
+                    "text": case.text,
+                    "turn": case.turn,
+                }
                 wanted.setdefault(case.origin, []).append(told)
     if not wanted:
         return ""
@@ -29,13 +34,19 @@ def cited_rows(report: Report) -> str:
     lines = []
     for origin in sorted(wanted, key=lambda origin: origin.row):
         place = {"file": origin.file, "line": origin.line, "row": origin.row}
-        lines.append(json.dumps({**place, "findings": wanted[origin], "data": found.get(origin)}, default=str))
+        lines.append(
+            json.dumps(
+                {**place, "findings": wanted[origin], "data": found.get(origin)}, default=str
+            )
+        )
     return "".join(f"{line}\n" for line in lines)
 
 
 def _rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tuple[Origin, Any]]:
     spec, left = report.spec, len(wanted)
-    for row in read(spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing):
+    for row in read(
+        spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing
+    ):
         if row.origin in wanted:
             yield row.origin, row.raw
             left -= 1

@@ -39,7 +39,10 @@ def draw(report: DoctorReport, console: Console, verbose: bool) -> None:
     console.print(table)
     for name, there in here.extras.items():
         if not there and name in GIVES:
-            console.print(Text(f"not installed: truetune[{name}], for {GIVES[name]}", style="dim"), soft_wrap=True)
+            console.print(
+                Text(f"not installed: truetune[{name}], for {GIVES[name]}", style="dim"),
+                soft_wrap=True,
+            )
     console.print()
 
 
@@ -61,13 +64,18 @@ def _torch(here: Environment) -> str:
     built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else "CPUs"
     if not torch.available:
         return f"built for {built}; uses no GPU"
-    return f"built for {built}; uses {len(torch.devices)} GPU{'s' * (len(torch.devices) != 1)}; bf16 " + (
-        "works" if torch.bf16 else "fails"
+    return (
+        f"built for {built}; uses {len(torch.devices)} GPU{'s' * (len(torch.devices) != 1)}; bf16 "
+        + ("works" if torch.bf16 else "fails")
     )
 
 
 def _software(here: Environment, verbose: bool) -> Iterator[tuple[str, str]]:
-    yield "packages", ", ".join(f"{name} {version}" for name, version in versions(here).items()) or "none of them"
+    yield (
+        "packages",
+        ", ".join(f"{name} {version}" for name, version in versions(here).items())
+        or "none of them",
+    )
     fine = [name for name, error in here.loads.items() if not error]
     if verbose and fine:
         yield "imported", ", ".join(fine)

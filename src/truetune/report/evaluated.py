@@ -47,8 +47,14 @@ def draw(report: EvaluationReport, console: Console, verbose: bool) -> None:
 def _losses(found: Evaluated, level: str) -> Table:
     table = _table("loss by source", "tokens", "nats a token", level, "perplexity")
     for loss in found.model.losses:
-        table.add_row(loss.source, f"{loss.tokens:,}", f"{loss.mean:.4f}", _between(loss.low, loss.high),
-                      _short(loss.perplexity), style="bold" if loss.source == WHOLE else "")  # fmt: skip
+        table.add_row(
+            loss.source,
+            f"{loss.tokens:,}",
+            f"{loss.mean:.4f}",
+            _between(loss.low, loss.high),
+            _short(loss.perplexity),
+            style="bold" if loss.source == WHOLE else "",
+        )
     return table
 
 
@@ -57,9 +63,13 @@ def _changes(found: Evaluated, other: Measured, level: str) -> Table:
     for change in found.changes:
         theirs = other.loss(change.source)
         table.add_row(
-            change.source, f"{theirs.mean:.4f}" if theirs else "", f"{change.difference:+.4f}",
-            _between(change.low, change.high, "+"), _p(change.p), style=_colour(change.difference, change.p),
-        )  # fmt: skip
+            change.source,
+            f"{theirs.mean:.4f}" if theirs else "",
+            f"{change.difference:+.4f}",
+            _between(change.low, change.high, "+"),
+            _p(change.p),
+            style=_colour(change.difference, change.p),
+        )
     return table
 
 
@@ -67,7 +77,9 @@ def _stops(found: Evaluated, level: str) -> Table:
     """One column a model."""
     models = [model for model in (found.model, found.other) if model and model.stops]
     table = _table("P(stop)", *map(_named, models))
-    for name, *cells in zip(*(_of_stops(model.stops, level) for model in models if model.stops), strict=True):
+    for name, *cells in zip(
+        *(_of_stops(model.stops, level) for model in models if model.stops), strict=True
+    ):
         table.add_row(name[0], *(cell[1] for cell in (name, *cells)))
     return table
 
@@ -79,15 +91,23 @@ def _of_stops(stops: Stops, level: str) -> Iterator[tuple[str, str]]:
     yield "inside answers, mean", _short(stops.inside_mean)
     yield "  largest", _short(stops.largest)
     yield "  over 1/2", f"{stops.false:,} of {stops.inside:,}"
-    yield f"ends expected for each there is ({level})", f"{_short(stops.expected)} ({_between(stops.low, stops.high)})"
+    yield (
+        f"ends expected for each there is ({level})",
+        f"{_short(stops.expected)} ({_between(stops.low, stops.high)})",
+    )
     yield "expected calibration error", _short(stops.error)
 
 
 def _bins(stops: Stops) -> Table:
     table = _table("P(stop) from", "to", "places", "mean", "of them ends")
     for part in stops.bins:
-        table.add_row(f"{part.low:.1f}", f"{part.high:.1f}", f"{part.places:,}", f"{part.mean:.4f}",
-                      f"{part.ends:,} ({part.ends / part.places:.4f})")  # fmt: skip
+        table.add_row(
+            f"{part.low:.1f}",
+            f"{part.high:.1f}",
+            f"{part.places:,}",
+            f"{part.mean:.4f}",
+            f"{part.ends:,} ({part.ends / part.places:.4f})",
+        )
     return table
 
 
@@ -95,22 +115,40 @@ def _answers(metrics: Metrics) -> Iterator[Table]:
     for group in metrics.groups:
         table = _table(f"answers, rows {group.name} ({group.samples})", "", "95%", "of")
         for measure in group.measures:
-            table.add_row(NAMES.get(measure.name, measure.name), f"{measure.value:.3f}",
-                          _between(measure.low, measure.high), f"{measure.of:,}")  # fmt: skip
+            table.add_row(
+                NAMES.get(measure.name, measure.name),
+                f"{measure.value:.3f}",
+                _between(measure.low, measure.high),
+                f"{measure.of:,}",
+            )
         yield table
     if metrics.paired:
         table = _table("answers against the other's", "change", "95%", "p", "better", "worse", "of")
         for pair in metrics.paired:
-            table.add_row(NAMES.get(pair.name, pair.name), f"{pair.change:+.3f}", _between(pair.low, pair.high, "+"),
-                          _p(pair.p), str(pair.better), str(pair.worse), f"{pair.of:,}")  # fmt: skip
+            table.add_row(
+                NAMES.get(pair.name, pair.name),
+                f"{pair.change:+.3f}",
+                _between(pair.low, pair.high, "+"),
+                _p(pair.p),
+                str(pair.better),
+                str(pair.worse),
+                f"{pair.of:,}",
+            )
         yield table
 
 
 def _agreements(found: Evaluated) -> Table:
-    table = _table("right answers, by pairs", "both", "only this", "only the other", "neither", "p (McNemar)")
+    table = _table(
+        "right answers, by pairs", "both", "only this", "only the other", "neither", "p (McNemar)"
+    )
     for one in found.agreements:
         counts = (one.both, one.only_this, one.only_other, one.neither)
-        table.add_row(one.measure, *map(str, counts), _p(one.p), style=_colour(one.only_other - one.only_this, one.p))
+        table.add_row(
+            one.measure,
+            *map(str, counts),
+            _p(one.p),
+            style=_colour(one.only_other - one.only_this, one.p),
+        )
     return table
 
 
@@ -119,8 +157,13 @@ def _tasks(found: LmEval) -> Table:
     for task in found.tasks:
         for i, (name, value) in enumerate(task.metrics.items()):
             error = task.errors.get(name)
-            table.add_row(task.name if not i else "", name, f"{value:.4f}", "" if error is None else f"{error:.4f}",
-                          f"{task.rows:,}" if not i else "")  # fmt: skip
+            table.add_row(
+                task.name if not i else "",
+                name,
+                f"{value:.4f}",
+                "" if error is None else f"{error:.4f}",
+                f"{task.rows:,}" if not i else "",
+            )
     return table
 
 
@@ -128,7 +171,10 @@ def _of_tasks(found: LmEval | None) -> Iterator[str]:
     if found:
         yield from (f"lm-eval: {name}: {why}" for name, why in found.flags.items())
         if found.compared:
-            yield f"lm-eval: the ids of {many(found.compared, 'prompt')} were compared with those that were trained"
+            yield (
+                f"lm-eval: the ids of {many(found.compared, 'prompt')} were compared with those"
+                " that were trained"
+            )
         yield from found.notes
 
 
@@ -137,13 +183,19 @@ def _said(found: Evaluated) -> Iterator[str]:
     for reason, count in left[:SKIPPED]:
         yield f"{many(count, 'example')} left out: {reason}"
     if len(left) > SKIPPED:
-        yield f"{many(sum(count for _, count in left[SKIPPED:]), 'example')} left out for other reasons"
+        yield (
+            f"{many(sum(count for _, count in left[SKIPPED:]), 'example')} left out for other"
+            " reasons"
+        )
     if found.rows == 1:
         yield "one row says nothing of others: there are no intervals"
     if found.seen and (loss := found.seen.seen):
         where = f" ({_between(loss.low, loss.high)})" if loss.low is not None else ""
         rows = many(found.seen.rows, "row")
-        yield f"{rows} of the training data, apart from the others: {loss.mean:.4f} nats a token{where}"
+        yield (
+            f"{rows} of the training data, apart from the others: {loss.mean:.4f} nats a"
+            f" token{where}"
+        )
 
 
 def _named(model: Measured) -> str:

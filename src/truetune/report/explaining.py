@@ -12,7 +12,13 @@ from truetune.checks.explaining.guides import GUIDES, Cause, Guide
 from truetune.checks.explaining.search import Hit
 from truetune.logs.console.messages import Message, find_message
 
-KINDS = {"rule": "rule", "message": "message", "guide": "guide", "command": "command", "option": "option"}
+KINDS = {
+    "rule": "rule",
+    "message": "message",
+    "guide": "guide",
+    "command": "command",
+    "option": "option",
+}
 
 
 def topic_of(name: str) -> Message | Guide | None:
@@ -34,16 +40,19 @@ def topic_json(topic: Message | Guide) -> dict[str, Any]:
 
 def _page(topic: Message | Guide) -> str:
     if isinstance(topic, Guide):
-        causes = "\n".join(f"{number}. {_cause(cause)}" for number, cause in enumerate(topic.causes, 1))
+        causes = "\n".join(
+            f"{number}. {_cause(cause)}" for number, cause in enumerate(topic.causes, 1)
+        )
         seen = "; ".join(topic.asked)
         return (
-            f"# {topic.title}\n\nSeen as: {seen}.\n\nBegin with `{topic.command}`.\n\n## Causes, the likely first\n\n"
-            f"{causes}\n\nThe whole guide: docs/{topic.page}"
+            f"# {topic.title}\n\nSeen as: {seen}.\n\nBegin with `{topic.command}`.\n\n## Causes,"
+            f" the likely first\n\n{causes}\n\nThe whole guide: docs/{topic.page}"
         )
     return (
-        f"# {topic.name}\n\n{_sentence(topic.title)} ({topic.severity})\n\n## Causes, the likely first\n\n"
-        f"{_sentence(topic.cause)}\n\n## What to do next\n\n{_sentence(topic.advice.replace('{gpu}', 'SIZE'))}\n\n"
-        f"## References\n\n{', '.join(topic.sources)}"
+        f"# {topic.name}\n\n{_sentence(topic.title)} ({topic.severity})\n\n## Causes, the likely"
+        f" first\n\n{_sentence(topic.cause)}\n\n## What to do"
+        f" next\n\n{_sentence(topic.advice.replace('{gpu}', 'SIZE'))}\n\n##"
+        f" References\n\n{', '.join(topic.sources)}"
     )
 
 

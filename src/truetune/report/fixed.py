@@ -18,7 +18,9 @@ MOST = 8
 """Entries of a list that are shown"""
 
 
-def render_fixed(fixed: Fixed, console: Console, spec: RunSpec, *, only_shown: bool = False) -> None:
+def render_fixed(
+    fixed: Fixed, console: Console, spec: RunSpec, *, only_shown: bool = False
+) -> None:
     """Draw what was changed by rule, what is left and why, and what to do next; `only_shown`: nothing was written."""
     _say(console, _headline(fixed, only_shown=only_shown))
     _table(console, fixed.changed)
@@ -46,7 +48,10 @@ def render_fixed(fixed: Fixed, console: Console, spec: RunSpec, *, only_shown: b
 
 def _headline(fixed: Fixed, *, only_shown: bool) -> str:
     where = fixed.data if fixed.output is None else fixed.output
-    changed = f"{fixed.changed_rows:,} of {many(fixed.rows, 'row')} {'would change' if only_shown else 'changed'}"
+    changed = (
+        f"{fixed.changed_rows:,} of {many(fixed.rows, 'row')}"
+        f" {'would change' if only_shown else 'changed'}"
+    )
     dropped = f", {fixed.dropped_rows:,} {'would be dropped' if only_shown else 'dropped'}"
     return f"{where}: {changed}{dropped if fixed.dropped_rows else ''}"
 

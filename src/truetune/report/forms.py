@@ -24,7 +24,9 @@ _PAGE = re.compile(
     rb'<meta name="generator" content="truetune [^"]*">'
 )
 _JSON = re.compile(rb'\s*\{\s*"schema":\s*"truetune\.[a-z-]+/\d+",\s*"truetune":\s*"')
-_ROWS = re.compile(rb'\{"file": "(?:[^"\\]|\\.)*", "line": \d+, "row": \d+, "findings": \[\{"rule": "')
+_ROWS = re.compile(
+    rb'\{"file": "(?:[^"\\]|\\.)*", "line": \d+, "row": \d+, "findings": \[\{"rule": "'
+)
 _TEXT = re.compile(rb"(.*\n)?truetune [0-9][^\n ]*: report\s*", re.DOTALL)
 
 

@@ -49,7 +49,10 @@ def then(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
 def _found(report: Report, where: str) -> str:
     grave = [finding for finding in report.findings if finding.severity != "info"]
     if not grave and report.outcome == "not judged":
-        return f"Not judged: {next(iter(report.missing()), f'no rule has anything to look at in {where}')}."
+        return (
+            "Not judged:"
+            f" {next(iter(report.missing()), f'no rule has anything to look at in {where}')}."
+        )
     if not grave:
         return f"No findings in {where}; {fine(report)}."
     others = f"; and {many(len(grave) - 1, 'finding')} more" if grave[1:] else ""
@@ -72,11 +75,17 @@ def _doctor(report: DoctorReport) -> str:
     if here.torch is None:
         installed = "torch" in here.packages
         return f"torch {'was not imported' if installed else 'is not installed'}: " + (
-            "what it can use is not known." if installed else "this environment can check, and not train.")  # fmt: skip
+            "what it can use is not known."
+            if installed
+            else "this environment can check, and not train."
+        )
     if not here.torch.available:
         return f"torch sees no GPU: this environment trains on its {here.machine.cpus or '?'} CPUs."
     bf16 = "works" if here.torch.bf16 else "fails"
-    return f"torch uses {many(len(here.torch.devices), 'GPU')} ({here.torch.devices[0].name}), and bf16 {bf16}."
+    return (
+        f"torch uses {many(len(here.torch.devices), 'GPU')} ({here.torch.devices[0].name}), and"
+        f" bf16 {bf16}."
+    )
 
 
 def _movement(report: MovementReport) -> str:
@@ -88,20 +97,32 @@ def _movement(report: MovementReport) -> str:
 def _evaluation(report: EvaluationReport) -> str:
     found, level = report.evaluated, f"{100 * report.confidence:.3g} %"
     if found is None:
-        return f"{many(len(report.tasks.tasks), 'task')} of lm-eval measured." if report.tasks else "Nothing measured."
+        return (
+            f"{many(len(report.tasks.tasks), 'task')} of lm-eval measured."
+            if report.tasks
+            else "Nothing measured."
+        )
     parts, loss, change, stops = [], found.model.loss(), found.change(), found.model.stops
     if loss:
         between = "" if loss.low is None else f" ({level}: {loss.low:.3g} to {loss.high:.3g})"
         parts.append(f"the loss is {loss.mean:.3g} nats a token{between}")
     if change and found.other:
         than = "the base's" if found.is_base else f"that of {found.other.name}"
-        apart = f"{abs(change.difference):.2g} {'below' if change.difference < 0 else 'above'} {than}"
-        parts.append(f"{apart}{', which may be chance' if change.p >= 0.05 else ''} (p {change.p:.2g})")
+        apart = (
+            f"{abs(change.difference):.2g} {'below' if change.difference < 0 else 'above'} {than}"
+        )
+        parts.append(
+            f"{apart}{', which may be chance' if change.p >= 0.05 else ''} (p {change.p:.2g})"
+        )
     if stops:
         parts.append(f"it would stop at {stops.likely:,} of {many(stops.ends, 'end')} of answers")
     if report.metrics and report.metrics.groups:
-        parts.append(f"{many(sum(group.samples for group in report.metrics.groups), 'answer')} judged")
-    return f"On {many(found.rows, 'held-out row')} {'; '.join(parts) or 'nothing could be measured'}."
+        parts.append(
+            f"{many(sum(group.samples for group in report.metrics.groups), 'answer')} judged"
+        )
+    return (
+        f"On {many(found.rows, 'held-out row')} {'; '.join(parts) or 'nothing could be measured'}."
+    )
 
 
 def _service(report: ServiceReport) -> str:
@@ -113,7 +134,11 @@ def _service(report: ServiceReport) -> str:
     bad = [f"{name}: {text}" for name, text, good in seen if not good]
     if bad:
         return f"Served otherwise than trained: {'; '.join(bad)}."
-    return f"{many(len(seen), 'part')} looked at, each served as trained." if seen else "Nothing could be looked at."
+    return (
+        f"{many(len(seen), 'part')} looked at, each served as trained."
+        if seen
+        else "Nothing could be looked at."
+    )
 
 
 def _sample(report: SampleReport) -> str:
@@ -126,15 +151,20 @@ def _rehearsal(report: RehearsalReport) -> str:
     parts, rows = [], report.recited
     if rows:
         whole, ended = sum(row.recited for row in rows), sum(row.stopped for row in rows)
-        parts.append(f"a miniature trained on {many(len(rows), 'row')} recites {whole} of them, and stops at the "
-                     f"end of {ended}")  # fmt: skip
+        parts.append(
+            f"a miniature trained on {many(len(rows), 'row')} recites {whole} of them, and stops at"
+            f" the end of {ended}"
+        )
     if report.pairs:
         grown = sum(pair.after > pair.before for pair in report.pairs)
         parts.append(f"the margin grows in {grown} of {many(len(report.pairs), 'pair')}")
     return "; ".join((*parts, audited.verdict(report)))
 
 
-NOTHING_TO_JUDGE = "name what is to be judged: data with -t TOKENIZER, settings, a training script, a log or a model"
+NOTHING_TO_JUDGE = (
+    "name what is to be judged: data with -t TOKENIZER, settings, a training script, a log or a"
+    " model"
+)
 SAID: Mapping[str, Callable[[Any], str]] = {
     "DoctorReport": _doctor, "EvaluationReport": _evaluation, "LintReport": _lint, "MovementReport": _movement,
     "RehearsalReport": _rehearsal, "SampleReport": _sample, "ScoreReport": _sample,
@@ -142,9 +172,15 @@ SAID: Mapping[str, Callable[[Any], str]] = {
 }  # fmt: skip
 """By the class of a report, which is not imported for its name alone"""
 NEXT: Mapping[str, str] = {
-    "code that trains nothing": "only the code was judged; judge what it answers: truetune score PREDICTIONS",
-    "curves alone": "see what it answers, and whether it stops: truetune sample RUN --data HELD-OUT",
-    "AuditReport": "let the run continue; then ask what it answers: truetune sample OUTPUTS --data HELD-OUT",
+    "code that trains nothing": (
+        "only the code was judged; judge what it answers: truetune score PREDICTIONS"
+    ),
+    "curves alone": (
+        "see what it answers, and whether it stops: truetune sample RUN --data HELD-OUT"
+    ),
+    "AuditReport": (
+        "let the run continue; then ask what it answers: truetune sample OUTPUTS --data HELD-OUT"
+    ),
     "DataReport": "see what your own trainer makes of these rows: truetune run -- python train.py",
     "DoctorReport": "look at the data: truetune check DATA -t MODEL",
     "EvaluationReport": "look at its answers: truetune sample MODEL --data HELD-OUT",
@@ -152,7 +188,9 @@ NEXT: Mapping[str, str] = {
     "MovementReport": "ask it something: truetune sample MODEL --data HELD-OUT",
     "RehearsalReport": "train: truetune train SETTINGS, or your own command",
     "RunReport": "measure it: truetune evaluate RUN --data HELD-OUT --against base",
-    "ScoreReport": "ask the model itself, which tells why as well: truetune sample MODEL --data HELD-OUT",
+    "ScoreReport": (
+        "ask the model itself, which tells why as well: truetune sample MODEL --data HELD-OUT"
+    ),
     "SampleReport": "measure it: truetune evaluate MODEL --data HELD-OUT --against base",
 }
 """Where nothing is wrong"""

@@ -15,7 +15,11 @@ def counts(report: Report) -> str:
     """`83 checks examined and fine, 12 not judged (-v lists them)`"""
     fine = f"{many(len(report.examined), 'check')} examined and fine"
     left = len(report.not_judged)
-    return fine + (f", {left:,} not judged" if left else "") + (" (-v lists them)" if report.examined or left else "")
+    return (
+        fine
+        + (f", {left:,} not judged" if left else "")
+        + (" (-v lists them)" if report.examined or left else "")
+    )
 
 
 def lines(report: Report, *, verbose: bool) -> Iterator[str]:

@@ -25,20 +25,38 @@ def render_ladder(ladder: Ladder, console: Console, *, quiet: bool = False) -> N
 def ladder_json(ladder: Ladder) -> dict[str, Any]:
     """The ladder as plain values, with what a page of it needs."""
     culprit, unmeasured = ladder.culprit, ladder.unmeasured
-    return ladder.as_dict() | outcome(
-        ("adapter", ladder.adapter),
-        f"The adapter's effect is lost at: {culprit.name}." if culprit
-        else f"Not known: {', '.join(rung.name for rung in unmeasured)} could not be measured." if unmeasured
-        else f"The adapter's effect is the same on {many(len(ladder.rungs), 'rung')}.",
-        ladder.remedy if culprit else "ask the server itself: truetune serve-check ADAPTER --endpoint URL",
-        lambda console: _rungs(ladder, console),
-    ) | {"failed": culprit is not None or bool(unmeasured)}  # fmt: skip
+    return (
+        ladder.as_dict()
+        | outcome(
+            ("adapter", ladder.adapter),
+            (
+                f"The adapter's effect is lost at: {culprit.name}."
+                if culprit
+                else (
+                    f"Not known: {', '.join(rung.name for rung in unmeasured)} could not be"
+                    " measured."
+                    if unmeasured
+                    else f"The adapter's effect is the same on {many(len(ladder.rungs), 'rung')}."
+                )
+            ),
+            (
+                ladder.remedy
+                if culprit
+                else "ask the server itself: truetune serve-check ADAPTER --endpoint URL"
+            ),
+            lambda console: _rungs(ladder, console),
+        )
+        | {"failed": culprit is not None or bool(unmeasured)}
+    )
 
 
 def _rungs(ladder: Ladder, console: Console) -> None:
     size = ladder.rungs[0].effect.size if ladder.rungs and ladder.rungs[0].effect else 0.0
-    _say(console, f"{many(ladder.prompts, 'prompt')}, {many(ladder.places, 'token')}; the adapter changes their "
-                  f"log-probabilities by {size:.3g} nats (root mean square)")  # fmt: skip
+    _say(
+        console,
+        f"{many(ladder.prompts, 'prompt')}, {many(ladder.places, 'token')}; the adapter changes"
+        f" their log-probabilities by {size:.3g} nats (root mean square)",
+    )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("rung")
     for title in ("effect there", "cosine", "max off, nats"):
@@ -55,10 +73,16 @@ def _end(ladder: Ladder, console: Console) -> None:
     culprit = ladder.culprit
     if culprit is None and ladder.unmeasured:
         names = ", ".join(rung.name for rung in ladder.unmeasured)
-        _say(console, f"not known: {names} could not be measured; for a server, truetune serve-check compares answers",
-             "bold yellow")  # fmt: skip
+        _say(
+            console,
+            f"not known: {names} could not be measured; for a server, truetune serve-check compares"
+            " answers",
+            "bold yellow",
+        )
     elif culprit is None:
-        _say(console, f"the effect is the same on every rung ({ladder.seconds:.1f} s)", "bold green")
+        _say(
+            console, f"the effect is the same on every rung ({ladder.seconds:.1f} s)", "bold green"
+        )
     else:
         _say(console, f"lost at: {culprit.name} ({ladder.seconds:.1f} s)", "bold red")
         _say(console, f"   = help: {ladder.remedy}")

@@ -11,13 +11,22 @@ UNKNOWN = "the trainer is not known: name it with --trainer"
 
 def who_learns(report: DataReport) -> str:
     """Who learns, in front of the counts: `TRL 1.16.0 SFTTrainer learns`."""
-    learned, asked = report.learned, "learns" if report.spec.mask_by == "contract" else "should learn"
+    learned, asked = (
+        report.learned,
+        "learns" if report.spec.mask_by == "contract" else "should learn",
+    )
     if learned is None:
         return asked
     if learned.trainer is None:
-        return "an ideal mask learns" if learned.ideal == learned.supervised else f"a trainer {asked}"
+        return (
+            "an ideal mask learns" if learned.ideal == learned.supervised else f"a trainer {asked}"
+        )
     if not learned.sure:
-        return "an ideal mask would learn" if learned.ideal == learned.supervised else "the settings ask for"
+        return (
+            "an ideal mask would learn"
+            if learned.ideal == learned.supervised
+            else "the settings ask for"
+        )
     return f"{learned.called} {asked}{' about' if learned.about else ''}"
 
 
@@ -32,14 +41,20 @@ def and_why(report: DataReport) -> str:
 def _parts(learned: Learned) -> list[str]:
     if learned.trainer is None:
         return [UNKNOWN]
-    parts = [] if learned.sure else [f"what {learned.called} learns is what your code labels: truetune run -- COMMAND"]
+    parts = (
+        []
+        if learned.sure
+        else [f"what {learned.called} learns is what your code labels: truetune run -- COMMAND"]
+    )
     if learned.sure:
         parts.append(learned.because)
     if learned.masked_as_pads:
         parts.append(f"{many(learned.masked_as_pads, 'token')} masked, being the pad token")
     parts.append(_cut(learned))
     if learned.ideal != learned.supervised:
-        parts.append(f"an ideal mask would learn {learned.ideal:,} ({share(learned.ideal, learned.tokens)})")
+        parts.append(
+            f"an ideal mask would learn {learned.ideal:,} ({share(learned.ideal, learned.tokens)})"
+        )
     if learned.installed:
         parts.append(f"{learned.installed} is installed here")
     return parts
@@ -52,5 +67,8 @@ def _cut(learned: Learned) -> str:
     name = f"{learned.limit_name}{' by default' if learned.limit_by_default else ''}"
     if learned.left_out:
         whole = many(learned.left_out, "example")
-        return f"{whole} of more than {learned.limit:,} tokens ({name}) left out, with {learned.lost:,} of them"
+        return (
+            f"{whole} of more than {learned.limit:,} tokens ({name}) left out, with"
+            f" {learned.lost:,} of them"
+        )
     return f"a cut at {learned.limit:,} ({name}) loses {learned.lost:,} of them"

@@ -27,8 +27,11 @@ def render_merged(merged: Merged, console: Console) -> None:
     """What was lost, the proof, and where it is."""
     kept = merged.manifest.merged
     if kept is not None:
-        _say(console, f"{merged.dtype}: {kept.kept:.1%} of the adapter's change is there (the format allows "
-                      f"{kept.best:.1%}); {kept.lost:,} of {kept.changed:,} values come out as the base's")  # fmt: skip
+        _say(
+            console,
+            f"{merged.dtype}: {kept.kept:.1%} of the adapter's change is there (the format allows "
+            f"{kept.best:.1%}); {kept.lost:,} of {kept.changed:,} values come out as the base's",
+        )
     render_proof(merged.proof, console)
     for note in merged.notes:
         _say(console, f"note: {note}", "dim")
@@ -57,47 +60,77 @@ def merged_json(merged: Merged) -> dict[str, Any]:
     """A merge as plain values."""
     kept = merged.manifest.merged
     return {
-        "folder": str(merged.folder), "adapter": str(merged.adapter), "base": str(merged.base), "dtype": merged.dtype,
-        "kept": None if kept is None else kept._asdict(), "proof": _proof_json(merged.proof), "notes": merged.notes,
-        "reused": merged.reused, "findings": findings_json(merged.findings), "failed": merged.failed,
-        "examined": examined_json(merged.judged.examined), "not_judged": not_judged_json(merged.not_judged),
-        "outcome": merged_report(merged).outcome, "seconds": merged.seconds,
-    }  # fmt: skip
+        "folder": str(merged.folder),
+        "adapter": str(merged.adapter),
+        "base": str(merged.base),
+        "dtype": merged.dtype,
+        "kept": None if kept is None else kept._asdict(),
+        "proof": _proof_json(merged.proof),
+        "notes": merged.notes,
+        "reused": merged.reused,
+        "findings": findings_json(merged.findings),
+        "failed": merged.failed,
+        "examined": examined_json(merged.judged.examined),
+        "not_judged": not_judged_json(merged.not_judged),
+        "outcome": merged_report(merged).outcome,
+        "seconds": merged.seconds,
+    }
 
 
 def merged_report(merged: Merged) -> Report:
     """What the rules say of a merge, as a report."""
     judged = merged.judged
     subject = Subject("merged model", str(merged.folder))
-    return Report(spec=RunSpec(), subjects=(subject,), findings=merged.findings, examined=judged.examined,
-                  not_judged=merged.not_judged, seconds=merged.seconds)  # fmt: skip
+    return Report(
+        spec=RunSpec(),
+        subjects=(subject,),
+        findings=merged.findings,
+        examined=judged.examined,
+        not_judged=merged.not_judged,
+        seconds=merged.seconds,
+    )
 
 
 def exported_json(made: Exported) -> dict[str, Any]:
     """An export as plain values."""
     return {
-        "path": str(made.path), "facts": dict(made.facts), "faults": made.faults, "notes": made.notes,
+        "path": str(made.path),
+        "facts": dict(made.facts),
+        "faults": made.faults,
+        "notes": made.notes,
         "not_judged": not_judged_json(made.not_judged),
-        "proof": _proof_json(made.proof), "failed": made.failed, "seconds": made.seconds,
-    }  # fmt: skip
+        "proof": _proof_json(made.proof),
+        "failed": made.failed,
+        "seconds": made.seconds,
+    }
 
 
 def merged_page(merged: Merged) -> dict[str, Any]:
     """A merge as plain values, with what a page of it needs."""
     return merged_json(merged) | outcome(
-        ("merged model", str(merged.folder)), _ending(merged.failed, str(merged.folder)),
-        "" if merged.failed else f"look at it where it is served: truetune serve-check {merged.folder} --endpoint URL",
+        ("merged model", str(merged.folder)),
+        _ending(merged.failed, str(merged.folder)),
+        (
+            ""
+            if merged.failed
+            else (
+                f"look at it where it is served: truetune serve-check {merged.folder}"
+                " --endpoint URL"
+            )
+        ),
         lambda console: render_merged(merged, console),
-    )  # fmt: skip
+    )
 
 
 def exported_page(made: Exported) -> dict[str, Any]:
     """An export as plain values, with what a page of it needs."""
     return exported_json(made) | outcome(
-        ("exported model", str(made.path)), _ending(made.failed, str(made.path)),
-        "; ".join(made.faults) or f"look at it where it is served: truetune serve-check {made.path} --endpoint URL",
+        ("exported model", str(made.path)),
+        _ending(made.failed, str(made.path)),
+        "; ".join(made.faults)
+        or f"look at it where it is served: truetune serve-check {made.path} --endpoint URL",
         lambda console: render_exported(made, console),
-    )  # fmt: skip
+    )
 
 
 def _proof_json(proof: Proof | None) -> dict[str, Any] | None:
@@ -117,20 +150,32 @@ def render_proof(proof: Proof | None, console: Console) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     for rung in proof.rungs:
         style = "bold red" if rung.faults else ""
-        table.add_row(Text(visible(rung.name), style=style), f"{rung.kept:.1%}", f"{rung.cosine:.4f}",
-                      f"{rung.difference:.2g}", f"{rung.answers} of {proof.prompts}", _same(rung.template),
-                      _same(rung.special))  # fmt: skip
+        table.add_row(
+            Text(visible(rung.name), style=style),
+            f"{rung.kept:.1%}",
+            f"{rung.cosine:.4f}",
+            f"{rung.difference:.2g}",
+            f"{rung.answers} of {proof.prompts}",
+            _same(rung.template),
+            _same(rung.special),
+        )
     console.print(table)
     for fault in proof.faults:
         _say(console, f"lost: {fault}", "bold red")
 
 
 def _end(failed: bool, place: str, seconds: float, console: Console) -> None:
-    _say(console, f"{_ending(failed, place)} ({seconds:.1f} s)", "bold red" if failed else "bold green")
+    _say(
+        console,
+        f"{_ending(failed, place)} ({seconds:.1f} s)",
+        "bold red" if failed else "bold green",
+    )
 
 
 def _ending(failed: bool, place: str) -> str:
-    return f"not written: {place} would not be what it was made of" if failed else f"{place} is ready"
+    return (
+        f"not written: {place} would not be what it was made of" if failed else f"{place} is ready"
+    )
 
 
 def _same(same: bool | None) -> str:

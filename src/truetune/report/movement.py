@@ -35,14 +35,26 @@ def movement_json(report: MovementReport) -> dict[str, Any]:
     """The manifest with its findings, schema `truetune.movement/1`."""
     found = report.manifest
     tensors = [
-        {"name": t.name, "kind": t.kind, "dtype": t.dtype, "shape": list(t.shape), "values": t.values,
-         "identical": t.same, "change": _number(t.change), "rows": _rows_json(found, t), "merged": kept_json(t.merged)}
+        {
+            "name": t.name,
+            "kind": t.kind,
+            "dtype": t.dtype,
+            "shape": list(t.shape),
+            "values": t.values,
+            "identical": t.same,
+            "change": _number(t.change),
+            "rows": _rows_json(found, t),
+            "merged": kept_json(t.merged),
+        }
         for t in found.tensors
-    ]  # fmt: skip
+    ]
     return {
-        **report_dict(report), "schema": SCHEMA, "merged": kept_json(found.merged), "tensors": tensors,
+        **report_dict(report),
+        "schema": SCHEMA,
+        "merged": kept_json(found.merged),
+        "tensors": tensors,
         "not_compared": list(found.left_out),
-    }  # fmt: skip
+    }
 
 
 def render_movement(found: Manifest, console: Console) -> None:
@@ -61,22 +73,33 @@ def render_movement(found: Manifest, console: Console) -> None:
 def moved(found: Manifest) -> str:
     """The least and the most moved kind, and what is left of an adapter, in one sentence."""
     by_kind = {kind: _change(group) for kind, group in found.by_kind.items()}
-    known = {kind.removesuffix(".weight"): change for kind, change in by_kind.items() if math.isfinite(change)}
+    known = {
+        kind.removesuffix(".weight"): change
+        for kind, change in by_kind.items()
+        if math.isfinite(change)
+    }
     if not known:
         return "No two tensors could be compared."
     ends = [pick(known, key=known.__getitem__) for pick in (min, max)]
     low, high = (f"{kind} ({known[kind]:.2%})" for kind in ends)
     same = sum(t.same for t in found.tensors) / max(1, sum(t.values for t in found.tensors))
     left = f"; {found.merged.kept:.1%} of the adapter's change is there" if found.merged else ""
-    return (f"{many(len(found.tensors), 'tensor')}: {same:.1%} of the values are identical; the rest moved by their "
-            f"size from {low} to {high}{left}.")  # fmt: skip
+    return (
+        f"{many(len(found.tensors), 'tensor')}: {same:.1%} of the values are identical; the rest"
+        f" moved by their size from {low} to {high}{left}."
+    )
 
 
 def kinds_table(found: Manifest) -> Table:
     """Share of bit-identical values and relative change by kind; with an adapter, what is left of its change."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("kind", overflow="fold")
-    for title in ("tensors", "identical", "relative change", *(("adapter kept", "rounded") if found.adapter else ())):
+    for title in (
+        "tensors",
+        "identical",
+        "relative change",
+        *(("adapter kept", "rounded") if found.adapter else ()),
+    ):
         table.add_column(title, justify="right", no_wrap=True)
     for kind, group in found.by_kind.items():
         same = sum(t.same for t in group) / max(1, sum(t.values for t in group))
@@ -84,13 +107,17 @@ def kinds_table(found: Manifest) -> Table:
         if found.adapter:
             kept = total(group)
             cells += [_percent(kept.kept), _percent(max(0.0, 1 - kept.best))] if kept else ["", ""]
-        table.add_row(Text(visible(kind.removesuffix(".weight")), style="red" if same == 1 else ""), *cells)
+        table.add_row(
+            Text(visible(kind.removesuffix(".weight")), style="red" if same == 1 else ""), *cells
+        )
     return table
 
 
 def kept_json(kept: Kept | None) -> dict[str, Any] | None:
     """Numbers that JSON can hold"""
-    return None if kept is None else {name: _number(value) for name, value in kept._asdict().items()}
+    return (
+        None if kept is None else {name: _number(value) for name, value in kept._asdict().items()}
+    )
 
 
 def _rows_json(found: Manifest, tensor: Movement) -> dict[str, Any] | None:
@@ -101,9 +128,18 @@ def _rows_json(found: Manifest, tensor: Movement) -> dict[str, Any] | None:
     return {
         "rows": len(rows.same),
         "identical": int(rows.same.sum()),
-        "most_moved": [{"id": int(id), "change": _number(float(rows.change[id]))} for id in most if not rows.same[id]],
+        "most_moved": [
+            {"id": int(id), "change": _number(float(rows.change[id]))}
+            for id in most
+            if not rows.same[id]
+        ],
         "new_tokens": [
-            {"token": text, "id": id, "identical": bool(rows.same[id]), "change": _number(float(rows.change[id]))}
+            {
+                "token": text,
+                "id": id,
+                "identical": bool(rows.same[id]),
+                "change": _number(float(rows.change[id])),
+            }
             for text, id in _new(found, tensor)
         ],
     }
@@ -115,7 +151,11 @@ def _rows(found: Manifest, tensor: Movement) -> Iterator[str]:
     same = int(tensor.rows.same.sum())
     yield f"{tensor.name}: {same:,} of {many(len(tensor.rows.same), 'row')} identical"
     for text, id in _new(found, tensor)[:MOST]:
-        state = "as before" if tensor.rows.same[id] else f"change {_figure(float(tensor.rows.change[id]))}"
+        state = (
+            "as before"
+            if tensor.rows.same[id]
+            else f"change {_figure(float(tensor.rows.change[id]))}"
+        )
         yield f"  new token {text} ({id:,}): {state}"
 
 
@@ -128,7 +168,11 @@ def _new(found: Manifest, tensor: Movement) -> list[tuple[str, int]]:
 def _change(group: Iterable[Movement]) -> float:
     """Root of the mean square, each tensor by its values"""
     known = [(t.change, t.values) for t in group if math.isfinite(t.change)]
-    return math.sqrt(sum(c * c * n for c, n in known) / sum(n for _, n in known)) if known else math.nan
+    return (
+        math.sqrt(sum(c * c * n for c, n in known) / sum(n for _, n in known))
+        if known
+        else math.nan
+    )
 
 
 def _figure(value: float) -> str:
@@ -150,7 +194,13 @@ def comparing(*, off: bool) -> Iterator[Callable[[int, int], None] | None]:
         yield None
         return
     console = Console(stderr=True)
-    with Progress(TextColumn("comparing"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), console=console,
-                  transient=True) as bar:  # fmt: skip
+    with Progress(
+        TextColumn("comparing"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, whole: bar.update(task, completed=done, total=whole)

@@ -18,9 +18,21 @@ def render_mutation(found: Mutation, console: Console) -> None:
     for name in ("fault", "loss", "your logs\nshow it", *counted, "truetune"):
         table.add_column(name, overflow="fold")
     for mutant in found.mutants:
-        counts = [f"{count} of {mutant.total}" for count in (mutant.recited, mutant.stopped) if count is not None]
-        table.add_row(mutant.name, f"{mutant.loss:.3g}", _seen(mutant.shown), *counts, _seen(", ".join(mutant.rules)))
-    console.print(Text(f"mutation: faults in {found.steps} steps each; loss without one {found.loss:.3g}"))
+        counts = [
+            f"{count} of {mutant.total}"
+            for count in (mutant.recited, mutant.stopped)
+            if count is not None
+        ]
+        table.add_row(
+            mutant.name,
+            f"{mutant.loss:.3g}",
+            _seen(mutant.shown),
+            *counts,
+            _seen(", ".join(mutant.rules)),
+        )
+    console.print(
+        Text(f"mutation: faults in {found.steps} steps each; loss without one {found.loss:.3g}")
+    )
     if found.mutants:
         console.print(table)
         console.print(Text(found.sentence()))

@@ -45,12 +45,16 @@ def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:
 def plan_json(plan: Plan) -> dict[str, Any]:
     """The plan as plain values, sizes in bytes, with what a page of it needs."""
     first = plan.remedies[0] if plan.remedies else None
-    return plan.to_dict() | outcome(
-        ("model", plan.model or plan.estimate.architecture.model_type),
-        _summary(plan),
-        f"{first.what}: {first.gain / GIB:.1f} GiB less" if first else NEXT[plan.verdict],
-        lambda console: _parts(plan, console),
-    ) | {"failed": plan.verdict == "too large"}  # fmt: skip
+    return (
+        plan.to_dict()
+        | outcome(
+            ("model", plan.model or plan.estimate.architecture.model_type),
+            _summary(plan),
+            f"{first.what}: {first.gain / GIB:.1f} GiB less" if first else NEXT[plan.verdict],
+            lambda console: _parts(plan, console),
+        )
+        | {"failed": plan.verdict == "too large"}
+    )
 
 
 def _parts(plan: Plan, console: Console) -> None:
@@ -66,7 +70,11 @@ def _end(plan: Plan, console: Console) -> None:
         for line in _remedy(number, remedy):
             _say(console, line)
     if plan.remedies and not plan.remedies[-1].fits:
-        _say(console, "even so it does not fit: take a larger GPU, more GPUs (--gpus) or a smaller model", "bold red")
+        _say(
+            console,
+            "even so it does not fit: take a larger GPU, more GPUs (--gpus) or a smaller model",
+            "bold red",
+        )
     for note in plan.notes:
         _say(console, f"note: {note}", "dim")
 
@@ -96,8 +104,9 @@ def _head(plan: Plan) -> Iterator[str]:
     )
     rows = many(settings.batch, "row")
     yield (
-        f"{rows} of {settings.length:,} tokens x {many(settings.accumulation, 'step')} of accumulation x "
-        f"{many(settings.world, 'GPU')}: {many(settings.effective, 'row')} in a step of the optimizer"
+        f"{rows} of {settings.length:,} tokens x {many(settings.accumulation, 'step')} of"
+        f" accumulation x {many(settings.world, 'GPU')}: {many(settings.effective, 'row')} in a"
+        " step of the optimizer"
     )
 
 

@@ -79,7 +79,11 @@ def _apart(low: float, high: float, below: float) -> tuple[float, float]:
 def terminal_plot(figure: Figure, width: int, unicode: bool) -> Text:
     """The figure in ROWS rows of at most `width` cells, with its title above and its x axis below."""
     frame = axes(figure)
-    labels = {0: frame.label(1), ROWS // 2: frame.label(1 - (ROWS // 2 + 0.5) / ROWS), ROWS - 1: frame.label(0)}
+    labels = {
+        0: frame.label(1),
+        ROWS // 2: frame.label(1 - (ROWS // 2 + 0.5) / ROWS),
+        ROWS - 1: frame.label(0),
+    }
     gutter = max(map(len, labels.values())) + 2
     columns = max(10, width - gutter - 1)
     cells = _cells(figure, frame, columns, unicode)
@@ -99,7 +103,10 @@ def _cells(figure: Figure, frame: Axes, columns: int, unicode: bool) -> list[lis
     for mark in figure.marks:
         if math.isfinite(mark.x):
             for line in cells:
-                line[min(columns - 1, int(frame.x(mark.x) * columns))] = ("┊" if unicode else ":", "dim")
+                line[min(columns - 1, int(frame.x(mark.x) * columns))] = (
+                    "┊" if unicode else ":",
+                    "dim",
+                )
     for number, series in reversed(list(enumerate(figure.series))):
         style = COLOURS[number % len(COLOURS)]
         if unicode and number == 0:
@@ -153,7 +160,11 @@ def _below(figure: Figure, frame: Axes, gutter: int, columns: int, unicode: bool
     """First and last x, and the labels of marks where there is room, below their places."""
     line = [" "] * columns
     first, last = f"{frame.left:,.10g}", f"{frame.right:,.10g}"
-    marked = [(f"{_short(m.label, 30, unicode)} {m.x:,.10g}", m) for m in figure.marks if math.isfinite(m.x)]
+    marked = [
+        (f"{_short(m.label, 30, unicode)} {m.x:,.10g}", m)
+        for m in figure.marks
+        if math.isfinite(m.x)
+    ]
     placed = [(0, first), (columns - len(last), last)]
     for text, mark in marked:
         start = min(max(0, int(frame.x(mark.x) * columns) - len(text) // 2), columns - len(text))
@@ -179,7 +190,8 @@ def svg(figure: Figure) -> str:
     Classes: `figure`, `plot`, `line line-N`, `mark`, `axis`.
     """
     legend = "".join(
-        f'<span class="c-entry">{key(number)} {_safe(line.name)}</span> ' for number, line in enumerate(figure.series)
+        f'<span class="c-entry">{key(number)} {_safe(line.name)}</span> '
+        for number, line in enumerate(figure.series)
     )
     several = f'<span class="c-legend">{legend}</span>' if len(figure.series) > 1 else ""
     return (
@@ -199,27 +211,37 @@ def key(number: int, dash: str | None = None) -> str:
     """How a line is drawn, for a legend."""
     dash = DASHES[number % len(DASHES)] if dash is None else dash
     return (
-        '<svg class="c-key" width="22" height="8" viewBox="0 0 22 8" aria-hidden="true">'
-        f'<path class="line line-{number % LINES}" d="M1 4h20" stroke="currentColor" stroke-width="2" '
-        f'stroke-dasharray="{dash}"/></svg>'
+        '<svg class="c-key" width="22" height="8" viewBox="0 0 22 8" aria-hidden="true"><path'
+        f' class="line line-{number % LINES}" d="M1 4h20" stroke="currentColor" stroke-width="2"'
+        f' stroke-dasharray="{dash}"/></svg>'
     )
 
 
-def plot(figure: Figure, frame: Axes, numbers: Sequence[int] | None = None, dashes: Sequence[str] | None = None) -> str:
+def plot(
+    figure: Figure,
+    frame: Axes,
+    numbers: Sequence[int] | None = None,
+    dashes: Sequence[str] | None = None,
+) -> str:
     """The figure alone; `numbers` and `dashes` are the colours and dashes of its lines, else they are counted."""
     numbers = range(len(figure.series)) if numbers is None else numbers
     dashes = [DASHES[number % len(DASHES)] for number in numbers] if dashes is None else dashes
-    marks = sorted((mark for mark in figure.marks if math.isfinite(mark.x)), key=lambda mark: mark.x)
+    marks = sorted(
+        (mark for mark in figure.marks if math.isfinite(mark.x)), key=lambda mark: mark.x
+    )
     lines = (
-        _line(series, frame, number, dash) for series, number, dash in zip(figure.series, numbers, dashes, strict=True)
+        _line(series, frame, number, dash)
+        for series, number, dash in zip(figure.series, numbers, dashes, strict=True)
     )
     return (
         f'<svg class="plot" width="100%" height="{HEIGHT}" overflow="visible" role="img" '
-        f'aria-label="{_safe(figure.title)}" font-family="system-ui, sans-serif" font-size="11" fill="currentColor">'
+        f'aria-label="{_safe(figure.title)}" font-family="system-ui, sans-serif" font-size="11"'
+        ' fill="currentColor">'
         f'<g class="ticks-y">{"".join(_across(*tick) for tick in marks_y(frame))}</g>'
         f'<g class="ticks-x">{"".join(_up(*tick) for tick in marks_x(frame))}</g>'
         f"{''.join(_mark(mark, frame, place % 2) for place, mark in enumerate(marks))}"
-        f'<svg class="lines" width="100%" height="100%" viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" '
+        f'<svg class="lines" width="100%" height="100%" viewBox="0 0 {WIDE} {HIGH}"'
+        ' preserveAspectRatio="none" '
         f'overflow="visible">{"".join(lines)}</svg></svg>'
     )
 
@@ -227,7 +249,9 @@ def plot(figure: Figure, frame: Axes, numbers: Sequence[int] | None = None, dash
 def marks_y(frame: Axes) -> list[tuple[float, str]]:
     """(share of the height from above in per cent, label) of round values."""
     if frame.log:
-        return [(_per_cent(1 - (frame.y(v) or 0.0)), f"{v:g}") for v in log_ticks(frame.low, frame.high)]
+        return [
+            (_per_cent(1 - (frame.y(v) or 0.0)), f"{v:g}") for v in log_ticks(frame.low, frame.high)
+        ]
     values = ticks(frame.low, frame.high, 4)
     step = values[1] - values[0] if len(values) > 1 else 0.0
     return [(_per_cent(1 - (frame.y(v) or 0.0)), label(v, step)) for v in values]
@@ -245,7 +269,11 @@ def path(series: Series, frame: Axes) -> str:
     made, last = list[str](), None
     for here in _places(series, frame):
         if here is not None:
-            made.append(f"M{here[0]} {here[1]}h0" if last is None else f"l{here[0] - last[0]} {here[1] - last[1]}")
+            made.append(
+                f"M{here[0]} {here[1]}h0"
+                if last is None
+                else f"l{here[0] - last[0]} {here[1] - last[1]}"
+            )
         last = here
     return "".join(made)
 
@@ -269,23 +297,24 @@ def _line(series: Series, frame: Axes, number: int, dash: str) -> str:
         'vector-effect="non-scaling-stroke"/>'
     )
     return (
-        f'<path class="line line-{number % LINES}" d="{path(series, frame)}" stroke-width="1.5" '
-        f'stroke-dasharray="{dash}" {drawn}<path class="dots line-{number % LINES}" d="{dots(series, frame)}" '
-        f'stroke-width="5" {drawn}'
+        f'<path class="line line-{number % LINES}" d="{path(series, frame)}" stroke-width="1.5"'
+        f' stroke-dasharray="{dash}" {drawn}<path class="dots line-{number % LINES}"'
+        f' d="{dots(series, frame)}" stroke-width="5" {drawn}'
     )
 
 
 def _across(share: float, text: str) -> str:
     return (
-        f'<line x1="0" x2="100%" y1="{share}%" y2="{share}%" stroke="currentColor" stroke-opacity=".15"/>'
-        f'<text class="axis" x="-6" y="{share}%" dy="4" text-anchor="end">{_safe(text)}</text>'
+        f'<line x1="0" x2="100%" y1="{share}%" y2="{share}%" stroke="currentColor"'
+        f' stroke-opacity=".15"/><text class="axis" x="-6" y="{share}%" dy="4"'
+        f' text-anchor="end">{_safe(text)}</text>'
     )
 
 
 def _up(share: float, text: str) -> str:
     return (
-        f'<line x1="{share}%" x2="{share}%" y1="100%" y2="100%" stroke="currentColor"/>'
-        f'<text class="axis" x="{share}%" y="100%" dy="15" text-anchor="middle">{_safe(text)}</text>'
+        f'<line x1="{share}%" x2="{share}%" y1="100%" y2="100%" stroke="currentColor"/><text'
+        f' class="axis" x="{share}%" y="100%" dy="15" text-anchor="middle">{_safe(text)}</text>'
     )
 
 
@@ -293,9 +322,9 @@ def _mark(mark: Mark, frame: Axes, row: int) -> str:
     share = _per_cent(frame.x(mark.x))
     anchor = "start" if share < 25 else "end" if share > 75 else "middle"
     return (
-        f'<line class="mark" x1="{share}%" x2="{share}%" y1="0" y2="100%" stroke="currentColor" stroke-opacity=".5" '
-        f'stroke-dasharray="3 3"/><text x="{share}%" y="0" dy="{-4 - 12 * row}" text-anchor="{anchor}">'
-        f"{_safe(mark.label)} {mark.x:,.10g}</text>"
+        f'<line class="mark" x1="{share}%" x2="{share}%" y1="0" y2="100%" stroke="currentColor"'
+        f' stroke-opacity=".5" stroke-dasharray="3 3"/><text x="{share}%" y="0"'
+        f' dy="{-4 - 12 * row}" text-anchor="{anchor}">{_safe(mark.label)} {mark.x:,.10g}</text>'
     )
 
 

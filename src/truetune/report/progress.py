@@ -32,7 +32,9 @@ def linting(*, off: bool) -> Iterator[Callable[[int, int], object] | None]:
     if off or not sys.stderr.isatty():
         yield None
         return
-    with _bar(TextColumn("reading"), TextColumn("{task.completed:,} of {task.total:,} files")) as bar:
+    with _bar(
+        TextColumn("reading"), TextColumn("{task.completed:,} of {task.total:,} files")
+    ) as bar:
         task = bar.add_task("", total=1)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -52,7 +54,11 @@ def encoding(*, off: bool) -> Iterator[Encoding | None]:
                 began, what = time.perf_counter(), now
                 bar.reset(task)
             seconds = max(time.perf_counter() - began, 0.001)
-            speed = f"{rows:,} rows, {rows / seconds:,.0f} rows/s, {tokens / seconds:,.0f} tokens/s" if rows else ""
+            speed = (
+                f"{rows:,} rows, {rows / seconds:,.0f} rows/s, {tokens / seconds:,.0f} tokens/s"
+                if rows
+                else ""
+            )
             bar.update(task, description=now, completed=done, total=total, speed=speed)
 
         yield tell
@@ -70,4 +76,11 @@ def waiting(*, off: bool) -> Iterator[Callable[[str], object]]:
 
 
 def _bar(before: ProgressColumn, after: ProgressColumn) -> Progress:
-    return Progress(before, BarColumn(), after, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    return Progress(
+        before,
+        BarColumn(),
+        after,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

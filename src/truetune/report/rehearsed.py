@@ -17,8 +17,12 @@ def draw(report: RehearsalReport, console: Console, verbose: bool) -> None:
     """The miniature, and a table of the rows or pairs."""
     console.print(Text(visible(f"miniature: {report.miniature}")))
     if report.losses:
-        console.print(Text(f"memorised in {len(report.losses)} steps: loss {report.losses[0]:.3g} to "
-                           f"{report.losses[-1]:.3g}"))  # fmt: skip
+        console.print(
+            Text(
+                f"memorised in {len(report.losses)} steps: loss {report.losses[0]:.3g} to "
+                f"{report.losses[-1]:.3g}"
+            )
+        )
     if report.recited:
         console.print(_answers(report))
     if report.pairs:
@@ -34,8 +38,12 @@ def _answers(report: RehearsalReport) -> Table:
         table.add_column(name)
     for row in report.recited:
         said = (row.said[max(row.said.find(row.reference), 0) :], row.reference)
-        table.add_row("" if row.row is None else str(row.row), _yes(row.recited), _yes(row.stopped),
-                      *(Text(_short(text, 60)) for text in said))  # fmt: skip
+        table.add_row(
+            "" if row.row is None else str(row.row),
+            _yes(row.recited),
+            _yes(row.stopped),
+            *(Text(_short(text, 60)) for text in said),
+        )
     return table
 
 
@@ -45,8 +53,9 @@ def _pairs(report: RehearsalReport) -> Table:
         table.add_column(name)
     for pair in report.pairs:
         texts = (pair.chosen, pair.rejected)
-        table.add_row(f"{pair.before:.1f}", f"{pair.after:.1f}",
-                      *(Text(_short(text, 50)) for text in texts))  # fmt: skip
+        table.add_row(
+            f"{pair.before:.1f}", f"{pair.after:.1f}", *(Text(_short(text, 50)) for text in texts)
+        )
     return table
 
 

@@ -40,26 +40,38 @@ def read_result(path: str) -> Result:
     except InputLimitError as error:
         raise DataError(f"{path}: {error}") from None
     except ValueError as error:
-        raise DataError(f"{path}: no JSON ({error}); is it cut off? Let the command write it again") from None
+        raise DataError(
+            f"{path}: no JSON ({error}); is it cut off? Let the command write it again"
+        ) from None
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != SCHEMA and not _drawable(value):
-        raise DataError(f"{path}: schema {schema!r}; {SCHEMA!r} was expected, as --json of check, train, sample, "
-                        "evaluate and others writes it")  # fmt: skip
+        raise DataError(
+            f"{path}: schema {schema!r}; {SCHEMA!r} was expected, as --json of check, train,"
+            " sample, evaluate and others writes it"
+        )
     for name in ("subjects", *(("findings",) if schema == SCHEMA else ())):
         if not isinstance(value.get(name), list):
-            raise DataError(f"{path}: `{name}` is not there, or no list; let the command write the file again")
+            raise DataError(
+                f"{path}: `{name}` is not there, or no list; let the command write the file again"
+            )
     made: Result = value | ({"verdict": value["summary"]} if "summary" in value else {})
     return made
 
 
 def _drawable(value: Any) -> bool:
     """Has a result that is no report (of plan, ladder, ...) what a page needs?"""
-    return isinstance(value, dict) and str(value.get("schema")).startswith("truetune.") and "shown" in value
+    return (
+        isinstance(value, dict)
+        and str(value.get("schema")).startswith("truetune.")
+        and "shown" in value
+    )
 
 
 def joined(results: Sequence[tuple[str, Result]]) -> Result:
     """One result of several, by their names. Raises UsageError where two have the same part."""
-    speaker = next((result for _, result in results if _fell(result)), results[0][1] if results else {})
+    speaker = next(
+        (result for _, result in results if _fell(result)), results[0][1] if results else {}
+    )
     made: Result = {key: speaker[key] for key in SAID if key in speaker}
     owner: dict[str, str] = {}
     for name, result in results:
@@ -67,7 +79,10 @@ def joined(results: Sequence[tuple[str, Result]]) -> Result:
             if key in SAID:
                 continue
             if key in JOINED:
-                made[key] = [*made.get(key, ()), *(one for one in value or () if one not in made.get(key, ()))]
+                made[key] = [
+                    *made.get(key, ()),
+                    *(one for one in value or () if one not in made.get(key, ())),
+                ]
             elif key == "seconds":
                 made[key] = made.get(key, 0) + value
             elif key == "failed":

@@ -42,28 +42,45 @@ def draw(report: SampleReport, console: Console, verbose: bool) -> None:
     if report.compared is not None:
         _beside(report, report.compared, console)
     for prompt in report.unanswered:
-        _say(console, f"no answer: {_place(prompt, report)} {_short(prompt.question, QUESTION)}", "yellow")
+        _say(
+            console,
+            f"no answer: {_place(prompt, report)} {_short(prompt.question, QUESTION)}",
+            "yellow",
+        )
     for note in report.notes:
         _say(console, f"note: {note}", "dim")
     _say(console, success(report), "bold")
     if report.too_few:
-        _say(console, f"that is surely below the {report.min_success:.0%} that were asked for", "bold red")
+        _say(
+            console,
+            f"that is surely below the {report.min_success:.0%} that were asked for",
+            "bold red",
+        )
 
 
 def success(report: SampleReport) -> str:
     """How many answers are good, with its interval, and what the others are."""
-    found, others = report.success, Counter({name: n for name, n in report.verdicts.items() if name not in GOOD})
+    found, others = (
+        report.success,
+        Counter({name: n for name, n in report.verdicts.items() if name not in GOOD}),
+    )
     ends_known = any(sample.scores.end_known for sample in report.samples)
     fine = "stop by themselves without a fault" if ends_known else "are without a fault"
     line = f"{_share(found)} {fine}" if found.of else "no answer could be judged"
     if others:
         line += ": " + ", ".join(f"{SAID[name]} {count}" for name, count in others.most_common())
     if known := [sample.scores for sample in report.samples if sample.scores.overlap is not None]:
-        line += f"; {sum(s.exact is True for s in known)} of {len(known)} are the reference, word for word, overlap "
-        line += f"{sum(s.overlap or 0.0 for s in known) / len(known):.2f}"
-    if judged := [sample.scores.agrees for sample in report.samples if sample.scores.agrees is not None]:
         line += (
-            f"; {sum(judged)} of {len(judged)} ({sum(judged) / len(judged):.0%}) are right, as the parser reads them"
+            f"; {sum(s.exact is True for s in known)} of {len(known)} are the reference, word for"
+            " word, overlap "
+        )
+        line += f"{sum(s.overlap or 0.0 for s in known) / len(known):.2f}"
+    if judged := [
+        sample.scores.agrees for sample in report.samples if sample.scores.agrees is not None
+    ]:
+        line += (
+            f"; {sum(judged)} of {len(judged)} ({sum(judged) / len(judged):.0%}) are right, as the"
+            " parser reads them"
         )
     if report.stop_probability is not None:
         line += f"; P(stop) behind the references {report.stop_probability:.2g} (the median)"
@@ -76,7 +93,12 @@ def asking(*, off: bool) -> Iterator[Callable[[str, int, int], None] | None]:
     if off or not sys.stderr.isatty():
         yield None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task, what = bar.add_task("loading", total=None), ""
 
@@ -98,7 +120,10 @@ def _answers(report: SampleReport, width: int) -> Table:
     room = max(50, width - TAKEN)
     for sample in report.samples:
         probability = sample.answer.stop_probability
-        shown = [_short(sample.prompt.question, room // 2), _short(sample.answer.text, room * 2 // 3)]
+        shown = [
+            _short(sample.prompt.question, room // 2),
+            _short(sample.answer.text, room * 2 // 3),
+        ]
         if report.stop_probability is not None:
             shown.append("" if probability is None else f"{probability:.2g}")
         table.add_row(_place(sample.prompt, report), _verdict(sample, report.limit), *shown)
@@ -107,17 +132,30 @@ def _answers(report: SampleReport, width: int) -> Table:
 
 def _beside(report: SampleReport, beside: Compared, console: Console) -> None:
     """Pair by pair, then the figures."""
-    names = [_named(name, other) for name, other in ((report.name, beside.name), (beside.name, report.name))]
+    names = [
+        _named(name, other)
+        for name, other in ((report.name, beside.name), (beside.name, report.name))
+    ]
     for pair in beside.pairs:
         prompt = pair.mine.prompt
-        _say(console, Text.assemble((_place(prompt, report), "bold"),
-                                    f" {_short(prompt.question, console.width - 20)}"))  # fmt: skip
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False, expand=True)
+        _say(
+            console,
+            Text.assemble(
+                (_place(prompt, report), "bold"), f" {_short(prompt.question, console.width - 20)}"
+            ),
+        )
+        table = Table(
+            box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False, expand=True
+        )
         for _ in names:
             table.add_column(ratio=1, overflow="fold")
         sides = (pair.mine, pair.other)
-        table.add_row(*(Text.assemble((f"{name}: ", "dim"), _verdict(side, report.limit))
-                        for name, side in zip(names, sides, strict=True)))  # fmt: skip
+        table.add_row(
+            *(
+                Text.assemble((f"{name}: ", "dim"), _verdict(side, report.limit))
+                for name, side in zip(names, sides, strict=True)
+            )
+        )
         table.add_row(*(_short(side.answer.text, console.width) for side in sides))
         console.print(table)
         console.print(Padding(Text(visible("; ".join(pair.words)), style="cyan"), (0, 0, 0, 2)))
@@ -125,7 +163,11 @@ def _beside(report: SampleReport, beside: Compared, console: Console) -> None:
     console.print(_figures(beside, names))
     for row in beside.rows:
         if row.only is not None and any(row.only):
-            _say(console, f"{row.name}: {row.only[0]} only now, {row.only[1]} only before (McNemar's exact test)")
+            _say(
+                console,
+                f"{row.name}: {row.only[0]} only now, {row.only[1]} only before (McNemar's exact"
+                " test)",
+            )
     _say(console, f"{beside.same} of {many(len(beside.pairs), 'answer')} the same, token by token")
     for note in beside.notes:
         _say(console, f"note: {note}", "dim")
@@ -140,7 +182,9 @@ def _figures(beside: Compared, names: Sequence[str]) -> Table:
         if row.mine is None or row.other is None:
             table.add_row(row.name, "-", "-", "", "", "")
             continue
-        change, low, high = (_figure(row, value, "+") for value in (row.mine - row.other, row.low, row.high))
+        change, low, high = (
+            _figure(row, value, "+") for value in (row.mine - row.other, row.low, row.high)
+        )
         between = f"{low} to {high}" if row.low is not None and row.high is not None else ""
         p = "" if row.p is None else f"{row.p:.2g}"
         table.add_row(row.name, _figure(row, row.mine), _figure(row, row.other), change, between, p)
@@ -163,9 +207,12 @@ def _looks(report: SampleReport) -> Table:
         stopped = f"{sum(known_ends)} of {len(known_ends)}" if known_ends else ""
         known = [s.scores.overlap for s in look.samples if s.scores.overlap is not None]
         table.add_row(
-            f"{look.step:,}", f"{found.good} of {found.of}", _interval(found), stopped,
+            f"{look.step:,}",
+            f"{found.good} of {found.of}",
+            _interval(found),
+            stopped,
             f"{sum(known) / len(known):.2f}" if known else "",
-        )  # fmt: skip
+        )
     return table
 
 
@@ -173,10 +220,17 @@ def _whole(sample: Sample, report: SampleReport, console: Console) -> None:
     """All of one answer."""
     found = faults(sample, report.limit)
     more = f" ({', '.join(SAID[fault] for fault in found[1:])} too)" if len(found) > 1 else ""
-    _say(console, Text.assemble((_place(sample.prompt, report), "bold"), " ",
-                                _verdict(sample, report.limit), more))  # fmt: skip
-    for name, text in (("asked", sample.prompt.question), ("says", sample.answer.text),
-                       ("reference", sample.prompt.reference)):  # fmt: skip
+    _say(
+        console,
+        Text.assemble(
+            (_place(sample.prompt, report), "bold"), " ", _verdict(sample, report.limit), more
+        ),
+    )
+    for name, text in (
+        ("asked", sample.prompt.question),
+        ("says", sample.answer.text),
+        ("reference", sample.prompt.reference),
+    ):
         lines = [visible(line) for line in text.split("\n")] or [""]
         _say(console, Text.assemble((f"{name:>9} | ", "blue"), f"\n{'':>9} | ".join(lines)))
     console.print()
@@ -198,7 +252,9 @@ def _verdict(sample: Sample, limit: int) -> Text:
 def _figure(row: Row, value: float | None, sign: str = "") -> str:
     if value is None:
         return ""
-    shape = {"share": ".0%", "tokens": ",.0f"}.get(row.shape, ".2f" if abs(value) >= 0.01 or not value else ".1e")
+    shape = {"share": ".0%", "tokens": ",.0f"}.get(
+        row.shape, ".2f" if abs(value) >= 0.01 or not value else ".1e"
+    )
     return format(value, sign + shape)
 
 
@@ -212,7 +268,10 @@ def _interval(found: Success) -> str:
 
 def _place(prompt: Prompt, report: SampleReport) -> str:
     """file:line; where all rows stand on one line, the number of the row."""
-    alike = sum((sample.prompt.file, sample.prompt.line) == (prompt.file, prompt.line) for sample in report.samples)
+    alike = sum(
+        (sample.prompt.file, sample.prompt.line) == (prompt.file, prompt.line)
+        for sample in report.samples
+    )
     place = f" row {prompt.row}" if alike > 1 and prompt.row >= 0 else f":{prompt.line}"
     return visible(PurePath(prompt.file).name + place)
 
@@ -223,4 +282,6 @@ def _short(text: str, length: int) -> str:
 
 
 def _say(console: Console, text: str | Text, style: str = "") -> None:
-    console.print(text if isinstance(text, Text) else Text(visible(text), style=style), soft_wrap=True)
+    console.print(
+        text if isinstance(text, Text) else Text(visible(text), style=style), soft_wrap=True
+    )

@@ -54,14 +54,21 @@ def to_sarif(report: Report) -> str:
             *_results(report.known, place, report, "unchanged"),
         ],
     }
-    log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [run],
+    }
     return json.dumps(log, indent=2)
 
 
 def _notification(part: NotJudged) -> dict[str, Any]:
     """What was not judged, as SARIF 3.58 has it: a warning where it was asked for, else a note."""
     named = {"associatedRule": {"id": part.code}} if part.code else {}
-    return {"level": "warning" if part.asked else "note", "message": {"text": _literal(f"not judged: {part}")}} | named
+    return {
+        "level": "warning" if part.asked else "note",
+        "message": {"text": _literal(f"not judged: {part}")},
+    } | named
 
 
 def _results(
@@ -93,10 +100,14 @@ def _location(case: Case, root: str, whole: str) -> dict[str, Any]:
         return _file(case.origin.file, case.origin.line, text=case.text)
     name = case.file or ("" if root else whole)
     inside = Path(root) / name
-    return _file(name if not root or Path(name).is_file() else str(inside), case.line, case.column, case.text)
+    return _file(
+        name if not root or Path(name).is_file() else str(inside), case.line, case.column, case.text
+    )
 
 
-def _file(name: str, line: int | None = None, column: int | None = None, text: str = "") -> dict[str, Any]:
+def _file(
+    name: str, line: int | None = None, column: int | None = None, text: str = ""
+) -> dict[str, Any]:
     path = Path(name)
     try:
         path = path.resolve().relative_to(Path.cwd())
@@ -107,7 +118,9 @@ def _file(name: str, line: int | None = None, column: int | None = None, text: s
         uri = name
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if line is not None:
-        physical["region"] = {"startLine": line} | ({"startColumn": column} if column is not None else {})
+        physical["region"] = {"startLine": line} | (
+            {"startColumn": column} if column is not None else {}
+        )
     location: dict[str, Any] = {"physicalLocation": physical}
     if text:
         location["message"] = {"text": _literal(text)}

@@ -14,7 +14,11 @@ from truetune.report.text import many, visible
 from truetune.serving.report import ServiceReport
 
 __all__ = ["as_text", "lines"]
-HOW: dict[By, str] = {"ids": "by their ids", "count": "by their number of tokens", "answers": "by their answers"}
+HOW: dict[By, str] = {
+    "ids": "by their ids",
+    "count": "by their number of tokens",
+    "answers": "by their answers",
+}
 Line = tuple[str, str, bool]
 """What was looked at, what was seen, and is it as it should be?"""
 
@@ -40,15 +44,25 @@ def lines(service: Service) -> Iterator[Line]:
         missed = sum(ending.runs_on or bool(ending.leaked) for ending in stopping.endings)
         ended = sum(ending.finish not in ("length", "") for ending in stopping.endings)
         count = many(len(stopping.endings), "answer")
-        yield ("stops", f"{', '.join(stopping.trained) or 'none known'}: {ended} of {count} ended by themselves"
-               + (f", {missed} run on behind their end" if missed else ""), not missed)  # fmt: skip
+        yield (
+            "stops",
+            f"{', '.join(stopping.trained) or 'none known'}: {ended} of {count} ended by themselves"
+            + (f", {missed} run on behind their end" if missed else ""),
+            not missed,
+        )
     if service.sampling is not None:
         yield "sampling unasked", *_sampling(service)
     if service.repeats is not None:
         found = service.repeats
         same = found.alone + found.together - found.alone_differ - found.together_differ
-        yield ("the same greedy request", f"{same} of {found.alone + found.together} answers are equal ({found.alone} "
-               f"alone, {found.together} at the same time)", same == found.alone + found.together)  # fmt: skip
+        yield (
+            "the same greedy request",
+            (
+                f"{same} of {found.alone + found.together} answers are equal ({found.alone} "
+                f"alone, {found.together} at the same time)"
+            ),
+            same == found.alone + found.together,
+        )
     if service.context is not None:
         yield "context", *_context(service)
     if service.strength is not None:
@@ -59,7 +73,9 @@ def lines(service: Service) -> Iterator[Line]:
 
 def _prompts(service: Service) -> Iterator[Line]:
     for by, how in HOW.items():
-        asked = [prompt for prompt in service.prompts if prompt.by == by and prompt.same is not None]
+        asked = [
+            prompt for prompt in service.prompts if prompt.by == by and prompt.same is not None
+        ]
         if asked:
             equal = sum(bool(prompt.same) for prompt in asked)
             yield "prompts", f"{equal} of {len(asked)} equal, {how}", equal == len(asked)
@@ -75,8 +91,13 @@ def _sampling(service: Service) -> tuple[str, bool]:
     found = service.sampling
     assert found is not None
     named = f" ({', '.join(found.settings)})" if found.settings else ""
-    how = {None: "not told", True: "answers are sampled", False: "answers are greedy"}[found.samples]
-    return how + named + (", and penalties hold at temperature 0" if found.penalised else ""), not found.penalised
+    how = {None: "not told", True: "answers are sampled", False: "answers are greedy"}[
+        found.samples
+    ]
+    return (
+        how + named + (", and penalties hold at temperature 0" if found.penalised else ""),
+        not found.penalised,
+    )
 
 
 def _context(service: Service) -> tuple[str, bool]:
@@ -94,9 +115,17 @@ def _context(service: Service) -> tuple[str, bool]:
 
 def _strength(found: Strength) -> str:
     if found.by == "answers":
-        return (f"at {many(found.places, 'prompt')} where base and tuned model part, {found.as_tuned} answers are the "
-                f"tuned model's and {found.as_base} the base's")  # fmt: skip
+        return (
+            f"at {many(found.places, 'prompt')} where base and tuned model part, {found.as_tuned}"
+            f" answers are the tuned model's and {found.as_base} the base's"
+        )
     if found.factor is None:
-        return f"{found.distance:.2g} nats a token off the model's own over {found.places:,} tokens; no base is known"
-    return (f"{found.factor:.1%} of what training changed (cosine {found.cosine:.3f}) over {found.places:,} tokens; "
-            f"{found.distance:.2g} nats a token off, of an effect of {found.effect:.2g}")  # fmt: skip
+        return (
+            f"{found.distance:.2g} nats a token off the model's own over {found.places:,} tokens;"
+            " no base is known"
+        )
+    return (
+        f"{found.factor:.1%} of what training changed (cosine {found.cosine:.3f}) over"
+        f" {found.places:,} tokens; {found.distance:.2g} nats a token off, of an effect of"
+        f" {found.effect:.2g}"
+    )

@@ -22,7 +22,9 @@ def render_view(view: TokenView, console: Console, *, ids: bool = False, number:
     """Draw one example. Supervised tokens stand in [brackets]; an underline would hide underscores."""
     console.print(Text(_title(view, number), style="bold"), soft_wrap=True)
     body = Text()
-    for piece, id, source, supervised in zip(view.pieces, view.ids, view.source, view.supervised, strict=True):
+    for piece, id, source, supervised in zip(
+        view.pieces, view.ids, view.source, view.supervised, strict=True
+    ):
         label = spell(piece) + (f"/{id}" if ids else "")
         style = COLOURS[Source(int(source))]
         if supervised:
@@ -42,15 +44,25 @@ def render_view(view: TokenView, console: Console, *, ids: bool = False, number:
 def view_json(view: TokenView) -> dict[str, Any]:
     """One example as plain values; bytes that are no character as in `spell`."""
     row = view.example.row
-    columns = zip(view.ids.tolist(), view.pieces, view.source.tolist(), view.supervised.tolist(), strict=True)
+    columns = zip(
+        view.ids.tolist(), view.pieces, view.source.tolist(), view.supervised.tolist(), strict=True
+    )
     return {
-        "file": row.origin.file, "line": row.origin.line, "row": row.origin.row, "format": row.format,
+        "file": row.origin.file,
+        "line": row.origin.line,
+        "row": row.origin.row,
+        "format": row.format,
         "turn": view.example.rendering.turn,
         "tokens": [
-            {"id": id, "text": spell(piece), "source": Source(source).name.lower(), "supervised": supervised}
+            {
+                "id": id,
+                "text": spell(piece),
+                "source": Source(source).name.lower(),
+                "supervised": supervised,
+            }
             for id, piece, source, supervised in columns
         ],
-    }  # fmt: skip
+    }
 
 
 def _title(view: TokenView, number: int) -> str:
@@ -63,9 +75,14 @@ def _title(view: TokenView, number: int) -> str:
 
 def legend(view: TokenView) -> Text:
     """Counts by source, in the colours of the view."""
-    text = Text(f"{len(view.ids):,} tokens, {int(view.supervised.sum()):,} [supervised]; supervised/all by source: ")
+    text = Text(
+        f"{len(view.ids):,} tokens, {int(view.supervised.sum()):,} [supervised]; supervised/all by"
+        " source: "
+    )
     counts = [(source, int((view.source == source).sum())) for source in Source]
     for i, (source, count) in enumerate((source, count) for source, count in counts if count):
         learned = int(view.supervised[view.source == source].sum())
-        text.append(", " if i else "").append(f"{source.label} {learned:,}/{count:,}", style=COLOURS[source])
+        text.append(", " if i else "").append(
+            f"{source.label} {learned:,}/{count:,}", style=COLOURS[source]
+        )
     return text

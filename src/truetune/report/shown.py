@@ -19,7 +19,9 @@ Part = dict[str, Any]
 def shown(report: Report) -> list[Part]:
     """{"kind": "table", "columns": [{"title", "number"}], "rows": [{"style", "cells": [{"text", "style"}]}]} or
     {"kind": "line", "text", "style"}, in order; styles are those of rich (`bold red`)."""
-    if DRAWERS.get(type(report).__name__, "sampled") == "sampled":  # samples have a section of their own
+    if (
+        DRAWERS.get(type(report).__name__, "sampled") == "sampled"
+    ):  # samples have a section of their own
         return []
     return recorded(lambda console: draw_more_of(report, console, True))
 
@@ -31,12 +33,18 @@ def recorded(draw: Callable[[Console], None]) -> list[Part]:
     return recorder.parts
 
 
-def outcome(subject: tuple[str, str], verdict: str, then: str, draw: Callable[[Console], None]) -> dict[str, Any]:
+def outcome(
+    subject: tuple[str, str], verdict: str, then: str, draw: Callable[[Console], None]
+) -> dict[str, Any]:
     """What a page needs of a result that is no report: kind and path of what was looked at, one sentence, what to do
     next, and what the terminal draws."""
     kind, path = subject
-    return {"summary": verdict, "next": then, "subjects": [{"kind": kind, "path": path, "facts": {}}],
-            "shown": recorded(draw)}  # fmt: skip
+    return {
+        "summary": verdict,
+        "next": then,
+        "subjects": [{"kind": kind, "path": path, "facts": {}}],
+        "shown": recorded(draw),
+    }
 
 
 class _Recorder(Console):
@@ -52,12 +60,15 @@ class _Recorder(Console):
                 self.parts.append(_table(thing))
             elif isinstance(thing, Text):
                 self.parts += [
-                    {"kind": "line", "text": line, "style": str(thing.style)} for line in _lines(thing.plain)
+                    {"kind": "line", "text": line, "style": str(thing.style)}
+                    for line in _lines(thing.plain)
                 ]
             else:
                 with self.capture() as drawn:
                     super().print(thing, **options)
-                self.parts += [{"kind": "line", "text": line, "style": ""} for line in _lines(drawn.get())]
+                self.parts += [
+                    {"kind": "line", "text": line, "style": ""} for line in _lines(drawn.get())
+                ]
 
 
 def _lines(text: str) -> list[str]:
@@ -68,7 +79,9 @@ def _table(table: Table) -> Part:
     columns = [list(column.cells) for column in table.columns]
     return {
         "kind": "table",
-        "columns": [{"title": _plain(c.header), "number": c.justify == "right"} for c in table.columns],
+        "columns": [
+            {"title": _plain(c.header), "number": c.justify == "right"} for c in table.columns
+        ],
         "rows": [
             {"style": str(row.style or ""), "cells": [_cell(column[i]) for column in columns]}
             for i, row in enumerate(table.rows)
@@ -77,7 +90,10 @@ def _table(table: Table) -> Part:
 
 
 def _cell(content: Any) -> dict[str, str]:
-    return {"text": _plain(content), "style": str(content.style) if isinstance(content, Text) else ""}
+    return {
+        "text": _plain(content),
+        "style": str(content.style) if isinstance(content, Text) else "",
+    }
 
 
 def _plain(content: Any) -> str:

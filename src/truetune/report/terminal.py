@@ -29,7 +29,10 @@ LONGEST = 2_000
 GUTTER = "   | "
 BAR = 30
 EIGHTHS = " ▏▎▍▌▋▊▉"
-CURVES = "curves do not show what the model answers, and whether it stops: truetune sample RUN --data HELD-OUT"
+CURVES = (
+    "curves do not show what the model answers, and whether it stops: truetune sample RUN --data"
+    " HELD-OUT"
+)
 """Said of a run of which nothing but its log was looked at"""
 DRAWERS = {
     "DoctorReport": "doctored",
@@ -45,7 +48,12 @@ DRAWERS = {
 
 
 def render_report(
-    report: Report, console: Console, *, verbose: bool = False, quiet: bool = False, cases: int = SHOWN_CASES
+    report: Report,
+    console: Console,
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+    cases: int = SHOWN_CASES,
 ) -> None:
     """Draw verdict, findings, what was not judged, the next step, and figures last.
 
@@ -60,7 +68,10 @@ def render_report(
     if not verbose and any(finding.severity == "info" for finding in report.findings):
         _say(console)  # notes are in a line each, with nothing between them and what follows
     for line in judged.lines(report, verbose=verbose):
-        _say(console, Text("\n".join(wrap(visible(line), console.width)), style="" if verbose else "yellow"))
+        _say(
+            console,
+            Text("\n".join(wrap(visible(line), console.width)), style="" if verbose else "yellow"),
+        )
     draw_more_of(report, console, verbose)
     _say(console, _wrapped(summary(report), console))
     folds_figures = report.outcome == "findings" and not verbose
@@ -92,7 +103,9 @@ def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
 
 def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: int) -> None:
     """Findings with their places; notes follow in a line each, and are drawn like findings with `verbose`."""
-    in_one_line = [finding for finding in report.findings if finding.severity == "info" and not verbose]
+    in_one_line = [
+        finding for finding in report.findings if finding.severity == "info" and not verbose
+    ]
     for finding in report.findings:
         if finding not in in_one_line:
             _finding(finding, console, verbose, cases)
@@ -172,12 +185,14 @@ def verdict(report: DataReport, width: int = 10_000) -> Text:
         rows += f" of {many(report.rows, 'row')}"
     says = who_learns(report)
     line = (
-        f"{says} {ledger.supervised:,} of {ledger.total:,} tokens ({share(ledger.supervised, ledger.total)}) "
-        f"in {rows}: {by_source}"
+        f"{says} {ledger.supervised:,} of {ledger.total:,} tokens"
+        f" ({share(ledger.supervised, ledger.total)}) in {rows}: {by_source}"
     )
     left_out = report.learned is not None and report.learned.left_out
     if report.lengths.lost_supervised and not left_out:
-        line += f"; a cut at {report.lengths.limit:,} loses {report.lengths.lost_supervised:,} of them"
+        line += (
+            f"; a cut at {report.lengths.limit:,} loses {report.lengths.lost_supervised:,} of them"
+        )
     if report.lengths.media:
         line += f"; {report.lengths.media.not_counted}"
     line += and_why(report)
@@ -192,7 +207,12 @@ def counts(report: Report) -> Text:
     parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
     found = bool(parts)
     if not found:
-        parts = [Text(report.outcome, style="bold yellow" if report.outcome == "not judged" else "bold green")]
+        parts = [
+            Text(
+                report.outcome,
+                style="bold yellow" if report.outcome == "not judged" else "bold green",
+            )
+        ]
     if counts["info"]:
         parts.append(Text(many(counts["info"], "note")))
     parts.append(Text(judged.counts(report)))
@@ -211,7 +231,9 @@ def summary(report: Report) -> Text:
         text.append(f"\n{CURVES}")
     for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
         if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):
-            text.append(f"\n{many(fixes, 'finding')} can be fixed: truetune lint {option} (or --diff first)")
+            text.append(
+                f"\n{many(fixes, 'finding')} can be fixed: truetune lint {option} (or --diff first)"
+            )
     if report.known:
         text.append(f"\n{many(len(report.known), 'finding')} of the baseline left out")
     if not found and (step := _next(report)):
@@ -244,8 +266,13 @@ def _say(console: Console, text: Text | str = "") -> None:
 
 
 def _facts(report: DataReport, width: int) -> Text:
-    facts = ["tokenizer " + report.tokenizer, *(f"{name} {value}" for name, value in report.facts.items())]
-    return Text("\n".join(line for fact in facts for line in wrap(visible(fact), width)), style="dim")
+    facts = [
+        "tokenizer " + report.tokenizer,
+        *(f"{name} {value}" for name, value in report.facts.items()),
+    ]
+    return Text(
+        "\n".join(line for fact in facts for line in wrap(visible(fact), width)), style="dim"
+    )
 
 
 def _heading(finding: Finding, width: int) -> Text:
@@ -265,7 +292,10 @@ def _finding(finding: Finding, console: Console, verbose: bool, cases: int) -> N
         _say(console, _case(_place(case), text, width))
     more = max(finding.count or 0, len(finding.cases)) - min(cases, len(finding.cases))
     if finding.cases and more > 0:
-        _say(console, f"  ... and {more:,} more" + (" (--cases all)" if len(finding.cases) > cases else ""))
+        _say(
+            console,
+            f"  ... and {more:,} more" + (" (--cases all)" if len(finding.cases) > cases else ""),
+        )
     for line in finding.evidence:
         _say(console, _hanging("   = note: ", visible(line), width))
     if finding.figure is not None:
@@ -279,7 +309,11 @@ def _finding(finding: Finding, console: Console, verbose: bool, cases: int) -> N
 
 def _place(case: Case) -> str:
     if case.origin is None:
-        return visible(":".join(str(part) for part in (case.file or "", case.line, case.column) if part is not None))
+        return visible(
+            ":".join(
+                str(part) for part in (case.file or "", case.line, case.column) if part is not None
+            )
+        )
     told = case.turn is None or case.text.startswith(f"turn {case.turn} ")
     turn = "" if told else f" (turn {case.turn})"
     return visible(str(case.origin)) + turn
@@ -293,7 +327,11 @@ def _case(place: str, text: str, width: int) -> Text:
     if not text:
         return arrow
     beside = Text.assemble(arrow, ": ", text)
-    return beside if beside.cell_len <= width else arrow.append("\n").append(_hanging(GUTTER, text, width, rest=GUTTER))
+    return (
+        beside
+        if beside.cell_len <= width
+        else arrow.append("\n").append(_hanging(GUTTER, text, width, rest=GUTTER))
+    )
 
 
 def _hanging(head: str, text: str, width: int, style: str = "", rest: str | None = None) -> Text:
@@ -315,7 +353,10 @@ def ledger_table(ledger: Ledger) -> Table:
     for source, supervised, context in ledger.rows():
         style = "green" if supervised else ("red" if source is Source.STOP else "")
         table.add_row(
-            Text(source.label, style=style), f"{supervised:,}", f"{context:,}", share(supervised + context, total)
+            Text(source.label, style=style),
+            f"{supervised:,}",
+            f"{context:,}",
+            share(supervised + context, total),
         )
     learned = ledger.supervised
     table.add_row("all", f"{learned:,}", f"{total - learned:,}", share(total, total), style="bold")
@@ -332,7 +373,10 @@ def _without_label(report: DataReport) -> list[Text]:
     """Rows and examples that teach nothing."""
     lines = []
     if report.unsupervised:
-        lines.append(f"{report.unsupervised:,} of {many(report.examples, 'example')} without a supervised token")
+        lines.append(
+            f"{report.unsupervised:,} of {many(report.examples, 'example')} without a supervised"
+            " token"
+        )
     if report.rejected:
         lines.append(f"{report.rejected:,} of {many(report.rows, 'row')} that the template refuses")
     return [Text(line, style="red") for line in lines]
@@ -342,24 +386,28 @@ def _histogram(report: DataReport, console: Console) -> list[Text]:
     lengths = report.lengths
     bar = _bar if console.encoding.lower().startswith("utf") else _plain_bar
     lines = [
-        Text(f"length in tokens: median {lengths.median:,}, 95 % up to {lengths.p95:,}, longest {lengths.longest:,}")
+        Text(
+            f"length in tokens: median {lengths.median:,}, 95 % up to {lengths.p95:,}, longest"
+            f" {lengths.longest:,}"
+        )
     ]
     top = int(lengths.counts.max(initial=0))
     digits = len(f"{lengths.longest:,}")
     for count, low, high in zip(lengths.counts, lengths.edges[:-1], lengths.edges[1:], strict=True):
         past = lengths.limit is not None and low > lengths.limit
         lines.append(
-            Text(f"  {low:>{digits},} to {high - 1:>{digits},} ").append(
-                bar(int(count), top), style="red" if past else "green"
-            ).append(f" {count:,}" if count else "0")
-        )  # fmt: skip
+            Text(f"  {low:>{digits},} to {high - 1:>{digits},} ")
+            .append(bar(int(count), top), style="red" if past else "green")
+            .append(f" {count:,}" if count else "0")
+        )
     if lengths.media:
         lines[0].append(f"; {lengths.media.not_counted}", style="yellow")
     if lengths.limit is not None:
         over = share(lengths.over, report.examples)
         line = (
-            f"over max_length {lengths.limit:,}: {many(lengths.over, 'example')} ({over}); a cut there would lose "
-            f"{many(lengths.lost_tokens, 'token')}, {lengths.lost_supervised:,} of them supervised"
+            f"over max_length {lengths.limit:,}: {many(lengths.over, 'example')} ({over}); a cut"
+            f" there would lose {many(lengths.lost_tokens, 'token')}, {lengths.lost_supervised:,}"
+            " of them supervised"
         )
         lines += map(Text, wrap(line, console.width))
     return lines
@@ -376,9 +424,13 @@ def _plain_bar(count: int, top: int) -> str:
     return "#" * -(-BAR * count // top) if top else ""
 
 
-def as_text(report: Report, *, verbose: bool = False, quiet: bool = False, cases: int = SHOWN_CASES) -> str:
+def as_text(
+    report: Report, *, verbose: bool = False, quiet: bool = False, cases: int = SHOWN_CASES
+) -> str:
     """The report as plain text, 100 columns wide."""
-    return drawn(lambda console: render_report(report, console, verbose=verbose, quiet=quiet, cases=cases))
+    return drawn(
+        lambda console: render_report(report, console, verbose=verbose, quiet=quiet, cases=cases)
+    )
 
 
 def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> None:
@@ -387,7 +439,11 @@ def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> No
     if not console.is_terminal:
         longest = max(len(rule.name()) for rule in chosen)
         for rule in chosen:
-            _say(console, f"{rule.code}  {rule.name():{longest}}  {rule.severity:7}  {summary_of(page(rule))}")
+            _say(
+                console,
+                f"{rule.code}  {rule.name():{longest}}  {rule.severity:7} "
+                f" {summary_of(page(rule))}",
+            )
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     for _ in range(3):
@@ -402,10 +458,15 @@ def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> No
 def rules_json(chosen: Iterable[type[Rule[Any]]]) -> list[dict[str, str]]:
     """Rules as plain values."""
     return [
-        {"code": rule.code, "rule": rule.name(), "station": station(rule), "severity": rule.severity,
-         "summary": summary_of(page(rule))}
+        {
+            "code": rule.code,
+            "rule": rule.name(),
+            "station": station(rule),
+            "severity": rule.severity,
+            "summary": summary_of(page(rule)),
+        }
         for rule in chosen
-    ]  # fmt: skip
+    ]
 
 
 def render_page(name: str, console: Console) -> None:

@@ -22,7 +22,10 @@ def visible(text: str) -> str:
     """The text with each control, format and other unseen character as an escape; line ends and tabs too."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(c) if c in BLANK or (c != " " and unicodedata.category(c) in UNSEEN) else c for c in text)
+    return "".join(
+        _escape(c) if c in BLANK or (c != " " and unicodedata.category(c) in UNSEEN) else c
+        for c in text
+    )
 
 
 def _escape(character: str) -> str:
@@ -31,7 +34,9 @@ def _escape(character: str) -> str:
 
 def spell(piece: str) -> str:
     """A token in one line: `↵` a line end, `→` a tab, `⟨E6 97⟩` bytes of a split character, `⟨⟩` nothing at all."""
-    piece = FRAGMENT.sub(lambda found: f"⟨{found[0].encode(errors='surrogateescape').hex(' ').upper()}⟩", piece)
+    piece = FRAGMENT.sub(
+        lambda found: f"⟨{found[0].encode(errors='surrogateescape').hex(' ').upper()}⟩", piece
+    )
     return visible(piece.replace("\n", "↵").replace("\t", "→")) or "⟨⟩"
 
 

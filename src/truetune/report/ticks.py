@@ -27,8 +27,17 @@ def log_ticks(low: float, high: float) -> list[float]:
     """Powers of ten from 10^low to 10^high, thinned; with their 2 and 5 times where there are few."""
     first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
     if last - first >= 2:
-        return [float(f"1e{k}") for k in range(first, last + 1, -(-(last - first) // DECADES)) if -300 < k < 300]
-    found = [v for k in range(first - 1, last + 1) for v in _of(k) if low - 1e-9 <= math.log10(v) <= high + 1e-9]
+        return [
+            float(f"1e{k}")
+            for k in range(first, last + 1, -(-(last - first) // DECADES))
+            if -300 < k < 300
+        ]
+    found = [
+        v
+        for k in range(first - 1, last + 1)
+        for v in _of(k)
+        if low - 1e-9 <= math.log10(v) <= high + 1e-9
+    ]
     ends = [v for v in (low, high) if abs(v) < 300]
     return found if len(found) > 1 else [10.0**v for v in ends]
 

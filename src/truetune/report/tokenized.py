@@ -26,7 +26,9 @@ def _(report: TokenizedReport, console: Console, verbose: bool) -> None:
         part = share(supervised + context, report.ledger.total)
         table.add_row(Text(source.label, style=style), f"{supervised:,}", f"{context:,}", part)
     total = report.ledger
-    table.add_row("all", f"{total.supervised:,}", f"{total.total - total.supervised:,}", "", style="bold")
+    table.add_row(
+        "all", f"{total.supervised:,}", f"{total.total - total.supervised:,}", "", style="bold"
+    )
     if report.padding:
         table.add_row(Text("stored padding", style="dim"), "", f"{report.padding:,}", "")
     console.print(table)

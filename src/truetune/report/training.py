@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from truetune.checks.report import Report
@@ -38,9 +45,14 @@ class Terminal:
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self.console, self.quiet = console, quiet
         self.bar = Progress(
-            TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-            TimeRemainingColumn(), console=console,
-        )  # fmt: skip
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+        )
         self.task = self.bar.add_task("", total=None)
         self.figures = ""
         self.live: Live | None = None
@@ -56,8 +68,13 @@ class Terminal:
         if self.quiet or not self.console.is_terminal:
             return
         if self.long is None:
-            self.long = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(),
-                                 console=self.console, transient=True)  # fmt: skip
+            self.long = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TimeRemainingColumn(),
+                console=self.console,
+                transient=True,
+            )
             self.long.add_task(what)
             self.long.start()
         self.long.update(self.long.task_ids[0], description=what, completed=done, total=total)
@@ -73,11 +90,15 @@ class Terminal:
         self.steps = steps
         self.bar.reset(self.task, total=steps, completed=done)
         if self.console.is_terminal and not self.quiet:
-            self.live = Live(self._shown(), console=self.console, refresh_per_second=4, transient=True)
+            self.live = Live(
+                self._shown(), console=self.console, refresh_per_second=4, transient=True
+            )
             self.live.start()
 
     def step(self, step: int, figures: Mapping[str, float]) -> None:
-        text = ", ".join(shape.format(figures[name]) for name, shape in FIGURES.items() if name in figures)
+        text = ", ".join(
+            shape.format(figures[name]) for name, shape in FIGURES.items() if name in figures
+        )
         text += f", {figures['memory'] / GIB:.1f} GiB" if "memory" in figures else ""
         self.figures = text
         self.bar.update(self.task, completed=step)
@@ -89,7 +110,10 @@ class Terminal:
     def look(self, look: Look) -> None:
         answers = look.samples
         stopped = sum(sample.scores.stopped for sample in answers)
-        self.say(f"step {look.step:,}: {stopped} of {len(answers)} answers stop by themselves ({look.seconds:.1f} s)")
+        self.say(
+            f"step {look.step:,}: {stopped} of {len(answers)} answers stop by themselves"
+            f" ({look.seconds:.1f} s)"
+        )
         if answers:
             self.sample = _sample(answers[look.step % len(answers)], look.step)
 
@@ -105,7 +129,9 @@ class Terminal:
 def _sample(sample: Sample, step: int) -> Panel:
     end = " [it stops]" if sample.scores.stopped else " [cut at the limit]"
     body = Text.assemble(
-        (clip(visible(sample.prompt.question), MOST), "dim"), "\n", clip(visible(sample.answer.text), MOST),
+        (clip(visible(sample.prompt.question), MOST), "dim"),
+        "\n",
+        clip(visible(sample.answer.text), MOST),
         (end, "green" if sample.scores.stopped else "red"),
-    )  # fmt: skip
+    )
     return Panel(body, title=f"step {step:,}", title_align="left", border_style="dim")

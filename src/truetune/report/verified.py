@@ -14,12 +14,24 @@ SHOWN = 3
 
 def render_comparison(found: Comparison, path: str, console: Console) -> None:
     """Draw counts, and the first places of each kind."""
-    _say(console, f"{path}: {many(found.documents, 'document')}; the data encode to {many(found.examples, 'example')}")
+    _say(
+        console,
+        f"{path}: {many(found.documents, 'document')}; the data encode to"
+        f" {many(found.examples, 'example')}",
+    )
     _say(console, f"the same ids and labels: {found.same:,}")
     if not found.labels:
-        _say(console, "the cache has neither labels nor a mask: a trainer learns everything", "bold red")
+        _say(
+            console,
+            "the cache has neither labels nor a mask: a trainer learns everything",
+            "bold red",
+        )
     lines = (
-        ("other labels", f"the same ids with other labels: {found.other_labels:,}", found.other_labels),
+        (
+            "other labels",
+            f"the same ids with other labels: {found.other_labels:,}",
+            found.other_labels,
+        ),
         ("missing", f"not in the cache: {found.missing:,} examples of the data", found.missing),
         ("extra", f"not in the data: {found.extra:,} documents of the cache", found.extra),
     )
@@ -32,7 +44,12 @@ def render_comparison(found: Comparison, path: str, console: Console) -> None:
     if found.rejected:
         _say(console, f"not judged: {many(found.rejected, 'row')} that can't be rendered")
     _say(
-        console, "the cache is what the data encode to" if found.is_same else "the cache differs: encode the rows again"
+        console,
+        (
+            "the cache is what the data encode to"
+            if found.is_same
+            else "the cache differs: encode the rows again"
+        ),
     )
 
 

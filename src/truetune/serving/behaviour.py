@@ -35,15 +35,23 @@ Progress = Callable[[int, int], None]
 
 
 def answered(
-    client: Client, asked: Sequence[Asked], made: Probes, base: Probes | None, progress: Progress | None = None
+    client: Client,
+    asked: Sequence[Asked],
+    made: Probes,
+    base: Probes | None,
+    progress: Progress | None = None,
 ) -> tuple[list[Asked], list[str]]:
     """Those whose ids are not told, compared by answers as well; and what that could not tell."""
-    heard = [_Heard(one, [ids for _, ids in islice(suspects(one.trained, made, base), CONTROLS)])
-             for one in chosen(asked)]  # fmt: skip
+    heard = [
+        _Heard(one, [ids for _, ids in islice(suspects(one.trained, made, base), CONTROLS)])
+        for one in chosen(asked)
+    ]
     each(lambda one, _: one.listen(client, made), heard[:1], 1)
     each(lambda one, _: one.listen(client, made), heard[1:], client.concurrency, progress)
     found = {one.asked.trained.name: one for one in heard}
-    told = [found[one.trained.name].compared() if one.trained.name in found else one for one in asked]
+    told = [
+        found[one.trained.name].compared() if one.trained.name in found else one for one in asked
+    ]
     said = {name: one.chat for name, one in found.items()}
     return _explained(client, told, said, made, base), list(_notes(client, told))
 
@@ -53,7 +61,9 @@ def chosen(asked: Sequence[Asked]) -> list[Asked]:
     open_ = [one for one in asked if one.compared.by != "ids" and not refused(one)]
     counted = [[one for one in open_ if one.compared.same is same] for same in (True, False)]
     spread = [group[:: -(-len(group) // COUNTED)] for group in counted if group]
-    return [one for one in open_ if one.compared.same is None or any(one in group for group in spread)]
+    return [
+        one for one in open_ if one.compared.same is None or any(one in group for group in spread)
+    ]
 
 
 def refused(one: Asked) -> bool:
@@ -66,10 +76,15 @@ def _notes(client: Client, found: Iterable[Asked]) -> Iterable[str]:
     unsure = [one.name for one in compared if one.same is None]
     counted = [one.name for one in compared if one.by == "count" and one.same]
     if unsure:
-        yield f"{len(unsure)} prompts can't be told from others by the answers: {', '.join(unsure[:5])}"
+        yield (
+            f"{len(unsure)} prompts can't be told from others by the answers:"
+            f" {', '.join(unsure[:5])}"
+        )
     if counted and client.way is None:
-        yield ("the server tells the number of its prompts' tokens and takes no exact prompt: "
-               f"{len(counted)} prompts were compared by that number alone")  # fmt: skip
+        yield (
+            "the server tells the number of its prompts' tokens and takes no exact prompt: "
+            f"{len(counted)} prompts were compared by that number alone"
+        )
 
 
 @dataclass
@@ -90,7 +105,9 @@ class _Heard:
             return
         self.exact = client.complete(trained.ids, trained.text, TOKENS, **GREEDY, logprobs=2)
         if self.asked.compared.same is not False and alike(self.chat, self.exact):
-            self.told = any(alike(self.exact, _complete(client, ids, made)) is False for ids in self.mistakes)
+            self.told = any(
+                alike(self.exact, _complete(client, ids, made)) is False for ids in self.mistakes
+            )
 
     def compared(self) -> Asked:
         """By answers, where they say more than the number of tokens does."""
@@ -126,7 +143,10 @@ def _explained(
     """With the cause of those that differ: the mistake that explains most of them, and gives the same answers."""
     others = [one for one in asked if one.compared.same is False and one.compared.by != "ids"]
     sure = any(one.compared.sure for one in others)
-    others = [replace(one, compared=replace(one.compared, sure=sure, cause=by_offset(others))) for one in others]
+    others = [
+        replace(one, compared=replace(one.compared, sure=sure, cause=by_offset(others)))
+        for one in others
+    ]
     made_by = {one.trained.name: one.compared for one in others}
     for mistake, ids in mistakes(others, made, base).items():
         if len(ids) >= min(LEAST, len(others)) and _confirmed(client, ids, said, made):
@@ -134,14 +154,22 @@ def _explained(
                 name = one.trained.name
                 if name in ids:
                     text = guessed(one.trained.ids, ids[name], made)
-                    as_long = "" if one.compared.served is None else "a prompt made so is as long, and "
-                    cause = f"probably {mistake} ({as_long}the server answers as it does to that one)"
+                    as_long = (
+                        "" if one.compared.served is None else "a prompt made so is as long, and "
+                    )
+                    cause = (
+                        f"probably {mistake} ({as_long}the server answers as it does to that one)"
+                    )
                     made_by[name] = replace(one.compared, cause=cause, difference=text)
             break
     return [replace(one, compared=made_by.get(one.trained.name, one.compared)) for one in asked]
 
 
-def _confirmed(client: Client, ids: dict[str, list[int]], said: dict[str, Said], made: Probes) -> bool:
+def _confirmed(
+    client: Client, ids: dict[str, list[int]], said: dict[str, Said], made: Probes
+) -> bool:
     """Does the server answer the prompts of this mistake as it answers the messages?"""
     tried = [(said[name], prompt) for name, prompt in ids.items() if name in said][:CONFIRMED]
-    return bool(tried) and all(alike(chat, _complete(client, prompt, made)) for chat, prompt in tried)
+    return bool(tried) and all(
+        alike(chat, _complete(client, prompt, made)) for chat, prompt in tried
+    )

@@ -38,7 +38,9 @@ STRENGTH = 6
 """Prompts whose answers are scored"""
 HABITS = 2
 """Prompts whose answers are asked for again and again"""
-PROTOCOL = frozenset({"logprobs", "max_tokens", "stop", "n", "temperature", "seed", "top_p", "chat_template_kwargs"})
+PROTOCOL = frozenset(
+    {"logprobs", "max_tokens", "stop", "n", "temperature", "seed", "top_p", "chat_template_kwargs"}
+)
 """Fields that a client may rely on"""
 Say = Callable[[str], object]
 T = TypeVar("T")
@@ -69,14 +71,23 @@ def serve_check(
     started = time.perf_counter()
     place = placed(name, base=base, tokenizer=tokenizer)
     if place.kind == "endpoint":
-        raise UsageError(f"{name}: expected the model's folder or file; the server is named with --endpoint")
+        raise UsageError(
+            f"{name}: expected the model's folder or file; the server is named with --endpoint"
+        )
     server = server_of(endpoint, options.served_model, option="--served-model")
     made = place.prepared(**settings)
     record = record_of(place, made, read(data) if data else (), count=count)
     bos = made.tokenizer.special.get("bos")
-    client = Client(server, seconds=options.timeout, concurrency=options.concurrency, bos=bos.token if bos else None)
+    client = Client(
+        server,
+        seconds=options.timeout,
+        concurrency=options.concurrency,
+        bos=bos.token if bos else None,
+    )
     spec = spec or place.spec(**settings)
-    service = _seen(place, client, made, record, options, strength=strength, longest=longest, say=say)
+    service = _seen(
+        place, client, made, record, options, strength=strength, longest=longest, say=say
+    )
     judged = judgement_of(service, spec)
     return ServiceReport(
         spec=spec,
@@ -91,41 +102,69 @@ def serve_check(
 
 def judgement_of(service: Service, spec: RunSpec) -> Judgement:
     """What the rules that `spec` selects say of a service, and the parts of it that could not be seen."""
-    rules = [rule for rule in choose(spec.select, spec.ignore, "serving") if issubclass(rule, ServingRule)]
-    lost = (NotJudged(part, "the check was broken off before", unlock="check again") for part in service.lost)
+    rules = [
+        rule
+        for rule in choose(spec.select, spec.ignore, "serving")
+        if issubclass(rule, ServingRule)
+    ]
+    lost = (
+        NotJudged(part, "the check was broken off before", unlock="check again")
+        for part in service.lost
+    )
     return Judgement.of([judge(rules, service), Judgement(not_judged=tuple(lost))])
 
 
 def _facts(place: Place, client: Client, record: Record) -> dict[str, str]:
-    return {"model": client.server.model or place.name, "against": place.name, "training record": record.source}
+    return {
+        "model": client.server.model or place.name,
+        "against": place.name,
+        "training record": record.source,
+    }
 
 
 def _seen(
-    place: Place, client: Client, made: Probes, record: Record, options: Options, *, strength: bool, longest: int,
+    place: Place,
+    client: Client,
+    made: Probes,
+    record: Record,
+    options: Options,
+    *,
+    strength: bool,
+    longest: int,
     say: Say,
-) -> Service:  # fmt: skip
+) -> Service:
     chats = [trained for trained in record.prompts if trained.messages]
     if not chats:
-        raise UsageError(f"{place.name}: no chat of its training record can be asked: it has no chat template")
+        raise UsageError(
+            f"{place.name}: no chat of its training record can be asked: it has no chat template"
+        )
     notes, lost = [*record.notes], list[str]()
     under = _base_template(place, made)
     say(f"asking for {len(chats)} prompts")
     asked = asked_of(client.server, chats, made, under, client.concurrency, seconds=client.seconds)
     taken = [one.trained for one in asked if not refused(one)]
     if not taken:
-        raise UsageError(f"{client.server.root} refuses all {len(chats)} chats ({asked[0].compared.refused}): name the "
-                         "model with --served-model")  # fmt: skip
+        raise UsageError(
+            f"{client.server.root} refuses all {len(chats)} chats ({asked[0].compared.refused}):"
+            " name the model with --served-model"
+        )
     plain = sorted(taken, key=lambda trained: (bool(trained.tools), not trained.of_data))[:HABITS]
     say("asking the same thing again and again")
     repeats = _tried(notes, lost, "repeatability", lambda: repeats_of(client, plain))
     repeatable = repeats is not None and not repeats.alone_differ
     if repeatable:
         say("comparing answers")
-        asked, more = _tried(notes, lost, "answers", lambda: answered(client, asked, made, under)) or (asked, [])
+        asked, more = _tried(
+            notes, lost, "answers", lambda: answered(client, asked, made, under)
+        ) or (asked, [])
         notes += more
     context, late = _context(client, place, made, asked, longest)
     notes += late
-    own, found, more = _strength(place, client, made, record, options, say) if strength else (Own((), ()), None, [])
+    own, found, more = (
+        _strength(place, client, made, record, options, say)
+        if strength
+        else (Own((), ()), None, [])
+    )
     expected = list(expectations(own))
     say("looking at stops, sampling and context")
     config = made.tokenizer.generation_config
@@ -133,8 +172,15 @@ def _seen(
         url=client.server.root,
         model=client.server.model,
         prompts=tuple(one.compared for one in asked),
-        stopping=_tried(notes, lost, "stops", lambda: stopping_of(client, record, made, expected, plain)),
-        sampling=_tried(notes, lost, "sampling", lambda: sampling_of(client, plain, config, repeatable=repeatable)),
+        stopping=_tried(
+            notes, lost, "stops", lambda: stopping_of(client, record, made, expected, plain)
+        ),
+        sampling=_tried(
+            notes,
+            lost,
+            "sampling",
+            lambda: sampling_of(client, plain, config, repeatable=repeatable),
+        ),
         repeats=repeats,
         context=context,
         strength=found,
@@ -159,7 +205,13 @@ def _strength(
 ) -> tuple[Own, Any, list[str]]:
     """Raises nothing for a model that can't be loaded: that is a note."""
     endpoint = placed(client.server.root, tokenizer=str(place.tokenizer))
-    served = replace(options, backend="server", served_model=client.server.model, route="completions", concurrency=1)
+    served = replace(
+        options,
+        backend="server",
+        served_model=client.server.model,
+        route="completions",
+        concurrency=1,
+    )
     stops = frozenset(id for _, id in record.stops)
     prompts = prompts_for(record.prompts, STRENGTH)
     try:
@@ -173,14 +225,25 @@ def _context(
     client: Client, place: Place, made: Probes, asked: Sequence[Asked], longest: int
 ) -> tuple[Context | None, list[str]]:
     """None, and a note, where no answer to the long prompt comes in time."""
-    one = min((one.trained for one in asked), key=lambda trained: (len(trained.messages), len(trained.ids)))
+    one = min(
+        (one.trained for one in asked),
+        key=lambda trained: (len(trained.messages), len(trained.ids)),
+    )
     positions = made.tokenizer.model_config.get("max_position_embeddings")
     try:
-        return context_of(
-            client, one, positions=positions if isinstance(positions, int) else None,
-            longest_trained=place.spec().max_length, longest=longest,
-            encode=lambda text: made.tokenizer.backend.encode(text, add_special_tokens=False).ids,
-        ), []  # fmt: skip
+        return (
+            context_of(
+                client,
+                one,
+                positions=positions if isinstance(positions, int) else None,
+                longest_trained=place.spec().max_length,
+                longest=longest,
+                encode=lambda text: (
+                    made.tokenizer.backend.encode(text, add_special_tokens=False).ids
+                ),
+            ),
+            [],
+        )
     except Unanswered as error:
         return None, [f"the context was not tried: {error} (--longest, --timeout)"]
 
@@ -202,5 +265,8 @@ def _base_template(place: Place, made: Probes) -> Probes | None:
         return None
     if own.template is None or made.template is None or own.template.source == made.template.source:
         return None
-    return replace(made, template=Template(own.template.source, made.template.special, name="base"),
-                   tool_template=None)  # fmt: skip
+    return replace(
+        made,
+        template=Template(own.template.source, made.template.special, name="base"),
+        tool_template=None,
+    )

@@ -45,7 +45,9 @@ class Said:
 class Client:
     """Asks one server, `concurrency` requests at a time where there are many."""
 
-    def __init__(self, server: Server, *, seconds: float, concurrency: int, bos: str | None) -> None:
+    def __init__(
+        self, server: Server, *, seconds: float, concurrency: int, bos: str | None
+    ) -> None:
         self.server, self.seconds, self.concurrency, self.bos = server, seconds, concurrency, bos
         self.way: str | None = None
         """How a prompt is given to /v1/completions: ids, text, or text without BOS; None: not known yet"""
@@ -58,7 +60,9 @@ class Client:
     def chat(self, chat: Mapping[str, Any], tokens: int, **fields: Any) -> Said:
         """`chat` has `messages`, and may have `tools` and `settings`."""
         body = chat_of(self.server, chat) | {"max_tokens": tokens, **fields}
-        return _said(asked(f"{self.server.root}/v1/chat/completions", body, self.seconds, tries=TRIES))
+        return _said(
+            asked(f"{self.server.root}/v1/chat/completions", body, self.seconds, tries=TRIES)
+        )
 
     def complete(self, ids: Sequence[int], text: str, tokens: int, **fields: Any) -> Said:
         """The answer to exactly these ids; a refusal where the server can't be given them."""
@@ -71,9 +75,13 @@ class Client:
                 continue
             body = {"prompt": prompt, "max_tokens": tokens, **fields}
             body |= {"model": self.server.model} if self.server.model else {}
-            said = _said(asked(f"{self.server.root}/v1/completions", body, self.seconds, tries=TRIES))
+            said = _said(
+                asked(f"{self.server.root}/v1/completions", body, self.seconds, tries=TRIES)
+            )
             if said.read is not None and said.read != len(ids):
-                said = Said(refusal=f"/v1/completions reads {said.read} tokens of a prompt of {len(ids)}")
+                said = Said(
+                    refusal=f"/v1/completions reads {said.read} tokens of a prompt of {len(ids)}"
+                )
             if not said.refusal:
                 self.way = way
                 return said
@@ -111,7 +119,11 @@ def _steps(told: Any) -> tuple[Step, ...]:
     try:
         if told.get("content"):
             return tuple(
-                _step(one["token"], one["logprob"], [other["logprob"] for other in one.get("top_logprobs") or ()])
+                _step(
+                    one["token"],
+                    one["logprob"],
+                    [other["logprob"] for other in one.get("top_logprobs") or ()],
+                )
                 for one in told["content"]
             )
         tokens, logprobs = told.get("tokens") or (), told.get("token_logprobs") or ()
@@ -126,7 +138,9 @@ def _steps(told: Any) -> tuple[Step, ...]:
 
 def _step(token: Any, logprob: Any, best: list[Any]) -> Step:
     first, second, *_ = [*sorted(map(float, best), reverse=True), None, None]
-    return Step(str(token), float(logprob), None if first is None or second is None else first - second)
+    return Step(
+        str(token), float(logprob), None if first is None or second is None else first - second
+    )
 
 
 def _count(value: Any) -> int | None:

@@ -17,7 +17,12 @@ from truetune.generation.backends.vllm import RANKS, refusals
 from truetune.render.probes import Probes
 from truetune.serving.segments import Segments, segments_of
 
-SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "repetition_penalty": "repeat_penalty"}
+SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "repetition_penalty": "repeat_penalty",
+}
 """Name in generation_config.json -> name in a Modelfile"""
 
 
@@ -44,13 +49,18 @@ class _Model:
         found = self.place.base if self.place.kind == "adapter" else self.place.folder
         if found is None:
             raise UsageError(
-                f"{self.place.name}: a start command is printed for a folder or a file, not for an endpoint"
+                f"{self.place.name}: a start command is printed for a folder or a file, not for an"
+                " endpoint"
             )
         return found.resolve()
 
     @property
     def adapter(self) -> Path | None:
-        return self.place.folder.resolve() if self.place.kind == "adapter" and self.place.folder else None
+        return (
+            self.place.folder.resolve()
+            if self.place.kind == "adapter" and self.place.folder
+            else None
+        )
 
     @property
     def name(self) -> str:
@@ -96,14 +106,24 @@ class _Model:
     def unstopped(self) -> list[tuple[str, int]]:
         """The stops that were trained and at which serving will not end."""
         token = self.probes.terminator.token if self.probes.terminator else None
-        return [] if token is None or token.id in served_stops(self.probes.tokenizer) else [(token.token, token.id)]
+        return (
+            []
+            if token is None or token.id in served_stops(self.probes.tokenizer)
+            else [(token.token, token.id)]
+        )
 
     def asides(self) -> tuple[str, ...]:
         """What a client must send, as no option of a server does it."""
-        notes = [f"send stop_token_ids [{id}] with each request: the model was trained to end with {token}, which "
-                 f"{GENERATION} does not name; better add it there" for token, id in self.unstopped()]  # fmt: skip
+        notes = [
+            f"send stop_token_ids [{id}] with each request: the model was trained to end with"
+            f" {token}, which {GENERATION} does not name; better add it there"
+            for token, id in self.unstopped()
+        ]
         if kwargs := self.probes.spec.template_kwargs:
-            notes.append(f'send "chat_template_kwargs": {json.dumps(kwargs)} with each request, as in training')
+            notes.append(
+                f'send "chat_template_kwargs": {json.dumps(kwargs)} with each request, as in'
+                " training"
+            )
         return tuple(notes)
 
 
@@ -119,18 +139,29 @@ def command_for(place: Place, probes: Probes, engine: str) -> Command:
 
 def _plain_lora(model: _Model, engine: str) -> None:
     """Raises UsageError for an adapter of which an engine that reads r and lora_alpha alone serves something else."""
-    beyond = ("use_rslora", "alpha_pattern", "rank_pattern", "modules_to_save", "use_dora", "trainable_token_indices")
+    beyond = (
+        "use_rslora",
+        "alpha_pattern",
+        "rank_pattern",
+        "modules_to_save",
+        "use_dora",
+        "trainable_token_indices",
+    )
     if found := [name for name in beyond if model.lora.get(name)]:
         raise _merge_first(model, engine, found)
 
 
 def _merge_first(model: _Model, engine: str, parts: Iterable[str]) -> UsageError:
-    return UsageError(f"{engine} does not apply {', '.join(parts)} of this adapter; merge it first: truetune merge "
-                      f"{model.place.name} -o merged, then name that folder")  # fmt: skip
+    return UsageError(
+        f"{engine} does not apply {', '.join(parts)} of this adapter; merge it first: truetune"
+        f" merge {model.place.name} -o merged, then name that folder"
+    )
 
 
 def _vllm(model: _Model) -> Command:
-    options: dict[str, Any] = {"--served-model-name": model.name if model.adapter is None else f"{model.name}-base"}
+    options: dict[str, Any] = {
+        "--served-model-name": model.name if model.adapter is None else f"{model.name}-base"
+    }
     options |= {"--tokenizer": model.tokenizer, "--chat-template": model.tokenizer and model.jinja}
     options |= {"--max-model-len": model.context, "--generation-config": model.generation}
     if model.adapter is not None:
@@ -138,16 +169,29 @@ def _vllm(model: _Model) -> Command:
             raise _merge_first(model, "vLLM", found)
         rank = next((rank for rank in RANKS if rank >= model.rank), None)
         if rank is None:
-            raise UsageError(f"{model.place.name}: vLLM serves adapters up to rank {RANKS[-1]}, this one has "
-                             f"{model.rank}; merge it first: truetune merge {model.place.name}")  # fmt: skip
-        options |= {"--enable-lora": True, "--max-lora-rank": rank, "--lora-modules": f"{model.name}={model.adapter}"}
-    ask = (f'ask for the model "{model.name}": "{model.name}-base" is the base alone',) if model.adapter else ()
+            raise UsageError(
+                f"{model.place.name}: vLLM serves adapters up to rank {RANKS[-1]}, this one has "
+                f"{model.rank}; merge it first: truetune merge {model.place.name}"
+            )
+        options |= {
+            "--enable-lora": True,
+            "--max-lora-rank": rank,
+            "--lora-modules": f"{model.name}={model.adapter}",
+        }
+    ask = (
+        (f'ask for the model "{model.name}": "{model.name}-base" is the base alone',)
+        if model.adapter
+        else ()
+    )
     return Command(_shell(["vllm", "serve", str(model.weights)], options), (*ask, *model.asides()))
 
 
 def _sglang(model: _Model) -> Command:
     options: dict[str, Any] = {"--model-path": model.weights, "--served-model-name": model.name}
-    options |= {"--tokenizer-path": model.tokenizer, "--chat-template": model.tokenizer and model.jinja}
+    options |= {
+        "--tokenizer-path": model.tokenizer,
+        "--chat-template": model.tokenizer and model.jinja,
+    }
     options |= {"--context-length": model.context}
     ask: tuple[str, ...] = ()
     _plain_lora(model, "SGLang")
@@ -159,7 +203,9 @@ def _sglang(model: _Model) -> Command:
         }
         options["--served-model-name"] = "base"
         ask = (f'ask for the model "base:{model.name}": "base" is the base alone',)
-    return Command(_shell(["python", "-m", "sglang.launch_server"], options), (*ask, *model.asides()))
+    return Command(
+        _shell(["python", "-m", "sglang.launch_server"], options), (*ask, *model.asides())
+    )
 
 
 def _llama(model: _Model) -> Command:
@@ -173,8 +219,10 @@ def _gguf(model: _Model) -> Path:
     if model.place.kind != "gguf":
         merged = f"truetune merge {model.place.name} -o merged, then " if model.adapter else ""
         source = "merged" if model.adapter else model.place.name
-        raise UsageError(f"llama.cpp serves GGUF files: {merged}truetune export {source} -o gguf --to gguf, then name "
-                         "that file")  # fmt: skip
+        raise UsageError(
+            f"llama.cpp serves GGUF files: {merged}truetune export {source} -o gguf --to gguf, then"
+            " name that file"
+        )
     return model.weights
 
 
@@ -191,10 +239,17 @@ def _ollama(model: _Model) -> Command:
     lines += [f"PARAMETER stop {json.dumps(stop, ensure_ascii=False)}" for stop in stops]
     lines += [f"PARAMETER num_ctx {model.context}"] if model.context else []
     config: Mapping[str, Any] = tokenizer.generation_config or {}
-    sampling = {ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None}
+    sampling = {
+        ours: config[theirs] for theirs, ours in SAMPLING.items() if config.get(theirs) is not None
+    }
     lines += [f"PARAMETER {name} {value}" for name, value in sampling.items()]
     if "temperature" not in sampling:
-        notes += (f"{GENERATION} names no temperature, so Ollama's own holds; send options.temperature 0 to be greedy",)
+        notes += (
+            (
+                f"{GENERATION} names no temperature, so Ollama's own holds; send"
+                " options.temperature 0 to be greedy"
+            ),
+        )
     return Command("\n".join(lines), (*notes, *segments.notes, "tools are left out of it"))
 
 
@@ -203,13 +258,28 @@ def _go(segments: Segments, bos: str) -> tuple[str, tuple[str, ...]]:
     opening = segments.opening.removeprefix(bos)
     notes: tuple[str, ...] = ()
     if bos and segments.user[0].startswith(bos):
-        notes = (f"each question begins with {bos}, and Ollama writes one before everything: BOS comes twice",)
+        notes = (
+            (
+                f"each question begins with {bos}, and Ollama writes one before everything: BOS"
+                " comes twice"
+            ),
+        )
     branches = {"system": segments.system, "user": segments.user, "assistant": segments.assistant}
     chosen = [
-        "{{ " + "else " * bool(i) + f'if eq .Role "{role}"' + " }}" + "{{ .Content }}".join(map(_plain, around))
-        for i, (role, around) in enumerate((role, around) for role, around in branches.items() if around)
+        "{{ "
+        + "else " * bool(i)
+        + f'if eq .Role "{role}"'
+        + " }}"
+        + "{{ .Content }}".join(map(_plain, around))
+        for i, (role, around) in enumerate(
+            (role, around) for role, around in branches.items() if around
+        )
     ]
-    default = "{{ if not .System }}" + _plain(segments.default_system) + "{{ end }}" if segments.default_system else ""
+    default = (
+        "{{ if not .System }}" + _plain(segments.default_system) + "{{ end }}"
+        if segments.default_system
+        else ""
+    )
     loop = "{{ range .Messages }}" + "".join(chosen) + "{{ end }}{{ end }}"
     return _plain(opening) + default + loop + _plain(segments.generation), notes
 
@@ -231,5 +301,8 @@ def _shell(words: list[str], options: Mapping[str, Any]) -> str:
 
 
 ENGINES: dict[str, Callable[[_Model], Command]] = {
-    "vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama, "ollama": _ollama,
-}  # fmt: skip
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "llama.cpp": _llama,
+    "ollama": _ollama,
+}

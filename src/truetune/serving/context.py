@@ -26,9 +26,14 @@ TOLD: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def context_of(
-    client: Client, trained: Trained, *, positions: int | None, longest_trained: int | None, longest: int,
+    client: Client,
+    trained: Trained,
+    *,
+    positions: int | None,
+    longest_trained: int | None,
+    longest: int,
     encode: Any,
-) -> Context:  # fmt: skip
+) -> Context:
     """`trained` is a prompt of one turn, `longest` the most tokens that are sent (0: none)."""
     told = told_by(client)
     known = Context(told, positions, longest_trained)
@@ -41,8 +46,15 @@ def context_of(
     said = client.chat(one, 1, **GREEDY, logprobs=True)
     if said.refusal:
         return Context(told, positions, longest_trained, sent, None, said.refusal)
-    return Context(told, positions, longest_trained, sent, said.read, "",
-                   _tells(client, trained, said, client.chat(other, 1, **GREEDY, logprobs=True), encode))  # fmt: skip
+    return Context(
+        told,
+        positions,
+        longest_trained,
+        sent,
+        said.read,
+        "",
+        _tells(client, trained, said, client.chat(other, 1, **GREEDY, logprobs=True), encode),
+    )
 
 
 def told_by(client: Client) -> int | None:
@@ -61,10 +73,18 @@ def _own(listed: Any, model: str | None) -> Any:
     """The entry of the model that is asked; of an adapter (vLLM) that of its base, which tells more."""
     entries = listed.get("data") if isinstance(listed, dict) else None
     entries = entries if isinstance(entries, list) else []
-    named = {one.get("id"): one for one in entries if isinstance(one, dict) and isinstance(one.get("id"), str)}
+    named = {
+        one.get("id"): one
+        for one in entries
+        if isinstance(one, dict) and isinstance(one.get("id"), str)
+    }
     own = named.get(model) if model is not None else next(iter(named.values()), None)
     parent = named.get(str(own.get("parent"))) if own else None
-    return {**(parent or {}), **{name: value for name, value in own.items() if value is not None}} if own else None
+    return (
+        {**(parent or {}), **{name: value for name, value in own.items() if value is not None}}
+        if own
+        else None
+    )
 
 
 def _long(trained: Trained, beginning: str, tokens: int, encode: Any) -> dict[str, Any]:
@@ -73,14 +93,23 @@ def _long(trained: Trained, beginning: str, tokens: int, encode: Any) -> dict[st
     while len(encode(WORD * words)) < tokens:
         words += words // 8 + 1
     text = f"{beginning} {WORD * words}{trained.messages[-1]['content']}"
-    return {**trained.chat, "messages": [*trained.messages[:-1], {**trained.messages[-1], "content": text}]}
+    return {
+        **trained.chat,
+        "messages": [*trained.messages[:-1], {**trained.messages[-1], "content": text}],
+    }
 
 
 def _tells(client: Client, trained: Trained, one: Said, other: Said, encode: Any) -> bool | None:
     """Does the answer depend on the beginning? None where it does not do so in a short prompt either."""
     if not one.steps or not other.steps:
         return None
-    short = [client.chat(_long(trained, beginning, 16, encode), 1, **GREEDY, logprobs=True) for beginning in BEGINNINGS]
-    if any(said.refusal or not said.steps for said in short) or short[0].steps[0] == short[1].steps[0]:
+    short = [
+        client.chat(_long(trained, beginning, 16, encode), 1, **GREEDY, logprobs=True)
+        for beginning in BEGINNINGS
+    ]
+    if (
+        any(said.refusal or not said.steps for said in short)
+        or short[0].steps[0] == short[1].steps[0]
+    ):
         return None
     return one.steps[0] != other.steps[0]

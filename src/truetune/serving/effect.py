@@ -45,7 +45,10 @@ class Effect:
 
 def effect(base: Places, tuned: Places, seen: Places) -> Effect:
     """What of tuned - base is there in `seen`; places that one of them can't tell (nan) are left out."""
-    b, t, s = (np.concatenate([np.asarray(row, np.float64) for row in rows]) for rows in (base, tuned, seen))
+    b, t, s = (
+        np.concatenate([np.asarray(row, np.float64) for row in rows])
+        for rows in (base, tuned, seen)
+    )
     known = np.isfinite(b) & np.isfinite(t) & np.isfinite(s)
     should, there = (t - b)[known], (s - b)[known]
     squares, others, along = should @ should, there @ there, should @ there

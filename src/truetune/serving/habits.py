@@ -35,7 +35,9 @@ def settings_of(generation: Mapping[str, Any] | None) -> tuple[str, ...]:
     found = []
     for name, neutral in NEUTRAL.items():
         value = (generation or {}).get(name)
-        if value is not None and value not in (neutral if isinstance(neutral, tuple) else (neutral,)):
+        if value is not None and value not in (
+            neutral if isinstance(neutral, tuple) else (neutral,)
+        ):
             found.append(f"{name} {value}")
     return tuple(found)
 
@@ -53,26 +55,38 @@ def repeats_of(client: Client, prompts: Sequence[Trained]) -> Repeats | None:
     mixed = [again(trained) for trained in (*[asked] * TOGETHER, *others[:OTHERS])]
     together = client.all(mixed)[:TOGETHER]
     first = alone[0]
-    different = [said for said in (*alone, *together) if not said.refusal and said.text != first.text]
+    different = [
+        said for said in (*alone, *together) if not said.refusal and said.text != first.text
+    ]
     return Repeats(
-        len(alone), sum(said in different for said in alone),
-        len(together), sum(said in different for said in together),
+        len(alone),
+        sum(said in different for said in alone),
+        len(together),
+        sum(said in different for said in together),
         _margin(first, different[0]) if different else None,
         tuple(dict.fromkeys(said.text for said in (first, *different))) if different else (),
-    )  # fmt: skip
+    )
 
 
 def _margin(one: Said, other: Said) -> float | None:
     """Between the best two tokens at the place where two answers part."""
     for mine, theirs in zip_longest(one.steps, other.steps):
         if mine is None or theirs is None or mine.token != theirs.token:
-            known = [step.margin for step in (mine, theirs) if step is not None and step.margin is not None]
+            known = [
+                step.margin
+                for step in (mine, theirs)
+                if step is not None and step.margin is not None
+            ]
             return min(known, default=None)
     return None
 
 
 def sampling_of(
-    client: Client, prompts: Sequence[Trained], generation: Mapping[str, Any] | None, *, repeatable: bool
+    client: Client,
+    prompts: Sequence[Trained],
+    generation: Mapping[str, Any] | None,
+    *,
+    repeatable: bool,
 ) -> Sampling:
     """Greedy answers against those to requests that name no temperature, and no penalty."""
     samples: bool | None = None
@@ -84,7 +98,11 @@ def sampling_of(
         if greedy.refusal or not repeatable:
             continue
         free = [client.chat(trained.chat, TOKENS) for _ in range(FREE)]
-        others = tuple(dict.fromkeys(said.text for said in free if not said.refusal and said.text != greedy.text))
+        others = tuple(
+            dict.fromkeys(
+                said.text for said in free if not said.refusal and said.text != greedy.text
+            )
+        )
         if others and not answers:
             answers = (greedy.text, *others)
         samples = bool(answers)

@@ -29,13 +29,19 @@ NEW_TOKENS = 32
 Say = Callable[[str], object]
 
 CULPRITS = {
-    "saved and reloaded": "saving: peft did not write, or did not read back, a part of the adapter (modules_to_save, "
-    "new rows of the embedding, a scaling)",
-    "merged": "merging: another base than the one that was trained on, a scaling that is not applied, or a dtype that "
-    "rounds the adapter away; truetune movement compares all values",
+    "saved and reloaded": (
+        "saving: peft did not write, or did not read back, a part of the adapter (modules_to_save, "
+        "new rows of the embedding, a scaling)"
+    ),
+    "merged": (
+        "merging: another base than the one that was trained on, a scaling that is not applied, or"
+        " a dtype that rounds the adapter away; truetune movement compares all values"
+    ),
     "exported": "the export: its converter, the quantization, or weights from before the training",
-    "served": "the server: it serves the base or an older file, or scales the adapter otherwise; truetune serve-check "
-    "looks closer",
+    "served": (
+        "the server: it serves the base or an older file, or scales the adapter otherwise; truetune"
+        " serve-check looks closer"
+    ),
 }
 """By the first word of a rung's name, or all of it"""
 
@@ -78,7 +84,9 @@ class Ladder:
     @property
     def culprit(self) -> Rung | None:
         """The first rung on which the effect is not there, or that is not the same model otherwise."""
-        return next((rung for rung in self.rungs if rung.fault or (rung.effect and rung.effect.lost)), None)
+        return next(
+            (rung for rung in self.rungs if rung.fault or (rung.effect and rung.effect.lost)), None
+        )
 
     @property
     def unmeasured(self) -> tuple[Rung, ...]:
@@ -95,7 +103,10 @@ class Ladder:
             return rung.fault
         if rung.effect is not None and rung.effect.size == 0:
             return "the adapter itself: it does not change a single log-probability"
-        return next((text for name, text in CULPRITS.items() if rung.name.startswith(name)), "the adapter itself")
+        return next(
+            (text for name, text in CULPRITS.items() if rung.name.startswith(name)),
+            "the adapter itself",
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -133,17 +144,25 @@ def ladder(
         say("asking the adapter on its base")
         stops = served_stops(words) or asked.stops
         said = tuned.answers(asked.prompts, Decoding(stops, NEW_TOKENS))
-        pairs = [(prompt.ids, ids) for prompt, answer in zip(asked.prompts, said, strict=True) if (ids := _ids(answer))]
+        pairs = [
+            (prompt.ids, ids)
+            for prompt, answer in zip(asked.prompts, said, strict=True)
+            if (ids := _ids(answer))
+        ]
         rungs = tuple(_Climb(place, later, words, pairs, options, say).rungs(tuned))
     places = max((rung.effect.places for rung in rungs if rung.effect), default=0)
-    return Ladder(adapter, str(place.base), len(pairs), places, rungs, time.perf_counter() - started)
+    return Ladder(
+        adapter, str(place.base), len(pairs), places, rungs, time.perf_counter() - started
+    )
 
 
 def _ids(answer: Answer | None) -> tuple[int, ...]:
     return () if answer is None else (*answer.ids, *([] if answer.stop is None else [answer.stop]))
 
 
-def _later(place: Place, merged: str | None, exported: Sequence[str], endpoint: str | None) -> dict[str, Place]:
+def _later(
+    place: Place, merged: str | None, exported: Sequence[str], endpoint: str | None
+) -> dict[str, Place]:
     """The rungs that lie on a disk or behind a URL, all found before anything is loaded."""
     named = {f"merged, {merged}": merged} if merged else {}
     named |= {f"exported, {name}": name for name in exported}
@@ -151,7 +170,9 @@ def _later(place: Place, merged: str | None, exported: Sequence[str], endpoint: 
     found = {title: placed(name, tokenizer=str(place.tokenizer)) for title, name in named.items()}
     for title, there in found.items():
         if there.kind == "adapter":
-            raise UsageError(f"{there.name}: holds an adapter; {title.partition(',')[0]} is a whole model")
+            raise UsageError(
+                f"{there.name}: holds an adapter; {title.partition(',')[0]} is a whole model"
+            )
     return found
 
 
@@ -168,14 +189,19 @@ class _Climb:
     def rungs(self, tuned: Backend) -> Iterator[Rung]:
         """One after the other; a model is freed before the next is loaded where that can be."""
         assert isinstance(tuned, Local)
-        on, off = self._told(tuned), self._asked("the base", replace(self.place, kind="model", folder=self.place.base))
+        on, off = (
+            self._told(tuned),
+            self._asked("the base", replace(self.place, kind="model", folder=self.place.base)),
+        )
         assert on is not None
         assert off is not None
         yield Rung("adapter on its base", effect(off, on, on))
         with tempfile.TemporaryDirectory(prefix="truetune-") as folder:
             tuned.model.active_peft_config.base_model_name_or_path = str(self.place.base)
             tuned.model.save_pretrained(folder)
-            again = self._asked("the adapter, saved and reloaded", replace(self.place, folder=Path(folder)))
+            again = self._asked(
+                "the adapter, saved and reloaded", replace(self.place, folder=Path(folder))
+            )
         yield _rung("saved and reloaded", off, on, again)
         self.say("asking base and adapter, merged in memory")
         tuned.model = tuned.model.merge_and_unload(safe_merge=True)
@@ -190,7 +216,11 @@ class _Climb:
 
     def _other_words(self, place: Place) -> str:
         """How the tokenizer and template beside the weights are not the adapter's."""
-        if place.kind != "model" or place.folder is None or place.folder.resolve() == self.place.tokenizer.resolve():
+        if (
+            place.kind != "model"
+            or place.folder is None
+            or place.folder.resolve() == self.place.tokenizer.resolve()
+        ):
             return ""
         try:
             differ = verify(contract_of(self.place.prepared()), place.folder)
@@ -201,7 +231,9 @@ class _Climb:
     def _asked(self, what: str, place: Place) -> Places | None:
         self.say(f"asking {what}")
         gguf = place.kind == "gguf" and importlib.util.find_spec("llama_cpp") is None
-        with opened(place, self.tokenizer, replace(self.options, backend="transformers" if gguf else None)) as backend:
+        with opened(
+            place, self.tokenizer, replace(self.options, backend="transformers" if gguf else None)
+        ) as backend:
             return self._told(backend)
 
     def _told(self, backend: Backend) -> Places | None:
@@ -209,7 +241,9 @@ class _Climb:
         found = backend.score([[*prompt, *answer] for prompt, answer in self.pairs])
         if found is None:
             return None
-        return [one.logprobs[len(prompt) :] for one, (prompt, _) in zip(found, self.pairs, strict=True)]
+        return [
+            one.logprobs[len(prompt) :] for one, (prompt, _) in zip(found, self.pairs, strict=True)
+        ]
 
 
 def _rung(name: str, off: Places, on: Places, seen: Places | None) -> Rung:

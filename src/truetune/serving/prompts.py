@@ -31,19 +31,30 @@ class Asked:
 
 
 def asked_of(
-    server: Server, prompts: Sequence[Trained], made: Probes, base: Probes | None, concurrency: int = 1,
-    progress: Progress | None = None, seconds: float = ANSWERED,
-) -> list[Asked]:  # fmt: skip
+    server: Server,
+    prompts: Sequence[Trained],
+    made: Probes,
+    base: Probes | None,
+    concurrency: int = 1,
+    progress: Progress | None = None,
+    seconds: float = ANSWERED,
+) -> list[Asked]:
     """By the ids or the number of them that the server tells; `same` is None where neither is told.
 
     Raises Unanswered.
     """
-    served = each(lambda trained, _: prompt_of(server, trained.chat, seconds), prompts, concurrency, progress)
+    served = each(
+        lambda trained, _: prompt_of(server, trained.chat, seconds), prompts, concurrency, progress
+    )
     return [_asked(trained, one, made, base) for trained, one in zip(prompts, served, strict=True)]
 
 
-def _asked(trained: Trained, served: ServedPrompt | str, made: Probes, base: Probes | None) -> Asked:
-    known = Compared(trained.name, len(trained.ids), None, of_data=trained.of_data, tools=bool(trained.tools))
+def _asked(
+    trained: Trained, served: ServedPrompt | str, made: Probes, base: Probes | None
+) -> Asked:
+    known = Compared(
+        trained.name, len(trained.ids), None, of_data=trained.of_data, tools=bool(trained.tools)
+    )
     if isinstance(served, str):
         return Asked(trained, None, replace(known, refused=served))
     if served.ids is None and served.count is None:
@@ -53,8 +64,11 @@ def _asked(trained: Trained, served: ServedPrompt | str, made: Probes, base: Pro
         return Asked(trained, served, replace(known, same=same, by="count", served=served.count))
     known = replace(known, same=served.ids == trained.ids, by="ids", served=len(served.ids))
     if not known.same:
-        known = replace(known, difference=difference(trained.ids, served.ids, made),
-                        cause=cause(trained, served.ids, made, base))  # fmt: skip
+        known = replace(
+            known,
+            difference=difference(trained.ids, served.ids, made),
+            cause=cause(trained, served.ids, made, base),
+        )
     return Asked(trained, served, known)
 
 
@@ -71,7 +85,9 @@ def cause(trained: Trained, served: list[int], made: Probes, base: Probes | None
     return likely(trained, was, now, whole)
 
 
-def mistakes(asked: Sequence[Asked], made: Probes, base: Probes | None) -> dict[str, dict[str, list[int]]]:
+def mistakes(
+    asked: Sequence[Asked], made: Probes, base: Probes | None
+) -> dict[str, dict[str, list[int]]]:
     """Mistake -> name of a prompt -> the ids that it makes of it, where their number is the one that is served; those
     that explain most prompts first."""
     found: dict[str, dict[str, list[int]]] = {}
@@ -93,7 +109,10 @@ def by_offset(asked: Sequence[Asked]) -> str:
     if not number:
         return ""
     text = f"a fixed text of {abs(number)} tokens, such as a system prompt,"
-    return f"as where {'a token such as BOS' if abs(number) == 1 else text} is {'put in' if number > 0 else 'left out'}"
+    return (
+        f"as where {'a token such as BOS' if abs(number) == 1 else text} is"
+        f" {'put in' if number > 0 else 'left out'}"
+    )
 
 
 def guessed(trained: Sequence[int], other: Sequence[int], made: Probes) -> str:
@@ -119,7 +138,9 @@ def difference(trained: Sequence[int], served: Sequence[int], made: Probes) -> s
 def shown(made: Probes, ids: Sequence[int]) -> str:
     """Ids as text in quotes, the ids themselves where they are few."""
     text = _text(made, ids)
-    quoted = repr(text if len(text) <= SHOWN else text[: SHOWN // 2] + " ... " + text[-SHOWN // 2 :])
+    quoted = repr(
+        text if len(text) <= SHOWN else text[: SHOWN // 2] + " ... " + text[-SHOWN // 2 :]
+    )
     return quoted + (f" (ids {list(ids)})" if len(ids) < 4 else "")
 
 
@@ -134,5 +155,7 @@ def _borders(one: Sequence[object], other: Sequence[object]) -> tuple[int, int]:
     """How many are equal from the beginning on, and from the end back."""
     shorter = min(len(one), len(other))
     first = next((i for i in range(shorter) if one[i] != other[i]), shorter)
-    same = next((i for i in range(shorter - first) if one[-1 - i] != other[-1 - i]), shorter - first)
+    same = next(
+        (i for i in range(shorter - first) if one[-1 - i] != other[-1 - i]), shorter - first
+    )
     return first, same

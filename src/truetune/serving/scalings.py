@@ -25,13 +25,23 @@ def scalings(place: Place, *, near: float) -> dict[str, float]:
     2023, rsLoRA: alpha/sqrt(r); Hu et al. 2021: alpha/r)."""
     config = read_object(place.folder / CONFIG, []) if place.folder else None
     r, alpha = ((config or {}).get(name) for name in ("r", "lora_alpha"))
-    if not isinstance(r, int) or not isinstance(alpha, (int, float)) or r < 1 or alpha <= 0 or near < LEAST:
+    if (
+        not isinstance(r, int)
+        or not isinstance(alpha, (int, float))
+        or r < 1
+        or alpha <= 0
+        or near < LEAST
+    ):
         return {}
     root, rank_stabilised = math.sqrt(r), bool((config or {}).get("use_rslora"))
     scale = alpha / (root if rank_stabilised else r)
     found = {
-        "alpha/r in place of alpha/sqrt(r): use_rslora was not read": 1 / root if rank_stabilised else 1.0,
-        "alpha/sqrt(r) in place of alpha/r: use_rslora was taken for set": 1.0 if rank_stabilised else root,
+        "alpha/r in place of alpha/sqrt(r): use_rslora was not read": (
+            1 / root if rank_stabilised else 1.0
+        ),
+        "alpha/sqrt(r) in place of alpha/r: use_rslora was taken for set": (
+            1.0 if rank_stabilised else root
+        ),
         "alpha left out (a scaling of 1/r)": 1 / alpha,
         "no scaling at all (a factor of 1)": 1 / scale,
         "twice the scaling": 2.0,
@@ -46,7 +56,9 @@ def scaled(place: Place, scale: float) -> Iterator[Place]:
     assert place.folder is not None
     config = read_object(place.folder / CONFIG, []) or {}
     config["lora_alpha"] = config["lora_alpha"] * scale
-    config["alpha_pattern"] = {name: alpha * scale for name, alpha in (config.get("alpha_pattern") or {}).items()}
+    config["alpha_pattern"] = {
+        name: alpha * scale for name, alpha in (config.get("alpha_pattern") or {}).items()
+    }
     with tempfile.TemporaryDirectory(prefix="truetune-") as work:
         for file in place.folder.iterdir():
             if file.is_file() and file.name != CONFIG:

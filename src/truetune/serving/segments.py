@@ -47,11 +47,15 @@ def segments_of(probes: Probes) -> Segments:
 
     Raises UsageError where the template does more than to write texts around contents.
     """
-    refusal = UsageError("this template does more than to write texts around contents; serve it with an engine that "
-                         "takes Jinja: vllm, sglang or llama.cpp")  # fmt: skip
+    refusal = UsageError(
+        "this template does more than to write texts around contents; serve it with an engine that "
+        "takes Jinja: vllm, sglang or llama.cpp"
+    )
     whole = probes.text(_talk(3), add_generation_prompt=True)
     if whole is None:
-        raise UsageError("there is no chat template that renders a conversation; nothing can be printed for it")
+        raise UsageError(
+            "there is no chat template that renders a conversation; nothing can be printed for it"
+        )
     parts = _between(whole, WORDS[:5])
     if parts is None:
         raise refusal
@@ -84,7 +88,9 @@ def segments_of(probes: Probes) -> Segments:
 
 def _system(probes: Probes, before_user: str) -> tuple[str, str] | None:
     """Before and behind a system message; None where there is no place for one."""
-    text = probes.text([{"role": "system", "content": SYSTEM}, *_talk(1)], add_generation_prompt=True)
+    text = probes.text(
+        [{"role": "system", "content": SYSTEM}, *_talk(1)], add_generation_prompt=True
+    )
     parts = _between(text, (SYSTEM, WORDS[0])) if text is not None else None
     if parts is None or not parts[1].endswith(before_user):
         return None
@@ -93,7 +99,9 @@ def _system(probes: Probes, before_user: str) -> tuple[str, str] | None:
 
 def _doubts(probes: Probes, *, has_system: bool) -> Iterator[str]:
     """What such texts can't do, and the template does."""
-    padded = probes.text([{"role": "user", "content": f"  {WORDS[0]}  "}], add_generation_prompt=True)
+    padded = probes.text(
+        [{"role": "user", "content": f"  {WORDS[0]}  "}], add_generation_prompt=True
+    )
     if padded is not None and f"  {WORDS[0]}  " not in padded:
         yield "the template trims contents; here they are written as they come"
     if probes.template is not None and "strftime_now" in probes.template.source:
@@ -103,7 +111,10 @@ def _doubts(probes: Probes, *, has_system: bool) -> Iterator[str]:
 
 
 def _talk(turns: int) -> list[Message]:
-    return [{"role": ("user", "assistant")[i % 2], "content": word} for i, word in enumerate(WORDS[: 2 * turns - 1])]
+    return [
+        {"role": ("user", "assistant")[i % 2], "content": word}
+        for i, word in enumerate(WORDS[: 2 * turns - 1])
+    ]
 
 
 def _talks(*, system: bool) -> Iterator[list[Message]]:
@@ -126,7 +137,9 @@ def _between(text: str, words: Sequence[str]) -> list[str] | None:
 
 def _shared(a: str, b: str) -> str:
     """How both begin."""
-    return "".join(x for x, _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+    return "".join(
+        x for x, _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
+    )
 
 
 def _through(text: str, end: str) -> str:

@@ -23,17 +23,27 @@ SHOWN = {"skip_special_tokens": False}
 
 
 def stopping_of(
-    client: Client, record: Record, made: Probes, expected: Sequence[tuple[Prompt, Answer]], asked: Sequence[Trained]
+    client: Client,
+    record: Record,
+    made: Probes,
+    expected: Sequence[tuple[Prompt, Answer]],
+    asked: Sequence[Trained],
 ) -> Stopping:
     """`expected` are prompts with the model's own answers, which stop; without any, `asked` are asked."""
     markers = _markers(made)
     endings = []
     for prompt, answer in expected:
         assert prompt.chat is not None
-        chat = {"messages": prompt.chat.messages, "tools": prompt.chat.tools, "settings": prompt.chat.settings}
+        chat = {
+            "messages": prompt.chat.messages,
+            "tools": prompt.chat.tools,
+            "settings": prompt.chat.settings,
+        }
         said = _said(client, chat, len(answer.ids) + 1 + MORE)
         if not said.refusal:
-            own = str(made.tokenizer.backend.decode(list(answer.ids), skip_special_tokens=True)).strip()
+            own = str(
+                made.tokenizer.backend.decode(list(answer.ids), skip_special_tokens=True)
+            ).strip()
             endings.append(_ending(said, prompt.question, markers, len(answer.ids) + 1, own))
     for trained in asked if not expected else ():
         said = _said(client, trained.chat, TOKENS)
@@ -52,20 +62,30 @@ def stopping_of(
 
 def _said(client: Client, chat: dict[str, Any], tokens: int) -> Said:
     said = client.chat(chat, tokens, **GREEDY, **SHOWN)
-    return client.chat(chat, tokens, **GREEDY) if said.refusal.startswith(tuple(map(str, REFUSED))) else said
+    return (
+        client.chat(chat, tokens, **GREEDY)
+        if said.refusal.startswith(tuple(map(str, REFUSED)))
+        else said
+    )
 
 
-def _ending(said: Said, asked: str, markers: Sequence[str], expected: int | None, own: str | None) -> Ending:
+def _ending(
+    said: Said, asked: str, markers: Sequence[str], expected: int | None, own: str | None
+) -> Ending:
     cut = said.finish == "length"
     leaked = next((marker for marker in markers if marker in said.text.rstrip()), "") if cut else ""
     behind = said.text.strip()
-    runs_on = cut and bool(own) and own is not None and behind.startswith(own) and len(behind) > len(own)
+    runs_on = (
+        cut and bool(own) and own is not None and behind.startswith(own) and len(behind) > len(own)
+    )
     return Ending(asked, expected, said.tokens, said.finish, leaked, runs_on)
 
 
 def _markers(made: Probes) -> list[str]:
     """The tokens that end a turn first, then other stops, then what begins a user's turn in known formats."""
-    turn = [made.terminator.text.strip()] if made.terminator and made.terminator.text.strip() else []
+    turn = (
+        [made.terminator.text.strip()] if made.terminator and made.terminator.text.strip() else []
+    )
     ends = {str(made.tokenizer.backend.id_to_token(id)) for id in served_stops(made.tokenizer)}
     formats = [format.mark for format in FORMATS.values() if len(format.mark) >= MARK]
     return [*turn, *sorted(ends - set(turn)), *formats]

@@ -53,10 +53,22 @@ def prompts_for(prompts: Sequence[Trained], count: int) -> list[Prompt]:
     order = sorted(prompts, key=lambda trained: (not trained.of_data, bool(trained.tools)))
     different = {tuple(trained.ids): trained for trained in reversed(order)}
     return [
-        Prompt(ids, question(trained), "", (), trained.name, 0, text=trained.text,
-               chat=Chat(tuple(trained.messages), tuple(trained.tools), trained.settings) if trained.messages else None)
+        Prompt(
+            ids,
+            question(trained),
+            "",
+            (),
+            trained.name,
+            0,
+            text=trained.text,
+            chat=(
+                Chat(tuple(trained.messages), tuple(trained.tools), trained.settings)
+                if trained.messages
+                else None
+            ),
+        )
         for ids, trained in list(reversed(different.items()))[:count]
-    ]  # fmt: skip
+    ]
 
 
 def question(trained: Trained) -> str:
@@ -66,33 +78,62 @@ def question(trained: Trained) -> str:
 
 
 def strength_of(
-    place: Place, server: Backend, client: Client, prompts: Sequence[Prompt], tokenizer: Tokenizer, options: Options,
-    stops: frozenset[int], say: Step = str,
-) -> tuple[Own, Strength | None, list[str]]:  # fmt: skip
+    place: Place,
+    server: Backend,
+    client: Client,
+    prompts: Sequence[Prompt],
+    tokenizer: Tokenizer,
+    options: Options,
+    stops: frozenset[int],
+    say: Step = str,
+) -> tuple[Own, Strength | None, list[str]]:
     """What the model says by itself, and how much of it the server has; None, with a note, where that can't be told."""
     say("asking the model on this machine")
     with opened(place, tokenizer, options) as tuned:
         said = tuned.answers(prompts, Decoding(stops, TOKENS))
         own = Own(tuple(prompts), tuple(said))
-        sequences = [[*prompt.ids, *answer.ids] for prompt, answer in zip(prompts, said, strict=True) if answer]
+        sequences = [
+            [*prompt.ids, *answer.ids]
+            for prompt, answer in zip(prompts, said, strict=True)
+            if answer
+        ]
         say("asking the server for its log-probabilities")
         served = server.score(sequences) if sequences else None
         mine = tuned.score(sequences) if served else None
     base = _base(place)
     if base is None:
         if served and mine:
-            return own, _without_base(place, _told(prompts, said, served), _told(prompts, said, mine)), []
-        return own, None, [f"{place.name}: its base is not known (--base): how much of the training is served was not "
-                           "measured"]  # fmt: skip
+            return (
+                own,
+                _without_base(place, _told(prompts, said, served), _told(prompts, said, mine)),
+                [],
+            )
+        return (
+            own,
+            None,
+            [
+                f"{place.name}: its base is not known (--base): how much of the training is served"
+                " was not measured"
+            ],
+        )
     say("asking its base")
     with opened(base, tokenizer, options) as untuned:
         if served and mine and (theirs := untuned.score(sequences)):
             s, t, b = (_told(prompts, said, one) for one in (served, mine, theirs))
             found = measured(s, t, b, adapter=place.kind == "adapter")
         else:
-            return own, *_by_answers(place, own, untuned.answers(prompts, Decoding(stops, TOKENS)), client, tokenizer)
+            return own, *_by_answers(
+                place, own, untuned.answers(prompts, Decoding(stops, TOKENS)), client, tokenizer
+            )
     if found is None:
-        return own, None, ["base and tuned model tell the same log-probabilities: there is no effect to look for"]
+        return (
+            own,
+            None,
+            [
+                "base and tuned model tell the same log-probabilities: there is no effect to"
+                " look for"
+            ],
+        )
     if place.kind == "adapter" and _is_odd(found):
         say("looking for the scaling that is served")
         found = _explained(place, found, s, (t, b), sequences, (prompts, said), tokenizer, options)
@@ -109,7 +150,9 @@ def _base(place: Place) -> Place | None:
     return found if found.kind == "model" else None
 
 
-def _told(prompts: Sequence[Prompt], answers: Sequence[Answer | None], scores: Sequence[Scored]) -> Told:
+def _told(
+    prompts: Sequence[Prompt], answers: Sequence[Answer | None], scores: Sequence[Scored]
+) -> Told:
     """The log-probabilities of the answers' tokens, one after another."""
     lengths = [len(prompt.ids) for prompt, answer in zip(prompts, answers, strict=True) if answer]
     return np.concatenate([one.logprobs[at:] for one, at in zip(scores, lengths, strict=True)])
@@ -120,8 +163,15 @@ def measured(served: Told, tuned: Told, base: Told, *, adapter: bool) -> Strengt
     found = effect([base], [tuned], [served])
     if found.size < LEAST:
         return None
-    return Strength("logprobs", found.places, adapter, factor=found.kept, cosine=found.cosine, effect=found.size,
-                    distance=_rms(served - tuned))  # fmt: skip
+    return Strength(
+        "logprobs",
+        found.places,
+        adapter,
+        factor=found.kept,
+        cosine=found.cosine,
+        effect=found.size,
+        distance=_rms(served - tuned),
+    )
 
 
 def _without_base(place: Place, served: Told, tuned: Told) -> Strength:
@@ -144,10 +194,15 @@ def _is_odd(found: Strength) -> bool:
 
 
 def _explained(
-    place: Place, found: Strength, served: Told, own: tuple[Told, Told],
-    sequences: Sequence[Sequence[int]], heard: tuple[Sequence[Prompt], Sequence[Answer | None]], tokenizer: Tokenizer,
+    place: Place,
+    found: Strength,
+    served: Told,
+    own: tuple[Told, Told],
+    sequences: Sequence[Sequence[int]],
+    heard: tuple[Sequence[Prompt], Sequence[Answer | None]],
+    tokenizer: Tokenizer,
     options: Options,
-) -> Strength:  # fmt: skip
+) -> Strength:
     """The same, with the wrong scaling whose log-probabilities are those that are served, where one of them fits."""
     best = ("", found.distance or 0.0)
     for name, scale in scalings(place, near=found.factor or 0.0).items():
@@ -173,24 +228,38 @@ def _by_answers(
         mine, theirs = (_plain(tokenizer, answer) for answer in (one, other))
         said = client.complete(prompt.ids, prompt.text, TOKENS, **GREEDY)
         if said.refusal and prompt.chat is not None:
-            chat = {"messages": prompt.chat.messages, "tools": prompt.chat.tools, "settings": prompt.chat.settings}
+            chat = {
+                "messages": prompt.chat.messages,
+                "tools": prompt.chat.tools,
+                "settings": prompt.chat.settings,
+            }
             said = client.chat(chat, TOKENS, **GREEDY)
         if said.refusal or mine == theirs:
             continue
         parted += 1
         part, nearest = common(mine, theirs), said.text.strip()
-        as_tuned, as_base = (common(nearest, text) > part or nearest == text for text in (mine, theirs))
+        as_tuned, as_base = (
+            common(nearest, text) > part or nearest == text for text in (mine, theirs)
+        )
         tuned += as_tuned and not as_base
         base_like += as_base and not as_tuned
     if not parted:
-        return None, ["base and tuned model give the same greedy answers, and the server tells no log-probabilities: "
-                      "how much of the training is served can't be told"]  # fmt: skip
-    return Strength("answers", parted, place.kind == "adapter", as_tuned=tuned, as_base=base_like), []
+        return None, [
+            "base and tuned model give the same greedy answers, and the server tells no"
+            " log-probabilities: how much of the training is served can't be told"
+        ]
+    return (
+        Strength("answers", parted, place.kind == "adapter", as_tuned=tuned, as_base=base_like),
+        [],
+    )
 
 
 def common(one: str, other: str) -> int:
     """Characters with which both begin."""
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
 
 
 def _plain(tokenizer: Tokenizer, answer: Answer) -> str:

@@ -33,7 +33,10 @@ class Format:
         said = [(message.get("role"), message.get("content")) for message in messages]
         if not all(role in ROLES and isinstance(content, str) for role, content in said):
             return None
-        written = [self.messages[ROLES.index(str(role))].replace("{}", str(content)) for role, content in said]
+        written = [
+            self.messages[ROLES.index(str(role))].replace("{}", str(content))
+            for role, content in said
+        ]
         return self.head + "".join(written) + self.tail
 
     @property
@@ -62,7 +65,9 @@ FORMATS = {
 }  # fmt: skip
 
 
-def suspects(trained: Trained, made: Probes, base: Probes | None = None) -> Iterator[tuple[str, list[int]]]:
+def suspects(
+    trained: Trained, made: Probes, base: Probes | None = None
+) -> Iterator[tuple[str, list[int]]]:
     """(mistake, the ids that it makes), each other than the trained ones."""
     seen = {tuple(trained.ids)}
     for mistake, ids in _all(trained, made, base):
@@ -78,11 +83,19 @@ def _all(trained: Trained, made: Probes, base: Probes | None) -> Iterator[tuple[
         return list(made.tokenizer.backend.encode(text, add_special_tokens=False).ids)
 
     if bos and ids[:1] == [bos.id]:
-        yield f"BOS ({bos.token}) stands twice: in the template's text, and put before it by the tokenizer", \
-            [bos.id, *ids]  # fmt: skip
+        yield (
+            (
+                f"BOS ({bos.token}) stands twice: in the template's text, and put before it by the"
+                " tokenizer"
+            ),
+            [bos.id, *ids],
+        )
         yield f"BOS ({bos.token}) is missing at the beginning", ids[1:]
     elif bos:
-        yield f"BOS ({bos.token}) is put before a prompt that was trained without one", [bos.id, *ids]
+        yield (
+            f"BOS ({bos.token}) is put before a prompt that was trained without one",
+            [bos.id, *ids],
+        )
     for mistake, text in _texts(trained, made, base):
         if text is not None:
             yield mistake, encoded(text)
@@ -91,7 +104,10 @@ def _all(trained: Trained, made: Probes, base: Probes | None) -> Iterator[tuple[
 def _texts(trained: Trained, made: Probes, base: Probes | None) -> Iterator[tuple[str, str | None]]:
     messages, tools = trained.messages, trained.tools
     without = [message for message in messages if message.get("role") != "system"]
-    yield "the generation prompt is missing at its end", _rendered(made, trained, add_generation_prompt=False)
+    yield (
+        "the generation prompt is missing at its end",
+        _rendered(made, trained, add_generation_prompt=False),
+    )
     yield "white space is taken away at its end", trained.text.rstrip()
     if len(without) < len(messages):
         yield "the system message is left out", _rendered(made, trained, messages=without)
@@ -102,29 +118,45 @@ def _texts(trained: Trained, made: Probes, base: Probes | None) -> Iterator[tupl
         yield "the tools are left out", _rendered(made, trained, tools=None)
     if trained.settings:
         names = ", ".join(trained.settings)
-        yield f"the variables for the template ({names}) are not used", _rendered(made, trained, settings={})
+        yield (
+            f"the variables for the template ({names}) are not used",
+            _rendered(made, trained, settings={}),
+        )
     now = _rendered(made, trained)
-    yield "it is made with the template in MODEL's folder, which is not the one of the training", now
+    yield (
+        "it is made with the template in MODEL's folder, which is not the one of the training",
+        now,
+    )
     if base is not None:
         yield "it is made with the template of the base model", _rendered(base, trained)
     for name, source in made.tokenizer.templates.items():
         if made.template is not None and source != made.template.source and name != "tool_use":
-            other = replace(made, template=Template(source, made.template.special, name=name), tool_template=None)
+            other = replace(
+                made,
+                template=Template(source, made.template.special, name=name),
+                tool_template=None,
+            )
             yield f"it is made with the tokenizer's template {name!r}", _rendered(other, trained)
     for name, format in FORMATS.items():
         for said in (messages, without):
             yield f"it is written in the format of {name}", format.text(said)
 
 
-def _rendered(made: Probes, trained: Trained, *, add_generation_prompt: bool = True, **other: Any) -> str | None:
+def _rendered(
+    made: Probes, trained: Trained, *, add_generation_prompt: bool = True, **other: Any
+) -> str | None:
     """What a template makes of the prompt, or of it with something changed; None where it refuses."""
     asked = {**trained.chat, **other}
     template = (made.tool_template if asked["tools"] else None) or made.template
     if template is None:
         return None
     try:
-        text = template.render(asked["messages"], tools=asked["tools"] or None,
-                               add_generation_prompt=add_generation_prompt, **asked["settings"])  # fmt: skip
+        text = template.render(
+            asked["messages"],
+            tools=asked["tools"] or None,
+            add_generation_prompt=add_generation_prompt,
+            **asked["settings"],
+        )
     except TemplateError:
         return None
     return "".join(parts(text))
@@ -133,7 +165,9 @@ def _rendered(made: Probes, trained: Trained, *, add_generation_prompt: bool = T
 def likely(trained: Trained, was: str, now: str, whole: str) -> str:
     """A cause by what stands at the place of the difference: `was` in training, `now` on the server, whose prompt is
     `whole`; empty where nothing is recognised."""
-    first = next((str(m["content"]) for m in trained.messages if isinstance(m.get("content"), str)), "")
+    first = next(
+        (str(m["content"]) for m in trained.messages if isinstance(m.get("content"), str)), ""
+    )
     asked = any(message.get("role") == "system" for message in trained.messages)
     for name, format in FORMATS.items():
         if len(format.mark) >= MARK and format.mark in whole and format.mark not in trained.text:

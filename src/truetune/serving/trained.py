@@ -53,7 +53,9 @@ class Record:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
 
-def record_of(place: Place, probes: Probes, rows: Iterable[Conversation] = (), *, count: int = 4) -> Record:
+def record_of(
+    place: Place, probes: Probes, rows: Iterable[Conversation] = (), *, count: int = 4
+) -> Record:
     """contract.json of the run, with `count` of the rows in the place of its own where some are given; else a contract
     that is made now. A template that writes the date is rendered now, too.
 
@@ -63,26 +65,41 @@ def record_of(place: Place, probes: Probes, rows: Iterable[Conversation] = (), *
     stored = read_object(place.contract, []) if place.contract else None
     notes: list[str] = []
     if stored is None:
-        made, source = contract_of(probes, given, count=count), f"made now with the template of {place.tokenizer}"
+        made, source = (
+            contract_of(probes, given, count=count),
+            f"made now with the template of {place.tokenizer}",
+        )
     else:
         broken = verify(stored, place.tokenizer, model=place.model)
-        notes += [f"{place.tokenizer} does not keep {place.contract}: {text}" for text in broken[:BROKEN]]
+        notes += [
+            f"{place.tokenizer} does not keep {place.contract}: {text}" for text in broken[:BROKEN]
+        ]
         made, source = _with_rows(stored, probes, given, count), str(place.contract)
     if stored is not None and stored["clock"]:
-        made, source = contract_of(probes, given, count=count), f"made now: the template of {place.tokenizer} has dates"
+        made, source = (
+            contract_of(probes, given, count=count),
+            f"made now: the template of {place.tokenizer} has dates",
+        )
     refused = [prompt["name"] for prompt in made["prompts"] if "refused" in prompt]
     if refused:
-        notes.append(f"the template refuses {len(refused)} of {len(made['prompts'])} prompts: {', '.join(refused)}")
+        notes.append(
+            f"the template refuses {len(refused)} of {len(made['prompts'])} prompts:"
+            f" {', '.join(refused)}"
+        )
     stops = tuple((stop["token"], stop["id"]) for stop in made["stops"])
     return Record(tuple(_prompts(made)), stops, source, tuple(notes))
 
 
-def _with_rows(stored: dict[str, Any], probes: Probes, rows: list[Conversation], count: int) -> dict[str, Any]:
+def _with_rows(
+    stored: dict[str, Any], probes: Probes, rows: list[Conversation], count: int
+) -> dict[str, Any]:
     """A contract with other rows."""
     if not rows:
         return stored
     fixed = [prompt for prompt in stored["prompts"] if not prompt["name"].startswith("row ")]
-    mine = [p for p in contract_of(probes, rows, count=count)["prompts"] if p["name"].startswith("row ")]
+    mine = [
+        p for p in contract_of(probes, rows, count=count)["prompts"] if p["name"].startswith("row ")
+    ]
     return {**stored, "prompts": [*fixed, *mine]}
 
 
@@ -90,5 +107,11 @@ def _prompts(contract: dict[str, Any]) -> Iterable[Trained]:
     for prompt in contract["prompts"]:
         if "refused" not in prompt:
             settings = {**contract["template_kwargs"], **prompt.get("template_kwargs", {})}
-            yield Trained(prompt["name"], prompt.get("messages") or [], prompt.get("tools") or [], settings,
-                          prompt["text"], prompt["ids"])  # fmt: skip
+            yield Trained(
+                prompt["name"],
+                prompt.get("messages") or [],
+                prompt.get("tools") or [],
+                settings,
+                prompt["text"],
+                prompt["ids"],
+            )

@@ -33,7 +33,9 @@ class Call:
         """The argument at that position (None-like -1: keyword only) or of that name."""
         if name in self.keywords:
             return self.keywords[name]
-        if 0 <= position < len(self.args) and not any(isinstance(a, ast.Starred) for a in self.args[: position + 1]):
+        if 0 <= position < len(self.args) and not any(
+            isinstance(a, ast.Starred) for a in self.args[: position + 1]
+        ):
             return self.args[position]
         return None
 

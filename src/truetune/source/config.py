@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from truetune.source.calls import Call
-from truetune.source.guards import ADDED_BY_UNSLOTH, excused_arguments, own_arguments, possible_names
+from truetune.source.guards import (
+    ADDED_BY_UNSLOTH,
+    excused_arguments,
+    own_arguments,
+    possible_names,
+)
 from truetune.source.module import Module
 from truetune.source.prepared import cuts_rows, freezes_parameters
 from truetune.source.values import UNKNOWN
@@ -20,12 +25,21 @@ from truetune.spec.stacks.transformers import METHODS, defaults
 PARTS = {
     "LoraConfig": ("peft.LoraConfig",),
     "BitsAndBytesConfig": ("transformers.BitsAndBytesConfig",),
-    "from_pretrained": ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained"),
+    "from_pretrained": (
+        "transformers.AutoModel*.from_pretrained",
+        "transformers.*For*LM.from_pretrained",
+    ),
 }
 LENGTHS = frozenset(("max_seq_length", "max_length"))
 """Arguments of earlier trainers; where a later one is called with them, `trainer-argument-gone` says so"""
 OF_SEQ2SEQ = frozenset(
-    ("predict_with_generate", "generation_max_length", "generation_num_beams", "generation_config", "sortish_sampler")
+    (
+        "predict_with_generate",
+        "generation_max_length",
+        "generation_num_beams",
+        "generation_config",
+        "sortish_sampler",
+    )
 )
 """Settings of `Seq2SeqTrainingArguments` alone, which are about evaluation"""
 
@@ -39,18 +53,28 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     """
     trainers = [(call, names[0]) for call in module.all_calls if (names := _trainers(module, call))]
     parts = {name: list(module.calls(*patterns)) for name, patterns in PARTS.items()}
-    parts["train"] = [call for call in module.methods("train") if "trainer" in module.flow.kinds(call.receiver)]
+    parts["train"] = [
+        call for call in module.methods("train") if "trainer" in module.flow.kinds(call.receiver)
+    ]
     beside = [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
     if len(parts["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         beside.append(stacks.Call("LoraConfig", {}, complete=False))
     if not trainers:
         return ()
     pins = module.pins
-    older = {stack for stack in ("trl", "transformers") if pins.before(stack, major(facts(stack).release))}
+    older = {
+        stack
+        for stack in ("trl", "transformers")
+        if pins.before(stack, major(facts(stack).release))
+    }
     freezes = freezes_parameters(module)
     found = []
     for call, name in trainers:
-        own = [part for part in beside if part.name != "LoraConfig" or not _without_adapter(module, call)]
+        own = [
+            part
+            for part in beside
+            if part.name != "LoraConfig" or not _without_adapter(module, call)
+        ]
         laid_out = [_laid_out(module, call, name, older=bool(older)), *own]
         config = stacks.config_of_calls(laid_out, module.path, module.file_text)
         is_default = "max_length" not in config.places
@@ -82,7 +106,8 @@ def _without_adapter(module: Module, arguments: Call) -> bool:
     """Do the trainers of these arguments certainly train no adapter, whatever others of the file do?"""
     trainers = _trainers_of(module, arguments)
     return bool(trainers) and all(
-        trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model")) for trainer in trainers
+        trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model"))
+        for trainer in trainers
     )
 
 
@@ -102,7 +127,9 @@ def _cuts_at_default(module: Module, arguments: Call) -> bool:
     is_of_project = module.flow.name(arguments.node.func) is None
     if is_of_project and not trainers:
         return False  # a class of the project may set the length itself, and what reads it is not in sight
-    return cuts_rows(module, arguments) and not any(trainer.keywords.keys() & LENGTHS for trainer in trainers)
+    return cuts_rows(module, arguments) and not any(
+        trainer.keywords.keys() & LENGTHS for trainer in trainers
+    )
 
 
 def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
@@ -110,7 +137,9 @@ def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
     if isinstance(module.flow.value(model), str):
         return True
     made = module.flow.made(model)
-    return made is not None and made.named("transformers.*.from_pretrained", "transformers.*.from_config")
+    return made is not None and made.named(
+        "transformers.*.from_pretrained", "transformers.*.from_config"
+    )
 
 
 def config_of_source(module: Module) -> Config | None:
@@ -123,8 +152,15 @@ def _trainers(module: Module, call: Call) -> list[str]:
     """The classes of arguments that a call may be of; those of TRL first, which know what they add themselves."""
     if not call.names:
         return []
-    parts = [name.rpartition(".") for name in sorted({*call.names, *possible_names(module, call.node.func)})]
-    known = [(package, last) for package, _, last in parts if package in ("trl", "transformers") and last in METHODS]
+    parts = [
+        name.rpartition(".")
+        for name in sorted({*call.names, *possible_names(module, call.node.func)})
+    ]
+    known = [
+        (package, last)
+        for package, _, last in parts
+        if package in ("trl", "transformers") and last in METHODS
+    ]
     return [last for package, last in sorted(known, key=lambda part: part[0] != "trl")]
 
 
@@ -133,7 +169,10 @@ def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> 
     arguments: dict[str, Any] = {}
     places: dict[str, Place] = {}
     given = dict(call.keywords)
-    first = {"from_pretrained": "pretrained_model_name_or_path", "train": "resume_from_checkpoint"}.get(name)
+    first = {
+        "from_pretrained": "pretrained_model_name_or_path",
+        "train": "resume_from_checkpoint",
+    }.get(name)
     if call.args and not isinstance(call.args[0], ast.Starred):
         given.setdefault(first or "output_dir", call.args[0])
     for key, node in given.items():

@@ -70,7 +70,11 @@ def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Ch
     if takes_any or module.home(function) is not module:
         return ()
     last = max((*arguments.args, *arguments.kwonlyargs), key=lambda a: module.span(a))
-    parts: list[ast.expr | ast.arg] = [last, *arguments.defaults, *(d for d in arguments.kw_defaults if d is not None)]
+    parts: list[ast.expr | ast.arg] = [
+        last,
+        *arguments.defaults,
+        *(d for d in arguments.kw_defaults if d is not None),
+    ]
     begin, end = module.span(last)[0], max(module.span(part)[1] for part in parts)
     close = end
     while not HEAD_END.match(module.text, close):
@@ -119,7 +123,9 @@ def delete_statement(module: Module, statement: ast.stmt) -> Changes:
     start, end = module.span(statement)
     first = module.lines.starts[module.lines.place(start)[0] - 1]
     last = _line_end(module.text, end)
-    alone = not module.text[first:start].strip() and re.fullmatch(r"[ \t]*(#[^\r\n]*)?", module.text[end:last])
+    alone = not module.text[first:start].strip() and re.fullmatch(
+        r"[ \t]*(#[^\r\n]*)?", module.text[end:last]
+    )
     if not alone or _only(module, statement):
         return (Change(start, end, "pass"),)
     match = re.compile(r"\r\n|\r|\n").match(module.text, last)
@@ -128,7 +134,11 @@ def delete_statement(module: Module, statement: ast.stmt) -> Changes:
 
 def _only(module: Module, statement: ast.stmt) -> bool:
     parent = module.scopes.parent[statement]
-    bodies = (value for _, value in ast.iter_fields(parent) if isinstance(value, list) and statement in value)
+    bodies = (
+        value
+        for _, value in ast.iter_fields(parent)
+        if isinstance(value, list) and statement in value
+    )
     return len(next(bodies)) == 1 and not isinstance(parent, ast.Module)
 
 
@@ -150,7 +160,9 @@ def _as_written(module: Module, start: int, end: int) -> str:
     return cell.text[start - cell.start : end - cell.start]
 
 
-def _beside(module: Module, statement: ast.stmt, lines: tuple[str, ...], *, behind: bool) -> Changes:
+def _beside(
+    module: Module, statement: ast.stmt, lines: tuple[str, ...], *, behind: bool
+) -> Changes:
     if module.home(statement) is not module:
         return ()
     start, end = module.span(statement)
@@ -172,7 +184,9 @@ def in_file(module: Module, changes: Iterable[Change]) -> Changes:
     found = []
     for change in changes:
         cell = notebook.cell_at(module.cells, change.start)
-        start, end = (cell.spots[min(at - cell.start, len(cell.text))] for at in (change.start, change.end))
+        start, end = (
+            cell.spots[min(at - cell.start, len(cell.text))] for at in (change.start, change.end)
+        )
         found.append(Change(start, end, notebook.as_json(cell, change.text, ascii_only=ascii_only)))
     return tuple(found)
 

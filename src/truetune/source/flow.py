@@ -83,18 +83,28 @@ class Flow:
             base = node.id if hasattr(builtins, node.id) else self._starred(node)
         else:
             value = bindings[0].value
-            if bindings[0].kind == "value" and not bindings[0].path and isinstance(value, (ast.Name, ast.Attribute)):
+            if (
+                bindings[0].kind == "value"
+                and not bindings[0].path
+                and isinstance(value, (ast.Name, ast.Attribute))
+            ):
                 base = self._name(value, depth + 1)
         return None if base is None else flat(".".join((base, *attributes)))
 
     def _name_of_link(self, link: Link, depth: int) -> str | None:
         binding, rest = link
         base = binding.target if binding.kind == "import" else None
-        if binding.kind == "value" and not binding.path and isinstance(binding.value, (ast.Name, ast.Attribute)):
+        if (
+            binding.kind == "value"
+            and not binding.path
+            and isinstance(binding.value, (ast.Name, ast.Attribute))
+        ):
             base = self._name(binding.value, depth + 1)
         return None if base is None else flat(".".join((base, *rest)))
 
-    def _linked(self, name: ast.Name, imported: Binding | None, attributes: list[str]) -> tuple[Link, ...]:
+    def _linked(
+        self, name: ast.Name, imported: Binding | None, attributes: list[str]
+    ) -> tuple[Link, ...]:
         """What a name with these attributes stands for in another file that is judged with this one."""
         if self._links is None:
             return ()
@@ -193,7 +203,9 @@ class Flow:
         waiting = [(start, 0)]
         while waiting and len(found) < MOST:
             origin, depth = waiting.pop()
-            following_ones = list(islice(self._step(origin), BRANCHES + 1)) if depth < DEPTH else [origin]
+            following_ones = (
+                list(islice(self._step(origin), BRANCHES + 1)) if depth < DEPTH else [origin]
+            )
             if len(following_ones) > BRANCHES:
                 found[origin] = None
             for following in reversed(following_ones[:BRANCHES]):
@@ -218,7 +230,9 @@ class Flow:
                 if following not in seen:
                     seen.add(following)
                     waiting.append(following)
-        return frozenset(one.node for one in seen if isinstance(one.node, ast.Call) and self._returned(one.node))
+        return frozenset(
+            one.node for one in seen if isinstance(one.node, ast.Call) and self._returned(one.node)
+        )
 
     def _step(self, origin: Origin) -> Iterator[Origin]:
         node, path = origin.node, origin.path
@@ -273,7 +287,9 @@ class Flow:
             return frozenset()
         stores = (node for node in self.scopes.order if isinstance(node, ast.Attribute))
         changed = (node for node in stores if isinstance(node.ctx, ast.Store))
-        return frozenset(link.binding for node in changed for link in self.links(node) if not link.rest)
+        return frozenset(
+            link.binding for node in changed for link in self.links(node) if not link.rest
+        )
 
     def _bound(self, binding: Binding, path: tuple[int, ...]) -> Origin:
         if binding.kind == "value" and binding.value is not None:
@@ -299,7 +315,9 @@ class Flow:
                     yield entries[key]
                 return
 
-    def function(self, node: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+    def function(
+        self, node: ast.expr
+    ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
         """The function of the file that an expression names."""
         for origin in self.origins(node):
             if isinstance(origin.node, FUNCTIONS) and not origin.path:
@@ -309,7 +327,11 @@ class Flow:
     def _methods(self, owner: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions in the body of a class by name; of two, the first."""
         if owner not in self._methods_of:
-            functions = [item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+            functions = [
+                item
+                for item in owner.body
+                if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
+            ]
             self._methods_of[owner] = {item.name: item for item in reversed(functions)}
         return self._methods_of[owner]
 
@@ -336,18 +358,27 @@ class Flow:
 
     def _given_by_calls(self, parameter: ast.arg) -> list[ast.expr]:
         arguments = self.scopes.parent.get(parameter)
-        if not isinstance(arguments, ast.arguments) or parameter in (arguments.vararg, arguments.kwarg):
+        if not isinstance(arguments, ast.arguments) or parameter in (
+            arguments.vararg,
+            arguments.kwarg,
+        ):
             return []
         function = self.scopes.parent[arguments]
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-        bound = bool(names) and names[0] in ("self", "cls") and isinstance(self.scopes.of[function].node, ast.ClassDef)
+        bound = (
+            bool(names)
+            and names[0] in ("self", "cls")
+            and isinstance(self.scopes.of[function].node, ast.ClassDef)
+        )
         place = names.index(parameter.arg) - bound if parameter.arg in names else -1
         found: list[ast.expr] = []
         for call in self.calls_of(function):
             by_name = next((k.value for k in call.keywords if k.arg == parameter.arg), None)
             if by_name is not None:
                 found.append(by_name)
-            elif 0 <= place < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args[: place + 1]):
+            elif 0 <= place < len(call.args) and not any(
+                isinstance(a, ast.Starred) for a in call.args[: place + 1]
+            ):
                 found.append(call.args[place])
         if not found and (default := values.default(arguments, parameter)) is not None:
             found.append(default)
@@ -363,7 +394,9 @@ class Flow:
         return found
 
     @cached_property
-    def _call_sites(self) -> tuple[dict[ast.AST, list[ast.Call]], dict[tuple[Scope, str], list[ast.Call]]]:
+    def _call_sites(
+        self,
+    ) -> tuple[dict[ast.AST, list[ast.Call]], dict[tuple[Scope, str], list[ast.Call]]]:
         """Function or class -> the calls that name it, in any file; file and attribute -> the calls of that attribute
         there on an object of which no more is known.
 
@@ -406,11 +439,22 @@ class Flow:
         if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
             owner = self._class_around(node)
         elif isinstance(node.value, ast.Name):
-            owner = next((o.node for o in self.origins(node.value) if isinstance(o.node, ast.ClassDef)), None)
+            owner = next(
+                (o.node for o in self.origins(node.value) if isinstance(o.node, ast.ClassDef)), None
+            )
             if owner is None:
-                made = next((o.node for o in self.origins(node.value) if isinstance(o.node, ast.Call)), None)
+                made = next(
+                    (o.node for o in self.origins(node.value) if isinstance(o.node, ast.Call)), None
+                )
                 if made is not None and isinstance(made.func, (ast.Name, ast.Attribute)):
-                    owner = next((o.node for o in self.origins(made.func) if isinstance(o.node, ast.ClassDef)), None)
+                    owner = next(
+                        (
+                            o.node
+                            for o in self.origins(made.func)
+                            if isinstance(o.node, ast.ClassDef)
+                        ),
+                        None,
+                    )
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     @cached_property
@@ -422,7 +466,9 @@ class Flow:
                 continue
             owner = self._class_around(node)
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                for name, path in attributes_set(target, in_body=self.scopes.of[node].node is owner):
+                for name, path in attributes_set(
+                    target, in_body=self.scopes.of[node].node is owner
+                ):
                     if owner is not None:
                         found.setdefault(owner, {}).setdefault(name, []).append((node.value, path))
         return found
@@ -434,7 +480,11 @@ class Flow:
         """The one call whose result an expression is."""
         origins = self.origins(node) if node is not None else ()
         only = origins[0] if len(origins) == 1 else None
-        return self.call(only.node) if only and isinstance(only.node, ast.Call) and not only.path else None
+        return (
+            self.call(only.node)
+            if only and isinstance(only.node, ast.Call) and not only.path
+            else None
+        )
 
     def value(self, node: ast.AST | None) -> Any:
         """The constant, list, tuple, set or dictionary that an expression is, else `values.UNKNOWN`."""

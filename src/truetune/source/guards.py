@@ -35,12 +35,18 @@ ADDED_BY_UNSLOTH = frozenset((
 
 def possible_names(module: Module, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """The qualified names of all that an expression may be, where `try` and `if` import or assign it differently."""
-    bindings = module.scopes.reaching(node) if isinstance(node, ast.Name) and depth < MOST_ALIASES else []
+    bindings = (
+        module.scopes.reaching(node) if isinstance(node, ast.Name) and depth < MOST_ALIASES else []
+    )
     found: set[str] = set()
     for binding in bindings:
         if binding.kind == "import" and binding.target is not None:
             found.add(flat(binding.target))
-        elif binding.kind == "value" and not binding.path and isinstance(binding.value, (ast.Name, ast.Attribute)):
+        elif (
+            binding.kind == "value"
+            and not binding.path
+            and isinstance(binding.value, (ast.Name, ast.Attribute))
+        ):
             found |= possible_names(module, binding.value, depth + 1)
     name = module.flow.name(node)
     return frozenset(found | {name}) if name is not None else frozenset(found)
@@ -66,7 +72,8 @@ def excused_arguments(module: Module, call: Call) -> frozenset[str]:
     return frozenset(
         name
         for name, value in call.keywords.items()
-        if (value not in written and is_conditional(module, value)) or _stands_under_its_name(module, name, value)
+        if (value not in written and is_conditional(module, value))
+        or _stands_under_its_name(module, name, value)
     )
 
 
@@ -76,7 +83,11 @@ def is_conditional(module: Module, node: ast.AST) -> bool:
     for parent in module.parents(node):
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
-        if isinstance(parent, (ast.If, ast.IfExp)) and inner is not parent.test and _asks(module, parent.test):
+        if (
+            isinstance(parent, (ast.If, ast.IfExp))
+            and inner is not parent.test
+            and _asks(module, parent.test)
+        ):
             return True
         inner = parent
     return False
@@ -89,7 +100,9 @@ def _stands_under_its_name(module: Module, name: str, value: ast.expr) -> bool:
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
         if isinstance(parent, (ast.If, ast.IfExp)) and inner is not parent.test:
-            where_true = inner is parent.body if isinstance(parent, ast.IfExp) else inner in parent.body
+            where_true = (
+                inner is parent.body if isinstance(parent, ast.IfExp) else inner in parent.body
+            )
             for is_found, container in _tests_of_name(parent.test, name):
                 if is_found is where_true and not _holds_values(container, value):
                     return True
@@ -99,11 +112,16 @@ def _stands_under_its_name(module: Module, name: str, value: ast.expr) -> bool:
 
 def _holds_values(container: ast.expr, value: ast.expr) -> bool:
     """Are these variables, or settings that the value is taken from, and not the names that a class takes?"""
-    if isinstance(container, ast.Call) and isinstance(container.func, ast.Name) and container.func.id in SCOPES:
+    if (
+        isinstance(container, ast.Call)
+        and isinstance(container.func, ast.Name)
+        and container.func.id in SCOPES
+    ):
         return True
     text = ast.unparse(container)
     return any(
-        isinstance(node, (ast.Subscript, ast.Attribute)) and ast.unparse(node.value) == text for node in ast.walk(value)
+        isinstance(node, (ast.Subscript, ast.Attribute)) and ast.unparse(node.value) == text
+        for node in ast.walk(value)
     )
 
 
@@ -111,7 +129,9 @@ def _tests_of_name(test: ast.expr, name: str) -> Iterator[tuple[bool, ast.expr]]
     """For each test of a name that decides the whole condition: whether it is found where the condition is true, and
     in what."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from ((not is_found, container) for is_found, container in _tests_of_name(test.operand, name))
+        yield from (
+            (not is_found, container) for is_found, container in _tests_of_name(test.operand, name)
+        )
     elif isinstance(test, ast.BoolOp):
         decides = isinstance(test.op, ast.And)
         tests = (one for part in test.values for one in _tests_of_name(part, name))
@@ -135,7 +155,9 @@ def _is_repeated_after_refusal(module: Module, call: Call) -> bool:
         catching = [handler for handler in attempt.handlers if _catches_refusal(handler)]
         if any(_catches_type_error_alone(handler) for handler in catching):
             return True
-        again = [node for handler in catching for node in ast.walk(handler) if isinstance(node, ast.Call)]
+        again = [
+            node for handler in catching for node in ast.walk(handler) if isinstance(node, ast.Call)
+        ]
         function = ast.unparse(call.node.func)
         if any(node is not call.node and ast.unparse(node.func) == function for node in again):
             return True

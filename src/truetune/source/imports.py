@@ -74,7 +74,9 @@ class Imports:
         folder = os.path.dirname(os.path.abspath(importer))
         key = (folder, level, parts)
         if key not in self._found:
-            self._found[key] = self._relative(folder, level, parts) if level else self._absolute(folder, parts)
+            self._found[key] = (
+                self._relative(folder, level, parts) if level else self._absolute(folder, parts)
+            )
         return self._found[key]
 
     def _relative(self, folder: str, level: int, parts: tuple[str, ...]) -> File | None:
@@ -99,7 +101,11 @@ class Imports:
     def _in(self, base: str, parts: tuple[str, ...], *, least: int) -> File | None:
         for used in range(len(parts), least - 1, -1):
             stem = os.path.join(base, *parts[:used])
-            names = (stem + ".py", os.path.join(stem, "__init__.py")) if used else (os.path.join(stem, "__init__.py"),)
+            names = (
+                (stem + ".py", os.path.join(stem, "__init__.py"))
+                if used
+                else (os.path.join(stem, "__init__.py"),)
+            )
             for name in names:
                 if name in self._paths:
                     return File(self._paths[name], used)

@@ -57,11 +57,33 @@ MADE: tuple[tuple[str, str], ...] = (
     ("peft.*LoraConfig", "lora"),
     ("accelerate.Accelerator", "accelerator"),
 )
-SAME = frozenset({"to", "cuda", "cpu", "half", "float", "bfloat16", "eval", "train", "requires_grad_", "module"})
+SAME = frozenset(
+    {"to", "cuda", "cpu", "half", "float", "bfloat16", "eval", "train", "requires_grad_", "module"}
+)
 """Methods and attributes that give the object itself"""
 OF_DATASET = frozenset(
-    ("map", "filter", "select", "shuffle", "train_test_split", "rename_column", "rename_columns", "remove_columns")
-    + ("select_columns", "with_format", "take", "skip", "sort", "cast", "shard", "flatten", "add_column", "batch")
+    (
+        "map",
+        "filter",
+        "select",
+        "shuffle",
+        "train_test_split",
+        "rename_column",
+        "rename_columns",
+        "remove_columns",
+    )
+    + (
+        "select_columns",
+        "with_format",
+        "take",
+        "skip",
+        "sort",
+        "cast",
+        "shard",
+        "flatten",
+        "add_column",
+        "batch",
+    )
 )
 SPELLED = {"tokenizer": "tokenizer", "tok": "tokenizer", "processing_class": "tokenizer"}
 """Names of parameters that say what they are"""
@@ -108,7 +130,11 @@ def _of_call(flow: Flow, node: ast.Call, path: tuple[int, ...], depth: int) -> f
         if kind is not None:
             return frozenset({kind})
     if not isinstance(node.func, ast.Attribute):
-        return frozenset({"encoding"}) if "tokenizer" in of(flow, node.func, depth + 1) else frozenset()
+        return (
+            frozenset({"encoding"})
+            if "tokenizer" in of(flow, node.func, depth + 1)
+            else frozenset()
+        )
     if flow.assigned(node.func) and "tokenizer" in of(flow, node.func, depth + 1):
         return frozenset({"encoding"})
     method = node.func.attr
@@ -120,7 +146,9 @@ def _of_call(flow: Flow, node: ast.Call, path: tuple[int, ...], depth: int) -> f
     if method == "prepare" and "accelerator" in receiver:
         if path and 0 <= path[0] < len(node.args):
             return of(flow, node.args[path[0]], depth + 1)
-        return of(flow, node.args[0], depth + 1) if len(node.args) == 1 and not path else frozenset()
+        return (
+            of(flow, node.args[0], depth + 1) if len(node.args) == 1 and not path else frozenset()
+        )
     if method == "generate" and "model" in receiver:
         return frozenset({"generated"})
     if method in ("merge_and_unload", "unload", "get_base_model") and "model" in receiver:

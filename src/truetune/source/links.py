@@ -40,13 +40,17 @@ class Links:
         """What an import, with attributes behind it, stands for among the files; empty where that is not known."""
         statement = binding.node
         level = statement.level if isinstance(statement, ast.ImportFrom) else 0
-        return self._follow(self._scopes.of[statement].of_file, level, (*_dotted(binding), *attributes), 0)
+        return self._follow(
+            self._scopes.of[statement].of_file, level, (*_dotted(binding), *attributes), 0
+        )
 
     def of_star(self, scope: Scope, name: str, attributes: Sequence[str] = ()) -> tuple[Link, ...]:
         """What a name stands for that `from x import *` may have brought into a file."""
         return self._from_stars(scope, (name, *attributes), 0)
 
-    def _follow(self, importer: Scope, level: int, parts: tuple[str, ...], depth: int) -> tuple[Link, ...]:
+    def _follow(
+        self, importer: Scope, level: int, parts: tuple[str, ...], depth: int
+    ) -> tuple[Link, ...]:
         key = (importer, level, parts)
         if key in self._known or depth > DEPTH:
             return self._known.get(key, ())
@@ -57,7 +61,9 @@ class Links:
             self._known[key] = self._in_file(scope, parts[used:], depth)
         return self._known[key]
 
-    def _found(self, importer: Scope, level: int, parts: tuple[str, ...]) -> tuple[Scope, int] | None:
+    def _found(
+        self, importer: Scope, level: int, parts: tuple[str, ...]
+    ) -> tuple[Scope, int] | None:
         """The file that a dotted name means, and how many parts of the name are used for it.
 
         A name that a package binds goes before its module of the same name (`from .load import load`).

@@ -138,7 +138,9 @@ class Module:
                 found.setdefault(call.method, []).append(number)
         return found
 
-    def _matching(self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]) -> Iterator[Call]:
+    def _matching(
+        self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]
+    ) -> Iterator[Call]:
         """Patterns are compared with each name once, not with each call: a long file has few names."""
         numbers: set[int] = set()
         for pattern in patterns:
@@ -222,7 +224,9 @@ class Module:
         """The releases that its own install commands or header ask for, else the requirements around it."""
         if not self.path.endswith(".ipynb"):
             return pins_of_script(self.file_text, self.path)
-        cells = ((cell.text, self.file_lines.place(cell.spots[0])[0]) for cell in self.cells if cell.text)
+        cells = (
+            (cell.text, self.file_lines.place(cell.spots[0])[0]) for cell in self.cells if cell.text
+        )
         return pins_of_notebook(cells, self.path)
 
     @cached_property
@@ -242,7 +246,11 @@ def ast_place(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
     """
     if not hasattr(node, "lineno"):
         parts = [ast_place(part) for part in ast.iter_child_nodes(node) if _is_placed(part)]
-        return (min(begin for begin, _ in parts), max(end for _, end in parts)) if parts else ((1, 0), (1, 0))
+        return (
+            (min(begin for begin, _ in parts), max(end for _, end in parts))
+            if parts
+            else ((1, 0), (1, 0))
+        )
     line, column = node.lineno, getattr(node, "col_offset", 0)
     end_line, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
     return (line, column), (end_line or line, column if end_column is None else end_column)
@@ -299,7 +307,9 @@ def _may_be_newer(text: str, reason: str, line: int) -> bool:
     """Is what could not be parsed of a form that a newer Python than this one takes?"""
     lines = Lines(text)
     written = lines.line(min(line, len(lines)))
-    if sys.version_info < NESTED_FSTRINGS and (reason.startswith("f-string") or NESTED.search(written)):
+    if sys.version_info < NESTED_FSTRINGS and (
+        reason.startswith("f-string") or NESTED.search(written)
+    ):
         return True
     return any(sys.version_info < since and form.search(written) for since, form in NEWER)
 
@@ -310,7 +320,10 @@ def _tree(text: str) -> tuple[ast.Module, tuple[Broken, ...]]:
     except SyntaxError as error:
         reason = error.msg or "syntax error"
         broken = Broken(
-            error.lineno or 1, error.offset or 1, reason, newer=_may_be_newer(text, reason, error.lineno or 1)
+            error.lineno or 1,
+            error.offset or 1,
+            reason,
+            newer=_may_be_newer(text, reason, error.lineno or 1),
         )
     except InputLimitError as error:
         broken = Broken(error.lineno or 1, 1, error.msg)

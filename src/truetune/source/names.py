@@ -33,7 +33,11 @@ def attributes_set(target: ast.expr, *, in_body: bool) -> Iterator[tuple[str, tu
     if isinstance(target, ast.Tuple):
         for i, item in enumerate(target.elts):
             yield from ((name, (i, *path)) for name, path in attributes_set(item, in_body=in_body))
-    elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+    elif (
+        isinstance(target, ast.Attribute)
+        and isinstance(target.value, ast.Name)
+        and target.value.id == "self"
+    ):
         yield target.attr, ()
     elif in_body and isinstance(target, ast.Name):
         yield target.id, ()

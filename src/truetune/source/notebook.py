@@ -14,8 +14,12 @@ from truetune.parsing.limits import NOTEBOOK
 from truetune.source.text import Lines
 
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.S)
-ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.S)
-PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun", "python", "python3", "py3", "debug", "wandb"})
+ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.S
+)
+PYTHON_MAGICS = frozenset(
+    {"time", "timeit", "capture", "prun", "python", "python3", "py3", "debug", "wandb"}
+)
 MAGIC = re.compile(r"^(?P<indent>[ \t\f]*)(?:(?:%%?[A-Za-z]|[!?])[^\n]*|[\w.\[\]]+\?\??[ \t]*)$")
 AUTOMAGIC = re.compile(
     r"\s*(?:pip|conda|mamba|micromamba|uv|cd|ls|ll|pwd|cat|cp|mv|rm|mkdir|rmdir|env|man|run|load_ext|reload_ext|matplotlib"
@@ -111,7 +115,12 @@ def _code(text: str) -> Iterator[_Object]:
             previous_end = match.end()
         elif token in "]}":
             closed = stack.pop() if stack else None
-            if isinstance(closed, _Object) and closed.in_cells and closed.cell_type == "code" and closed.source:
+            if (
+                isinstance(closed, _Object)
+                and closed.in_cells
+                and closed.cell_type == "code"
+                and closed.source
+            ):
                 yield closed
             expects_key = False
         elif token == ",":
@@ -134,7 +143,11 @@ def _code(text: str) -> Iterator[_Object]:
 def candidates(text: str) -> Iterator[str]:
     """What a cell may be as Python, each as long as the cell."""
     first = text.lstrip()
-    if first.startswith("%%") and first[2:].split(None, 1)[:1] and first[2:].split(None, 1)[0] not in PYTHON_MAGICS:
+    if (
+        first.startswith("%%")
+        and first[2:].split(None, 1)[:1]
+        and first[2:].split(None, 1)[0] not in PYTHON_MAGICS
+    ):
         yield blank(text)
         return
     yield text
@@ -203,4 +216,6 @@ def as_json(cell: Cell, text: str, *, ascii_only: bool) -> str:
     written = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
     if not cell.break_text:
         return written
-    return written.replace("\\\\", "\0").replace("\\n", "\\n" + cell.break_text).replace("\0", "\\\\")
+    return (
+        written.replace("\\\\", "\0").replace("\\n", "\\n" + cell.break_text).replace("\0", "\\\\")
+    )

@@ -44,7 +44,9 @@ def _makes_messages(module: Module, mapped: Call) -> bool:
     nodes = list(ast.walk(function))
     keys = {node.value for node in nodes if isinstance(node, ast.Constant)}
     keys |= {node.arg for node in nodes if isinstance(node, ast.keyword)}
-    renders = any(isinstance(node, ast.Attribute) and node.attr == "apply_chat_template" for node in nodes)
+    renders = any(
+        isinstance(node, ast.Attribute) and node.attr == "apply_chat_template" for node in nodes
+    )
     return renders or keys >= MESSAGE_KEYS
 
 
@@ -80,18 +82,29 @@ MOST_STEPS = 20
 
 def _gives_ids(module: Module, function: ast.expr) -> bool:
     node = module.flow.function(function)
-    returned = [node.body] if isinstance(node, ast.Lambda) else module.flow.returns.get(node, []) if node else []
+    returned = (
+        [node.body]
+        if isinstance(node, ast.Lambda)
+        else module.flow.returns.get(node, [])
+        if node
+        else []
+    )
     return any(
-        "encoding" in module.flow.kinds(value) or "input_ids" in module.flow.entries(value)[0] for value in returned
+        "encoding" in module.flow.kinds(value) or "input_ids" in module.flow.entries(value)[0]
+        for value in returned
     )
 
 
 def freezes_parameters(module: Module) -> bool:
     """Does the script freeze parameters itself: `p.requires_grad = False`, `requires_grad_(False)`?"""
     for node in module.nodes(ast.Assign):
-        sets = any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets)
+        sets = any(
+            isinstance(target, ast.Attribute) and target.attr == "requires_grad"
+            for target in node.targets
+        )
         if sets and module.flow.value(node.value) is False:
             return True
     return any(
-        module.flow.value(call.argument(0, "requires_grad")) is False for call in module.methods("requires_grad_")
+        module.flow.value(call.argument(0, "requires_grad")) is False
+        for call in module.methods("requires_grad_")
     )

@@ -24,7 +24,8 @@ MAX_CHARACTERS = 2_000_000
 MAX_FILES_AROUND = 24
 """Files that are analysed again with one whose fix is tried"""
 IMPORT = re.compile(
-    r"""^[ \t]*["']?[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*|[^\n#]*)|import[ \t]+([^\n#]*))""", re.M
+    r"""^[ \t]*["']?[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*|[^\n#]*)|import[ \t]+([^\n#]*))""",
+    re.M,
 )
 """A line that imports, as text: it groups files before any is parsed. In a notebook a line stands in quotes."""
 NAME = re.compile(r"[A-Za-z_][\w.]*")
@@ -108,10 +109,15 @@ def imported_files(imports: Imports, path: str, text: str) -> Iterator[str]:
     for match in IMPORT.finditer(text):
         dots, base, names, modules = match.groups()
         if modules is not None:
-            wanted = [(0, tuple(name.partition(" ")[0].split("."))) for name in map(str.strip, modules.split(","))]
+            wanted = [
+                (0, tuple(name.partition(" ")[0].split(".")))
+                for name in map(str.strip, modules.split(","))
+            ]
         else:
             parts = tuple(part for part in base.split(".") if part)
-            wanted = [(len(dots), (*parts, name)) for name in NAME.findall(names)] or [(len(dots), parts)]
+            wanted = [(len(dots), (*parts, name)) for name in NAME.findall(names)] or [
+                (len(dots), parts)
+            ]
         for level, dotted in wanted:
             found = imports.find(path, level, dotted)
             if found is not None and found.path != path:
@@ -140,7 +146,9 @@ def grouped(texts: Sequence[tuple[str, str]], imports: Imports) -> list[list[str
     return groups
 
 
-def _group_from(path: str, neighbours: dict[str, set[str]], lengths: dict[str, int], taken: set[str]) -> list[str]:
+def _group_from(
+    path: str, neighbours: dict[str, set[str]], lengths: dict[str, int], taken: set[str]
+) -> list[str]:
     """One group, from its first file on, as far as MAX_CHARACTERS reach; `taken` is added to."""
     group = [path]
     taken.add(path)

@@ -15,7 +15,15 @@ LAST: Position = (1 << 40, 0)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 ENDS = (ast.Return, ast.Raise, ast.Continue)
-OUTSIDE = ("decorator_list", "returns", "bases", "keywords", "defaults", "kw_defaults", "type_params")
+OUTSIDE = (
+    "decorator_list",
+    "returns",
+    "bases",
+    "keywords",
+    "defaults",
+    "kw_defaults",
+    "type_params",
+)
 """Parts of a function or class that are evaluated around it"""
 MOST = 24
 """Bindings that may reach one place: of a name that is bound in hundreds of branches no more can be said with more"""
@@ -108,9 +116,13 @@ class Scopes:
                 if name in OUTSIDE and (inner is not scope or isinstance(node, ast.arguments)):
                     around = scope.outer if isinstance(node, ast.arguments) else scope
                     assert around is not None
-                    children.append((child, around, arms if around is scope else self.arms[scope.node]))
+                    children.append(
+                        (child, around, arms if around is scope else self.arms[scope.node])
+                    )
                 else:
-                    children.append((child, inner, () if inner is not scope else self._arms(node, name, arms)))
+                    children.append(
+                        (child, inner, () if inner is not scope else self._arms(node, name, arms))
+                    )
             stack.extend(reversed(children))
 
     def _arms(self, node: ast.AST, name: str, arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
@@ -131,7 +143,9 @@ class Scopes:
         for node in self.order:
             for binding in self._bindings(node):
                 scope = (
-                    self.inside[node] if isinstance(node, FUNCTIONS) and binding.kind == "parameter" else self.of[node]
+                    self.inside[node]
+                    if isinstance(node, FUNCTIONS) and binding.kind == "parameter"
+                    else self.of[node]
                 )
                 if isinstance(node, ast.NamedExpr):
                     while isinstance(scope.node, COMPREHENSIONS) and scope.outer:
@@ -153,7 +167,9 @@ class Scopes:
         end = (getattr(node, "end_lineno", 0) or 0, getattr(node, "end_col_offset", 0) or 0)
         start = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
 
-        def targets(target: ast.expr, kind: Kind, value: ast.expr | None, at: Position) -> Iterator[Binding]:
+        def targets(
+            target: ast.expr, kind: Kind, value: ast.expr | None, at: Position
+        ) -> Iterator[Binding]:
             for name, path in _names(target):
                 yield Binding(name, kind, node, value, path, "", at, arms)
 
@@ -213,7 +229,9 @@ class Scopes:
         """The bindings of a file's name that may hold when the file has run, the last one first."""
         return self._in_scope(scope, name, LAST, ())
 
-    def _in_scope(self, scope: Scope, name: str, position: Position, arms: tuple[Arm, ...]) -> tuple[Binding, ...]:
+    def _in_scope(
+        self, scope: Scope, name: str, position: Position, arms: tuple[Arm, ...]
+    ) -> tuple[Binding, ...]:
         found: list[Binding] = []
         bindings = scope.bindings.get(name, [])
         before = bisect_right(bindings, position, key=lambda binding: binding.position)
@@ -235,7 +253,12 @@ class Scopes:
         if any(arm in self._ending for arm in rest):
             return True
         other = used[common : common + 1]
-        return bool(rest and other and rest[0][0] == other[0][0] and {rest[0][1], other[0][1]} == {"body", "orelse"})
+        return bool(
+            rest
+            and other
+            and rest[0][0] == other[0][0]
+            and {rest[0][1], other[0][1]} == {"body", "orelse"}
+        )
 
 
 def _declared_in(scope: Scope, name: str) -> Scope:
@@ -270,7 +293,10 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):
             if alias.name != "*":
-                yield alias.asname or alias.name, f"{'.' * node.level}{node.module or ''}.{alias.name}"
+                yield (
+                    alias.asname or alias.name,
+                    f"{'.' * node.level}{node.module or ''}.{alias.name}",
+                )
         elif alias.asname:
             yield alias.asname, alias.name
         else:

@@ -23,7 +23,9 @@ class Ignore(NamedTuple):
     """Names and codes; empty: all"""
 
     def covers(self, offset: int, *names: str) -> bool:
-        return self.start <= offset < self.end and (not self.rules or not self.rules.isdisjoint(names))
+        return self.start <= offset < self.end and (
+            not self.rules or not self.rules.isdisjoint(names)
+        )
 
 
 def ignores(module: Module) -> tuple[Ignore, ...]:
@@ -34,11 +36,15 @@ def ignores(module: Module) -> tuple[Ignore, ...]:
     try:
         for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
             if token.type == tokenize.COMMENT and (match := COMMENT.search(token.string)):
-                names = frozenset(part.strip() for part in (match["rules"] or "").split(",") if part.strip())
+                names = frozenset(
+                    part.strip() for part in (match["rules"] or "").split(",") if part.strip()
+                )
                 first, last = _statement(module, token.start[0])
                 start, end = module.lines.starts[first - 1], module.lines.starts[last - 1]
                 end += len(module.lines.line(last).rstrip("\r\n"))
-                found.append(Ignore(module.offset_in_file(start), module.offset_in_file(end) + 1, names))
+                found.append(
+                    Ignore(module.offset_in_file(start), module.offset_in_file(end) + 1, names)
+                )
     except (tokenize.TokenError, SyntaxError):
         return tuple(found)
     return tuple(found)
@@ -49,7 +55,11 @@ def _statement(module: Module, line: int) -> tuple[int, int]:
     best = (line, line)
     for node in module.nodes(ast.stmt):
         body = getattr(node, "body", None)
-        last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
+        last = (
+            body[0].lineno - 1
+            if isinstance(body, list) and body
+            else node.end_lineno or node.lineno
+        )
         if node.lineno <= line <= last:
             best = (node.lineno, last)
     return best

@@ -25,7 +25,9 @@ def decode(data: bytes, path: str) -> tuple[str, str]:
         codec = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         return data.decode(codec), codec
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise DataError(f"{path}: the bytes are not text in the encoding that the file names ({error})") from None
+        raise DataError(
+            f"{path}: the bytes are not text in the encoding that the file names ({error})"
+        ) from None
 
 
 def read_bytes(path: Path) -> bytes:

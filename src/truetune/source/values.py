@@ -54,7 +54,9 @@ def _constant(flow: Flow, node: ast.AST, depth: int) -> Any:
     origins = flow.origins(node)
     for origin in origins:
         whole = node if isinstance(node, ast.Name) and len(origins) == 1 else origin.node
-        value = UNKNOWN if origin.path or origin.element else _literal(flow, origin.node, depth, whole)
+        value = (
+            UNKNOWN if origin.path or origin.element else _literal(flow, origin.node, depth, whole)
+        )
         if value is UNKNOWN or (found and (value != found[0] or type(value) is not type(found[0]))):
             return UNKNOWN
         found.append(value)
@@ -70,18 +72,30 @@ def _literal(flow: Flow, node: ast.AST, depth: int, name: ast.AST) -> Any:
         if any(item is UNKNOWN for item in items):
             return UNKNOWN
         if isinstance(node, ast.Set):
-            return frozenset(item for item in items if isinstance(item, (str, int, float, bool, type(None))))
+            return frozenset(
+                item for item in items if isinstance(item, (str, int, float, bool, type(None)))
+            )
         return items if isinstance(node, ast.List) else tuple(items)
-    if isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and flow.name(node.func) == "dict"):
+    if isinstance(node, ast.Dict) or (
+        isinstance(node, ast.Call) and flow.name(node.func) == "dict"
+    ):
         known, whole = entries(flow, name)
         result = {key: constant(flow, value, depth + 1) for key, value in known.items()}
-        return result if whole and all(value is not UNKNOWN for value in result.values()) else UNKNOWN
+        return (
+            result if whole and all(value is not UNKNOWN for value in result.values()) else UNKNOWN
+        )
     if isinstance(node, ast.UnaryOp):
         value = constant(flow, node.operand, depth + 1)
         if isinstance(value, (int, float)) and isinstance(node.op, (ast.USub, ast.UAdd, ast.Not)):
-            return -value if isinstance(node.op, ast.USub) else (not value if isinstance(node.op, ast.Not) else value)
+            return (
+                -value
+                if isinstance(node.op, ast.USub)
+                else (not value if isinstance(node.op, ast.Not) else value)
+            )
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-        return _computed(node, constant(flow, node.left, depth + 1), constant(flow, node.right, depth + 1))
+        return _computed(
+            node, constant(flow, node.left, depth + 1), constant(flow, node.right, depth + 1)
+        )
     return UNKNOWN
 
 
@@ -111,7 +125,9 @@ def entries(flow: Flow, node: ast.AST, depth: int = 0) -> tuple[dict[str, ast.ex
     if isinstance(literal, ast.Dict):
         for key, value in zip(literal.keys, literal.values, strict=True):
             if key is None:
-                more, all_known = entries(flow, value, depth + 1) if value is not literal else ({}, False)
+                more, all_known = (
+                    entries(flow, value, depth + 1) if value is not literal else ({}, False)
+                )
                 found.update(more)
                 whole = whole and all_known
             elif isinstance(key, ast.Constant) and isinstance(key.value, str):
@@ -230,7 +246,11 @@ def _writes(flow: Flow) -> dict[tuple[Scope, str], list[ast.Assign | ast.Call]]:
 def _written(node: ast.AST) -> ast.Name | None:
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         base: ast.expr = node.targets[0].value
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "update"
+    ):
         base = node.func.value
     else:
         return None
@@ -242,6 +262,10 @@ def default(arguments: ast.arguments, parameter: ast.arg) -> ast.expr | None:
     positional = [*arguments.posonlyargs, *arguments.args]
     with_default = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
     with_default.update(
-        {a: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
+        {
+            a: d
+            for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+            if d is not None
+        }
     )
     return with_default.get(parameter)

@@ -11,7 +11,17 @@ from truetune.parsing.shell import is_command_file
 from truetune.spec.near import near_path
 
 SKIPPED = frozenset(
-    ("node_modules", "__pycache__", "site-packages", "venv", "env", "build", "dist", "wandb", "unsloth_compiled_cache")
+    (
+        "node_modules",
+        "__pycache__",
+        "site-packages",
+        "venv",
+        "env",
+        "build",
+        "dist",
+        "wandb",
+        "unsloth_compiled_cache",
+    )
 )
 SUFFIXES = (".py", ".ipynb")
 
@@ -37,7 +47,9 @@ def _inside(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             name
             for name in folders
-            if name not in SKIPPED and name[0] != "." and not Path(root, name, "pyvenv.cfg").exists()
+            if name not in SKIPPED
+            and name[0] != "."
+            and not Path(root, name, "pyvenv.cfg").exists()
         )
         yield from (Path(root, name) for name in sorted(files) if _is_judged(name))
 

@@ -83,4 +83,6 @@ class Config:
 
     def place(self, *fields: str) -> Place:
         """Where the first of these fields is set; else the file."""
-        return next((self.places[name] for name in fields if name in self.places), Place(self.path, 1, ""))
+        return next(
+            (self.places[name] for name in fields if name in self.places), Place(self.path, 1, "")
+        )

@@ -49,7 +49,10 @@ def spec_of(settings: Mapping[str, Any], where: str) -> RunSpec:
     try:
         return RunSpec.model_validate({name: _plain(value) for name, value in settings.items()})
     except ValidationError as error:
-        problems = [_problem(p["type"], p["msg"], list(map(str, p["loc"])), p["input"]) for p in error.errors()]
+        problems = [
+            _problem(p["type"], p["msg"], list(map(str, p["loc"])), p["input"])
+            for p in error.errors()
+        ]
         raise SpecError("\n".join(f"{where}: {problem}" for problem in problems)) from None
 
 
@@ -58,7 +61,11 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(under)
     for name, value in over.items():
         below = made.get(name)
-        made[name] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        made[name] = (
+            merged(below, value)
+            if isinstance(below, Mapping) and isinstance(value, Mapping)
+            else value
+        )
     return made
 
 
@@ -80,7 +87,9 @@ def _read(path: Path) -> str:
     try:
         return read_bounded(path, SETTINGS).decode("utf-8-sig")
     except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}{'' if path.exists() else near_path(path)}") from None
+        raise SpecError(
+            f"{path}: {error.strerror}{'' if path.exists() else near_path(path)}"
+        ) from None
     except InputLimitError as error:
         raise SpecError(f"{path}: {error}") from None
     except UnicodeDecodeError:
@@ -115,7 +124,9 @@ def _named(value: Any, path: Path) -> dict[str, Any]:
         if name in settings:
             raise SpecError(f"{path}: {name} is given twice")
         if item is not None:
-            settings[name] = _named(item, path) if (name,) in PARTS and isinstance(item, dict) else item
+            settings[name] = (
+                _named(item, path) if (name,) in PARTS and isinstance(item, dict) else item
+            )
     return settings
 
 
@@ -126,7 +137,9 @@ def _resolved(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
         if isinstance(names, str):
             settings[key] = _against(folder, names)
         elif isinstance(names, list):
-            settings[key] = [_against(folder, name) if isinstance(name, str) else name for name in names]
+            settings[key] = [
+                _against(folder, name) if isinstance(name, str) else name for name in names
+            ]
     for key in ("tokenizer", "model", "template"):
         value = settings.get(key)
         if isinstance(value, str) and Path(path := _against(folder, value)).exists():

@@ -20,9 +20,24 @@ from truetune.spec.stacks import ACCELERATE, foreign, stack_of, what_would_tell
 from truetune.trainers.facts import TrainerName
 
 Kind = Literal[
-    "data", "encoded", "tokenizer", "model", "adapter", "run", "log", "source", "notebook", "commands",
-    "truetune", "axolotl", "llama-factory", "trl", "transformers", "settings", "accelerate",
-]  # fmt: skip
+    "data",
+    "encoded",
+    "tokenizer",
+    "model",
+    "adapter",
+    "run",
+    "log",
+    "source",
+    "notebook",
+    "commands",
+    "truetune",
+    "axolotl",
+    "llama-factory",
+    "trl",
+    "transformers",
+    "settings",
+    "accelerate",
+]
 """`truetune` to `transformers`: settings of that stack; `settings`: of one that neither keys nor project tell;
 `accelerate`: how its launcher starts a script"""
 NAMES: Mapping[Kind, str] = {
@@ -36,8 +51,9 @@ NAMES: Mapping[Kind, str] = {
 }  # fmt: skip
 """As a report calls them"""
 ACCEPTED = (
-    "data (JSONL, JSON, CSV, Parquet, Arrow), a tokenizer, model or adapter folder, a run folder or its log, "
-    "the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files, notebooks, shell scripts"
+    "data (JSONL, JSON, CSV, Parquet, Arrow), a tokenizer, model or adapter folder, a run folder or"
+    " its log, the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files, notebooks"
+    " or shell scripts"
 )
 HEAD = 1 << 16
 """Bytes of a file that are looked at"""
@@ -56,14 +72,22 @@ DESCRIBES = frozenset((
     "model.safetensors.index.json", "pytorch_model.bin.index.json", "trainer_log.jsonl",
 ))  # fmt: skip
 """JSON files in a folder that are no rows"""
-TOKENIZERS = frozenset(("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "tekken.json"))
-WEIGHTS = re.compile(r"(model|pytorch_model|consolidated)[-.\w]*\.(safetensors|bin|gguf)(\.index\.json)?|.+\.gguf")
+TOKENIZERS = frozenset(
+    ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "tekken.json")
+)
+WEIGHTS = re.compile(
+    r"(model|pytorch_model|consolidated)[-.\w]*\.(safetensors|bin|gguf)(\.index\.json)?|.+\.gguf"
+)
 EVENTS = re.compile(r"events\.out\.tfevents\..*")
 BELOW = {"runs": "events.out.tfevents.*", "logs": "events.out.tfevents.*", "wandb": "*.wandb"}
 """Folders in that of a run, and the logs that stand in them"""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
-STEPS = frozenset(("step", "global_step", "epoch", "learning_rate", "_step", "current_steps", "train/global_step"))
-LOSSES = frozenset(("loss", "train_loss", "eval_loss", "train/loss", "train/train_loss", "eval/loss"))
+STEPS = frozenset(
+    ("step", "global_step", "epoch", "learning_rate", "_step", "current_steps", "train/global_step")
+)
+LOSSES = frozenset(
+    ("loss", "train_loss", "eval_loss", "train/loss", "train/train_loss", "eval/loss")
+)
 
 
 def recognise(path: str | PathLike[str], trained_by: TrainerName | None = None) -> tuple[Kind, ...]:
@@ -109,7 +133,11 @@ def _folder(folder: Path) -> Iterator[Kind]:
 
 def _caches(folder: Path) -> tuple[Kind, ...]:
     """Trainers keep what they tokenized in folders that are named by a hash, below one that the user names."""
-    saved = (folder.glob(f"{depth}{name}") for depth in ("*/", "*/*/") for name in ("state.json", "dataset_dict.json"))
+    saved = (
+        folder.glob(f"{depth}{name}")
+        for depth in ("*/", "*/*/")
+        for name in ("state.json", "dataset_dict.json")
+    )
     return ("data",) if next(chain.from_iterable(saved), None) else ()
 
 
@@ -122,14 +150,20 @@ def _names(folder: Path) -> set[str]:
 
 def _logged(folder: Path, names: set[str]) -> bool:
     """Are there curves: of the trainer, of TensorBoard, of W&B, or in rows of a log?"""
-    if "trainer_state.json" in names or any(EVENTS.fullmatch(name) or name.endswith(".wandb") for name in names):
+    if "trainer_state.json" in names or any(
+        EVENTS.fullmatch(name) or name.endswith(".wandb") for name in names
+    ):
         return True
-    if any(next((folder / name).rglob(sign), None) for name, sign in BELOW.items() if name in names):
+    if any(
+        next((folder / name).rglob(sign), None) for name, sign in BELOW.items() if name in names
+    ):
         return True
     checkpoints = (name for name in names if CHECKPOINT.fullmatch(name))
     if any((folder / name / "trainer_state.json").is_file() for name in checkpoints):
         return True
-    return any(_is_log(folder / name) for name in sorted(names) if Path(name).suffix in (".jsonl", ".csv"))
+    return any(
+        _is_log(folder / name) for name in sorted(names) if Path(name).suffix in (".jsonl", ".csv")
+    )
 
 
 def _encoded(folder: Path) -> bool:
@@ -181,7 +215,9 @@ def _file(path: Path, trained_by: TrainerName | None) -> Kind:
     if suffix in (".yaml", ".yml", ".toml"):
         return _settings(path, trained_by)
     head = _head(path).lstrip("\ufeff \t\r\n")
-    if suffix == ".ipynb" or (suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head):
+    if suffix == ".ipynb" or (
+        suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head
+    ):
         return "notebook"
     if head[:1] == "[":
         return "data"
@@ -222,8 +258,16 @@ def _settings(path: Path, trained_by: TrainerName | None) -> Kind:
         return "data"
     if what_would_tell(value):
         return "settings"
-    rows = [item for item in value.values() if isinstance(item, list)] if isinstance(value, dict) else []
-    if path.suffix == ".json" and foreign(value) is None and any(r and isinstance(r[0], dict) for r in rows):
+    rows = (
+        [item for item in value.values() if isinstance(item, list)]
+        if isinstance(value, dict)
+        else []
+    )
+    if (
+        path.suffix == ".json"
+        and foreign(value) is None
+        and any(r and isinstance(r[0], dict) for r in rows)
+    ):
         return "data"
     raise UsageError(f"{path}: found {_said(path, '', value)}; expected {ACCEPTED}")
 
@@ -234,14 +278,22 @@ def _is_log(path: Path) -> bool:
         return False
     lines = [line for line in _head(path).splitlines() if line.strip()][:20]
     if _suffix(path) in (".csv", ".tsv"):
-        named = {name.strip().strip('"').lower() for name in re.split(r"[,\t]", lines[0])} if lines else set()
+        named = (
+            {name.strip().strip('"').lower() for name in re.split(r"[,\t]", lines[0])}
+            if lines
+            else set()
+        )
         return bool(named & LOSSES) and bool(named & STEPS)
     rows = [row for line in lines if isinstance(row := _parsed(line), dict)]
-    signs = [row for row in rows if set(row) & LOSSES and set(row) & STEPS and not set(row) & _CONTENT]
+    signs = [
+        row for row in rows if set(row) & LOSSES and set(row) & STEPS and not set(row) & _CONTENT
+    ]
     return bool(rows) and 2 * len(signs) >= len(rows)
 
 
-_CONTENT = frozenset(("messages", "conversations", "prompt", "completion", "text", "instruction", "chosen"))
+_CONTENT = frozenset(
+    ("messages", "conversations", "prompt", "completion", "text", "instruction", "chosen")
+)
 
 
 def _suffix(path: Path) -> str:
@@ -282,4 +334,8 @@ def _said(path: Path, head: str, value: Any = None) -> str:
         return "a list"
     if "\ufffd" in head or "\0" in head:
         return "a binary file"
-    return "an empty file" if path.stat().st_size == 0 else f"a file of the kind {path.suffix or 'without a suffix'}"
+    return (
+        "an empty file"
+        if path.stat().st_size == 0
+        else f"a file of the kind {path.suffix or 'without a suffix'}"
+    )

@@ -206,8 +206,17 @@ def _at_another_place(name: str, inside: tuple[str, ...], value: Any) -> str:
     if (name, str(value).lower()) in VALUES or (name in LINES and not isinstance(value, dict)):
         return ""  # `packing: true` is encode.packing, and training's is that of other stacks
     places = [setting for setting in settings() if setting.name == name]
-    places += [Setting(place) for place in PARTS if place and place[-1] == name and isinstance(value, dict)]
-    return next((f"write {setting.written(_shown(value))}" for setting in places if setting.place[:-1] != inside), "")
+    places += [
+        Setting(place) for place in PARTS if place and place[-1] == name and isinstance(value, dict)
+    ]
+    return next(
+        (
+            f"write {setting.written(_as_yaml(value))}"
+            for setting in places
+            if setting.place[:-1] != inside
+        ),
+        "",
+    )
 
 
 def _of_another_stack(name: str, value: Any) -> str:
@@ -220,7 +229,7 @@ def _of_another_stack(name: str, value: Any) -> str:
     if name not in SAME:
         return ""
     setting = Setting(tuple(SAME[name].split(".")))
-    return f"write {setting.written(_shown(value))}"
+    return f"write {setting.written(_as_yaml(value))}"
 
 
 def _slip(name: str, inside: tuple[str, ...]) -> str:
@@ -233,18 +242,24 @@ def _slip(name: str, inside: tuple[str, ...]) -> str:
     elsewhere = {setting.name: ".".join(setting.place) for setting in settings()}
     pool = list(dict.fromkeys((*elsewhere, *SAME, *LINES, *NOT_NEEDED)))
     for found in difflib.get_close_matches(name, pool, n=1, cutoff=ALIKE_ELSEWHERE):
-        return f"did you mean {elsewhere[found]}?" if found in elsewhere else _of_another_stack(found, None)
+        return (
+            f"did you mean {elsewhere[found]}?"
+            if found in elsewhere
+            else _of_another_stack(found, None)
+        )
     return ""
 
 
 def _of_trainer(name: str, value: Any) -> str:
-    return f"write trainer: {{{name}: {_shown(value)}}}" if name in _arguments() else ""
+    return f"write trainer: {{{name}: {_as_yaml(value)}}}" if name in _arguments() else ""
 
 
 def _few(name: str, inside: tuple[str, ...]) -> str:
     """Those that share a word with it; else the first of its place."""
     words = {word for word in re.split(r"[_.\W]+", name) if len(word) > 2}
-    sharing = [".".join(setting.place) for setting in settings() if words & set(setting.name.split("_"))]
+    sharing = [
+        ".".join(setting.place) for setting in settings() if words & set(setting.name.split("_"))
+    ]
     if sharing:
         return f"alike are {_listed(sharing)}; docs/reference/settings.md lists all"
     here = [setting.name for setting in settings() if setting.place[:-1] == inside]
@@ -257,14 +272,18 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _shown(value: Any) -> str:
+def _as_yaml(value: Any) -> str:
     """A plain value as YAML; `...` for what would not fit in a line."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
-    if isinstance(value, dict) and 0 < len(value) <= SHOWN and all(_shown(item) != "..." for item in value.values()):
-        return "{" + ", ".join(f"{key}: {_shown(item)}" for key, item in value.items()) + "}"
+    if (
+        isinstance(value, dict)
+        and 0 < len(value) <= SHOWN
+        and all(_as_yaml(item) != "..." for item in value.values())
+    ):
+        return "{" + ", ".join(f"{key}: {_as_yaml(item)}" for key, item in value.items()) + "}"
     fits = isinstance(value, str) and re.fullmatch(r"[\w./@-]{1,60}", value)
     return str(value) if fits else "..."
 

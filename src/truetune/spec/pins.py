@@ -31,21 +31,42 @@ from truetune.parsing.limits import LOCK, SETTINGS, InputLimitError
 
 Age = Literal["older", "current", "unknown"]
 """Is the release that runs one before a change, or one after it?"""
-PACKAGES = {"trl": "trl", "transformers": "transformers", "peft": "peft", "axolotl": "axolotl",
-            "llamafactory": "llama-factory", "unsloth": "unsloth"}  # fmt: skip
+PACKAGES = {
+    "trl": "trl",
+    "transformers": "transformers",
+    "peft": "peft",
+    "axolotl": "axolotl",
+    "llamafactory": "llama-factory",
+    "unsloth": "unsloth",
+}
 """Name in the package registry -> name of the stack"""
 ROOT_SIGNS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """What lies in the root of a project"""
-REQUIREMENT_FILES = ("requirements*.txt", "requirements*.in", "constraints*.txt", "pyproject.toml", "setup.py",
-                     "setup.cfg", "environment*.y*ml", "conda*.y*ml", "Pipfile", "Dockerfile*",
-                     "*.[Dd]ockerfile")  # fmt: skip
+REQUIREMENT_FILES = (
+    "requirements*.txt",
+    "requirements*.in",
+    "constraints*.txt",
+    "pyproject.toml",
+    "setup.py",
+    "setup.cfg",
+    "environment*.y*ml",
+    "conda*.y*ml",
+    "Pipfile",
+    "Dockerfile*",
+    "*.[Dd]ockerfile",
+)
 REQUIREMENTS_FOLDER = "requirements"
 """A folder of files that say `base.txt`, `train.txt`"""
 LOCKED = re.compile(r'name = "(?P<name>[\w-]+)"\nversion = "(?P<version>[^"\n]+)"')
 """A package in uv.lock, poetry.lock and pdm.lock"""
 LOCKED_IN_JSON = re.compile(r'"(?P<name>[\w-]+)": \{[^{}]*"version": "==(?P<version>[^"\n]+)"')
 """A package in Pipfile.lock"""
-LOCK_FILES = {"uv.lock": LOCKED, "poetry.lock": LOCKED, "pdm.lock": LOCKED, "Pipfile.lock": LOCKED_IN_JSON}
+LOCK_FILES = {
+    "uv.lock": LOCKED,
+    "poetry.lock": LOCKED,
+    "pdm.lock": LOCKED,
+    "Pipfile.lock": LOCKED_IN_JSON,
+}
 HIGHEST_WITH_UNSLOTH: Mapping[str, Mapping[str, str]] = {
     "trl": {"2025.3.19": "0.15.2", "2025.10.1": "0.23.0", "2026.8.1": "0.24.0", "2026.10.9": "1.15.0"},
     "transformers": {"2025.10.1": "4.56.2", "2025.12.1": "4.57.3", "2026.2.1": "4.57.6", "2026.8.1": "5.5.0",
@@ -57,7 +78,9 @@ MOST_FOLDERS = 6
 _NAMES = r"trl|transformers|peft|axolotl|llama-?factory|unsloth"
 _NAME = rf"(?<![\w./-])(?P<name>{_NAMES})(?:\[[^\]\n]*\])?(?![\w./-])"
 _BOUND = r"(?:===?|~=|>=|<=|!=|[<>=^])\s*v?\d[\w.*+]*"
-REQUIREMENT = re.compile(rf"{_NAME}[\"']?\s*(?:=\s*[\"'](?={_BOUND}))?(?P<bounds>{_BOUND}(?:\s*,\s*{_BOUND})*)?", re.I)
+REQUIREMENT = re.compile(
+    rf"{_NAME}[\"']?\s*(?:=\s*[\"'](?={_BOUND}))?(?P<bounds>{_BOUND}(?:\s*,\s*{_BOUND})*)?", re.I
+)
 """`trl[vllm]==0.18.0`, `transformers>=4.36,<5`, `trl = "^0.9"`, or the name alone"""
 FROM_GIT = re.compile(rf"git\+\S*?/(?P<name>{_NAMES})(?:\.git)?(?:@(?P<ref>[^\s\"'#]+))?", re.I)
 INSTALL = re.compile(r"^(?P<before>.*?)\b(?:pip3?|uv\s+add)\s+(?:install\s+)?(?P<what>.*)$")
@@ -87,7 +110,9 @@ class Pin:
         lowest, highest = _bounds(self.wanted)
         if lowest is not None and Version(last) < lowest < Version(gone):
             return "unknown"
-        if highest is not None and (highest < Version(gone) or (highest == Version(gone) and self._ends_before())):
+        if highest is not None and (
+            highest < Version(gone) or (highest == Version(gone) and self._ends_before())
+        ):
             return "older"
         if not self.wanted or (lowest is not None and lowest >= Version(gone)):
             return "current"
@@ -192,7 +217,9 @@ def _installed_by_script(text: str, path: str) -> Iterator[tuple[str, Pin]]:
     for number, line in enumerate(text.split("\n"), 1):
         is_comment = line.lstrip().startswith("#")
         if "require_version(" in line and not is_comment:
-            yield from _bounded(_in_line(line.partition("require_version(")[2], path, number, bare=False))
+            yield from _bounded(
+                _in_line(line.partition("require_version(")[2], path, number, bare=False)
+            )
         elif is_comment or RUNS_INSTALL.search(line):
             command = INSTALL.match(LIST_OF_WORDS.sub(" ", line))
             if command is not None:
@@ -219,7 +246,11 @@ def _highest_with(unsloth: Pin, stack: str) -> str:
     """The newest release of a package that can stand beside these releases of unsloth."""
     _, highest = _bounds(unsloth.wanted)
     releases = HIGHEST_WITH_UNSLOTH[stack]
-    later = (bound for release, bound in releases.items() if highest is not None and Version(release) >= highest)
+    later = (
+        bound
+        for release, bound in releases.items()
+        if highest is not None and Version(release) >= highest
+    )
     return next(later, list(releases.values())[-1])
 
 
@@ -238,7 +269,11 @@ def pins_around(path: str) -> Pins:
 def _locked(folder: Path) -> dict[str, Pin]:
     """Of the lock file in a folder, which says the release itself."""
     files = [folder / name for name in LOCK_FILES if (folder / name).is_file()]
-    return {stack: pin for file in files for stack, pin in _in_lock_file(str(file), file.stat().st_mtime_ns)}
+    return {
+        stack: pin
+        for file in files
+        for stack, pin in _in_lock_file(str(file), file.stat().st_mtime_ns)
+    }
 
 
 @lru_cache(maxsize=64)
@@ -252,7 +287,9 @@ def _in_lock_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
     for match in LOCK_FILES[Path(path).name].finditer(text):
         if match["name"].lower().replace("-", "") in PACKAGES:
             line = text.count("\n", 0, match.start()) + 1
-            found.setdefault(_stack(match["name"]), []).append(Pin(f"=={match['version']}", path, line))
+            found.setdefault(_stack(match["name"]), []).append(
+                Pin(f"=={match['version']}", path, line)
+            )
     return tuple((stack, pins[0]) for stack, pins in found.items() if len(pins) == 1)
 
 
@@ -268,7 +305,11 @@ def _is_root(folder: Path) -> bool:
 
 
 def _requirement_files(folder: Path) -> list[Path]:
-    names = [name for name in _file_names(folder) if any(fnmatchcase(name, pattern) for pattern in REQUIREMENT_FILES)]
+    names = [
+        name
+        for name in _file_names(folder)
+        if any(fnmatchcase(name, pattern) for pattern in REQUIREMENT_FILES)
+    ]
     inner = folder / REQUIREMENTS_FOLDER
     in_folder = [inner / name for name in _file_names(inner) if name.endswith((".txt", ".in"))]
     return [*(folder / name for name in names), *in_folder]
@@ -300,15 +341,24 @@ def _in_line(line: str, file: str, number: int, *, bare: bool) -> Iterator[tuple
     for match in FROM_GIT.finditer(line):
         tag = TAG.fullmatch(match["ref"] or "")
         newest = match["ref"] is None or match["ref"] in ("main", "master")
-        yield _stack(match["name"]), Pin(f"=={tag[1]}" if tag else "", file, number, bool(tag) or newest)
+        yield (
+            _stack(match["name"]),
+            Pin(f"=={tag[1]}" if tag else "", file, number, bool(tag) or newest),
+        )
     rest = re.sub(r"\S*(?:git\+|https?:)\S*", " ", line).partition(" #")[0]
     for match in REQUIREMENT.finditer(rest):
         bounds = match["bounds"]
         if bounds:
             yield _stack(match["name"]), Pin(_specifiers(bounds), file, number)
         elif bare:
-            computed = rest[match.end() :].lstrip()[:2] in ("==", ">=", "<=", "~=") or rest[match.end() :][:1] in "{$"
-            yield _stack(match["name"]), Pin("", file, number, not (computed and rest[match.end() :]))
+            computed = (
+                rest[match.end() :].lstrip()[:2] in ("==", ">=", "<=", "~=")
+                or rest[match.end() :][:1] in "{$"
+            )
+            yield (
+                _stack(match["name"]),
+                Pin("", file, number, not (computed and rest[match.end() :])),
+            )
 
 
 def _stack(name: str) -> str:
@@ -325,7 +375,11 @@ def _specifiers(bounds: str) -> str:
         elif operator == "^":
             major, _, rest = version.partition(".")
             minor = rest.partition(".")[0] or "0"
-            above = f"{int(major) + 1}" if major != "0" else f"0.{int(minor) + 1 if minor.isdigit() else 1}"
+            above = (
+                f"{int(major) + 1}"
+                if major != "0"
+                else f"0.{int(minor) + 1 if minor.isdigit() else 1}"
+            )
             made += [f">={version}", f"<{above}"]
         else:
             made.append(f"{operator}{version}")
@@ -341,7 +395,9 @@ def _bounds(wanted: str) -> tuple[Version | None, Version | None]:
             version = Version(text)
             if one.operator in ("==", "===", "~=", ">=", ">"):
                 lows.append(version)
-            if (one.operator in ("==", "===") and not one.version.endswith(".*")) or one.operator in ("<", "<="):
+            if (
+                one.operator in ("==", "===") and not one.version.endswith(".*")
+            ) or one.operator in ("<", "<="):
                 highs.append(version)
             elif one.operator == "~=" or one.version.endswith(".*"):
                 fixed = version.release[:-1] if one.operator == "~=" else version.release

@@ -23,11 +23,17 @@ class Taken(NamedTuple):
 
     def since(self, package: str) -> str:
         """From which release on it is gone, as far as is known."""
-        return f"in {package} {self.gone} and later" if self.is_exact() else f"since a {package} after {self.last}"
+        return (
+            f"in {package} {self.gone} and later"
+            if self.is_exact()
+            else f"since a {package} after {self.last}"
+        )
 
     def right(self, package: str) -> str:
         """Up to which release it is right, as far as is known."""
-        return f"before {package} {self.gone}" if self.is_exact() else f"up to {package} {self.last}"
+        return (
+            f"before {package} {self.gone}" if self.is_exact() else f"up to {package} {self.last}"
+        )
 
 
 BETWEEN_NOT_READ = frozenset((

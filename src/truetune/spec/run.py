@@ -148,14 +148,20 @@ class RunSpec(_Part):
             return value
         named = value["trainer"]
         if value.get("trained_by") not in (None, named):
-            raise ValueError(f"trainer is {named} and trained_by is {value['trained_by']}; keep one")
-        return {key: item for key, item in value.items() if key != "trainer"} | {"trained_by": named}
+            raise ValueError(
+                f"trainer is {named} and trained_by is {value['trained_by']}; keep one"
+            )
+        return {key: item for key, item in value.items() if key != "trainer"} | {
+            "trained_by": named
+        }
 
     @field_validator("trainer", mode="before")
     @classmethod
     def _trainer_is_known(cls, value: Any) -> Any:
         if isinstance(value, str):
-            raise ValueError(f"expected one of {', '.join(NAMES)}, or the arguments of a trainer by name")
+            raise ValueError(
+                f"expected one of {', '.join(NAMES)}, or the arguments of a trainer by name"
+            )
         return value
 
     @field_validator("data", "eval_data", "select", "ignore", mode="before")

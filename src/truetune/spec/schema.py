@@ -32,9 +32,15 @@ def schema() -> dict[str, Any]:
         many = {"type": settings[name].pop("type"), "items": settings[name].pop("items")}
         settings[name]["anyOf"] = [{"type": "string"}, many]
     what = made["$defs"]["Learn"]["properties"]["what"]["enum"]
-    settings["learn"] = {"anyOf": [{"enum": what}, {"$ref": "#/$defs/Learn"}], **_without(settings["learn"], "$ref")}
+    settings["learn"] = {
+        "anyOf": [{"enum": what}, {"$ref": "#/$defs/Learn"}],
+        **_without(settings["learn"], "$ref"),
+    }
     named = next(part for part in settings["trained_by"]["anyOf"] if "enum" in part)
-    settings["trainer"] = {"anyOf": [named, {"type": "object"}], "description": settings["trainer"]["description"]}
+    settings["trainer"] = {
+        "anyOf": [named, {"type": "object"}],
+        "description": settings["trainer"]["description"],
+    }
     for setting in settings.values():
         if isinstance(setting.get("default"), dict):
             del setting["default"]
@@ -45,7 +51,10 @@ def schema() -> dict[str, Any]:
 def is_schema_file(path: Path) -> bool:
     """Is this a file that `text` was written to, by any version? Raises OSError, ValueError."""
     value = parse_json(path.read_bytes(), RESULT)
-    return isinstance(value, dict) and (value.get("$schema"), value.get("title")) == (DIALECT, TITLE)
+    return isinstance(value, dict) and (value.get("$schema"), value.get("title")) == (
+        DIALECT,
+        TITLE,
+    )
 
 
 def text() -> str:
@@ -64,6 +73,10 @@ def _flowing(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        key: " ".join(item.split()) if key == "description" and isinstance(item, str) else _flowing(item)
+        key: (
+            " ".join(item.split())
+            if key == "description" and isinstance(item, str)
+            else _flowing(item)
+        )
         for key, item in value.items()
     }

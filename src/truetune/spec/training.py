@@ -11,7 +11,9 @@ Method = Literal["sft", "dpo", "orpo", "cpo", "kto", "reward", "grpo", "ppo", "p
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), use_attribute_docstrings=True
+    )
 
 
 class Lora(_Part):

@@ -156,7 +156,9 @@ def _parts(source: Source, raw: Any) -> Iterator[_Part]:
 
 def _table_of(source: Source, part: list[Record]) -> _Part:
     """JSON rows as a record batch. Raises DataError for a column that holds no lists of numbers."""
-    numbers = [i for i, record in enumerate(part) if record.error is None and isinstance(record.row, dict)]
+    numbers = [
+        i for i, record in enumerate(part) if record.error is None and isinstance(record.row, dict)
+    ]
     whole = [part[i] for i in numbers]
     unread = tuple(
         (Origin(str(source.path), record.line, -1), str(record.error or "the line holds no row"))
@@ -165,7 +167,11 @@ def _table_of(source: Source, part: list[Record]) -> _Part:
     )
     names = list(dict.fromkeys(name for record in whole for name in record.row if name in READ))
     columns = [_array_of(source, name, whole) for name in names]
-    batch = arrow.RecordBatch.from_arrays(columns, names=names) if names else arrow.RecordBatch.from_pylist([])
+    batch = (
+        arrow.RecordBatch.from_arrays(columns, names=names)
+        if names
+        else arrow.RecordBatch.from_pylist([])
+    )
     lines = np.array([record.line for record in whole], np.int64)
     return _Part(len(part), np.array(numbers, np.int64), lines, batch, unread)
 
@@ -175,16 +181,20 @@ def _array_of(source: Source, name: str, rows: list[Record]) -> Any:
     try:
         return arrow.array(values, arrow.list_(arrow.float64() if name in MASKS else arrow.int64()))
     except (arrow.ArrowException, TypeError, OverflowError):
-        line = next((record.line for record in rows if not _is_numbers(record.row.get(name))), rows[0].line)
+        line = next(
+            (record.line for record in rows if not _is_numbers(record.row.get(name))), rows[0].line
+        )
         raise DataError(
-            f"{source.path}:{line}: {name} is no list of whole numbers, one for each token; write the ids as numbers"
+            f"{source.path}:{line}: {name} is no list of whole numbers, one for each token; write"
+            " the ids as numbers"
         ) from None
 
 
 def _is_numbers(value: object) -> bool:
     limit = 1 << 63
     return value is None or (
-        isinstance(value, list) and all(isinstance(item, int | float) and -limit <= item < limit for item in value)
+        isinstance(value, list)
+        and all(isinstance(item, int | float) and -limit <= item < limit for item in value)
     )
 
 
@@ -196,10 +206,21 @@ def _column(batch: Any, name: str, file: str) -> _Column | None:
     kind = column.type
     if arrow.types.is_null(kind) or (column.null_count == len(column) and len(column)):
         return None
-    is_list = arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind)
+    is_list = (
+        arrow.types.is_list(kind)
+        or arrow.types.is_large_list(kind)
+        or arrow.types.is_fixed_size_list(kind)
+    )
     if not is_list or not _is_numeric(kind.value_type):
-        raise DataError(f"{file}: the column {name} is {kind}; expected lists of whole numbers, one for each token")
-    lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        raise DataError(
+            f"{file}: the column {name} is {kind}; expected lists of whole numbers, one for each"
+            " token"
+        )
+    lengths = (
+        compute.fill_null(compute.list_value_length(column), 0)
+        .to_numpy(zero_copy_only=False)
+        .astype(np.int64)
+    )
     missing = column.is_null().to_numpy(zero_copy_only=False).astype(np.bool_)
     flat = compute.list_flatten(column)  # of the rows of this batch that are not null
     if flat.null_count:
@@ -210,19 +231,41 @@ def _column(batch: Any, name: str, file: str) -> _Column | None:
 
 
 def _is_numeric(kind: Any) -> bool:
-    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind))
+    return bool(
+        arrow.types.is_integer(kind)
+        or arrow.types.is_floating(kind)
+        or arrow.types.is_boolean(kind)
+    )
 
 
 def _chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
     ids = _column(batch, IDS, file)
     if ids is None:
-        ids = _Column(np.zeros(0, np.int64), np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_))
+        ids = _Column(
+            np.zeros(0, np.int64), np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
+        )
     names = (LABELS, ATTENTION, POSITIONS, SOURCES, *MASKS, *NUMBERS)
-    parallel = {name: column for name in names if (column := _column(batch, name, file)) is not None}
-    lengths = next((found for name in LENGTHS if (found := _column(batch, name, file)) is not None), None)
-    reasons = [_why_broken(i, ids, parallel) for i in range(len(rows))] if _any_broken(ids, parallel) else []
-    broken = tuple((Origin(file, int(lines[i]), int(rows[i])), reason) for i, reason in enumerate(reasons) if reason)
-    kept = np.array([not reason for reason in reasons], np.bool_) if reasons else np.ones(len(rows), np.bool_)
+    parallel = {
+        name: column for name in names if (column := _column(batch, name, file)) is not None
+    }
+    lengths = next(
+        (found for name in LENGTHS if (found := _column(batch, name, file)) is not None), None
+    )
+    reasons = (
+        [_why_broken(i, ids, parallel) for i in range(len(rows))]
+        if _any_broken(ids, parallel)
+        else []
+    )
+    broken = tuple(
+        (Origin(file, int(lines[i]), int(rows[i])), reason)
+        for i, reason in enumerate(reasons)
+        if reason
+    )
+    kept = (
+        np.array([not reason for reason in reasons], np.bool_)
+        if reasons
+        else np.ones(len(rows), np.bool_)
+    )
     kept &= ids.lengths > 0  # an empty row teaches nothing, and says nothing
     flat = {name: column.of_rows(kept) for name, column in parallel.items()}
     flat_ids = ids.of_rows(kept).astype(np.int64)
@@ -230,19 +273,28 @@ def _chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
     labels = flat[LABELS].astype(np.int64) if LABELS in flat else None
     masks = tuple(name for name in MASKS if name in flat)
     return Chunk(
-        file=file, rows=rows[kept], lines=lines[kept], offsets=offsets, ids=flat_ids, labels=labels, masks=masks,
+        file=file,
+        rows=rows[kept],
+        lines=lines[kept],
+        offsets=offsets,
+        ids=flat_ids,
+        labels=labels,
+        masks=masks,
         supervised=_supervised(labels, [flat[name] for name in masks], len(flat_ids)),
         attended=flat[ATTENTION] != 0 if ATTENTION in flat else None,
         borders=_borders(flat, offsets, lengths, kept),
         sources=flat[SOURCES].astype(np.uint8) if SOURCES in flat else None,
         broken=broken,
-    )  # fmt: skip
+    )
 
 
 def _any_broken(ids: _Column, parallel: Mapping[str, _Column]) -> bool:
     if ids.missing.any():
         return True
-    return any(column.missing.any() or not np.array_equal(column.lengths, ids.lengths) for column in parallel.values())
+    return any(
+        column.missing.any() or not np.array_equal(column.lengths, ids.lengths)
+        for column in parallel.values()
+    )
 
 
 def _why_broken(row: int, ids: _Column, parallel: Mapping[str, _Column]) -> str:

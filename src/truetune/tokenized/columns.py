@@ -52,7 +52,9 @@ def are_tokenized(sources: Iterable[Source]) -> bool:
     except (TruetuneError, OSError):
         return False
     rows = [row for row in rows if isinstance(row, dict)]
-    return any(row.get(IDS) for row in rows) and all(holds_ids(row) for row in rows if row.get(IDS) is not None)
+    return any(row.get(IDS) for row in rows) and all(
+        holds_ids(row) for row in rows if row.get(IDS) is not None
+    )
 
 
 def refuse_pairs(columns: Iterable[str], where: str) -> None:
@@ -60,8 +62,8 @@ def refuse_pairs(columns: Iterable[str], where: str) -> None:
     pairs = sorted(set(columns) & set(PAIRS))
     if pairs:
         raise DataError(
-            f"{where}: the rows are tokenized preference pairs ({', '.join(pairs)}), which are not read; "
-            "name the rows before they were tokenized"
+            f"{where}: the rows are tokenized preference pairs ({', '.join(pairs)}), which are not"
+            " read; name the rows before they were tokenized"
         )
 
 

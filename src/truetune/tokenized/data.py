@@ -58,7 +58,10 @@ class TokenizedData:
         tokenizer, template = self.probes.tokenizer, self.probes.template
         source = template.source if template else ""
         named = {token.id for token in tokenizer.special.values()} | self.placer.stops
-        seen = ((id, tokenizer.backend.id_to_token(id) or str(id)) for id in sorted(self.summary.control_seen))
+        seen = (
+            (id, tokenizer.backend.id_to_token(id) or str(id))
+            for id in sorted(self.summary.control_seen)
+        )
         return [token for id, token in seen if id not in named and token not in source]
 
     def why_ids_mean_nothing(self) -> str:
@@ -67,13 +70,21 @@ class TokenizedData:
         if found.beyond.count >= STRANGE * found.rows > 0 or _is_many(len(trip.strange), trip.read):
             return "another tokenizer made the rows"
         headers_missing = bool(self.placer.layout.headers) and not found.chats
-        if headers_missing and not self.is_plain_text and (found.headers_as_text or self.foreign_tokens()):
+        if (
+            headers_missing
+            and not self.is_plain_text
+            and (found.headers_as_text or self.foreign_tokens())
+        ):
             return "another template made the rows"
         return ""
 
 
 def read_tokenized(
-    cache: Cache, spec: RunSpec, probes: Probes, trainer: TrainerFacts, progress: Progress | None = None
+    cache: Cache,
+    spec: RunSpec,
+    probes: Probes,
+    trainer: TrainerFacts,
+    progress: Progress | None = None,
 ) -> TokenizedData:
     """Read all rows of a cache once, in bulk. Raises DataError."""
     placer = Placer(probes)
@@ -86,23 +97,36 @@ def read_tokenized(
         origin, reason = summary.broken_rows[0]
         raise DataError(reason if reason.startswith(origin.file) else f"{origin}: {reason}")
     return TokenizedData(
-        cache, spec, probes, placer, summary, trips.found, trainer, tuple(differences(cache, spec, probes))
+        cache,
+        spec,
+        probes,
+        placer,
+        summary,
+        trips.found,
+        trainer,
+        tuple(differences(cache, spec, probes)),
     )
 
 
-def row_at(cache: Cache, probes: Probes, *, row: int = 0, line: int | None = None) -> tuple[Placed, int]:
+def row_at(
+    cache: Cache, probes: Probes, *, row: int = 0, line: int | None = None
+) -> tuple[Placed, int]:
     """The chunk that holds a row, by its number or its line, and its place in it. Raises DataError."""
     placer, last = Placer(probes), -1
     for chunk in chunks(cache.sources):
         at = _place_in(chunk, row, line)
         if at is not None:
             return placer.place(chunk), at
-        reason = next((why for origin, why in chunk.broken if origin.row == row and line is None), None)
+        reason = next(
+            (why for origin, why in chunk.broken if origin.row == row and line is None), None
+        )
         if reason:
             raise DataError(f"{cache.path}: row {row}: {reason}")
         last = int(chunk.rows[-1]) if len(chunk.rows) else last
     where = f"row {row}" if line is None else f"row at line {line}"
-    raise DataError(f"{cache.path}: there is no {where} with ids; rows are numbered from 0 to {last}")
+    raise DataError(
+        f"{cache.path}: there is no {where} with ids; rows are numbered from 0 to {last}"
+    )
 
 
 def _place_in(chunk: Chunk, row: int, line: int | None) -> int | None:

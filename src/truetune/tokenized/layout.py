@@ -26,10 +26,17 @@ SHORTEST = 4
 SYSTEM, TOOL = "Be brief and kind.", "The light is on."
 QUESTIONS = ("Where is the lighthouse?", "When was it built?", "Who keeps it now?")
 ANSWERS = ("On the northern cliff.", "Two hundred years ago.", "A family of four.")
-CALL = {"type": "function", "id": "call00001", "function": {"name": "see", "arguments": {"what": "light"}}}
+CALL = {
+    "type": "function",
+    "id": "call00001",
+    "function": {"name": "see", "arguments": {"what": "light"}},
+}
 ROLES: Mapping[Source, str] = {
-    Source.SYSTEM: "system", Source.USER: "user", Source.ASSISTANT: "assistant", Source.TOOL_RESULT: "tool",
-}  # fmt: skip
+    Source.SYSTEM: "system",
+    Source.USER: "user",
+    Source.ASSISTANT: "assistant",
+    Source.TOOL_RESULT: "tool",
+}
 
 
 @dataclass(frozen=True)
@@ -83,11 +90,21 @@ def layout_of(probes: Probes) -> Layout:
     """The headers of a template; none where there is no template, or it renders none of the probes."""
     stops = {stop.token: stop.id for stop in probes.stops}
     betweens = [between for messages in _conversations() for between in _betweens(probes, messages)]
-    added = {token.content: id for id, token in probes.tokenizer.backend.get_added_tokens_decoder().items()}
+    added = {
+        token.content: id
+        for id, token in probes.tokenizer.backend.get_added_tokens_decoder().items()
+    }
     closers = _closers(betweens, added)
     bos = probes.tokenizer.special.get("bos")
-    ends = {token for tokens in closers.values() for token in tokens if _ends_several_roles(token, closers)} | {*stops}
-    opens = bos is not None and any(b.role is Source.ASSISTANT and bos.token in _header(b, ends) for b in betweens)
+    ends = {
+        token
+        for tokens in closers.values()
+        for token in tokens
+        if _ends_several_roles(token, closers)
+    } | {*stops}
+    opens = bos is not None and any(
+        b.role is Source.ASSISTANT and bos.token in _header(b, ends) for b in betweens
+    )
     texts: defaultdict[Source, list[str]] = defaultdict(list)
     for between in betweens:
         header = _header(between, ends)
@@ -97,7 +114,10 @@ def layout_of(probes: Probes) -> Layout:
             texts[between.role].append(_without_text_of_its_own(header, added))
     return Layout(
         headers=tuple(_unambiguous(_headers(texts, added, probes.tokenizer.backend))),
-        closers={role: frozenset([*stops.values(), *(added[token] for token in closers[role])]) for role in ROLES},
+        closers={
+            role: frozenset([*stops.values(), *(added[token] for token in closers[role])])
+            for role in ROLES
+        },
         bos_opens_turns=opens,
         bos_in_every_turn=bos is not None and _writes_again(probes, bos.token),
         header_is_learned=_learns_a_header(probes, added),
@@ -174,7 +194,10 @@ def _added_at(text: str, added: Mapping[str, int]) -> str:
 
 def _header(between: Between, ends: set[str]) -> str:
     """The text without what ends the turn before."""
-    end = max((between.text.rfind(token) + len(token) for token in ends if token in between.text), default=0)
+    end = max(
+        (between.text.rfind(token) + len(token) for token in ends if token in between.text),
+        default=0,
+    )
     header = between.text[end:].lstrip()
     return header.rstrip(" ")  # the content's first token may hold these spaces
 

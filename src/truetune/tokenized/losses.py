@@ -34,7 +34,11 @@ def frequencies(cache: Cache, probes: Probes) -> Frequencies:
     for chunk in chunks(cache.sources):
         placed = placer.place(chunk)
         says = chunk.labels is not None or bool(chunk.masks)
-        learned = (chunk.supervised if says else np.ones(len(chunk.ids), np.bool_)) & placed.valid & ~placed.padding
+        learned = (
+            (chunk.supervised if says else np.ones(len(chunk.ids), np.bool_))
+            & placed.valid
+            & ~placed.padding
+        )
         tokens += np.bincount(chunk.ids[learned], minlength=len(tokens))
         rows += len(chunk.rows)
         for start, end in zip(chunk.offsets[:-1].tolist(), chunk.offsets[1:].tolist(), strict=True):

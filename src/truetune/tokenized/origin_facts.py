@@ -71,7 +71,9 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     if found is not None and isinstance(found.get("shards"), list):
         return found
     if recognise(folder)[0] == "encoded":
-        raise DataError(f"{folder / MANIFEST}: not as this version of truetune encode writes it; encode again")
+        raise DataError(
+            f"{folder / MANIFEST}: not as this version of truetune encode writes it; encode again"
+        )
     return None
 
 
@@ -99,7 +101,10 @@ def _of_manifest(manifest: Mapping[str, Any], spec: RunSpec, made: Probes) -> li
         return []
     found = []
     theirs = _part(inputs, "tokenizer")
-    mine = {path.name: file_digest(path) for path in files_of(made.tokenizer.folder, made.tokenizer.weights)}
+    mine = {
+        path.name: file_digest(path)
+        for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
+    }
     differ = sorted(name for name in theirs.keys() & mine.keys() if theirs[name] != mine[name])
     if differ:
         found.append(Difference("tokenizer files", "others of the same name", ", ".join(differ)))

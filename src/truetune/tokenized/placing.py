@@ -36,7 +36,12 @@ class Turns:
     def only(self, kept: Mask) -> Turns:
         """Some of them."""
         return Turns(
-            self.role[kept], self.header[kept], self.start[kept], self.end[kept], self.stop[kept], self.row[kept]
+            self.role[kept],
+            self.header[kept],
+            self.start[kept],
+            self.end[kept],
+            self.stop[kept],
+            self.row[kept],
         )
 
 
@@ -66,7 +71,9 @@ class Placer:
         self.pad = special["pad"].id if "pad" in special else None
         self.bos = special["bos"].id if "bos" in special else None
         added = probes.tokenizer.backend.get_added_tokens_decoder()
-        self.control = np.array(sorted(id for id, token in added.items() if token.special), np.int64)
+        self.control = np.array(
+            sorted(id for id, token in added.items() if token.special), np.int64
+        )
 
     def place(self, chunk: Chunk) -> Placed:
         """The sources and turns of a chunk's tokens."""
@@ -86,7 +93,9 @@ class Placer:
         if self.pad in self.stops:  # the first of a run of stop tokens may end the text
             first = outside.copy()
             first[1:] &= ~outside[:-1]
-            first[chunk.offsets[:-1]] = False  # at the beginning of a row none of them ends anything
+            first[chunk.offsets[:-1]] = (
+                False  # at the beginning of a row none of them ends anything
+            )
             outside &= ~first
         return outside
 
@@ -97,7 +106,10 @@ class Placer:
         ids = np.where(valid, chunk.ids, 0).astype(np.int32)
         text = self.vocabulary.bytes(ids)
         begins = np.concatenate(([0], np.cumsum(self.vocabulary.lengths_of(ids), dtype=np.int64)))
-        found = [(match.start(), match.end(), match.lastindex or 1) for match in pattern.finditer(text.tobytes())]
+        found = [
+            (match.start(), match.end(), match.lastindex or 1)
+            for match in pattern.finditer(text.tobytes())
+        ]
         if not found:
             return _no_turns(), 0
         starts, ends, numbers = np.array(found, np.int64).T
@@ -105,13 +117,19 @@ class Placer:
         content = np.searchsorted(begins, ends, side="left")
         row = chunk.row_of(header)
         roles = np.array([int(one.role) for one in self.layout.headers], np.uint8)[numbers - 1]
-        firsts = np.array([-1 if one.first is None else one.first for one in self.layout.headers])[numbers - 1]
+        firsts = np.array([-1 if one.first is None else one.first for one in self.layout.headers])[
+            numbers - 1
+        ]
         real = (firsts < 0) | (chunk.ids[header] == firsts)
         inside = (content <= chunk.offsets[row + 1]) & ~padding[header]
         kept = real & inside
-        return self._closed(chunk, padding, roles[kept], header[kept], content[kept]), int((inside & ~real).sum())
+        return self._closed(chunk, padding, roles[kept], header[kept], content[kept]), int(
+            (inside & ~real).sum()
+        )
 
-    def _closed(self, chunk: Chunk, padding: Mask, role: NDArray[np.uint8], header: Ints, content: Ints) -> Turns:
+    def _closed(
+        self, chunk: Chunk, padding: Mask, role: NDArray[np.uint8], header: Ints, content: Ints
+    ) -> Turns:
         """Turns end with the first token that closes their role, else before the next header or at the row's end."""
         row = chunk.row_of(header)
         text_end = _text_ends(chunk, padding)[row]
@@ -120,7 +138,9 @@ class Placer:
         stop = np.full(len(header), -1, np.int64)
         for one in np.unique(role).tolist():
             mine = role == one
-            closers = np.flatnonzero(np.isin(chunk.ids, list(self.layout.closers.get(Source(one), self.stops))))
+            closers = np.flatnonzero(
+                np.isin(chunk.ids, list(self.layout.closers.get(Source(one), self.stops)))
+            )
             places = np.append(closers, len(chunk.ids))[np.searchsorted(closers, content[mine])]
             stop[mine] = np.where(places < limit[mine], places, -1)
         end = np.maximum(np.where(stop >= 0, stop, limit), content)
@@ -178,7 +198,9 @@ def _outside(chunk: Chunk, text: Mask) -> Mask:
     at = np.arange(count)
     first = np.minimum.reduceat(np.where(text, at, count), chunk.offsets[:-1])
     last = np.maximum.reduceat(np.where(text, at, -1), chunk.offsets[:-1])
-    return np.asarray((at < np.repeat(first, chunk.lengths)) | (at > np.repeat(last, chunk.lengths)))
+    return np.asarray(
+        (at < np.repeat(first, chunk.lengths)) | (at > np.repeat(last, chunk.lengths))
+    )
 
 
 def _text_ends(chunk: Chunk, padding: Mask) -> Ints:

@@ -55,7 +55,9 @@ class RoundTrips:
     def __init__(self, probes: Probes) -> None:
         self._probes = probes
         self._vocabulary = Vocabulary(probes.tokenizer.backend)
-        self._added = np.array(sorted(probes.tokenizer.backend.get_added_tokens_decoder()), np.int64)
+        self._added = np.array(
+            sorted(probes.tokenizer.backend.get_added_tokens_decoder()), np.int64
+        )
         self._encoder = Encoder(probes.tokenizer.backend, only_reference=True)
         self._layout = layout_of(probes)
         self._tried = 0
@@ -74,15 +76,23 @@ class RoundTrips:
 
     def _try_tokens(self, placed: Placed, row: int) -> None:
         chunk = placed.chunk
-        part = slice(int(chunk.offsets[row]), min(int(chunk.offsets[row + 1]), int(chunk.offsets[row]) + LONGEST))
+        part = slice(
+            int(chunk.offsets[row]),
+            min(int(chunk.offsets[row + 1]), int(chunk.offsets[row]) + LONGEST),
+        )
         kept = placed.valid[part] & ~placed.padding[part]
         pieces = [self._spell(piece) for piece in self._pieces(chunk.ids[part][kept])]
         text = b" ".join(pieces)
         if len(text) < FEWEST:
             return
         self.found.read += 1
-        if any(map(_is_no_text, pieces)) or fault(text.decode("utf-8", "replace"), None) is not None:
-            self.found.strange.append((chunk.origin(row), repr(text.decode("utf-8", "replace")[:80])))
+        if (
+            any(map(_is_no_text, pieces))
+            or fault(text.decode("utf-8", "replace"), None) is not None
+        ):
+            self.found.strange.append(
+                (chunk.origin(row), repr(text.decode("utf-8", "replace")[:80]))
+            )
 
     def _pieces(self, ids: Ints) -> Iterator[Ints]:
         """The text between added tokens."""
@@ -123,9 +133,16 @@ class RoundTrips:
         if end - start > LONGEST or not _is_plain(roles) or chunk.borders[start + 1 : end].any():
             return chunk.ids[:0], []
         messages: list[Message] = []
-        before = chunk.ids[start : int(mine.header[0])][placed.source[start : int(mine.header[0])] == Source.SYSTEM]
+        before = chunk.ids[start : int(mine.header[0])][
+            placed.source[start : int(mine.header[0])] == Source.SYSTEM
+        ]
         if len(before):
-            messages.append({"role": "system", "content": self._spell(before).decode("utf-8", "replace").strip()})
+            messages.append(
+                {
+                    "role": "system",
+                    "content": self._spell(before).decode("utf-8", "replace").strip(),
+                }
+            )
         for role, first, last in zip(roles, mine.start.tolist(), mine.end.tolist(), strict=True):
             content = self._text(chunk.ids[first:last])
             messages.append({"role": ROLES[role], "content": content.strip()})
@@ -133,7 +150,11 @@ class RoundTrips:
 
     def _without_bos(self, source: NDArray[np.uint8]) -> Mask:
         """A missing or second BOS is a finding of its own."""
-        return np.full(len(source), True) if self._layout.bos_opens_turns else np.asarray(source != Source.BOS)
+        return (
+            np.full(len(source), True)
+            if self._layout.bos_opens_turns
+            else np.asarray(source != Source.BOS)
+        )
 
     def _rendered(self, messages: list[Message]) -> Ints | None:
         row = Conversation(Origin("ids", 1, 0), "messages", messages)

@@ -28,7 +28,9 @@ class Places:
     count: int = 0
     first: list[tuple[Origin, str]] = field(default_factory=list)
 
-    def add(self, chunk: Chunk, rows: Ints, text: str = "", *, texts: Iterable[str] | None = None) -> None:
+    def add(
+        self, chunk: Chunk, rows: Ints, text: str = "", *, texts: Iterable[str] | None = None
+    ) -> None:
         """These rows of a chunk, with what is to be said of each."""
         rows = np.asarray(rows)
         self.count += len(rows)
@@ -140,23 +142,35 @@ class Summary:
         self.padding_supervised += int((pads & chunk.supervised).sum())
         if chunk.attended is None:
             self.padding_attended += int(pads.sum())
-        self.padded.add(chunk, np.unique(chunk.row_of(np.flatnonzero(pads))), "padding is stored with the row")
+        self.padded.add(
+            chunk, np.unique(chunk.row_of(np.flatnonzero(pads))), "padding is stored with the row"
+        )
 
     def _add_rows(self, placed: Placed, text: Mask) -> None:
         chunk = placed.chunk
         of_row = np.add.reduceat(text, chunk.offsets[:-1])
         supervised = np.add.reduceat(chunk.supervised & text, chunk.offsets[:-1])
         self.chats += len(np.unique(placed.turns.row))
-        self.without_label.add(chunk, np.flatnonzero((supervised == 0) & (of_row > 0)), "no token is in the loss")
-        self.all_supervised.add(chunk, np.flatnonzero((supervised == of_row) & (of_row > 0)), "every token is learned")
-        self.beyond.add(chunk, np.unique(chunk.row_of(np.flatnonzero(~placed.valid))), texts=_beyond_texts(placed))
+        self.without_label.add(
+            chunk, np.flatnonzero((supervised == 0) & (of_row > 0)), "no token is in the loss"
+        )
+        self.all_supervised.add(
+            chunk, np.flatnonzero((supervised == of_row) & (of_row > 0)), "every token is learned"
+        )
+        self.beyond.add(
+            chunk,
+            np.unique(chunk.row_of(np.flatnonzero(~placed.valid))),
+            texts=_beyond_texts(placed),
+        )
         self.lengths = _summed(self.lengths, np.bincount(of_row))
         last = _last_of_text(chunk, text)
         ended = np.isin(chunk.ids[last], self._stops) | _closed_behind(placed, last)
         is_open = np.flatnonzero(~ended & (of_row > 0))
         self.open_lengths = _summed(self.open_lengths, np.bincount(of_row[is_open]))
         self.open_rows.add(
-            chunk, is_open, texts=(f"{of_row[row]:,} tokens, and no stop token at the end" for row in is_open)
+            chunk,
+            is_open,
+            texts=(f"{of_row[row]:,} tokens, and no stop token at the end" for row in is_open),
         )
 
     def _add_labels(self, chunk: Chunk, text: Mask) -> None:
@@ -169,7 +183,9 @@ class Summary:
         self.labels_differ += int(differ.sum())
         following = np.append(chunk.ids[1:], IGNORED)
         self.labels_shifted += int((differ & (chunk.labels == following)).sum())
-        self.odd_labels.add(chunk, np.unique(chunk.row_of(np.flatnonzero(differ))), "labels of other tokens")
+        self.odd_labels.add(
+            chunk, np.unique(chunk.row_of(np.flatnonzero(differ))), "labels of other tokens"
+        )
 
     def _add_bos(self, chunk: Chunk, placed: Placed) -> None:
         bos = self._placer.bos
@@ -192,7 +208,9 @@ class Summary:
         self.documents += int(np.maximum(per_row, seen).sum())
         self.parted += int((per_row > 1).sum())
         several = np.flatnonzero((seen > 1) & (per_row <= 1))
-        self.joined.add(chunk, several, texts=(f"{seen[row]:,} documents in one row" for row in several))
+        self.joined.add(
+            chunk, several, texts=(f"{seen[row]:,} documents in one row" for row in several)
+        )
 
     def _add_answers(self, placed: Placed, answers: _Answers) -> None:
         chunk, count = placed.chunk, self.answers
@@ -203,10 +221,16 @@ class Summary:
         learns_stop = closed & chunk.supervised[answers.stop]
         count.closed += int(closed.sum())
         count.stops_learned += int(learns_stop.sum())
-        self.stops_masked.add(chunk, answers.row[closed & ~learns_stop], "the answer is learned, its stop token is not")
+        self.stops_masked.add(
+            chunk,
+            answers.row[closed & ~learns_stop],
+            "the answer is learned, its stop token is not",
+        )
         with_header = some & (answers.header_supervised > 0)
         count.headers += int(with_header.sum())
-        self.headers_learned.add(chunk, answers.row[with_header], "the header of the answer is learned")
+        self.headers_learned.add(
+            chunk, answers.row[with_header], "the header of the answer is learned"
+        )
         partly = some & answers.gap
         count.partly += int(partly.sum())
         self.partly.add(chunk, answers.row[partly], "a part of the answer is left out")
@@ -254,9 +278,14 @@ def _answers(placed: Placed, stops: Ints) -> _Answers | None:
     supervised = _sums(chunk.supervised, start, end)
     ends = _last_of_text(chunk, ~placed.padding)[row]
     return _Answers(
-        row, start, stop, supervised, _sums(chunk.supervised, header, start),
-        _has_gap(chunk.supervised, start, end, supervised), np.maximum(end - 1, stop) >= ends,
-    )  # fmt: skip
+        row,
+        start,
+        stop,
+        supervised,
+        _sums(chunk.supervised, header, start),
+        _has_gap(chunk.supervised, start, end, supervised),
+        np.maximum(end - 1, stop) >= ends,
+    )
 
 
 def _labelled_ranges(placed: Placed, stops: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:

@@ -53,14 +53,29 @@ class Comparison:
     @property
     def is_same(self) -> bool:
         """Does the cache hold just what the data encode to?"""
-        return self.labels and not (self.other_labels or self.missing or self.extra) and self.same > 0
+        return (
+            self.labels and not (self.other_labels or self.missing or self.extra) and self.same > 0
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        places = [{"what": what, "file": at.file, "line": at.line, "row": at.row} for what, at in self.places]
-        counts = {name: getattr(self, name) for name in (
-            "examples", "documents", "same", "other_labels", "missing", "extra", "rejected", "labels",
-        )}  # fmt: skip
+        places = [
+            {"what": what, "file": at.file, "line": at.line, "row": at.row}
+            for what, at in self.places
+        ]
+        counts = {
+            name: getattr(self, name)
+            for name in (
+                "examples",
+                "documents",
+                "same",
+                "other_labels",
+                "missing",
+                "extra",
+                "rejected",
+                "labels",
+            )
+        }
         return {**counts, "is_same": self.is_same, "places": places}
 
     def note(self, what: str, origin: Origin) -> None:
@@ -136,7 +151,9 @@ def _read(cache: Cache, made: Probes, found: Comparison) -> _Stored:
                 continue
             found.documents += 1
             key = _digest(ids)
-            stored.labels.setdefault(key, Counter())[_digest(_learned(chunk.supervised[start:end][kept]))] += 1
+            stored.labels.setdefault(key, Counter())[
+                _digest(_learned(chunk.supervised[start:end][kept]))
+            ] += 1
             stored.places.setdefault(key, chunk.origin(row))
     return stored
 

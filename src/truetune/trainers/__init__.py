@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from truetune.trainers import axolotl, llama_factory, torch_loop, transformers_trainer, trl_sft, truetune_train, unsloth
+from truetune.trainers import (
+    axolotl,
+    llama_factory,
+    torch_loop,
+    transformers_trainer,
+    trl_sft,
+    truetune_train,
+    unsloth,
+)
 from truetune.trainers.facts import NAMES, UNKNOWN, TrainerFacts, TrainerName
 
 __all__ = ["NAMES", "TRAINERS", "UNKNOWN", "TrainerFacts", "TrainerName", "facts_of"]

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Generic, Literal, NamedTuple, TypeVar, get_args
 
-TrainerName = Literal["trl", "transformers", "axolotl", "llama-factory", "unsloth", "truetune", "torch"]
+TrainerName = Literal[
+    "trl", "transformers", "axolotl", "llama-factory", "unsloth", "truetune", "torch"
+]
 NAMES: tuple[TrainerName, ...] = get_args(TrainerName)
 RowKind = Literal["chat", "prompt-completion", "instruction", "text"]
 """A conversation that the chat template renders; a prompt and its completion, as strings or messages; columns like
@@ -130,7 +132,9 @@ class TrainerFacts:
     @property
     def called(self) -> str:
         """Its title, with the release and the collator."""
-        return self.title.format(release=self.release) + (f" with {self.collator}" if self.collator else "")
+        return self.title.format(release=self.release) + (
+            f" with {self.collator}" if self.collator else ""
+        )
 
     @property
     def called_for_pairs(self) -> str:

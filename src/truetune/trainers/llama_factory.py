@@ -22,29 +22,46 @@ FACTS = TrainerFacts(
     calls=("llamafactory.*",),
     learns=Fact(
         Learning(
-            {"chat": "assistant", "prompt-completion": "completion", "instruction": "completion", "text": "all"},
+            {
+                "chat": "assistant",
+                "prompt-completion": "completion",
+                "instruction": "completion",
+                "text": "all",
+            },
             (Switch("train_on_inputs", True, ALL, "all"),),
         ),
         ROWS,
         ENCODE,
     ),
     finds_answers_by=Fact("content", TEMPLATE, "Template.encode_multiturn"),
-    pads_masked_by=Fact("position", "llamafactory/train/sft/workflow.py", "run_sft (label_pad_token_id)"),
+    pads_masked_by=Fact(
+        "position", "llamafactory/train/sft/workflow.py", "run_sft (label_pad_token_id)"
+    ),
     pads_on=Fact("right", "llamafactory/model/loader.py", "load_tokenizer"),
     missing_pad=Fact("eos", TEMPLATE, "Template.fix_special_tokens"),
     clashing_pad=Fact("kept", TEMPLATE, "Template.fix_special_tokens"),
     appends_eos=Fact(
-        frozenset(("prompt-completion", "instruction", "text")), TEMPLATE, "Template._encode; PretrainDatasetProcessor"
+        frozenset(("prompt-completion", "instruction", "text")),
+        TEMPLATE,
+        "Template._encode; PretrainDatasetProcessor",
     ),
-    doubles_bos=Fact(False, TEMPLATE, "Template._convert_elements_to_ids (add_special_tokens=False)"),
+    doubles_bos=Fact(
+        False, TEMPLATE, "Template._convert_elements_to_ids (add_special_tokens=False)"
+    ),
     stops_learned=Fact("turn", ROWS, ENCODE),
-    cut=Fact(Cut(2048, "cutoff_len", "both", "kept"), "llamafactory/data/processor/processor_utils.py", "infer_seqlen"),
+    cut=Fact(
+        Cut(2048, "cutoff_len", "both", "kept"),
+        "llamafactory/data/processor/processor_utils.py",
+        "infer_seqlen",
+    ),
     template=Fact("own", TEMPLATE, "get_template_and_fix_tokenizer"),
     as_served=Fact(False, ROWS, ENCODE),
     file_truncation=Fact("ignored", TEMPLATE, "Template._convert_elements_to_ids"),
     prepares_model=Fact(False, TEMPLATE, "Template.fix_special_tokens"),
     packs=Fact(None, "llamafactory/hparams/data_args.py", "DataArguments.packing"),
     shuffles=Fact(
-        True, "llamafactory/train/sft/trainer.py", "CustomSeq2SeqTrainer._get_train_sampler (disable_shuffling)"
+        True,
+        "llamafactory/train/sft/trainer.py",
+        "CustomSeq2SeqTrainer._get_train_sampler (disable_shuffling)",
     ),
 )

@@ -87,9 +87,13 @@ def _value(name: str, fact: Fact[object]) -> str:
 
 
 def _learning(value: Learning) -> str:
-    parts = [f"{kind}: {learned or 'as your code renders it'}" for kind, learned in value.by_default.items()]
+    parts = [
+        f"{kind}: {learned or 'as your code renders it'}"
+        for kind, learned in value.by_default.items()
+    ]
     parts += [
-        f"`{switch.setting}: {str(switch.value).lower()}`: {switch.learned} ({' and '.join(sorted(switch.kinds))})"
+        f"`{switch.setting}: {str(switch.value).lower()}`: {switch.learned}"
+        f" ({' and '.join(sorted(switch.kinds))})"
         for switch in value.switches
     ]
     return "; ".join(parts)
@@ -99,5 +103,12 @@ def _cut(value: Cut) -> str:
     limit = "no limit" if value.limit is None else f"`{value.setting}` {value.limit:,} by default"
     if value.limit is None:
         return limit
-    empties = "; rows without a label are dropped" if value.empties == "dropped" and value.action == "end" else ""
-    return f"{limit}: {ENDS[value.action]}{empties}{'; plain text is split' if value.splits_text else ''}"
+    empties = (
+        "; rows without a label are dropped"
+        if value.empties == "dropped" and value.action == "end"
+        else ""
+    )
+    return (
+        f"{limit}:"
+        f" {ENDS[value.action]}{empties}{'; plain text is split' if value.splits_text else ''}"
+    )

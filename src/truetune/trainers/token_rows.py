@@ -26,8 +26,10 @@ class TokenRows(NamedTuple):
 TOKEN_ROWS: Mapping[TrainerName, TokenRows] = {
     "trl": TokenRows(
         ("assistant_masks",),
-        "copies input_ids into labels; completion_mask counts with completion_only_loss: true alone",
-        "trl/trainer/sft_trainer.py: SFTTrainer._prepare_dataset, DataCollatorForLanguageModeling.torch_call",
+        "copies input_ids into labels; completion_mask counts with completion_only_loss: true"
+        " alone",
+        "trl/trainer/sft_trainer.py: SFTTrainer._prepare_dataset,"
+        " DataCollatorForLanguageModeling.torch_call",
     ),
     "unsloth": TokenRows(
         ("assistant_masks",),
@@ -36,11 +38,16 @@ TOKEN_ROWS: Mapping[TrainerName, TokenRows] = {
     ),
     "transformers": TokenRows(
         (),
-        "drops columns that the model does not take; its language-modelling collator makes labels of all input_ids",
+        "drops columns that the model does not take; its language-modelling collator makes labels"
+        " of all input_ids",
         "transformers/data/data_collator.py: DataCollatorForLanguageModeling.torch_call",
     ),
-    "axolotl": TokenRows((), "trains on the column labels alone", "axolotl/utils/collators/batching.py"),
-    "llama-factory": TokenRows((), "trains on the column labels alone", "llamafactory/data/loader.py: get_dataset"),
+    "axolotl": TokenRows(
+        (), "trains on the column labels alone", "axolotl/utils/collators/batching.py"
+    ),
+    "llama-factory": TokenRows(
+        (), "trains on the column labels alone", "llamafactory/data/loader.py: get_dataset"
+    ),
     "truetune": TokenRows((), "takes rows as text, and encodes them itself", "truetune/training"),
 }
 

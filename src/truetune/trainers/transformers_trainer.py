@@ -22,7 +22,9 @@ FACTS = TrainerFacts(
     proof="run",
     calls=("transformers.Trainer", "transformers.Seq2SeqTrainer"),
     learns=Fact(
-        Learning(dict.fromkeys(("chat", "prompt-completion", "instruction", "text"), "all")), COLLATORS, COLLATOR
+        Learning(dict.fromkeys(("chat", "prompt-completion", "instruction", "text"), "all")),
+        COLLATORS,
+        COLLATOR,
     ),
     finds_answers_by=Fact(None, COLLATORS, COLLATOR),
     pads_masked_by=Fact("id", COLLATORS, COLLATOR),

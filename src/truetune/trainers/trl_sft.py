@@ -19,7 +19,12 @@ FACTS = TrainerFacts(
         Learning(
             {"chat": "all", "prompt-completion": "completion", "instruction": None, "text": "all"},
             (
-                Switch("assistant_only_loss", True, frozenset(("chat", "prompt-completion")), "assistant"),
+                Switch(
+                    "assistant_only_loss",
+                    True,
+                    frozenset(("chat", "prompt-completion")),
+                    "assistant",
+                ),
                 Switch("completion_only_loss", False, frozenset(("prompt-completion",)), "all"),
             ),
         ),
@@ -40,5 +45,7 @@ FACTS = TrainerFacts(
     file_truncation=Fact("ignored", "trl/data_utils.py", "_tokenize"),
     prepares_model=Fact(False, SFT, "SFTTrainer.__init__"),
     packs=Fact(None, "trl/trainer/sft_config.py", "SFTConfig.packing"),
-    shuffles=Fact(True, "transformers/trainer.py", "Trainer._get_train_sampler (train_sampling_strategy)"),
+    shuffles=Fact(
+        True, "transformers/trainer.py", "Trainer._get_train_sampler (train_sampling_strategy)"
+    ),
 )

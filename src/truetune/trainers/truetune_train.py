@@ -15,7 +15,14 @@ FACTS = TrainerFacts(
     proof="run",
     calls=("truetune.train",),
     learns=Fact(
-        Learning({"chat": "assistant", "prompt-completion": "completion", "instruction": "assistant", "text": "all"}),
+        Learning(
+            {
+                "chat": "assistant",
+                "prompt-completion": "completion",
+                "instruction": "assistant",
+                "text": "all",
+            }
+        ),
         "truetune/render/contract.py",
         "plans",
     ),
@@ -27,7 +34,9 @@ FACTS = TrainerFacts(
     appends_eos=Fact(frozenset(), "truetune/render/probes.py", "Probes.renderer (append_eos)"),
     doubles_bos=Fact(True, "truetune/render/renderer.py", "Renderer._plain"),
     stops_learned=Fact("turn", "truetune/render/contract.py", "plans"),
-    cut=Fact(Cut(2048, "max_length", "count", "dropped"), "truetune/training/defaults.py", "LENGTH"),
+    cut=Fact(
+        Cut(2048, "max_length", "count", "dropped"), "truetune/training/defaults.py", "LENGTH"
+    ),
     template=Fact("tokenizer", "truetune/render/probes.py", "probes"),
     as_served=Fact(True, "truetune/spec/run.py", "RunSpec.history"),
     file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load"),

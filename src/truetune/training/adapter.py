@@ -18,8 +18,11 @@ def adapter_of(lora: Lora | None, model: Any, new: Iterable[int] = ()) -> Any:
         return None
     import peft
 
-    given: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value
-                             for name, value in lora.model_dump().items() if value != ()}  # fmt: skip
+    given: dict[str, Any] = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in lora.model_dump().items()
+        if value != ()
+    }
     layers = token_layers(model, {*lora.trainable_token_indices, *new})
     rows = {name: ids for name, ids in layers.items() if ids and name not in lora.modules_to_save}
     given["trainable_token_indices"] = rows or None
@@ -44,13 +47,21 @@ def going_on(model: Any, training: Training, new: list[int]) -> tuple[Any, list[
 
     folder = Path(str(training.adapter))
     if not (folder / "adapter_config.json").is_file():
-        raise UsageError(f"training.adapter: {folder} holds no adapter_config.json; name the folder of an adapter")
+        raise UsageError(
+            f"training.adapter: {folder} holds no adapter_config.json; name the folder of an"
+            " adapter"
+        )
     try:
         made = peft.PeftModel.from_pretrained(model, str(folder), is_trainable=True)
     except (RuntimeError, ValueError, KeyError, OSError) as error:
-        raise UsageError(f"training.adapter: {folder} does not fit the base model: {error}") from None
+        raise UsageError(
+            f"training.adapter: {folder} does not fit the base model: {error}"
+        ) from None
     held = getattr(made.peft_config["default"], "trainable_token_indices", None) or []
     ids = {id for part in held.values() for id in part} if isinstance(held, dict) else set(held)
     if missing := sorted(set(new) - ids):
-        raise UsageError(f"training.adapter: {folder} trains no rows for the new ids {missing}; start a new adapter")
+        raise UsageError(
+            f"training.adapter: {folder} trains no rows for the new ids {missing}; start a new"
+            " adapter"
+        )
     return made, [Choice("adapter", str(folder), "training goes on from it, with its own settings")]

@@ -39,7 +39,11 @@ def extended(spec: RunSpec, folder: Path) -> RunSpec:
     if not spec.training.added_tokens or spec.tokenizer is None:
         return spec
     tokenizer = load(spec.tokenizer, model=spec.model)
-    new = [token for token in spec.training.added_tokens if tokenizer.backend.token_to_id(token) is None]
+    new = [
+        token
+        for token in spec.training.added_tokens
+        if tokenizer.backend.token_to_id(token) is None
+    ]
     if not new:
         return spec
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,5 +62,8 @@ def extended(spec: RunSpec, folder: Path) -> RunSpec:
                 "content": token.content, "lstrip": False, "normalized": False, "rstrip": False,
                 "single_word": False, "special": False,
             }  # fmt: skip
-        write(folder / "tokenizer_config.json", json.dumps(config, ensure_ascii=False, indent=2).encode())
+        write(
+            folder / "tokenizer_config.json",
+            json.dumps(config, ensure_ascii=False, indent=2).encode(),
+        )
     return spec.model_copy(update={"tokenizer": str(folder), "model": spec.model or spec.tokenizer})

@@ -49,7 +49,9 @@ def honours_packing(model: Any, *, varlen: bool = False) -> tuple[bool, str]:
     training = model.training
     model.eval()
     try:
-        own, packed = (_logits(model, collate(rows))[0, -LENGTH:] for rows in (documents[1:], documents))
+        own, packed = (
+            _logits(model, collate(rows))[0, -LENGTH:] for rows in (documents[1:], documents)
+        )
     except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
         return False, f"the model can't take packed rows: {str(error).partition(chr(10))[0]}"
     finally:
@@ -57,12 +59,17 @@ def honours_packing(model: Any, *, varlen: bool = False) -> tuple[bool, str]:
     apart = difference(own, packed)
     if apart <= tolerance(model):
         return True, "a document in a packed row gets the logits that it gets alone"
-    return False, f"a document in a packed row gets other logits than alone, by {apart:.2g} of the largest"
+    return (
+        False,
+        f"a document in a packed row gets other logits than alone, by {apart:.2g} of the largest",
+    )
 
 
 @torch.no_grad()
 def _logits(model: Any, batch: dict[str, Any]) -> torch.Tensor:
-    given = {name: value.to(model.device) if isinstance(value, torch.Tensor) else value
-             for name, value in inputs_of(batch, model).items()}  # fmt: skip
+    given = {
+        name: value.to(model.device) if isinstance(value, torch.Tensor) else value
+        for name, value in inputs_of(batch, model).items()
+    }
     found: torch.Tensor = model(**given).logits
     return found

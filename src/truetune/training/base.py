@@ -20,7 +20,9 @@ def load(tokenizer: Tokenizer, training: Training) -> tuple[Any, list[Choice]]:
     """The model in the folder of the weights, on the CPU (a quantized one on the GPU). Raises UsageError."""
     folder = tokenizer.weights
     if not (folder / "config.json").is_file() and (folder / "adapter_config.json").is_file():
-        raise UsageError(f"{folder} is an adapter; name its base as model, and the adapter as training.adapter")
+        raise UsageError(
+            f"{folder} is an adapter; name its base as model, and the adapter as training.adapter"
+        )
     dtype, choices = dtype_of(tokenizer, training)
     attention = training.attn_implementation or _attention(training)
     settings: dict[str, Any] = {"dtype": dtype, "local_files_only": True}
@@ -54,16 +56,30 @@ def dtype_of(tokenizer: Tokenizer, training: Training) -> tuple[Any, list[Choice
     if training.dtype not in (None, "auto"):
         found = getattr(torch, str(training.dtype), None)
         if not isinstance(found, torch.dtype):
-            raise UsageError(f"training.dtype is {training.dtype}; expected float32, bfloat16, float16 or auto")
+            raise UsageError(
+                f"training.dtype is {training.dtype}; expected float32, bfloat16, float16 or auto"
+            )
         return found, []
     if not adapts:
-        return torch.float32, [] if training.dtype is None else [
-            Choice("dtype", "float32", "all weights are trained: bfloat16 ones round small updates away")]  # fmt: skip
+        return torch.float32, (
+            []
+            if training.dtype is None
+            else [
+                Choice(
+                    "dtype",
+                    "float32",
+                    "all weights are trained: bfloat16 ones round small updates away",
+                )
+            ]
+        )
     if training.fp16:
         return torch.float16, [Choice("dtype", "float16", "fp16 is set; the adapter is float32")]
     stored = embedding(tokenizer.weights)
     if stored is not None and stored.dtype == "F32" and native_bf16():
-        why = "the frozen base is float32 on disk; this machine computes bfloat16 natively, in half the time"
+        why = (
+            "the frozen base is float32 on disk; this machine computes bfloat16 natively, in half"
+            " the time"
+        )
         return torch.bfloat16, [Choice("dtype", "bfloat16", f"{why}; the adapter is float32")]
     return "auto", []
 
@@ -88,13 +104,22 @@ def _attention(training: Training) -> str | None:
 
 def _quantization(training: Training, dtype: Any) -> Any:
     if not torch.cuda.is_available():
-        raise UsageError("training.load_in needs a GPU, and this machine has none; leave it out: LoRA works without")
+        raise UsageError(
+            "training.load_in needs a GPU, and this machine has none; leave it out: LoRA works"
+            " without"
+        )
     if importlib.util.find_spec("bitsandbytes") is None:
         raise UsageError("training.load_in needs bitsandbytes: pip install bitsandbytes")
     kind: Any = transformers.BitsAndBytesConfig
     if training.load_in == 8:
         return kind(load_in_8bit=True)
-    compute = dtype if isinstance(dtype, torch.dtype) else torch.bfloat16 if native_bf16() else torch.float16
+    compute = (
+        dtype
+        if isinstance(dtype, torch.dtype)
+        else torch.bfloat16
+        if native_bf16()
+        else torch.float16
+    )
     return kind(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
@@ -112,8 +137,14 @@ def _experts(model: Any, training: Training) -> Iterator[Choice]:
     whole = training.lora is None and training.adapter is None
     if share and whole and training.method == "sft":
         config.output_router_logits = True
-        yield Choice("output_router_logits", True, f"{share} x the balance of the experts is added to the loss")
+        yield Choice(
+            "output_router_logits",
+            True,
+            f"{share} x the balance of the experts is added to the loss",
+        )
     elif not config.output_router_logits:
         yield Choice(
-            "output_router_logits", False, "an adapter is trained without a loss for the balance of the experts"
+            "output_router_logits",
+            False,
+            "an adapter is trained without a loss for the balance of the experts",
         )

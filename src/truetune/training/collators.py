@@ -43,14 +43,18 @@ class UnpackingCollator:
     pad_id: int
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        return PaddingCollator(self.pad_id)([document for row in rows for document in documents(row)])
+        return PaddingCollator(self.pad_id)(
+            [document for row in rows for document in documents(row)]
+        )
 
 
 def documents(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row for each document of a packed one."""
     tokens = len(row["input_ids"])
     lengths = [int(length) for length in row.get("seq_lengths", (tokens,))]
-    columns = {name: values for name, values in row.items() if name not in ("seq_lengths", "position_ids")}
+    columns = {
+        name: values for name, values in row.items() if name not in ("seq_lengths", "position_ids")
+    }
     return [
         {name: values[end - length : end] for name, values in columns.items()}
         for end, length in zip(accumulate(lengths), lengths, strict=True)

@@ -43,16 +43,24 @@ OURS = {
 }
 """Arguments of trainers that contradict what truetune does before them"""
 COUNTS = (
-    "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "num_train_epochs",
-)  # fmt: skip
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "num_train_epochs",
+)
 WITHOUT_KL = ("apo_zero_unpaired",)
 """Losses of KTO that need no other rows in the batch"""
 
 
-def refuse(spec: RunSpec, training: Training, trainer: Mapping[str, Any], *, gpu: bool, bf16: bool) -> None:
+def refuse(
+    spec: RunSpec, training: Training, trainer: Mapping[str, Any], *, gpu: bool, bf16: bool
+) -> None:
     """Raises UsageError with every contradiction that was found, one a line."""
     if training.method not in SUPPORTED:
-        raise UsageError(f"training.method: {training.method} is not trained here; there are {', '.join(SUPPORTED)}")
+        raise UsageError(
+            f"training.method: {training.method} is not trained here; there are"
+            f" {', '.join(SUPPORTED)}"
+        )
     found = [
         *_other_trainer(spec),
         *_strangers(training, trainer),
@@ -62,7 +70,8 @@ def refuse(spec: RunSpec, training: Training, trainer: Mapping[str, Any], *, gpu
     found += _preferences(training, trainer)
     if training.warmup_ratio is not None and training.warmup_steps is not None:
         found.append(
-            "training.warmup_ratio and training.warmup_steps are both set; keep warmup_steps (a share below 1)"
+            "training.warmup_ratio and training.warmup_steps are both set; keep warmup_steps (a"
+            " share below 1)"
         )
     if found:
         raise UsageError("\n".join(found))
@@ -82,7 +91,10 @@ def _strangers(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
             yield f"trainer.{name}: {OURS[name]}"
     for name, methods in OF_PREFERENCES.items():
         if getattr(training, name) is not None and training.method not in methods:
-            yield f"training.{name} means nothing to {training.method}, only to {', '.join(methods)}; leave it out"
+            yield (
+                f"training.{name} means nothing to {training.method}, only to {', '.join(methods)};"
+                " leave it out"
+            )
 
 
 def _rows(spec: RunSpec, training: Training) -> Iterator[str]:
@@ -93,13 +105,19 @@ def _rows(spec: RunSpec, training: Training) -> Iterator[str]:
     packed = spec.encode.packing == "best-fit"
     if training.packing is not None and by_encode and training.packing != packed:
         yield (
-            f"training.packing: {str(training.packing).lower()} contradicts encode.packing: {spec.encode.packing}; "
-            "leave training.packing out"
+            f"training.packing: {str(training.packing).lower()} contradicts encode.packing:"
+            f" {spec.encode.packing}; leave training.packing out"
         )
     elif training.method != "sft" and (training.packing or (by_encode and packed)):
-        yield f"encode.packing: {training.method} compares whole answers, which cannot share a row; set it to none"
+        yield (
+            f"encode.packing: {training.method} compares whole answers, which cannot share a row;"
+            " set it to none"
+        )
     if training.packing_strategy not in (None, "bfd", "best-fit"):
-        yield f"training.packing_strategy: {training.packing_strategy} cuts or mixes examples; leave it out (best-fit)"
+        yield (
+            f"training.packing_strategy: {training.packing_strategy} cuts or mixes examples; leave"
+            " it out (best-fit)"
+        )
 
 
 def _weights(training: Training, *, gpu: bool, bf16: bool) -> Iterator[str]:
@@ -107,17 +125,26 @@ def _weights(training: Training, *, gpu: bool, bf16: bool) -> Iterator[str]:
     if training.bf16 and training.fp16:
         yield "training.bf16 and training.fp16 are both true; keep bf16"
     if training.bf16 and gpu and not bf16:
-        yield "training.bf16: this GPU does not compute bfloat16; set bf16: false (float32), or fp16: true"
+        yield (
+            "training.bf16: this GPU does not compute bfloat16; set bf16: false (float32), or fp16:"
+            " true"
+        )
     if training.fp16 and not gpu:
         yield "training.fp16: float16 is for GPUs; leave it out"
     if training.lora is not None and training.adapter is not None:
         yield "training.adapter brings its own LoRA settings; leave training.lora out"
     if training.load_in is not None and not adapts:
-        yield f"training.load_in: {training.load_in}-bit weights cannot be trained; set training.lora too (lora: {{}})"
+        yield (
+            f"training.load_in: {training.load_in}-bit weights cannot be trained; set training.lora"
+            " too (lora: {})"
+        )
     if training.load_in is not None and not gpu:
         yield "training.load_in: quantized training needs a GPU (bitsandbytes); leave load_in out"
     if training.dtype in ("float16", "fp16", "half") and not adapts:
-        yield "training.dtype: float16 weights cannot be trained (small updates become 0); set dtype: float32"
+        yield (
+            "training.dtype: float16 weights cannot be trained (small updates become 0); set dtype:"
+            " float32"
+        )
     if training.fsdp and training.deepspeed_stage:
         yield "training.fsdp and training.deepspeed_stage are both set; keep one"
 
@@ -127,8 +154,11 @@ def _preferences(training: Training, trainer: Mapping[str, Any]) -> Iterator[str
         return
     if training.per_device_train_batch_size == 1:
         yield (
-            "training.per_device_train_batch_size: KTO compares the rows of a batch, 1 row has no other; set at least "
-            "4 (2 do, with a poor estimate)"
+            "training.per_device_train_batch_size: KTO compares the rows of a batch, 1 row has no"
+            " other; set at least 4 (2 do, with a poor estimate)"
         )
     if trainer.get("train_sampling_strategy", "sequential") != "sequential":
-        yield "trainer.train_sampling_strategy: KTO pairs each row with its neighbours; leave it out (sequential)"
+        yield (
+            "trainer.train_sampling_strategy: KTO pairs each row with its neighbours; leave it out"
+            " (sequential)"
+        )

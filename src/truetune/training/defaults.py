@@ -90,13 +90,23 @@ def fill_weights(fill: Filling, *, gpu: bool, bf16: bool) -> None:
     here = "this GPU" if gpu else "this machine"
     if training.fp16:
         fill("bf16", False, "fp16 is set")
-    fill("bf16", bf16, f"{here} computes bfloat16" if bf16 else f"{here} does not compute bfloat16 fast")
+    fill(
+        "bf16",
+        bf16,
+        f"{here} computes bfloat16" if bf16 else f"{here} does not compute bfloat16 fast",
+    )
     fill("fp16", False, "bfloat16 has the range of float32, float16 has not")
     if training.load_in is not None:
-        narrow = "bfloat16" if fill.training.bf16 else "float16" if fill.training.fp16 else "float32"
+        narrow = (
+            "bfloat16" if fill.training.bf16 else "float16" if fill.training.fp16 else "float32"
+        )
         fill("dtype", narrow, "what is not quantized, and what quantized weights are computed in")
     elif training.lora is not None or training.adapter is not None:
-        fill("dtype", "auto", "the base keeps its own type and is not trained; the adapter is float32")
+        fill(
+            "dtype",
+            "auto",
+            "the base keeps its own type and is not trained; the adapter is float32",
+        )
     else:
         fill("dtype", "float32", "all weights are trained: bfloat16 ones round small updates away")
 
@@ -169,7 +179,11 @@ def fill_records(fill: Filling, rows: int | None, *, evaluates: bool) -> None:
     fill("save_strategy", "steps", "a killed run goes on from its last checkpoint")
     fill("save_steps", math.ceil(steps / 4) if steps else 0.25, "about 4 checkpoints")
     fill("save_total_limit", 2, "the last ones")
-    fill("eval_strategy", "steps" if evaluates else "no", "on held-out rows" if evaluates else "val_size is 0")
+    fill(
+        "eval_strategy",
+        "steps" if evaluates else "no",
+        "on held-out rows" if evaluates else "val_size is 0",
+    )
     if fill.training.eval_strategy == "steps":
         fill("eval_steps", fill.training.save_steps, "with each checkpoint")
 

@@ -31,7 +31,9 @@ def enlarge(model: Any, ids: int) -> int:
     return rows
 
 
-def fitted(model: Any, tokenizer: Any, probes: Probes, spec: RunSpec, highest: int) -> tuple[list[int], list[Choice]]:
+def fitted(
+    model: Any, tokenizer: Any, probes: Probes, spec: RunSpec, highest: int
+) -> tuple[list[int], list[Choice]]:
     """Ids whose rows nobody has trained yet, after the embedding was made to hold every id that the run uses.
 
     `highest` is the highest id of the data. Raises UsageError for an added token that the tokenizer does not hold.
@@ -39,14 +41,26 @@ def fitted(model: Any, tokenizer: Any, probes: Probes, spec: RunSpec, highest: i
     known = tokenizer.get_vocab()
     absent = [token for token in spec.training.added_tokens if token not in known]
     if absent:
-        raise UsageError(f"training.added_tokens: {', '.join(absent)} stand in no tokenizer that was encoded with")
+        raise UsageError(
+            f"training.added_tokens: {', '.join(absent)} stand in no tokenizer that was encoded"
+            " with"
+        )
     added = {known[token] for token in spec.training.added_tokens}
-    used = {highest, *added, tokenizer.pad_token_id, *_rendered(probes), *(stop.id for stop in probes.stops)}
+    used = {
+        highest,
+        *added,
+        tokenizer.pad_token_id,
+        *_rendered(probes),
+        *(stop.id for stop in probes.stops),
+    }
     rows = enlarge(model, max(used) + 1)
     beyond = {id for id in known.values() if rows <= id <= max(used)} - {tokenizer.pad_token_id}
     new = sorted(added | beyond)
     now = int(model.get_input_embeddings().weight.shape[0])
-    why = f"{max(used) + 1 - rows} ids had no row; to a multiple of {MULTIPLE}, near the mean of the others"
+    why = (
+        f"{max(used) + 1 - rows} ids had no row; to a multiple of {MULTIPLE}, near the mean of the"
+        " others"
+    )
     return new, [Choice("embedding rows", f"{rows} -> {now}", why)] if now != rows else []
 
 
@@ -55,7 +69,10 @@ def token_layers(model: Any, ids: Iterable[int]) -> dict[str, list[int]]:
     layers = [model.get_input_embeddings(), model.get_output_embeddings()]
     names = {id(module): name for name, module in model.named_modules()}
     tied = layers[1] is None or layers[0].weight is layers[1].weight
-    return {names[id(layer)].rpartition(".")[2]: sorted(ids) for layer in (layers[:1] if tied else layers)}
+    return {
+        names[id(layer)].rpartition(".")[2]: sorted(ids)
+        for layer in (layers[:1] if tied else layers)
+    }
 
 
 def _rendered(probes: Probes) -> list[int]:

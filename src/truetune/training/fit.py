@@ -81,7 +81,11 @@ class Fitting:
 
     def unjudged(self, made: RunSpec) -> RunSpec:
         """For a check that comes before the changes: it shall not say that the run does not fit."""
-        return made.model_copy(update={"ignore": (*made.ignore, DOES_NOT_FIT)}) if self.wanted else made
+        return (
+            made.model_copy(update={"ignore": (*made.ignore, DOES_NOT_FIT)})
+            if self.wanted
+            else made
+        )
 
     def record(self) -> list[dict[str, Any]]:
         """For run.json, and for `before`"""
@@ -127,8 +131,13 @@ def relief(found: Plan, *, evaluating: bool = False) -> list[Change]:
     """The same for a run that ran out of memory, whatever was planned; `evaluating`: in an evaluation."""
     if evaluating and found.estimate.settings.eval_batch > 1:
         settings = {"training": {"per_device_eval_batch_size": 1}}
-        return [Change("one row at a time in evaluations", settings, 0.0, _gib(found), False, False)]
-    return [_change(step) for step in remedies(found.estimate, RELIEF * found.estimate.peak.total, possible)]
+        return [
+            Change("one row at a time in evaluations", settings, 0.0, _gib(found), False, False)
+        ]
+    return [
+        _change(step)
+        for step in remedies(found.estimate, RELIEF * found.estimate.peak.total, possible)
+    ]
 
 
 def possible(proposal: Proposal) -> bool:
@@ -137,7 +146,9 @@ def possible(proposal: Proposal) -> bool:
     narrow = "load_in" in changes or "8bit" in str(changes.get("optimizer", ""))
     if narrow and (find_spec("bitsandbytes") is None or not machine().gpus):
         return False
-    return not LAUNCHED & changes.keys() and ("liger" not in changes or find_spec("liger_kernel") is not None)
+    return not LAUNCHED & changes.keys() and (
+        "liger" not in changes or find_spec("liger_kernel") is not None
+    )
 
 
 def changed(asked: RunSpec, changes: Sequence[Change]) -> RunSpec:
@@ -147,7 +158,9 @@ def changed(asked: RunSpec, changes: Sequence[Change]) -> RunSpec:
         names = {*over, *({CHECKPOINTING} if "gradient_checkpointing" in over else ())}
         kept = {name: value for name, value in asked.trainer.items() if name not in names}
         asked = asked.model_copy(update={"trainer": kept})
-        asked = spec_of(merged(asked.model_dump(exclude_unset=True), dict(change.settings)), "--fit")
+        asked = spec_of(
+            merged(asked.model_dump(exclude_unset=True), dict(change.settings)), "--fit"
+        )
     return asked
 
 
@@ -155,8 +168,10 @@ def advice(found: Plan) -> Iterator[str]:
     """What a run that does not fit needs; nothing where it fits."""
     if found.memory is None or found.verdict == "fits":
         return
-    yield (f"memory: {_gib(found):.1f} GiB at the {found.estimate.peak.name} by the plan, and there are "
-           f"{found.memory / GIB:.1f}; --fit changes, in order:")  # fmt: skip
+    yield (
+        f"memory: {_gib(found):.1f} GiB at the {found.estimate.peak.name} by the plan, and there"
+        f" are {found.memory / GIB:.1f}; --fit changes, in order:"
+    )
     yield from listed(fit(found))
 
 
@@ -172,12 +187,23 @@ def listed(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _change(step: Remedy) -> Change:
-    training = {name: value for field, to in step.changes.items() if field in SETTINGS
-                for name, value in SETTINGS[field](to).items()}  # fmt: skip
+    training = {
+        name: value
+        for field, to in step.changes.items()
+        if field in SETTINGS
+        for name, value in SETTINGS[field](to).items()
+    }
     settings: dict[str, Any] = {"training": training} if training else {}
     if "length" in step.changes:
         settings["max_length"] = step.changes["length"]
-    return Change(step.what, settings, step.gain / GIB, step.total / GIB, step.costs, bool(ANEW & step.changes.keys()))
+    return Change(
+        step.what,
+        settings,
+        step.gain / GIB,
+        step.total / GIB,
+        step.costs,
+        bool(ANEW & step.changes.keys()),
+    )
 
 
 def _gib(found: Plan) -> float:

@@ -22,7 +22,12 @@ TOLERANCE = {"F64": 0.0, "F32": 0.0, "F16": 1e-3, "BF16": 4e-3, "Q8_0": 1e-2}
 """rms of the difference over rms, by format: a half step for floats (2^-11, 2^-9), measured for Q8_0"""
 COARSE = 0.2
 """For all other formats"""
-SPECIAL = {"bos": "bos_token_id", "eos": "eos_token_id", "pad": "padding_token_id", "unk": "unknown_token_id"}
+SPECIAL = {
+    "bos": "bos_token_id",
+    "eos": "eos_token_id",
+    "pad": "padding_token_id",
+    "unk": "unknown_token_id",
+}
 ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
@@ -37,7 +42,9 @@ class GgufFile:
         try:
             return importlib.import_module("gguf")
         except ImportError:
-            raise UsageError("reading the file back needs the package gguf: pip install gguf") from None
+            raise UsageError(
+                "reading the file back needs the package gguf: pip install gguf"
+            ) from None
 
     @cached_property
     def reader(self) -> Any:
@@ -56,7 +63,9 @@ class GgufFile:
         """Unpacked; in the order of rows that the file has"""
         tensor = self.tensors[name]
         unpacked = self.package.quants.dequantize(tensor.data, tensor.tensor_type)
-        return np.asarray(unpacked, dtype=np.float32).reshape([int(n) for n in reversed(tensor.shape)])
+        return np.asarray(unpacked, dtype=np.float32).reshape(
+            [int(n) for n in reversed(tensor.shape)]
+        )
 
     @cached_property
     def names(self) -> Any:
@@ -102,13 +111,19 @@ def compare_tensors(file: GgufFile, model: Checkpoint) -> Compared:
     return Compared(equal, tuple(different), tuple(unknown), float(worst))
 
 
-def compare_words(file: GgufFile, probes: Probes, stops: frozenset[int]) -> tuple[list[str], list[str]]:
+def compare_words(
+    file: GgufFile, probes: Probes, stops: frozenset[int]
+) -> tuple[list[str], list[str]]:
     """What is wrong with template, vocabulary and special ids of the file, and what can't be told from it."""
     faults = []
     tokenizer = probes.tokenizer
     template = file.value("tokenizer.chat_template")
     if template != tokenizer.templates.get("default"):
-        faults.append("the chat template in the file is another" if template else "the file has no chat template")
+        faults.append(
+            "the chat template in the file is another"
+            if template
+            else "the file has no chat template"
+        )
     for name, field in SPECIAL.items():
         here, there = tokenizer.special.get(name), file.value(f"tokenizer.ggml.{field}")
         if here is not None and there is not None and int(there) != here.id:
@@ -117,14 +132,24 @@ def compare_words(file: GgufFile, probes: Probes, stops: frozenset[int]) -> tupl
             faults.append(f"{name} ({here.id:,}) is not in the file")
     words = file.value("tokenizer.ggml.tokens") or []
     spelled = {id: tokenizer.backend.id_to_token(id) for id in range(tokenizer.vocabulary)}
-    other = [id for id, text in spelled.items() if text is not None and (id >= len(words) or words[id] != text)]
+    other = [
+        id
+        for id, text in spelled.items()
+        if text is not None and (id >= len(words) or words[id] != text)
+    ]
     if other:
         faults.append(
-            f"{len(other):,} of {len(spelled):,} tokens are spelled otherwise in the file, first {other[0]:,}"
+            f"{len(other):,} of {len(spelled):,} tokens are spelled otherwise in the file, first"
+            f" {other[0]:,}"
         )
-    ends = {int(value) for field in ENDS if (value := file.value(f"tokenizer.ggml.{field}")) is not None}
-    notes = [f"{spelled.get(id)} ({id:,}) ends answers, and the file does not say so: llama.cpp stops there only where "
-             "it knows the token by its text" for id in sorted(stops - ends)]  # fmt: skip
+    ends = {
+        int(value) for field in ENDS if (value := file.value(f"tokenizer.ggml.{field}")) is not None
+    }
+    notes = [
+        f"{spelled.get(id)} ({id:,}) ends answers, and the file does not say so: llama.cpp stops"
+        " there only where it knows the token by its text"
+        for id in sorted(stops - ends)
+    ]
     return faults, notes
 
 

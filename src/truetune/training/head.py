@@ -45,7 +45,9 @@ def token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
     targets = labels[:, 1:]
     mask = targets != IGNORED
     inner = innermost(model)
-    inputs = {name: value for name, value in batch.items() if name not in EXTRA} | {"use_cache": False}
+    inputs = {name: value for name, value in batch.items() if name not in EXTRA} | {
+        "use_cache": False
+    }
     if getattr(inner, FUSED, False):
         output = model(**inputs, labels=labels, fused_lm_head=True)
         losses = -output.log_probs[mask]
@@ -58,7 +60,11 @@ def token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
         losses = torch.nn.functional.cross_entropy(logits.float(), targets[mask], reduction="none")
     first = (labels[:, :-1] == IGNORED)[mask]
     return TokenLosses(
-        losses, _of(batch, "loss_weights", mask), _of(batch, "sources", mask), first, _auxiliary(inner, output)
+        losses,
+        _of(batch, "loss_weights", mask),
+        _of(batch, "sources", mask),
+        first,
+        _auxiliary(inner, output),
     )
 
 
@@ -72,7 +78,9 @@ def fuse(model: Any) -> bool:
     """Give a model TRL's fused head, where that computes its own losses; False where it does not."""
     from trl.trainer.utils import add_fused_lm_head
 
-    ids = torch.arange(2, 10, device=model.device)[None] % model.get_input_embeddings().num_embeddings
+    ids = (
+        torch.arange(2, 10, device=model.device)[None] % model.get_input_embeddings().num_embeddings
+    )
     batch = {"input_ids": ids, "labels": ids, "attention_mask": torch.ones_like(ids)}
     own = vars(model).get("forward")
     with torch.no_grad():

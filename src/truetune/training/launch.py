@@ -22,11 +22,22 @@ from truetune.errors import UsageError
 from truetune.spec.near import near_path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-QUIET = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0")
+QUIET = (
+    "--num_machines",
+    "1",
+    "--mixed_precision",
+    "no",
+    "--dynamo_backend",
+    "no",
+    "--main_process_port",
+    "0",
+)
 """accelerate's own defaults, without its warnings; the precision is the run's, and the port one that is free."""
 
 
-def command(processes: int, config: str | None, arguments: Sequence[str], *, gpus: int) -> list[str]:
+def command(
+    processes: int, config: str | None, arguments: Sequence[str], *, gpus: int
+) -> list[str]:
     """The line that starts `truetune ARGUMENTS` in so many processes. Raises UsageError where they can't be."""
     if processes < 1:
         raise UsageError(f"--launch {processes}: expected a number of processes, 1 or more")
@@ -34,18 +45,31 @@ def command(processes: int, config: str | None, arguments: Sequence[str], *, gpu
     if config is not None:
         if not Path(config).is_file():
             raise UsageError(
-                f"{config}: no such file{near_path(config)}; `accelerate config --config_file {config}` writes one"
+                f"{config}: no such file{near_path(config)}; `accelerate config --config_file"
+                f" {config}` writes one"
             )
-        return ["accelerate", "launch", "--config_file", config, "--num_processes", str(processes), *program]
+        return [
+            "accelerate",
+            "launch",
+            "--config_file",
+            config,
+            "--num_processes",
+            str(processes),
+            *program,
+        ]
     if not gpus:
         return ["torchrun", "--standalone", "--nproc_per_node", str(processes), *program]
     if processes > gpus:
-        raise UsageError(f"--launch {processes}: there are {gpus} GPUs, and each process needs its own")
+        raise UsageError(
+            f"--launch {processes}: there are {gpus} GPUs, and each process needs its own"
+        )
     several = ["--multi_gpu"] if processes > 1 else []
     return ["accelerate", "launch", *several, "--num_processes", str(processes), *QUIET, *program]
 
 
-def launch(processes: int, config: str | None, arguments: Sequence[str], say: Callable[[str], None]) -> int:
+def launch(
+    processes: int, config: str | None, arguments: Sequence[str], say: Callable[[str], None]
+) -> int:
     """Run `truetune ARGUMENTS` in so many processes, and give its exit code. Raises UsageError.
 
     SIGINT and SIGTERM are passed on: the processes save and end.
@@ -98,5 +122,8 @@ def _code(returned: int, say: Callable[[str], None]) -> int:
         return returned
     if -returned not in SIGNALS:
         name = signal.Signals(-returned).name
-        say(f"a process was ended by {name}" + (": the machine ran out of memory?" if name == "SIGKILL" else ""))
+        say(
+            f"a process was ended by {name}"
+            + (": the machine ran out of memory?" if name == "SIGKILL" else "")
+        )
     return 128 - returned

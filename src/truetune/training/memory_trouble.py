@@ -41,7 +41,11 @@ class Trouble:
     """What torch said"""
 
     def __str__(self) -> str:
-        where = f"in an evaluation after step {self.step - 1:,}" if self.evaluating else f"in step {self.step:,}"
+        where = (
+            f"in an evaluation after step {self.step - 1:,}"
+            if self.evaluating
+            else f"in step {self.step:,}"
+        )
         batch = f", with a batch of {self.rows:,} x {self.tokens:,} tokens" if self.rows else ""
         parts = ", ".join(f"{part} {size / GIB:.2f}" for part, size in self.held.items())
         return f"memory ran out {where}{batch} (GiB: {parts}; {self.error})"
@@ -70,7 +74,12 @@ def attempt(trainer: Any, run: Callable[[], Any]) -> Trouble | None:
         if not ran_out(error):
             raise
         trouble = Trouble(
-            trainer.state.global_step + 1, seen.evaluating, seen.rows, seen.tokens, _held(trainer), _first_line(error)
+            trainer.state.global_step + 1,
+            seen.evaluating,
+            seen.rows,
+            seen.tokens,
+            _held(trainer),
+            _first_line(error),
         )
     finally:
         handle.remove()
@@ -86,7 +95,9 @@ def ran_out(error: BaseException) -> bool:
 
 def relieve(error: RanOut, fitting: Fitting) -> None:
     """Make the next attempt take less. Raises OutOfMemoryError where that was not asked for, or nothing is left."""
-    changes = relief(error.plan, evaluating=error.trouble.evaluating) if error.plan is not None else []
+    changes = (
+        relief(error.plan, evaluating=error.trouble.evaluating) if error.plan is not None else []
+    )
     again = fitting.wanted and PartialState().num_processes == 1
     if not again or not changes or fitting.relieved >= TRIES:
         raise OutOfMemoryError("\n".join((str(error.trouble), *_advice(changes, again=again))))
@@ -106,7 +117,10 @@ def _advice(changes: Sequence[Change], *, again: bool) -> Iterator[str]:
         yield "in order, for truetune.yaml" + (":" if again else ", or by --fit in one process:")
         yield from listed(changes)
     else:
-        yield "nothing is left to change: take a larger GPU, several with FSDP (docs/devices.md), or a smaller model"
+        yield (
+            "nothing is left to change: take a larger GPU, several with FSDP (docs/devices.md), or"
+            " a smaller model"
+        )
 
 
 class _Seen:
@@ -133,11 +147,16 @@ def _held(trainer: Any) -> dict[str, float]:
         "optimizer": _bytes(value for state in states.values() for value in state.values()),
     }
     if not torch.cuda.is_available():
-        return found | {"peak of the process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0}
+        return found | {
+            "peak of the process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+        }
     stats = torch.cuda.memory_stats()
     peak = float(stats.get("allocated_bytes.all.peak", 0))
     lost = float(stats.get("reserved_bytes.all.peak", 0)) - peak
-    return found | {"activations and work": max(0.0, peak - sum(found.values())), "fragments": max(0.0, lost)}
+    return found | {
+        "activations and work": max(0.0, peak - sum(found.values())),
+        "fragments": max(0.0, lost),
+    }
 
 
 def _bytes(tensors: Any) -> float:

@@ -30,7 +30,17 @@ from truetune.checks.movement import judgement_of
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.loading import adapter_rows, model_class
-from truetune.training.proof import Asked, Proof, Seen, asked_of, facts_in, loaded, look, proved, rung
+from truetune.training.proof import (
+    Asked,
+    Proof,
+    Seen,
+    asked_of,
+    facts_in,
+    loaded,
+    look,
+    proved,
+    rung,
+)
 from truetune.training.whole import check_new_folder, copy_tokenizer, whole
 
 FILE = "merge.json"
@@ -40,7 +50,10 @@ STORED = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
 OF_THE_RECORD = ("weights-changed-since-training", "adapter-on-another-base")
 """Rules whose notes are worth a line: they tell of an adapter_config.json that was edited"""
 NOT_PROVED = NotJudged(
-    "the answers of the merged model", "it was asked nothing", unlock="leave --no-proof out", asked=False
+    "the answers of the merged model",
+    "it was asked nothing",
+    unlock="leave --no-proof out",
+    asked=False,
 )
 Say = Callable[[str], None]
 
@@ -77,7 +90,9 @@ class Merged:
     @property
     def failed(self) -> bool:
         """Is it something else than base and adapter?"""
-        return bool(self.proof and self.proof.faults) or any(f.severity == "error" for f in self.findings)
+        return bool(self.proof and self.proof.faults) or any(
+            f.severity == "error" for f in self.findings
+        )
 
 
 def merge(
@@ -108,21 +123,51 @@ def merge(
     chosen = dtype or _stored(under)
     if chosen not in DTYPES:
         raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPES)}")
-    folder = Path(out) if out is not None else found.folder.with_name(f"{found.folder.resolve().name}-merged")
-    record = {"format": 1, "truetune": truetune.__version__, "adapter": fingerprint(found), "base": fingerprint(under),
-              "settings": dict(found.adapter_config), "dtype": chosen}  # fmt: skip
+    folder = (
+        Path(out)
+        if out is not None
+        else found.folder.with_name(f"{found.folder.resolve().name}-merged")
+    )
+    record = {
+        "format": 1,
+        "truetune": truetune.__version__,
+        "adapter": fingerprint(found),
+        "base": fingerprint(under),
+        "settings": dict(found.adapter_config),
+        "dtype": chosen,
+    }
     before = read_object(folder / FILE, []) or {}
-    same = all(before.get(name) == record[name] for name in ("adapter", "base", "settings", "dtype"))
+    same = all(
+        before.get(name) == record[name] for name in ("adapter", "base", "settings", "dtype")
+    )
     if before and same and (before.get("proof") or not prove):
         there = replace(read_checkpoint(folder, base=under.folder), adapter=found)
-        return Merged(folder, found.folder, under.folder, chosen, there.manifest, _judged(there, told), None,
-                      ("made before, of the same files",), time.perf_counter() - started, reused=True)  # fmt: skip
+        return Merged(
+            folder,
+            found.folder,
+            under.folder,
+            chosen,
+            there.manifest,
+            _judged(there, told),
+            None,
+            ("made before, of the same files",),
+            time.perf_counter() - started,
+            reused=True,
+        )
     places = _Places(found, under)
     inputs = [Input("the adapter", found.folder), Input("the base model", under.folder)]
-    inputs += [Input("the tokenizer", places.tokenizer), *(Input("data", Path(name)) for name in data)]
+    inputs += [
+        Input("the tokenizer", places.tokenizer),
+        *(Input("data", Path(name)) for name in data),
+    ]
     check_new_folder(folder, inputs)
-    asked = asked_of(places.tokenizer, under.folder, count=prompts, data=data, generation=places.generation) if prove \
-        else None  # fmt: skip
+    asked = (
+        asked_of(
+            places.tokenizer, under.folder, count=prompts, data=data, generation=places.generation
+        )
+        if prove
+        else None
+    )
     size = DTYPES[chosen] * sum(tensor.items for tensor in under.tensors.values())
     with contextlib.suppress(_Failed), whole(folder, size=size, inputs=inputs) as part:
         say(f"merging {found.folder} into {under.folder} in float32")
@@ -132,8 +177,17 @@ def merge(
         say("comparing all values with base and adapter")
         judged = _judged(there, told)
         proof = _proof(seen, asked, part, under, device, say) if asked and seen else None
-        made = Merged(folder, found.folder, under.folder, chosen, there.manifest, judged, proof, notes,
-                      time.perf_counter() - started)  # fmt: skip
+        made = Merged(
+            folder,
+            found.folder,
+            under.folder,
+            chosen,
+            there.manifest,
+            judged,
+            proof,
+            notes,
+            time.perf_counter() - started,
+        )
         (part / FILE).write_text(json.dumps(record | _facts(made), indent=1), encoding="utf-8")
         if made.failed:
             raise _Failed
@@ -144,21 +198,31 @@ class _Failed(Exception):
     """Nothing is to be left of the folder."""
 
 
-def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoint, Checkpoint, Judgement]:
+def _subjects(
+    adapter: Path, base: str | PathLike[str] | None
+) -> tuple[Checkpoint, Checkpoint, Judgement]:
     """Adapter and base, and what the rules say of them. Raises UsageError where they can't be merged."""
     found = read_checkpoint(adapter, base=base)
     if found.kind != "adapter":
-        raise UsageError(f"{adapter}: holds no adapter; `truetune merge` wants the folder of adapter_config.json")
+        raise UsageError(
+            f"{adapter}: holds no adapter; `truetune merge` wants the folder of adapter_config.json"
+        )
     if found.base is None:
-        raise UsageError(f"{adapter}: its base {found.base_name or '(not named)'} is not on this machine; "
-                         "name its folder with --base")  # fmt: skip
+        raise UsageError(
+            f"{adapter}: its base {found.base_name or '(not named)'} is not on this machine; "
+            "name its folder with --base"
+        )
     if not found.tensors and found.weights.pickled:
-        raise UsageError(f"{adapter}: its weights are a pickle, which is not opened; save it again as safetensors")
+        raise UsageError(
+            f"{adapter}: its weights are a pickle, which is not opened; save it again as"
+            " safetensors"
+        )
     method = (found.base.config.get("quantization_config") or {}).get("quant_method")
     if found.base.config.get("quantization_config"):
         raise UsageError(
-            f"{found.base.folder}: is quantized ({method or 'unknown method'}); a merge into it would round the "
-            "adapter away. Name the folder of the unquantized model with --base, or serve the adapter unmerged"
+            f"{found.base.folder}: is quantized ({method or 'unknown method'}); a merge into it"
+            " would round the adapter away. Name the folder of the unquantized model with --base,"
+            " or serve the adapter unmerged"
         )
     told = judgement_of(found)
     errors = [finding for finding in told.findings if finding.severity == "error"]
@@ -201,7 +265,9 @@ class _Places:
         notes = [f"tokenizer and template of {self.tokenizer} ({len(copied)} files)"]
         for source in (self.found, self.under):
             if source.has("generation_config.json"):
-                shutil.copyfile(source.folder / "generation_config.json", part / "generation_config.json")
+                shutil.copyfile(
+                    source.folder / "generation_config.json", part / "generation_config.json"
+                )
                 return (*notes, f"generation_config.json of {source.folder}")
         return tuple(notes)
 
@@ -223,7 +289,13 @@ class _Steps:
 
 
 def _made(
-    found: Checkpoint, under: Checkpoint, asked: Asked | None, part: Path, dtype: str, device: str, shard: str
+    found: Checkpoint,
+    under: Checkpoint,
+    asked: Asked | None,
+    part: Path,
+    dtype: str,
+    device: str,
+    shard: str,
 ) -> _Steps | None:
     """Merge and save; look at each step where there is something to ask."""
     model = loaded(under.folder, model_class(under), device)
@@ -231,8 +303,12 @@ def _made(
     if rows is not None and rows != model.get_input_embeddings().weight.shape[0]:
         model.resize_token_embeddings(rows, mean_resizing=False)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*tied.*|.*tie_word_embeddings.*|.*embedding layer.*")
-        tuned = PeftModel.from_pretrained(model, str(found.folder), autocast_adapter_dtype=True).eval()
+        warnings.filterwarnings(
+            "ignore", message=".*tied.*|.*tie_word_embeddings.*|.*embedding layer.*"
+        )
+        tuned = PeftModel.from_pretrained(
+            model, str(found.folder), autocast_adapter_dtype=True
+        ).eval()
         on = off = merged_look = None
         if asked:
             on = look(tuned, asked)
@@ -240,7 +316,8 @@ def _made(
                 off = look(tuned, asked, on)
         if not hasattr(tuned, "merge_and_unload"):
             raise UsageError(
-                f"{found.folder}: an adapter of type {found.adapter_config.get('peft_type')} can't be merged"
+                f"{found.folder}: an adapter of type {found.adapter_config.get('peft_type')} can't"
+                " be merged"
             )
         merged = tuned.merge_and_unload(safe_merge=True)
     if asked:
@@ -251,7 +328,9 @@ def _made(
     return _Steps(on, off, merged_look) if on and off and merged_look else None
 
 
-def _proof(seen: _Steps, asked: Asked, part: Path, under: Checkpoint, device: str, say: Say) -> Proof:
+def _proof(
+    seen: _Steps, asked: Asked, part: Path, under: Checkpoint, device: str, say: Say
+) -> Proof:
     say("asking the model that was read back")
     model = loaded(part, model_class(under), device)
     again = look(model, asked, seen.on)
@@ -268,7 +347,11 @@ def _proof(seen: _Steps, asked: Asked, part: Path, under: Checkpoint, device: st
 def _facts(made: Merged) -> dict[str, Any]:
     kept = made.manifest.merged
     return {
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "peft": peft.__version__},
+        "versions": {
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "peft": peft.__version__,
+        },
         "paths": {"adapter": str(made.adapter), "base": str(made.base)},
         "kept": kept._asdict() if kept else None,
         "tensors": {t.name: t.merged._asdict() for t in made.manifest.tensors if t.merged},

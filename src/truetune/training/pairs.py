@@ -35,7 +35,11 @@ class Preferences(Rows):
         (prompt, answer), *others = map(_halves, documents)
         if others:
             return {"prompt_ids": prompt, "chosen_ids": answer, "rejected_ids": others[0][1]}
-        return {"prompt_ids": prompt, "completion_ids": answer, "label": bool(documents[0]["label"])}
+        return {
+            "prompt_ids": prompt,
+            "completion_ids": answer,
+            "label": bool(documents[0]["label"]),
+        }
 
     def dataset(self) -> datasets.Dataset:
         """All of them, in memory: 4 bytes a token, so that 10^5 pairs of 600 tokens take 240 MB."""
@@ -47,7 +51,10 @@ class Preferences(Rows):
             columns |= {"chosen_ids": answers[0], "rejected_ids": answers[1]}
         else:
             labels = self.table.data.table["label"].combine_chunks()
-            columns |= {"completion_ids": answers[0], "label": labels.take(arrow.array(documents[:, 0]))}
+            columns |= {
+                "completion_ids": answers[0],
+                "label": labels.take(arrow.array(documents[:, 0])),
+            }
         return datasets.Dataset(arrow.table(columns))
 
     def neighbours(self, batch: int, limit: int) -> NDArray[np.int64]:
@@ -81,7 +88,9 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     return Data(train, held_out, encoded, int((~apart).sum()), tokens, held, choices)
 
 
-def neighbours(prompts: NDArray[np.int64], answers: NDArray[np.int64], batch: int, limit: int) -> NDArray[np.int64]:
+def neighbours(
+    prompts: NDArray[np.int64], answers: NDArray[np.int64], batch: int, limit: int
+) -> NDArray[np.int64]:
     """(rows,) whose answer stands for an answer to another question (KTO's KL term): of the rows of a batch the one
     before, or where that would be longer than `limit` behind the prompt, the next one before it that is not.
 
@@ -116,12 +125,20 @@ class _Flat(NamedTuple):
 
     def parts(self) -> Any:
         """An Arrow array of lists: prompt and answer of each document in turn."""
-        borders = np.append(np.stack((self.offsets[:-1], self.starts), axis=1).ravel(), self.offsets[-1])
-        return arrow.ListArray.from_arrays(arrow.array(borders, arrow.int32()), arrow.array(self.ids))
+        borders = np.append(
+            np.stack((self.offsets[:-1], self.starts), axis=1).ravel(), self.offsets[-1]
+        )
+        return arrow.ListArray.from_arrays(
+            arrow.array(borders, arrow.int32()), arrow.array(self.ids)
+        )
 
     def halves(self, document: int) -> tuple[bytes, bytes]:
         """Its prompt and its answer, to compare."""
-        start, middle, stop = self.offsets[document], self.starts[document], self.offsets[document + 1]
+        start, middle, stop = (
+            self.offsets[document],
+            self.starts[document],
+            self.offsets[document + 1],
+        )
         return self.ids[start:middle].tobytes(), self.ids[middle:stop].tobytes()
 
 
@@ -138,10 +155,14 @@ def _preferences(table: Any, places: NDArray[np.int64], spec: RunSpec) -> Prefer
     numbers = np.asarray(table.with_format("numpy")["row"])
     first = places[np.flatnonzero(np.diff(numbers[places], prepend=-1))]
     if 2 * len(first) != len(places):
-        alone = next(i for i in first.tolist() if i + 1 == len(numbers) or numbers[i + 1] != numbers[i])
+        alone = next(
+            i for i in first.tolist() if i + 1 == len(numbers) or numbers[i + 1] != numbers[i]
+        )
         where = f"{table[alone]['file']}:{table[alone]['line']}"
-        raise DataError(f"{where}: an answer with a verdict; {spec.training.method} compares two answers, "
-                        "use training.method: kto")  # fmt: skip
+        raise DataError(
+            f"{where}: an answer with a verdict; {spec.training.method} compares two answers, "
+            "use training.method: kto"
+        )
     return Preferences(table, [[i, i + 1] for i in first.tolist()])
 
 
@@ -171,9 +192,20 @@ def _arranged(table: Any, places: NDArray[np.int64], seed: int) -> list[int]:
 
 def _chosen(spec: RunSpec, train: Preferences) -> Iterator[Choice]:
     training = spec.training
-    if training.lora is not None and training.lora.lora_dropout and training.disable_dropout is not False:
-        yield Choice("training.lora.lora_dropout", 0.0, "answers are compared without dropout; disable_dropout: false "
-                     "keeps it")  # fmt: skip
+    if (
+        training.lora is not None
+        and training.lora.lora_dropout
+        and training.disable_dropout is not False
+    ):
+        yield Choice(
+            "training.lora.lora_dropout",
+            0.0,
+            "answers are compared without dropout; disable_dropout: false keeps it",
+        )
     if training.method == "kto":
-        yield Choice("order of the rows", "shuffled once", "KTO takes the answer of a row's neighbour for one to "
-                     "another question, so each epoch has the same order")  # fmt: skip
+        yield Choice(
+            "order of the rows",
+            "shuffled once",
+            "KTO takes the answer of a row's neighbour for one to "
+            "another question, so each epoch has the same order",
+        )

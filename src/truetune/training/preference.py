@@ -26,7 +26,9 @@ from truetune.training.rows import Data
 
 KNOWN = SpecifierSet(">=1.16,<2")
 """Releases of TRL whose trainers take rows of ids as they are given here"""
-NEEDED = f"DPO, ORPO and KTO need trl{KNOWN}, whose trainers take rows of ids: pip install 'trl{KNOWN}'"
+NEEDED = (
+    f"DPO, ORPO and KTO need trl{KNOWN}, whose trainers take rows of ids: pip install 'trl{KNOWN}'"
+)
 
 try:
     import trl
@@ -74,10 +76,14 @@ class OddsTrainer(ORPOTrainer):
     def concatenated_forward(self, model: Any, batch: Any) -> Any:
         """(chosen, rejected) mean log-probabilities of answers, (chosen, rejected) logits, loss of the chosen answers,
         and the auxiliary loss of a mixture of experts."""
-        made = self.concatenated_inputs(batch, padding_value=self.padding_value, device=self.accelerator.device)
+        made = self.concatenated_inputs(
+            batch, padding_value=self.padding_value, device=self.accelerator.device
+        )
         routed = {"output_router_logits": True} if self.aux_loss_enabled else {}
         mask = made["concatenated_attention_mask"]
-        outputs = model(made["concatenated_input_ids"], attention_mask=mask, use_cache=False, **routed)
+        outputs = model(
+            made["concatenated_input_ids"], attention_mask=mask, use_cache=False, **routed
+        )
         labels, logits = made["concatenated_labels"], outputs.logits
         learned = labels[:, 1:] != IGNORED
         each = torch.nn.functional.cross_entropy(
@@ -104,7 +110,11 @@ class OddsRows:
         made: dict[str, list[int]] = {}
         for side in ("chosen", "rejected"):
             ids, labels = line(row["prompt_ids"], row[f"{side}_ids"])
-            made |= {f"{side}_input_ids": ids, f"{side}_attention_mask": [1] * len(ids), f"{side}_labels": labels}
+            made |= {
+                f"{side}_input_ids": ids,
+                f"{side}_attention_mask": [1] * len(ids),
+                f"{side}_labels": labels,
+            }
         return made
 
     def map(self, *_: Any, **__: Any) -> OddsRows:
@@ -138,7 +148,9 @@ def preferred(recipe: Recipe, ready: Prepared, data: Data) -> Any:
     return trainer
 
 
-def direct(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None) -> Any:
+def direct(
+    recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None
+) -> Any:
     """DPO. The rows are short enough, so its collator cuts nothing."""
     return DirectTrainer(
         ref_model=_reference(recipe, ready),
@@ -149,7 +161,9 @@ def direct(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, hel
     )
 
 
-def odds(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None) -> Any:
+def odds(
+    recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None
+) -> Any:
     """ORPO. It has no reference."""
     return OddsTrainer(
         args=arguments(ORPOConfig, given),
@@ -159,7 +173,9 @@ def odds(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_
     )
 
 
-def verdicts(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None) -> Any:
+def verdicts(
+    recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None
+) -> Any:
     """KTO. Its collator cuts an answer to another question where no answer in the batch is short enough for that."""
     if len(rows) < 2:
         raise UsageError("KTO compares rows with each other; it needs at least two")
@@ -168,12 +184,15 @@ def verdicts(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, h
         ref_model=_reference(recipe, ready),
         args=args,
         train_dataset=_with_others(rows, args.per_device_train_batch_size, args.max_length),
-        eval_dataset=held_out and _with_others(held_out, args.per_device_eval_batch_size, args.max_length),
+        eval_dataset=held_out
+        and _with_others(held_out, args.per_device_eval_batch_size, args.max_length),
         **_common(ready),
     )
 
 
-BUILDERS: Mapping[str, Callable[[Recipe, Prepared, Given, Preferences, Preferences | None], Any]] = {
+BUILDERS: Mapping[
+    str, Callable[[Recipe, Prepared, Given, Preferences, Preferences | None], Any]
+] = {
     "dpo": direct,
     "orpo": odds,
     "kto": verdicts,
@@ -191,7 +210,11 @@ def _common(ready: Prepared) -> dict[str, Any]:
 
 def _with_others(rows: Preferences, batch: int, limit: int) -> Any:
     made = rows.dataset()
-    others = made.data.table["completion_ids"].combine_chunks().take(arrow.array(rows.neighbours(batch, limit)))
+    others = (
+        made.data.table["completion_ids"]
+        .combine_chunks()
+        .take(arrow.array(rows.neighbours(batch, limit)))
+    )
     return datasets.Dataset(made.data.table.append_column("KL_completion_ids", others))
 
 
@@ -199,9 +222,9 @@ def _refuse_single_rows(ready: Prepared) -> None:
     config = ready.peft or getattr(ready.model, "peft_config", {}).get("default")
     if getattr(config, "trainable_token_indices", None):
         raise UsageError(
-            "single rows of the embedding (new tokens, lora.trainable_token_indices) can't be trained by DPO and KTO: "
-            "TRL takes the head's weights as they were. Teach new tokens by SFT or ORPO first, or set "
-            "lora.modules_to_save: [embed_tokens, lm_head]"
+            "single rows of the embedding (new tokens, lora.trainable_token_indices) can't be"
+            " trained by DPO and KTO: TRL takes the head's weights as they were. Teach new tokens"
+            " by SFT or ORPO first, or set lora.modules_to_save: [embed_tokens, lm_head]"
         )
 
 
@@ -209,7 +232,10 @@ def _reference(recipe: Recipe, ready: Prepared) -> Any:
     """The reference model; None where the policy without its adapter is one, or its values are computed beforehand."""
     training = recipe.training
     if training.reference is not None:
-        settings = {"dtype": ready.model.dtype, "attn_implementation": ready.model.config._attn_implementation}
+        settings = {
+            "dtype": ready.model.dtype,
+            "attn_implementation": ready.model.config._attn_implementation,
+        }
         return transformers.AutoModelForCausalLM.from_pretrained(training.reference, **settings)
     adapts = ready.peft is not None or hasattr(ready.model, "peft_config")
     return None if adapts or training.precompute_ref_log_probs else copy.deepcopy(ready.model)
@@ -230,18 +256,27 @@ def _prove_batches(trainer: Any, rows: Preferences) -> None:
     limit = trainer.args.max_length
     for number, batch in enumerate(batches):
         given = [rows[i] for i in batch.indices or ()]
-        sides = [name for name in ("chosen_ids", "rejected_ids", "completion_ids") if name in given[0]]
+        sides = [
+            name for name in ("chosen_ids", "rejected_ids", "completion_ids") if name in given[0]
+        ]
         wanted = [line(row["prompt_ids"], row[side]) for side in sides for row in given]
         if "KL_input_ids" in batch.inputs:
             others = rows.neighbours(trainer.args.per_device_train_batch_size, limit)
             answers = [rows[others[i]]["completion_ids"] for i in batch.indices or ()]
-            lines = [line(row["prompt_ids"], answer) for row, answer in zip(given, answers, strict=True)]
+            lines = [
+                line(row["prompt_ids"], answer) for row, answer in zip(given, answers, strict=True)
+            ]
             wanted += [(ids[:limit], labels[:limit]) for ids, labels in lines]
-        found = [line for side in ("", "chosen_", "rejected_", "KL_") for line in _lines(batch.inputs, side)]
+        found = [
+            line
+            for side in ("", "chosen_", "rejected_", "KL_")
+            for line in _lines(batch.inputs, side)
+        ]
         if found != wanted:
             raise UsageError(
-                f"batch {number} of {type(trainer).__mro__[1].__name__} (trl {trl.__version__}) is not made of the ids "
-                f"of its rows: {_first_difference(found, wanted)}; nothing was trained. Please report this"
+                f"batch {number} of {type(trainer).__mro__[1].__name__} (trl {trl.__version__}) is"
+                f" not made of the ids of its rows: {_first_difference(found, wanted)}; nothing was"
+                " trained. Please report this"
             )
 
 
@@ -259,7 +294,9 @@ def _lines(inputs: Mapping[str, Any], side: str) -> list[Line]:
 def _first_difference(found: list[Line], wanted: list[Line]) -> str:
     if len(found) != len(wanted):
         return f"{len(found)} lines, expected {len(wanted)}"
-    number = next(i for i, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
+    number = next(
+        i for i, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other
+    )
     what = "ids" if found[number][0] != wanted[number][0] else "labels"
     return f"{what} of line {number} are {found[number]}, expected {wanted[number]}"
 
@@ -268,20 +305,29 @@ def _prove_reference(trainer: Any) -> None:
     """Raise UsageError where an answer is more or less likely to the policy than to its reference before any step."""
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
         return
-    metrics, tokens, mode = copy.deepcopy(trainer._metrics), trainer._total_train_tokens, trainer.model.training
+    metrics, tokens, mode = (
+        copy.deepcopy(trainer._metrics),
+        trainer._total_train_tokens,
+        trainer.model.training,
+    )
     with ready(trainer) as (loader, _), torch.no_grad(), trainer.compute_loss_context_manager():
         inputs = trainer._prepare_inputs(peek(loader, 1)[0].inputs)
         trainer.model.train(trainer.args.disable_dropout)
         loss = float(trainer.compute_loss(trainer.model, inputs))
         logged = trainer._metrics["train" if trainer.args.disable_dropout else "eval"]
-        rewards = [logged[f"rewards/{side}"][-1] for side in ("chosen", "rejected") if logged[f"rewards/{side}"]]
+        rewards = [
+            logged[f"rewards/{side}"][-1]
+            for side in ("chosen", "rejected")
+            if logged[f"rewards/{side}"]
+        ]
     trainer.model.train(mode)
     trainer._metrics, trainer._total_train_tokens = metrics, tokens
     off = max(abs(reward) for reward in rewards) / trainer.beta
     plain = getattr(trainer, "loss_types", ()) == ["sigmoid"] and not trainer.label_smoothing
     if not off <= TOLERANCE or (plain and abs(loss - math.log(2)) > TOLERANCE):
         raise UsageError(
-            f"before the first step policy and reference differ by {off:.3g} nats an answer (loss {loss:.4f}): rewards "
-            "would be measured from another model. Dropout that stays on, or an adapter that changes the model before "
-            "it is trained (lora.init_lora_weights), does that"
+            f"before the first step policy and reference differ by {off:.3g} nats an answer (loss"
+            f" {loss:.4f}): rewards would be measured from another model. Dropout that stays on, or"
+            " an adapter that changes the model before it is trained (lora.init_lora_weights),"
+            " does that"
         )

@@ -54,8 +54,10 @@ class Looks:
         if report.failed() and not self.force:
             worst = [f for f in report.findings if RANK[f.severity] >= RANK[report.spec.fail_on]]
             names = ", ".join(dict.fromkeys(f.rule for f in worst))
-            raise FindingsError(f"{what} found {names}: nothing was trained (--force goes on, and records it)",
-                                tuple(worst))  # fmt: skip
+            raise FindingsError(
+                f"{what} found {names}: nothing was trained (--force goes on, and records it)",
+                tuple(worst),
+            )
 
 
 def check_data(spec: RunSpec, listener: Listener) -> Report:
@@ -92,7 +94,9 @@ def _given(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
     origins = {place for number in numbers for place in rows.origins(number)}
     found: list[dict[str, Any]] = []
     sources = resolve(spec.data)
-    names = dict(zip((str(source.path) for source in sources), names_of(sources).names, strict=True))
+    names = dict(
+        zip((str(source.path) for source in sources), names_of(sources).names, strict=True)
+    )
     for row in read(spec.data, format=spec.format, columns=spec.map):
         if (names.get(row.origin.file), row.origin.line) in origins:
             found.append(_as_given(row))
@@ -114,5 +118,7 @@ def _as_given(row: Conversation) -> dict[str, Any]:
     elif row.is_chat:
         made = {"messages": row.messages}
     else:
-        made = {"text": row.text} if row.text is not None else {"prompt": prompt, "completion": answer}
+        made = (
+            {"text": row.text} if row.text is not None else {"prompt": prompt, "completion": answer}
+        )
     return made | ({"tools": row.tools} if row.tools else {})

@@ -58,14 +58,22 @@ def prepare(spec: RunSpec, training: Training, *, highest: int = 0) -> Prepared:
     attention = attention_of(model)
     choices.append(Choice("attention", attention.implementation, attention.why))
     if not attention.packs and spec.encode.packing != "none":
-        choices.append(Choice("encode.packing", "none", "packs are taken apart: this model would mix their documents"))
+        choices.append(
+            Choice(
+                "encode.packing",
+                "none",
+                "packs are taken apart: this model would mix their documents",
+            )
+        )
     choices += _kernels(model, training)
     if training.adapter is not None:
         model, more = going_on(model, training, new)
         choices += more
     config = None if training.adapter is not None else adapter_of(training.lora, model, new)
     if new and config is not None:
-        choices.append(Choice("trainable rows", len(new), "of new tokens: trained, and saved with the adapter"))
+        choices.append(
+            Choice("trainable rows", len(new), "of new tokens: trained, and saved with the adapter")
+        )
     if training.gradient_checkpointing and (config is not None or training.adapter is not None):
         model.enable_input_require_grads()
     collate = collator_of(attention, tokenizer, model)
@@ -84,7 +92,11 @@ def _kernels(model: Any, training: Training) -> list[Choice]:
         apply_liger_kernel(  # type: ignore[no-untyped-call]
             model, {"fused_linear_cross_entropy": False, "cross_entropy": False}
         )
-        choices.append(Choice("use_liger_kernel", True, "its kernels for norms, rotations and MLPs"))
+        choices.append(
+            Choice("use_liger_kernel", True, "its kernels for norms, rotations and MLPs")
+        )
     if training.method == "sft" and fuse(model):
-        choices.append(Choice("head", "fused", "never holds all logits; its losses are the model's own"))
+        choices.append(
+            Choice("head", "fused", "never holds all logits; its losses are the model's own")
+        )
     return choices

@@ -41,7 +41,9 @@ def join(spec: RunSpec) -> PartialState:
     try:
         timeout = timedelta(seconds=float(spec.trainer.get("ddp_timeout", STEP)))
     except (TypeError, ValueError):
-        raise UsageError(f"trainer.ddp_timeout: {spec.trainer['ddp_timeout']}: expected seconds") from None
+        raise UsageError(
+            f"trainer.ddp_timeout: {spec.trainer['ddp_timeout']}: expected seconds"
+        ) from None
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=timeout)
     if state.num_processes > 1:
         atexit.register(_leave)
@@ -56,7 +58,9 @@ def join(spec: RunSpec) -> PartialState:
 def shared_out(spec: RunSpec, state: PartialState) -> RunSpec:
     """The settings for as many processes as there are."""
     devices = spec.training.model_copy(update={"devices": state.num_processes})
-    trainer = {"ddp_find_unused_parameters": False} if state.num_processes > 1 and _used(spec) else {}
+    trainer = (
+        {"ddp_find_unused_parameters": False} if state.num_processes > 1 and _used(spec) else {}
+    )
     return spec.model_copy(update={"training": devices, "trainer": trainer | spec.trainer})
 
 
@@ -80,14 +84,23 @@ def in_turn() -> Iterator[bool]:
 @contextmanager
 def alone() -> Iterator[None]:
     """In here accelerate takes this process for the only one: nothing is gathered, and nobody waited for."""
-    held = [(known, dict(known)) for known in (PartialState._shared_state, AcceleratorState._shared_state) if known]
+    held = [
+        (known, dict(known))
+        for known in (PartialState._shared_state, AcceleratorState._shared_state)
+        if known
+    ]
     try:
         for known, _ in held:
             known.update(distributed_type=DistributedType.NO, num_processes=1, process_index=0)
         yield
     finally:
         for known, before in held:
-            known.update({name: before[name] for name in ("distributed_type", "num_processes", "process_index")})
+            known.update(
+                {
+                    name: before[name]
+                    for name in ("distributed_type", "num_processes", "process_index")
+                }
+            )
 
 
 def one_gpu(args: Any) -> None:
@@ -100,7 +113,10 @@ def idle() -> str | None:
     count = torch.cuda.device_count()
     if count < 2 or PartialState().num_processes > 1:
         return None
-    return f"devices: 1 of {count} GPUs, for no launcher started this process; --launch {count} uses all"
+    return (
+        f"devices: 1 of {count} GPUs, for no launcher started this process; --launch {count}"
+        " uses all"
+    )
 
 
 def even(sampler: Any, args: Any, batch: int, epoch: Callable[[], int]) -> Any:

@@ -36,7 +36,10 @@ QUESTIONS = (
     ("Write one sentence about the sea.", "The sea is wide and never still."),
     ("What is 12 plus 30?", "12 plus 30 is 42."),
     ("Translate 'good morning' into German.", "Guten Morgen."),
-    ("Explain in one sentence why the sky is blue.", "Air scatters blue light more than red light."),
+    (
+        "Explain in one sentence why the sky is blue.",
+        "Air scatters blue light more than red light.",
+    ),
     ("Give me a short list of fruits.", "Apples, pears and plums."),
 )
 NAMES = ("bos", "eos", "pad", "unk")
@@ -147,11 +150,16 @@ def asked_of(
     spec = RunSpec(tokenizer=str(tokenizer), model=str(model), data=tuple(data))
     probes = prepared(spec)
     if generation is not None:
-        probes = replace(probes, tokenizer=replace(probes.tokenizer, generation_config=dict(generation)))
+        probes = replace(
+            probes, tokenizer=replace(probes.tokenizer, generation_config=dict(generation))
+        )
     rows = read(spec.data) if data else iter(_built_in(chat=bool(probes.tokenizer.templates)))
     prompts = prompts_of(spec, rows, count, probes=probes)
     if not prompts:
-        raise UsageError(f"{', '.join(data) or 'the built-in questions'}: no row gives a prompt; name another --data")
+        raise UsageError(
+            f"{', '.join(data) or 'the built-in questions'}: no row gives a prompt; name another"
+            " --data"
+        )
     return Asked(tuple(prompts), probes, facts_of(probes.tokenizer))
 
 
@@ -160,29 +168,50 @@ def _built_in(*, chat: bool) -> list[Conversation]:
     for i, (question, answer) in enumerate(QUESTIONS):
         origin = Origin("built-in questions", i + 1, i)
         messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-        made.append(Conversation(origin, "messages", messages=messages) if chat else
-                    Conversation(origin, "prompt-completion", prompt=f"{question}\n", completion=answer))  # fmt: skip
+        made.append(
+            Conversation(origin, "messages", messages=messages)
+            if chat
+            else Conversation(
+                origin, "prompt-completion", prompt=f"{question}\n", completion=answer
+            )
+        )
     return made
 
 
 def facts_of(tokenizer: Tokenizer) -> Facts:
     """Of a folder with a tokenizer and a model."""
-    text = "\0".join(f"{name}\0{template}" for name, template in sorted(tokenizer.templates.items()))
-    special = tuple(sorted((name, tokenizer.special[name].id) for name in NAMES if name in tokenizer.special))
-    ends = (tokenizer.generation_config or {}).get("eos_token_id", tokenizer.model_config.get("eos_token_id"))
+    text = "\0".join(
+        f"{name}\0{template}" for name, template in sorted(tokenizer.templates.items())
+    )
+    special = tuple(
+        sorted((name, tokenizer.special[name].id) for name in NAMES if name in tokenizer.special)
+    )
+    ends = (tokenizer.generation_config or {}).get(
+        "eos_token_id", tokenizer.model_config.get("eos_token_id")
+    )
     listed = ends if isinstance(ends, list) else [ends]
-    return Facts(hashlib.sha256(text.encode()).hexdigest(), special, frozenset(id for id in listed if type(id) is int))
+    return Facts(
+        hashlib.sha256(text.encode()).hexdigest(),
+        special,
+        frozenset(id for id in listed if type(id) is int),
+    )
 
 
 def look(model: Any, asked: Asked, follow: Seen | None = None) -> Seen:
     """Answers, and logits behind the prompts and the answers of `follow` (its own where that is None)."""
     said = answers(
-        model, asked.prompts, stops=asked.stops, pad=_pad(asked), max_new_tokens=NEW_TOKENS,
+        model,
+        asked.prompts,
+        stops=asked.stops,
+        pad=_pad(asked),
+        max_new_tokens=NEW_TOKENS,
         decode=text_of(asked.probes.tokenizer),
-    )  # fmt: skip
+    )
     ids = tuple(() if a is None else (*a.ids, *([] if a.stop is None else [a.stop])) for a in said)
     paths = follow.answers if follow else ids
-    logits = [_logits(model, prompt.ids, path) for prompt, path in zip(asked.prompts, paths, strict=True)]
+    logits = [
+        _logits(model, prompt.ids, path) for prompt, path in zip(asked.prompts, paths, strict=True)
+    ]
     return Seen(tuple(logits), ids)
 
 
@@ -195,11 +224,15 @@ def _logits(model: Any, prompt: tuple[int, ...], path: tuple[int, ...]) -> torch
     """(places, vocabulary), float32"""
     ids = torch.tensor([[*prompt, *path]], device=model.device)
     with still(), torch.no_grad():
-        logits: torch.Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits[0]
+        logits: torch.Tensor = model(
+            input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False
+        ).logits[0]
     return logits[len(prompt) - 1 :].float().cpu()
 
 
-def rung(name: str, on: Seen, off: Seen | None, other: Seen, *, facts: Facts | None = None, asked: Asked) -> Rung:
+def rung(
+    name: str, on: Seen, off: Seen | None, other: Seen, *, facts: Facts | None = None, asked: Asked
+) -> Rung:
     """Compare another form of the model with the adapter on its base (`on`) and the base alone (`off`)."""
     change = other_change = along = 0.0
     largest = 0.0
@@ -216,10 +249,18 @@ def rung(name: str, on: Seen, off: Seen | None, other: Seen, *, facts: Facts | N
     cosine = along / math.sqrt(change * other_change) if change and other_change else 0.0
     same = sum(a == b for a, b in zip(on.answers, other.answers, strict=True))
     return Rung(
-        name, kept, cosine, largest, same,
+        name,
+        kept,
+        cosine,
+        largest,
+        same,
         template=None if facts is None else facts.template == asked.facts.template,
-        special=None if facts is None else (facts.special, facts.stops) == (asked.facts.special, asked.facts.stops),
-    )  # fmt: skip
+        special=(
+            None
+            if facts is None
+            else (facts.special, facts.stops) == (asked.facts.special, asked.facts.stops)
+        ),
+    )
 
 
 def proved(on: Seen, off: Seen | None, rungs: Sequence[Rung]) -> Proof:
@@ -231,12 +272,16 @@ def proved(on: Seen, off: Seen | None, rungs: Sequence[Rung]) -> Proof:
         total += float((reference[:, :width] - base).double().square().sum())
         places += len(reference)
         items += reference.shape[0] * width
-    return Proof(len(on.logits), places, math.sqrt(total / max(1, items)), off is not None, tuple(rungs))
+    return Proof(
+        len(on.logits), places, math.sqrt(total / max(1, items)), off is not None, tuple(rungs)
+    )
 
 
 def loaded(folder: Path, model_class: Any, device: str, **settings: Any) -> Any:
     """A saved model, in float32. No code of the folder is run."""
-    model = model_class.from_pretrained(str(folder), dtype=torch.float32, trust_remote_code=False, **settings)
+    model = model_class.from_pretrained(
+        str(folder), dtype=torch.float32, trust_remote_code=False, **settings
+    )
     return model.to(device).eval()
 
 

@@ -91,7 +91,11 @@ class Recipe:
     def effective(self) -> int:
         """Rows in one step of the optimizer, over all devices"""
         asked = self.training
-        return (asked.per_device_train_batch_size or 1) * (asked.gradient_accumulation_steps or 1) * asked.devices
+        return (
+            (asked.per_device_train_batch_size or 1)
+            * (asked.gradient_accumulation_steps or 1)
+            * asked.devices
+        )
 
     @property
     def steps(self) -> int | None:
@@ -115,12 +119,14 @@ def recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Recipe:
     fill_warmup(fill, rows)
     fill_memory(fill, gpu=gpu, size=size)
     fill_records(fill, rows, evaluates=bool(spec.eval_data) or asked.val_size != 0)
-    filled = spec.model_copy(update={
-        "training": fill.training,
-        "trainer": trainer,
-        "max_length": length,
-        "encode": spec.encode.model_copy(update={"packing": "best-fit" if packing else "none"}),
-    })  # fmt: skip
+    filled = spec.model_copy(
+        update={
+            "training": fill.training,
+            "trainer": trainer,
+            "max_length": length,
+            "encode": spec.encode.model_copy(update={"packing": "best-fit" if packing else "none"}),
+        }
+    )
     return Recipe(filled, tuple(fill.choices), gpu, rows)
 
 
@@ -147,7 +153,9 @@ def arguments_of(recipe: Recipe, *, evaluates: bool = True) -> dict[str, Any]:
     if training.method == "kto":
         made["train_sampling_strategy"] = "sequential"
     if not evaluates:
-        made = {name: value for name, value in made.items() if name != "eval_steps"} | {"eval_strategy": "no"}
+        made = {name: value for name, value in made.items() if name != "eval_steps"} | {
+            "eval_strategy": "no"
+        }
     return made | {name: _number(value) for name, value in recipe.spec.trainer.items()}
 
 
@@ -176,14 +184,22 @@ def _rows(spec: RunSpec, fill: Filling, longest: int | None) -> tuple[bool, int]
     length = spec.max_length
     if length is None:
         length = min(LENGTH, longest or LENGTH)
-        why = "as long as the model's positions" if length < LENGTH else "longer examples go by encode.overflow"
+        why = (
+            "as long as the model's positions"
+            if length < LENGTH
+            else "longer examples go by encode.overflow"
+        )
         fill.say("max_length", length, why)
     asked = fill.training.packing
     if asked is None and "packing" in spec.encode.model_fields_set:
         asked = spec.encode.packing == "best-fit"
     packing = fill.training.method == "sft" if asked is None else asked
     if asked is None and packing:
-        fill.say("encode.packing", "best-fit", "short examples share a row, and attention keeps them apart")
+        fill.say(
+            "encode.packing",
+            "best-fit",
+            "short examples share a row, and attention keeps them apart",
+        )
     fill.put("packing", packing)
     return packing, length
 

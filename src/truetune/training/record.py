@@ -35,14 +35,39 @@ if TYPE_CHECKING:
     from truetune.training.resume import Claim
     from truetune.training.rows import Data
 
-LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "bitsandbytes")
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "accelerate",
+    "datasets",
+    "tokenizers",
+    "bitsandbytes",
+)
 ASIDE = (
-    *("rehearsal", "watch", "select", "ignore", "fail_on", "allow_unjudged"),
-    *("data", "eval_data", "tokenizer", "model"),
+    "rehearsal",
+    "watch",
+    "select",
+    "ignore",
+    "fail_on",
+    "allow_unjudged",
+    "data",
+    "eval_data",
+    "tokenizer",
+    "model",
 )
 """Settings that do not shape the weights, or whose contents count and not their names"""
 ASIDE_TRAINING = ("output_dir", "save_total_limit", "resume_from_checkpoint", "adapter")
-ASIDE_TRAINER = ("output_dir", "report_to", "run_name", "disable_tqdm", "save_total_limit", "logging_dir", "project")
+ASIDE_TRAINER = (
+    "output_dir",
+    "report_to",
+    "run_name",
+    "disable_tqdm",
+    "save_total_limit",
+    "logging_dir",
+    "project",
+)
 
 NAMES = {
     "base": "the base model",
@@ -93,7 +118,9 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any], path: str = "
 def base_of(spec: RunSpec) -> dict[str, Any] | None:
     """The fingerprint of the model that training starts from; None where it is not on this machine yet."""
     place = located(spec.model or spec.tokenizer or "", Path())
-    return fingerprint(read_checkpoint(place)) if place is not None and is_checkpoint(place) else None
+    return (
+        fingerprint(read_checkpoint(place)) if place is not None and is_checkpoint(place) else None
+    )
 
 
 def _adapter(name: str | None) -> str | None:
@@ -139,34 +166,70 @@ class Record:
         """What was found before the first step, what of it was overruled (--force), and what was not looked at."""
         found = {what: list(findings) for what, findings in looks.items()}
         least = RANK[self.facts["settings"]["fail_on"]]
-        forced = {f.rule for findings in found.values() for f in findings if RANK[f.severity] >= least}
-        told = {what: [_finding(finding) for finding in findings] for what, findings in found.items()}
+        forced = {
+            f.rule for findings in found.values() for f in findings if RANK[f.severity] >= least
+        }
+        told = {
+            what: [_finding(finding) for finding in findings] for what, findings in found.items()
+        }
         self.put(looks=told, skipped=list(skipped), forced=sorted(forced))
 
     def reached(self, state: Any) -> None:
         """A checkpoint has been made."""
         names = [path.name for path in checkpoints(self.folder) if (path / WHOLE).is_file()]
-        self.put(step=state.global_step, steps=state.max_steps, losses=_losses(state), checkpoints=names)
+        self.put(
+            step=state.global_step, steps=state.max_steps, losses=_losses(state), checkpoints=names
+        )
 
     def end(self, state: Any, *, seconds: float, loss: float | None) -> None:
         """The run is complete: its weights stand in its folder. The listing of its files is made last."""
         losses = _losses(state) | ({"held_out": loss} if loss is not None else {})
         files = listing(self.folder, below=False) if self.writes else {}
-        files = {name: entry for name, entry in files.items() if name != RUN and not name.startswith(".")}
-        self.put(status="finished", saving=None, ended=_now(), seconds=round(seconds, 1), step=state.global_step,
-                 steps=state.max_steps, losses=losses, files=files)  # fmt: skip
+        files = {
+            name: entry for name, entry in files.items() if name != RUN and not name.startswith(".")
+        }
+        self.put(
+            status="finished",
+            saving=None,
+            ended=_now(),
+            seconds=round(seconds, 1),
+            step=state.global_step,
+            steps=state.max_steps,
+            losses=losses,
+            files=files,
+        )
 
 
-def begun(place: Claim, inputs: Mapping[str, Any], recipe: Recipe, ready: Prepared, data: Data) -> Record:
+def begun(
+    place: Claim, inputs: Mapping[str, Any], recipe: Recipe, ready: Prepared, data: Data
+) -> Record:
     """The record of a run that begins, or is taken up again."""
     now, made = _now(), versions()
     if place.checkpoint is not None:
-        resumed = [*place.before["resumed"], {"at": now, "step": step_of(place.checkpoint), "versions": made}]
+        resumed = [
+            *place.before["resumed"],
+            {"at": now, "step": step_of(place.checkpoint), "versions": made},
+        ]
         record = Record(place.folder, {**place.before, "resumed": resumed})
     else:
-        facts = {"format": FORMAT, "status": "looking", "key": key_of(inputs), "inputs": inputs, "began": now,
-                 "ended": None, "seconds": None, "resumed": [], "step": 0, "steps": recipe.steps, "losses": {},
-                 "checkpoints": [], "looks": {}, "skipped": [], "forced": [], "versions": made}  # fmt: skip
+        facts = {
+            "format": FORMAT,
+            "status": "looking",
+            "key": key_of(inputs),
+            "inputs": inputs,
+            "began": now,
+            "ended": None,
+            "seconds": None,
+            "resumed": [],
+            "step": 0,
+            "steps": recipe.steps,
+            "losses": {},
+            "checkpoints": [],
+            "looks": {},
+            "skipped": [],
+            "forced": [],
+            "versions": made,
+        }
         record = Record(place.folder, facts | _facts(recipe, ready, data))
     record.put()
     return record
@@ -190,7 +253,10 @@ def _facts(recipe: Recipe, ready: Prepared, data: Data) -> dict[str, Any]:
             "tokens": data.tokens,
             "held_out": sorted(data.held_rows),
         },
-        "base": {"name": recipe.spec.model or recipe.spec.tokenizer, "fingerprint": base_of(recipe.spec)},
+        "base": {
+            "name": recipe.spec.model or recipe.spec.tokenizer,
+            "fingerprint": base_of(recipe.spec),
+        },
         "stops": [
             {"token": stop.token, "id": stop.id, "trained": stop.id == trained}
             for stop in probes.stops
@@ -202,16 +268,25 @@ def _facts(recipe: Recipe, ready: Prepared, data: Data) -> dict[str, Any]:
 
 def _devices() -> dict[str, Any]:
     cuda = torch.cuda.is_available()
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else []
-    return {"kind": "cuda" if cuda else "cpu", "names": names or [platform.machine()], "system": platform.system(),
-            "processes": PartialState().num_processes, "threads": torch.get_num_threads()}  # fmt: skip
+    names = (
+        [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else []
+    )
+    return {
+        "kind": "cuda" if cuda else "cpu",
+        "names": names or [platform.machine()],
+        "system": platform.system(),
+        "processes": PartialState().num_processes,
+        "threads": torch.get_num_threads(),
+    }
 
 
 def _losses(state: Any) -> dict[str, float]:
     """The last of each loss in the log of a trainer."""
     found: dict[str, float] = {}
     for entry in state.log_history:
-        found |= {name: entry[name] for name in ("loss", "eval_loss", "train_loss") if name in entry}
+        found |= {
+            name: entry[name] for name in ("loss", "eval_loss", "train_loss") if name in entry
+        }
     return found
 
 

@@ -55,7 +55,9 @@ def held(folder: Path) -> Iterator[None]:
             raise UsageError(f"{folder / LOCK}: truetune did not write it; {ELSEWHERE}")
         lock = filelock.FileLock(folder / LOCK, timeout=0).acquire()
     except filelock.Timeout:
-        raise UsageError(f"{folder}: another process trains there; wait for its end, or {ELSEWHERE}") from None
+        raise UsageError(
+            f"{folder}: another process trains there; wait for its end, or {ELSEWHERE}"
+        ) from None
     except OSError as error:
         raise UsageError(f"{folder}: can't be written: {error.strerror}; {ELSEWHERE}") from None
     with lock:
@@ -88,7 +90,13 @@ def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
     if _never_began(folder, before):
         _check_way(folder, before, None)
     if _never_began(folder, before) and differences(inputs, before["inputs"]):
-        return Claim(folder, {}, None, False, ("an earlier run with other settings never began here: its record goes",))
+        return Claim(
+            folder,
+            {},
+            None,
+            False,
+            ("an earlier run with other settings never began here: its record goes",),
+        )
     check_same_run(folder, inputs)
     if before["status"] == "finished" and not any(damages(folder, before["files"])):
         return Claim(folder, before, None, True, ())
@@ -106,7 +114,10 @@ def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
         return
     different = differences(inputs, before["inputs"])
     if different:
-        raise UsageError(f"{folder} holds a run ({before['status']}) that differs: {'; '.join(different)}; {ELSEWHERE}")
+        raise UsageError(
+            f"{folder} holds a run ({before['status']}) that differs: {'; '.join(different)};"
+            f" {ELSEWHERE}"
+        )
 
 
 def _never_began(folder: Path, run: Mapping[str, Any]) -> bool:
@@ -115,8 +126,16 @@ def _never_began(folder: Path, run: Mapping[str, Any]) -> bool:
 
 def _renewed(then: Mapping[str, str]) -> list[str]:
     """What to say where libraries were exchanged since the run began."""
-    changed = [f"{name} {then[name]} -> {now}" for name, now in versions().items() if then.get(name, now) != now]
-    return [f"since the run began: {', '.join(changed)}; losses may differ in their last digits"] if changed else []
+    changed = [
+        f"{name} {then[name]} -> {now}"
+        for name, now in versions().items()
+        if then.get(name, now) != now
+    ]
+    return (
+        [f"since the run began: {', '.join(changed)}; losses may differ in their last digits"]
+        if changed
+        else []
+    )
 
 
 def _last_whole(folder: Path, run: Mapping[str, Any], notes: list[str]) -> Path | None:
@@ -125,14 +144,20 @@ def _last_whole(folder: Path, run: Mapping[str, Any], notes: list[str]) -> Path 
     One that the run was writing when it ended is removed. Raises UsageError where something stands in the way that the
     run did not write, or that has changed since: it is named, and stays.
     """
-    whole = [path for path in checkpoints(folder) if (mark := _mark_of(path)) is not None and mark["resumes"]]
+    whole = [
+        path
+        for path in checkpoints(folder)
+        if (mark := _mark_of(path)) is not None and mark["resumes"]
+    ]
     found = whole[-1] if whole else None
     _check_way(folder, run, found)
     for path in reversed(checkpoints(folder)):
         if path == found:
             break
         if _mark_of(path) is not None:
-            notes.append(f"{path.name} holds weights alone (save_only_model): the run can't go on from it")
+            notes.append(
+                f"{path.name} holds weights alone (save_only_model): the run can't go on from it"
+            )
         elif run.get("writing") == path.name:
             notes.append(f"{path.name} is not whole ({fault_of(path)}): removed")
             remove_unfinished(path)
@@ -145,8 +170,11 @@ def _check_way(folder: Path, run: Mapping[str, Any], found: Path | None) -> None
     if stranger is None and found is not None and (fault := fault_of(found)) is not None:
         stranger = Stranger(found, f"is not as truetune wrote it ({fault})")
     if stranger is not None:
-        raise refuse(stranger, "nothing was changed: restore it or move it elsewhere, and the same command resumes; or "
-                               f"{ELSEWHERE}")  # fmt: skip
+        raise refuse(
+            stranger,
+            "nothing was changed: restore it or move it elsewhere, and the same command resumes;"
+            f" or {ELSEWHERE}",
+        )
 
 
 def _mark_of(checkpoint: Path) -> dict[str, Any] | None:

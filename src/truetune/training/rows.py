@@ -42,7 +42,11 @@ class Rows:
             start = {name: value[:2] for name, value in self[0].items() if name != "seq_lengths"}
             return {**start, "labels": np.full_like(start["labels"], IGNORED)}
         documents = [self.table[i] for i in self.packs[number]]
-        made = {name: np.concatenate([d[name] for d in documents]) for name in documents[0] if name not in ORIGIN}
+        made = {
+            name: np.concatenate([d[name] for d in documents])
+            for name in documents[0]
+            if name not in ORIGIN
+        }
         if len(documents) > 1:
             made["seq_lengths"] = np.array([len(d["input_ids"]) for d in documents])
         return made
@@ -50,7 +54,11 @@ class Rows:
     def origins(self, number: int) -> list[tuple[str, int]]:
         """(file, line) of each document of a row."""
         packs = self.packs[number : number + 1]
-        return [(str(d["file"]), int(d["line"])) for pack in packs for d in (self.table[i] for i in pack)]
+        return [
+            (str(d["file"]), int(d["line"]))
+            for pack in packs
+            for d in (self.table[i] for i in pack)
+        ]
 
 
 ORIGIN = ("file", "line", "row")
@@ -78,7 +86,9 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
 
     `spec` is a recipe's: max_length and encode.packing are set.
     """
-    plain = spec.encode.model_copy(update={"packing": "none", "sources": True, "trainer": "transformers"})
+    plain = spec.encode.model_copy(
+        update={"packing": "none", "sources": True, "trainer": "transformers"}
+    )
     unpacked = spec.model_copy(update={"encode": plain})
     encoded = encode(unpacked, progress=progress)
     table = table_of(encoded, spec.data)
@@ -88,7 +98,9 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     apart = np.isin(numbers, sorted(held))
     held_out: Rows | None = None
     if spec.eval_data:
-        other = table_of(encode(unpacked.model_copy(update={"data": spec.eval_data})), spec.eval_data)
+        other = table_of(
+            encode(unpacked.model_copy(update={"data": spec.eval_data})), spec.eval_data
+        )
         held_out = Rows(other, _alone(range(len(other))))
     elif held:
         held_out = Rows(table, _alone(np.flatnonzero(apart).tolist()))
@@ -96,7 +108,9 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     lengths = _lengths(table)[kept].tolist()
     packs = _alone(kept)
     if spec.encode.packing != "none":
-        packs = [[kept[i] for i in pack] for pack in best_fit(lengths, spec.max_length or max(lengths))]
+        packs = [
+            [kept[i] for i in pack] for pack in best_fit(lengths, spec.max_length or max(lengths))
+        ]
     choices = tuple(said(spec, held, encoded.manifest))
     return Data(Rows(table, packs), held_out, encoded, len(kept), sum(lengths), held, choices)
 
@@ -104,7 +118,10 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
 def table_of(encoded: Encoded, files: Iterable[str]) -> Any:
     """The rows that were written. Raises DataError where there are none."""
     if not encoded.counts["packs"]:
-        raise DataError(f"{', '.join(files)}: no example is left to train on; see {encoded.folder}/dropped.jsonl")
+        raise DataError(
+            f"{', '.join(files)}: no example is left to train on; see"
+            f" {encoded.folder}/dropped.jsonl"
+        )
     return encoded.dataset()
 
 
@@ -121,21 +138,33 @@ def _alone(places: Iterable[int]) -> list[list[int]]:
 def said(spec: RunSpec, held: frozenset[int], manifest: Mapping[str, Any]) -> Iterator[Choice]:
     """What a user should know of the rows."""
     for notice in manifest["notices"]:
-        yield Choice("data", f"{manifest['counts']['encoded']:,} of {manifest['counts']['rows']:,} rows", notice)
+        yield Choice(
+            "data",
+            f"{manifest['counts']['encoded']:,} of {manifest['counts']['rows']:,} rows",
+            notice,
+        )
     if held and spec.training.val_size is None:
-        yield Choice("training.val_size", len(held), "rows held out, to be evaluated and answered; 0 trains on all")
+        yield Choice(
+            "training.val_size",
+            len(held),
+            "rows held out, to be evaluated and answered; 0 trains on all",
+        )
 
 
 def hold_out(numbers: Any, size: float | None) -> frozenset[int]:
     """Some rows, by a hash of their number: the same in every run on the same data."""
     rows = np.unique(numbers).tolist()
     if size is None:
-        count = min(MOST, max(FEWEST, round(HELD_OUT * len(rows)))) if len(rows) >= 10 * FEWEST else 0
+        count = (
+            min(MOST, max(FEWEST, round(HELD_OUT * len(rows)))) if len(rows) >= 10 * FEWEST else 0
+        )
     else:
         count = round(size * len(rows)) if size < 1 else int(size)
         if not 0 <= count < len(rows):
-            raise UsageError(f"training.val_size is {size:g}, and the data has {len(rows):,} rows: hold out fewer; 0 "
-                             "holds out none")  # fmt: skip
+            raise UsageError(
+                f"training.val_size is {size:g}, and the data has {len(rows):,} rows: hold out"
+                " fewer; 0 holds out none"
+            )
     return frozenset(sorted(rows, key=_hash)[: min(count, len(rows) - 1)])
 
 

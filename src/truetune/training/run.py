@@ -60,8 +60,15 @@ class Trained:
         return 1 if self.failed else 3 if self.not_judged and not self.allow_unjudged else 0
 
 
-def train(spec: RunSpec, *, force: bool = False, fit: bool = False, gpu_memory: str | float | None = None,
-          listener: Listener | None = None, callbacks: Sequence[Any] = ()) -> Trained:  # fmt: skip
+def train(
+    spec: RunSpec,
+    *,
+    force: bool = False,
+    fit: bool = False,
+    gpu_memory: str | float | None = None,
+    listener: Listener | None = None,
+    callbacks: Sequence[Any] = (),
+) -> Trained:
     """Train what `spec` says. Raises FindingsError where a look before the first step finds an error, unless forced.
 
     `fit`: settings are changed until the run goes into the memory of the GPU (or into `gpu_memory`).
@@ -82,7 +89,9 @@ def train(spec: RunSpec, *, force: bool = False, fit: bool = False, gpu_memory: 
         relieve(trouble, fitting)
 
 
-def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callbacks: Sequence[Any]) -> Trained:
+def _run(
+    spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callbacks: Sequence[Any]
+) -> Trained:
     started = time.perf_counter()
     gpu = torch.cuda.is_available()
     machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
@@ -95,7 +104,10 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
         if leads:
             looks.take("the check", preflight.check_data(fitting.unjudged(first.spec), listener))
         load, build = _parts(first.method)
-        data = load(first.spec, progress=lambda what, done, total, rows, tokens: listener.busy(what, done, total))
+        data = load(
+            first.spec,
+            progress=lambda what, done, total, rows, tokens: listener.busy(what, done, total),
+        )
     made = recipe(spec, rows=len(data.train), **machine)
     folder = Path(made.training.output_dir or OUT)
     inputs = inputs_of(made, data, processes=spec.training.devices)
@@ -107,9 +119,15 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
         for note in place.notes:
             listener.say(note)
         if place.finished:
-            listener.say(f"already trained: {folder} holds this run, which ended {place.before['ended']}")
-            return Trained(folder, place.before["step"], place.before["losses"].get("held_out"), (), False, 0.0)
-        fitted = fitting.over(spec, made.spec, place.before.get("fitted", ()) if place.checkpoint else ())
+            listener.say(
+                f"already trained: {folder} holds this run, which ended {place.before['ended']}"
+            )
+            return Trained(
+                folder, place.before["step"], place.before["losses"].get("held_out"), (), False, 0.0
+            )
+        fitted = fitting.over(
+            spec, made.spec, place.before.get("fitted", ()) if place.checkpoint else ()
+        )
         if fitted.max_length != spec.max_length:
             data = load(recipe(fitted, rows=None, **machine).spec)
         made = recipe(fitted, rows=len(data.train), **machine)
@@ -124,12 +142,19 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
         look(trainer, made, data, place, looks, record)
         record.put(held_out_before=(before := loss_before(trainer, place)))
         watching = watcher(made.spec, ready, data, folder, listener)
-        others = (Telling(listener, data.tokens * made.effective / len(data.train)), watching, *callbacks)
+        others = (
+            Telling(listener, data.tokens * made.effective / len(data.train)),
+            watching,
+            *callbacks,
+        )
         trouble = attempt(trainer, lambda: trained(trainer, made, place, record, listener, others))
         if trouble is not None:
             raise RanOut(trouble, planned(made.spec, fitting.memory), folder)
         if (loss := held_out_loss(trainer)) is not None:
-            listener.say(f"held-out loss: {loss:.3f}" + (f" ({before:.3f} before)" if before is not None else ""))
+            listener.say(
+                f"held-out loss: {loss:.3f}"
+                + (f" ({before:.3f} before)" if before is not None else "")
+            )
             if note := _doubt(loss, before):
                 listener.say(note)
         save(trainer, record, loss=loss, seconds=time.perf_counter() - started)
@@ -137,18 +162,29 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
     failed = any(RANK[finding.severity] >= least for finding in watching.findings)
     failed = failed or (loss is not None and not isfinite(loss))
     findings = (*looks.findings, *watching.findings)
-    return Trained(folder, trainer.state.global_step, loss, findings, failed, time.perf_counter() - started,
-                   tuple(looks.missing), spec.allow_unjudged)  # fmt: skip
+    return Trained(
+        folder,
+        trainer.state.global_step,
+        loss,
+        findings,
+        failed,
+        time.perf_counter() - started,
+        tuple(looks.missing),
+        spec.allow_unjudged,
+    )
 
 
 def _doubt(loss: float, before: float | None) -> str:
     """What a held-out loss says against the training; empty where it says nothing."""
     if not isfinite(loss):
-        return "the held-out loss is no number: the weights are spoiled, and truetune diagnose says from which step on"
+        return (
+            "the held-out loss is no number: the weights are spoiled, and truetune diagnose says"
+            " from which step on"
+        )
     if before is not None and loss > before:
         return (
-            f"note: the held-out loss is {loss - before:.3f} nats a token above that of before; whether that is chance "
-            "says truetune evaluate RUN --against base"
+            f"note: the held-out loss is {loss - before:.3f} nats a token above that of before;"
+            " whether that is chance says truetune evaluate RUN --against base"
         )
     return ""
 
@@ -156,14 +192,22 @@ def _doubt(loss: float, before: float | None) -> str:
 def prepared(made: Recipe, data: Data, listener: Listener) -> Prepared:
     """Tokenizer and model, the same in every process and every time, and what was chosen, said."""
     set_seed(made.seed)
-    ready = prepare(made.spec, made.training, highest=max(map(highest, filter(None, (data.train, data.held_out)))))
-    listener.say("chosen: " + ", ".join(f"{choice.setting} {choice.value}" for choice in made.choices))
+    ready = prepare(
+        made.spec,
+        made.training,
+        highest=max(map(highest, filter(None, (data.train, data.held_out)))),
+    )
+    listener.say(
+        "chosen: " + ", ".join(f"{choice.setting} {choice.value}" for choice in made.choices)
+    )
     for choice in (*data.choices, *ready.choices):
         listener.say(str(choice))
     return ready
 
 
-def look(trainer: Any, made: Recipe, data: Data, place: Claim, looks: preflight.Looks, record: Record) -> None:
+def look(
+    trainer: Any, made: Recipe, data: Data, place: Claim, looks: preflight.Looks, record: Record
+) -> None:
     """Audit and rehearse a run that begins; one that goes on was looked at when it began."""
     if place.checkpoint is not None:
         looks.listener.say(f"going on from {place.checkpoint.name}")
@@ -177,14 +221,22 @@ def look(trainer: Any, made: Recipe, data: Data, place: Claim, looks: preflight.
             with alone():
                 looks.take("the audit", preflight.audit_run(trainer, made.spec, data.train))
                 if made.spec.rehearsal:
-                    looks.take("the rehearsal", preflight.rehearse_run(trainer, made.spec, data.train))
+                    looks.take(
+                        "the rehearsal", preflight.rehearse_run(trainer, made.spec, data.train)
+                    )
                 else:
                     looks.listener.say("no rehearsal: it is switched off")
     record.looked(looks.found, skipped=() if made.spec.rehearsal else ("the rehearsal",))
 
 
-def trained(trainer: Any, made: Recipe, place: Claim, record: Record, listener: Listener,
-            callbacks: Sequence[Any]) -> None:  # fmt: skip
+def trained(
+    trainer: Any,
+    made: Recipe,
+    place: Claim,
+    record: Record,
+    listener: Listener,
+    callbacks: Sequence[Any],
+) -> None:
     """Make the steps, watched and saved."""
     for callback in callbacks:
         trainer.add_callback(callback)

@@ -46,10 +46,13 @@ OF_THE_END = re.compile(
 )
 """Names of files that a run writes into its folder once it has reached its end"""
 OF_A_CHECKPOINT = re.compile(
-    OF_THE_END.pattern + r"|optimizer.*\.(pt|bin)|scheduler\.pt|scaler\.pt|rng_state.*\.pth|window_\d+\.json|latest"
+    OF_THE_END.pattern
+    + r"|optimizer.*\.(pt|bin)|scheduler\.pt|scaler\.pt|rng_state.*\.pth|window_\d+\.json|latest"
     r"|zero_to_fp32\.py|.*_states\.pt|__\d+_\d+\.distcp|\.metadata|\.(window_\d+|whole|base_fingerprint)\.json\..*\.part"
 )
-FOLDERS = re.compile(r"(pytorch_model_fsdp|optimizer|global_step|additional_chat_templates|ref|reference|policy).*")
+FOLDERS = re.compile(
+    r"(pytorch_model_fsdp|optimizer|global_step|additional_chat_templates|ref|reference|policy).*"
+)
 """Names of folders in a checkpoint of several processes, or of a model with more than one adapter"""
 
 
@@ -62,17 +65,21 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
         return
     lock, extended = folder / LOCK, folder / EXTENDED
     if os.path.lexists(lock) and not is_our_lock(lock):
-        raise UsageError(f"{lock}: truetune did not write it; nothing was written: move it elsewhere, or {ELSEWHERE}")
+        raise UsageError(
+            f"{lock}: truetune did not write it; nothing was written: move it elsewhere, or"
+            f" {ELSEWHERE}"
+        )
     if os.path.lexists(extended) and not is_our_tokenizer(extended):
         raise UsageError(
-            f"{extended}: truetune did not write it; nothing was written: move it elsewhere, or {ELSEWHERE}"
+            f"{extended}: truetune did not write it; nothing was written: move it elsewhere, or"
+            f" {ELSEWHERE}"
         )
     if not own_run(folder):
         others = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK, EXTENDED))
         if others:
             raise UsageError(
-                f"{folder} holds {others[0]} and no {RUN} that truetune wrote: it is no run of truetune's; "
-                f"nothing was written: {ELSEWHERE}"
+                f"{folder} holds {others[0]} and no {RUN} that truetune wrote: it is no run of"
+                f" truetune's; nothing was written: {ELSEWHERE}"
             )
 
 
@@ -108,7 +115,9 @@ def stranger_in_the_way(folder: Path, run: Mapping[str, Any], last: int) -> Stra
     listed = listing_from(run.get("files")) or {}
     saving = run.get("saving") is True
     for path in sorted(folder.iterdir()):
-        if path.is_symlink() and (step_of(path) is not None or OF_THE_END.fullmatch(path.name) or path.name in WORKING):
+        if path.is_symlink() and (
+            step_of(path) is not None or OF_THE_END.fullmatch(path.name) or path.name in WORKING
+        ):
             return Stranger(path, "is a symbolic link, which truetune did not make")
         if OF_THE_END.fullmatch(path.name) and not saving:
             if path.name not in listed:
@@ -140,7 +149,9 @@ def _are_findings(path: Path) -> bool:
 
 def _are_samples(path: Path) -> bool:
     """Is each file that a run may replace or remove one that it wrote?"""
-    return path.is_dir() and all(is_look(one) for one in path.iterdir() if NAMED.fullmatch(one.name))
+    return path.is_dir() and all(
+        is_look(one) for one in path.iterdir() if NAMED.fullmatch(one.name)
+    )
 
 
 WORKING: dict[str, Callable[[Path], bool]] = {
@@ -155,17 +166,27 @@ WORKING: dict[str, Callable[[Path], bool]] = {
 def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | None:
     listed = listed_files(path)
     if listed is not None:
-        return next(strangers(path, listed, digest=digest, also_ours=lambda name: name == Path(WHOLE)), None)
+        return next(
+            strangers(path, listed, digest=digest, also_ours=lambda name: name == Path(WHOLE)), None
+        )
     if run.get("writing") != path.name:
         return Stranger(path, f"truetune did not write it (it has no {WHOLE})")
 
     def also_ours(name: Path) -> bool:
         here = path / name
         named = OF_A_CHECKPOINT.fullmatch(name.name) is not None
-        return here.is_file() and not here.is_symlink() and named and all(map(FOLDERS.fullmatch, name.parent.parts))
+        return (
+            here.is_file()
+            and not here.is_symlink()
+            and named
+            and all(map(FOLDERS.fullmatch, name.parent.parts))
+        )
 
-    inside = tuple(one.relative_to(path).as_posix() for one in path.rglob("*")
-                   if one.is_dir() and FOLDERS.fullmatch(one.relative_to(path).parts[0]))  # fmt: skip
+    inside = tuple(
+        one.relative_to(path).as_posix()
+        for one in path.rglob("*")
+        if one.is_dir() and FOLDERS.fullmatch(one.relative_to(path).parts[0])
+    )
     return next(strangers(path, {}, folders=inside, also_ours=also_ours), None)
 
 
@@ -173,7 +194,11 @@ def listed_files(checkpoint: Path) -> dict[str, Listed] | None:
     """The files that a checkpoint's whole.json lists; None where it has none that truetune wrote."""
     path = checkpoint / WHOLE
     mark = None if checkpoint.is_symlink() or path.is_symlink() else read_object(path, [])
-    return listing_from(mark.get("files")) if mark is not None and mark.get("format") == FORMAT else None
+    return (
+        listing_from(mark.get("files"))
+        if mark is not None and mark.get("format") == FORMAT
+        else None
+    )
 
 
 def remove_checkpoint(path: Path) -> list[str]:
@@ -186,7 +211,11 @@ def remove_checkpoint(path: Path) -> list[str]:
         return [path.name]
     (path / WHOLE).unlink()
     remove_listed_files(path, listed, digest=digest)
-    return [one.relative_to(path).as_posix() for one in path.rglob("*") if not one.is_dir()] if path.is_dir() else []
+    return (
+        [one.relative_to(path).as_posix() for one in path.rglob("*") if not one.is_dir()]
+        if path.is_dir()
+        else []
+    )
 
 
 def remove_unfinished(path: Path) -> None:

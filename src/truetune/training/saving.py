@@ -23,7 +23,15 @@ from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerState
 
 from truetune.checkpoint.fingerprint import FILE as FINGERPRINT
-from truetune.checkpoint.run_record import FORMAT, RUN, WHOLE, checkpoints, fault_of, listing, step_of
+from truetune.checkpoint.run_record import (
+    FORMAT,
+    RUN,
+    WHOLE,
+    checkpoints,
+    fault_of,
+    listing,
+    step_of,
+)
 from truetune.data import atomic
 from truetune.data.output_folder import Stranger, refuse
 from truetune.errors import UsageError
@@ -49,11 +57,16 @@ class Stopped(KeyboardInterrupt):
 class Saving(TrainerCallback):
     """Takes a trainer's checkpoints into its care. It must be the last callback: what others save is counted in."""
 
-    def __init__(self, trainer: Any, claim: Claim, record: Record, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, trainer: Any, claim: Claim, record: Record, say: Callable[[str], None]
+    ) -> None:
         self.trainer, self.claim, self.record, self.say = trainer, claim, record, say
         self.keep, trainer.args.save_total_limit = trainer.args.save_total_limit, None
         self.signal: int | None = None
-        self._write_checkpoint, trainer._save_checkpoint = trainer._save_checkpoint, self._save_checkpoint
+        self._write_checkpoint, trainer._save_checkpoint = (
+            trainer._save_checkpoint,
+            self._save_checkpoint,
+        )
         trainer.add_callback(self)
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
@@ -81,7 +94,9 @@ class Saving(TrainerCallback):
                 if checkpoint is not None and self._ended(checkpoint):
                     self._load(checkpoint)
                 else:
-                    self.trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+                    self.trainer.train(
+                        resume_from_checkpoint=str(checkpoint) if checkpoint else None
+                    )
         except KeyboardInterrupt:
             self.record.ended("interrupted")
             raise
@@ -91,7 +106,10 @@ class Saving(TrainerCallback):
             raise explained or error from None
         if self._asked():
             self.record.ended("interrupted")
-            message = f"stopped after step {self.trainer.state.global_step:,}: the same command resumes from there"
+            message = (
+                f"stopped after step {self.trainer.state.global_step:,}: the same command resumes"
+                " from there"
+            )
             self.say(message)
             raise Stopped(self.signal or signal.SIGTERM, message)
 
@@ -121,11 +139,16 @@ class Saving(TrainerCallback):
             return
         found = checkpoints(self.record.folder)
         best = state.best_model_checkpoint and Path(state.best_model_checkpoint).name
-        kept = [path for path in found[-1:] if path.name != best] + [path for path in found if path.name == best]
+        kept = [path for path in found[-1:] if path.name != best] + [
+            path for path in found if path.name == best
+        ]
         others = [path for path in found if path not in kept]
         for path in others[: len(others) - max(0, self.keep - len(kept))]:
             if left := remove_checkpoint(path):
-                self.say(f"{path} stays: this run did not write {', '.join(left)}, or it has changed since")
+                self.say(
+                    f"{path} stays: this run did not write {', '.join(left)}, or it has changed"
+                    " since"
+                )
 
     def _asked(self) -> bool:
         """Was any process told to end? All have to ask."""
@@ -146,7 +169,9 @@ class Saving(TrainerCallback):
             self.signal = number
             put_back()
             if self.record.writes:
-                os.write(2, b"\nstopping after this step, with a checkpoint; once more ends at once\n")
+                os.write(
+                    2, b"\nstopping after this step, with a checkpoint; once more ends at once\n"
+                )
 
         def put_back() -> None:
             for number, handler in before.items():
@@ -167,7 +192,11 @@ class Saving(TrainerCallback):
 
     def _load(self, checkpoint: Path) -> None:
         self.trainer.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        best = self.trainer.state.best_model_checkpoint if self.trainer.args.load_best_model_at_end else None
+        best = (
+            self.trainer.state.best_model_checkpoint
+            if self.trainer.args.load_best_model_at_end
+            else None
+        )
         self.trainer._load_from_checkpoint(best or str(checkpoint))
 
     def _explained(self, error: Exception) -> UsageError | None:
@@ -176,7 +205,9 @@ class Saving(TrainerCallback):
         if not isinstance(error, OSError | RuntimeError | SafetensorError):
             return None
         if isinstance(error, OSError) and error.filename == str(self.record.folder / RUN):
-            return self._unwritten(folder, error)  # run.json comes first: there is nothing of the checkpoint yet
+            return self._unwritten(
+                folder, error
+            )  # run.json comes first: there is nothing of the checkpoint yet
         if not folder.is_dir() or (fault_of(folder)) is None:
             return None
         if PartialState().is_main_process:
@@ -188,8 +219,15 @@ class Saving(TrainerCallback):
         """What to say where a checkpoint could not be written."""
         whole = [path.name for path in checkpoints(self.record.folder) if (path / WHOLE).is_file()]
         free = shutil.disk_usage(self.record.folder).free
-        then = f"{whole[-1]} is whole, and the same command resumes from it" if whole else "there is no earlier one"
-        return UsageError(f"{folder}: the checkpoint could not be written: {error} ({free:,} bytes are free); {then}")
+        then = (
+            f"{whole[-1]} is whole, and the same command resumes from it"
+            if whole
+            else "there is no earlier one"
+        )
+        return UsageError(
+            f"{folder}: the checkpoint could not be written: {error} ({free:,} bytes are free);"
+            f" {then}"
+        )
 
 
 def loss_before(trainer: Any, claim: Claim) -> float | None:
@@ -211,8 +249,11 @@ def held_out_loss(trainer: Any) -> float | None:
     if trainer.eval_dataset is None:
         return None
     last = trainer.state.log_history if not trainer.args.load_best_model_at_end else []
-    known = [entry["eval_loss"] for entry in last
-             if "eval_loss" in entry and entry["step"] == trainer.state.global_step]  # fmt: skip
+    known = [
+        entry["eval_loss"]
+        for entry in last
+        if "eval_loss" in entry and entry["step"] == trainer.state.global_step
+    ]
     loss: float | None = known[-1] if known else trainer.evaluate().get("eval_loss")
     return loss
 
@@ -226,14 +267,20 @@ def save(trainer: Any, record: Record, *, loss: float | None, seconds: float) ->
         trainer.save_state()
         if record.writes:
             _beside(record, record.folder)
-            defaults = getattr(trainer.accelerator.unwrap_model(trainer.model), "generation_config", None)
+            defaults = getattr(
+                trainer.accelerator.unwrap_model(trainer.model), "generation_config", None
+            )
             if defaults is not None and not (record.folder / "generation_config.json").is_file():
-                atomic.write(record.folder / "generation_config.json", defaults.to_json_string().encode())
+                atomic.write(
+                    record.folder / "generation_config.json", defaults.to_json_string().encode()
+                )
     except (OSError, RuntimeError, SafetensorError) as error:
         record.ended("failed")
         free = shutil.disk_usage(record.folder).free
-        raise UsageError(f"{record.folder}: the weights could not be written: {error} ({free:,} bytes are free); "
-                         "the same command resumes from the last checkpoint") from error  # fmt: skip
+        raise UsageError(
+            f"{record.folder}: the weights could not be written: {error} ({free:,} bytes are free);"
+            " the same command resumes from the last checkpoint"
+        ) from error
     PartialState().wait_for_everyone()
     record.end(trainer.state, seconds=seconds, loss=loss)
 
@@ -253,7 +300,12 @@ def mark(folder: Path, *, resumes: bool) -> None:
                 os.fsync(file.fileno())
         elif path.is_dir():
             atomic.sync(path)
-    whole = {"format": FORMAT, "step": step_of(folder), "resumes": resumes, "files": listing(folder)}
+    whole = {
+        "format": FORMAT,
+        "step": step_of(folder),
+        "resumes": resumes,
+        "files": listing(folder),
+    }
     atomic.write(folder / WHOLE, json.dumps(whole, indent=1).encode())
     atomic.sync(folder)
     atomic.sync(folder.parent)

@@ -75,13 +75,20 @@ LOSSES = {"dpo": {"training.loss_type": "sigmoid"}, "kto": {"training.loss_type"
 SHORT: Mapping[str, str] = {
     "model": "Folder of config.json and the weights, or a name in the local hub cache",
     "tokenizer": "Folder of the tokenizer; most often the model's",
-    "format": "messages, sharegpt, alpaca, prompt-completion, text, preference, kto; found by the columns",
+    "format": (
+        "messages, sharegpt, alpaca, prompt-completion, text, preference, kto; found by the columns"
+    ),
     "map": "Columns of another name: what truetune calls it: what the file calls it",
     "template": "One of the tokenizer's templates by name, or a .jinja file",
     "template_kwargs": "Passed to the template, as serving does",
-    "learn.what": "assistant: every assistant turn; last: the last one; completion; all: every token",
+    "learn.what": (
+        "assistant: every assistant turn; last: the last one; completion; all: every token"
+    ),
     "learn.reasoning": "Supervise reasoning",
-    "history": "Where the template rewrites earlier turns: one example a turn (as-served), or one in all (single)",
+    "history": (
+        "Where the template rewrites earlier turns: one example a turn (as-served), or one in all"
+        " (single)"
+    ),
     "encode.packing": "best-fit: several examples in a row, which attention keeps apart; or none",
     "encode.overflow": "Examples that are longer: drop (counted), error, truncate-prompt or split",
     "encode.content_specials": "Control tokens inside contents: error, keep, or text",
@@ -94,20 +101,28 @@ SHORT: Mapping[str, str] = {
     "training.dtype": "What the weights are loaded as: float32, bfloat16, or auto (their own)",
     "training.gradient_checkpointing": "A quarter more time, much less memory",
     "training.max_steps": "Wins over the epochs",
-    "training.val_size": "Rows, or the share, that are held out of the data where there is no eval_data",
+    "training.val_size": (
+        "Rows, or the share, that are held out of the data where there is no eval_data"
+    ),
     "rehearsal": "Rehearse the run in miniature before the first step",
     "watch.every": "Steps between two looks; about five times a run where not set",
     "watch.budget": "The share of the run's time that looks may take",
-    "watch.parser": "How an answer is read: json, number, choice, regex:PATTERN, ... (docs/parsers.md)",
+    "watch.parser": (
+        "How an answer is read: json, number, choice, regex:PATTERN, ... (docs/parsers.md)"
+    ),
     "watch.stop_on": "A finding as severe as this ends the run: error, warning or info",
-    "trainer": "Arguments of TrainingArguments (sft), DPOConfig, ORPOConfig or KTOConfig, as they are",
+    "trainer": (
+        "Arguments of TrainingArguments (sft), DPOConfig, ORPOConfig or KTOConfig, as they are"
+    ),
 }
 """For settings whose description is too long for a line"""
 PATHS = ("model", "tokenizer", "data", "eval_data", "template")
 SHARES = ("training.eval_steps", "training.save_steps", "training.logging_steps")
 """Shown as shares of the run"""
 LORA = "training.lora."
-BARE = RunSpec(training=Training(lora=Lora(r=RANK, lora_alpha=2 * RANK, target_modules="all-linear")))
+BARE = RunSpec(
+    training=Training(lora=Lora(r=RANK, lora_alpha=2 * RANK, target_modules="all-linear"))
+)
 """Compared with, and shown where a run has none"""
 COLUMN = 46
 """Where the comments begin"""
@@ -128,7 +143,11 @@ def written(start: Start, folder: Path, schema: str) -> str:
         opened: set[str] = set()
         for path in filter(shown.__contains__, paths):
             lines += _heads(path, live, opened)
-            lines.append(_line(path, values[path], live, remarks.get(path) or SHORT.get(path) or _meaning(path)))
+            lines.append(
+                _line(
+                    path, values[path], live, remarks.get(path) or SHORT.get(path) or _meaning(path)
+                )
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -136,7 +155,9 @@ def _shown(spec: RunSpec) -> list[str]:
     """Without the settings of other methods"""
     method = spec.training.method
     every = (path for _, paths in LAYOUT for path in paths)
-    return [path for path in every if method in OF_PREFERENCES.get(path.rpartition(".")[2], (method,))]
+    return [
+        path for path in every if method in OF_PREFERENCES.get(path.rpartition(".")[2], (method,))
+    ]
 
 
 def _is_live(start: Start, path: str) -> bool:
@@ -151,7 +172,9 @@ def _is_live(start: Start, path: str) -> bool:
 def _values(start: Start, live: set[str], folder: Path) -> dict[str, Any]:
     """What stands behind each name."""
     spec = start.recipe.spec
-    shares = recipe(start.asked, rows=None, gpu=start.recipe.gpu, bf16=bool(spec.training.bf16)).spec
+    shares = recipe(
+        start.asked, rows=None, gpu=start.recipe.gpu, bf16=bool(spec.training.bf16)
+    ).spec
     made = {}
     for path in _shown(spec):
         value = _value(shares if path in SHARES else spec, path)
@@ -188,7 +211,10 @@ def _meaning(path: str) -> str:
 
 
 def _part(model: type[BaseModel], name: str) -> type[BaseModel]:
-    kinds = (model.model_fields[name].annotation, *getattr(model.model_fields[name].annotation, "__args__", ()))
+    kinds = (
+        model.model_fields[name].annotation,
+        *getattr(model.model_fields[name].annotation, "__args__", ()),
+    )
     return next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
 
 
@@ -216,7 +242,9 @@ def _line(path: str, value: Any, live: Iterable[str], meaning: str) -> str:
 def _yaml(value: Any) -> str:
     if isinstance(value, tuple):
         value = value[0] if len(value) == 1 and isinstance(value[0], str) else list(value)
-    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000, sort_keys=False)
+    text = yaml.safe_dump(
+        value, default_flow_style=True, allow_unicode=True, width=10_000, sort_keys=False
+    )
     return text.removesuffix("\n").removesuffix("\n...")
 
 
@@ -225,6 +253,10 @@ def _beside(value: Any, folder: Path) -> Any:
     if isinstance(value, tuple):
         return tuple(_beside(item, folder) for item in value)
     path = Path(value)
-    if "://" in value or path.is_absolute() or not (path.exists() or any(sign in value for sign in "*?[")):
+    if (
+        "://" in value
+        or path.is_absolute()
+        or not (path.exists() or any(sign in value for sign in "*?["))
+    ):
         return value
     return Path(os.path.relpath(path, folder)).as_posix()

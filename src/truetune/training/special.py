@@ -23,7 +23,9 @@ def aligned(model: Any, tokenizer: Any, stops: Iterable[int]) -> Iterator[Choice
             if was not in (id, None):
                 yield Choice(name, id, f"as the tokenizer has it; config said {was}")
     for holder in holders:
-        if (id := tokenizer.eos_token_id) is not None and id not in _ids(getattr(holder, "eos_token_id", None)):
+        if (id := tokenizer.eos_token_id) is not None and id not in _ids(
+            getattr(holder, "eos_token_id", None)
+        ):
             holder.eos_token_id = id
     yield from _stopping(generation, stops, tokenizer)
     yield from _valid(generation)
@@ -36,7 +38,9 @@ def _stopping(generation: Any, stops: Iterable[int], tokenizer: Any) -> Iterator
         all_ = sorted({*before, *missing})
         generation.eos_token_id = all_ if len(all_) > 1 else all_[0]
         spelled = " ".join(str(tokenizer.convert_ids_to_tokens(id)) for id in missing)
-        yield Choice("generation_config.eos_token_id", generation.eos_token_id, f"{spelled} ends a turn too")
+        yield Choice(
+            "generation_config.eos_token_id", generation.eos_token_id, f"{spelled} ends a turn too"
+        )
 
 
 def _ids(value: int | list[int] | None) -> set[int]:

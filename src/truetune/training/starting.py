@@ -74,7 +74,9 @@ def propose(found: Survey) -> str:
     return OF_FORMAT.get(found.format or "", "lora")
 
 
-def start(spec: RunSpec, found: Survey, name: str, *, gpu: bool, gpu_memory: float | None = None) -> Start:
+def start(
+    spec: RunSpec, found: Survey, name: str, *, gpu: bool, gpu_memory: float | None = None
+) -> Start:
     """Settings for what was found of `spec`, by a recipe. `gpu_memory`: bytes of one GPU of this machine.
 
     Raises UsageError where the recipe needs other rows.
@@ -88,7 +90,9 @@ def start(spec: RunSpec, found: Survey, name: str, *, gpu: bool, gpu_memory: flo
     made = recipe(asked, rows=_rows(found, asked), gpu=gpu, bf16=gpu)
     planned = None
     if found.shape is not None:
-        planned = plan(made.spec, model=found.shape.architecture, gpu_memory=gpu_memory and gpu_memory / GIB)
+        planned = plan(
+            made.spec, model=found.shape.architecture, gpu_memory=gpu_memory and gpu_memory / GIB
+        )
     return Start(name, found, asked, made, planned, _notes(found, length))
 
 
@@ -98,7 +102,10 @@ def _fits(name: str, found: Survey, spec: RunSpec) -> None:
         raise UsageError(f"{spec.data[0]}: {name} needs {means}; these rows are {found.format}")
     if not wanted and found.format in OF_FORMAT:
         proper = "dpo or orpo" if found.format == "preference" else "kto"
-        raise UsageError(f"{spec.data[0]}: {name} learns from answers; these rows are {found.format}: take {proper}")
+        raise UsageError(
+            f"{spec.data[0]}: {name} learns from answers; these rows are {found.format}: take"
+            f" {proper}"
+        )
 
 
 def _length(found: Survey, *, packs: bool) -> int:
@@ -127,7 +134,11 @@ def _lines(start: Start) -> Iterator[str]:
     found, made = start.found, start.recipe
     rows = f"{found.rows:,} rows" if found.exact else f"about {found.rows:,} rows"
     lengths = found.lengths
-    long = f", 95 of 100 at most {lengths.most:,} tokens, the longest {lengths.longest:,}" if lengths else ""
+    long = (
+        f", 95 of 100 at most {lengths.most:,} tokens, the longest {lengths.longest:,}"
+        if lengths
+        else ""
+    )
     yield f"data: {rows} ({found.format}){long}"
     yield f"recipe: {start.name}, {MEANS[start.name]}"
     steps = "steps" if made.steps is None else f"about {made.steps:,} steps"
@@ -135,12 +146,19 @@ def _lines(start: Start) -> Iterator[str]:
     if start.plan is None:
         return
     memory = f"about {start.plan.estimate.peak.total / GIB:,.1f} GiB on a GPU"
-    verdict = {None: "", "fits": ": fits", "tight": ": tight", "too large": ": too large, see `truetune plan`"}
+    verdict = {
+        None: "",
+        "fits": ": fits",
+        "tight": ": tight",
+        "too large": ": too large, see `truetune plan`",
+    }
     yield f"memory: {memory}{verdict[start.plan.verdict]}"
 
 
 def _notes(found: Survey, length: int) -> tuple[str, ...]:
     notes = list(found.notes)
     if found.lengths is not None and found.lengths.longest > length:
-        notes.append(f"examples longer than {length:,} tokens are left out and counted (encode.overflow)")
+        notes.append(
+            f"examples longer than {length:,} tokens are left out and counted (encode.overflow)"
+        )
     return tuple(notes)

@@ -49,7 +49,9 @@ class SupervisedTrainer(Trainer):
         losses = found.losses if found.weights is None else found.losses * found.weights
         total = losses.sum()
         if not model.training:
-            self._evaluated.append(torch.stack([total.detach().double(), total.new_tensor(len(losses)).double()]))
+            self._evaluated.append(
+                torch.stack([total.detach().double(), total.new_tensor(len(losses)).double()])
+            )
         elif self.ledger is not None and found.sources is not None:
             self.ledger.add(found.losses.detach(), found.sources, found.first)
         count = len(losses) if num_items_in_batch is None else num_items_in_batch
@@ -70,11 +72,19 @@ class SupervisedTrainer(Trainer):
     def _even(self, sampler: Any, batch: int) -> Any:
         return even(sampler, self.args, batch, lambda: int(self.state.epoch or 0))
 
-    def evaluation_loop(self, dataloader: Any, description: str, prediction_loss_only: bool | None = None,
-                        ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval") -> Any:  # fmt: skip
+    def evaluation_loop(
+        self,
+        dataloader: Any,
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> Any:
         """transformers' own, with the loss per token."""
         self._evaluated.clear()
-        output = super().evaluation_loop(dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix)
+        output = super().evaluation_loop(
+            dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
+        )
         if self._evaluated and output.metrics is not None:
             sums = self.accelerator.reduce(torch.stack(self._evaluated).sum(0), "sum")
             output.metrics[f"{metric_key_prefix}_loss"] = (sums[0] / sums[1].clamp(min=1)).item()
@@ -91,7 +101,9 @@ def supervised(recipe: Recipe, ready: Prepared, data: Data) -> SupervisedTrainer
     """The trainer of supervised fine-tuning. Raises SpecError for arguments that it does not know."""
     return SupervisedTrainer(
         model=adapted(ready.model, ready.peft),
-        args=arguments(TrainingArguments, arguments_of(recipe, evaluates=data.held_out is not None)),
+        args=arguments(
+            TrainingArguments, arguments_of(recipe, evaluates=data.held_out is not None)
+        ),
         data_collator=ready.collate,
         train_dataset=data.train,
         eval_dataset=data.held_out,

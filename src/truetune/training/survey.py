@@ -83,7 +83,9 @@ def _lengths(spec: RunSpec, rows: list[Conversation]) -> Lengths:
     tokens = batch.lengths
     if batch.pairs is not None:
         tokens = np.maximum(batch.pairs.chosen.lengths, batch.pairs.rejected.lengths)
-    return Lengths(len(tokens), float(tokens.mean()), int(np.quantile(tokens, 0.95)), int(tokens.max()))
+    return Lengths(
+        len(tokens), float(tokens.mean()), int(np.quantile(tokens, 0.95)), int(tokens.max())
+    )
 
 
 def _tried(look: Callable[[], Any], what: str, notes: list[str]) -> Any:

@@ -30,13 +30,21 @@ def tokenizer_of(probes: Probes, spec: RunSpec) -> tuple[Any, list[Choice]]:
     tokenizer, choices = _same(probes, [*TEXTS, *_rendered(probes), *_of_rows(spec)])
     for name, token in spec.training.special_tokens.items():
         if tokenizer.convert_tokens_to_ids(token) is None or token not in tokenizer.get_vocab():
-            raise UsageError(f"training.special_tokens: {name} is {token}, which the vocabulary does not hold; "
-                             "name it under training.added_tokens too")  # fmt: skip
+            raise UsageError(
+                f"training.special_tokens: {name} is {token}, which the vocabulary does not hold; "
+                "name it under training.added_tokens too"
+            )
         setattr(tokenizer, name, token)
     choices += _padded(tokenizer, probes)
     if spec.template is not None and probes.template is not None:
         tokenizer.chat_template = probes.template.source
-        choices.append(Choice("chat_template", spec.template, "the template of the training, saved with the tokenizer"))
+        choices.append(
+            Choice(
+                "chat_template",
+                spec.template,
+                "the template of the training, saved with the tokenizer",
+            )
+        )
     return tokenizer, choices
 
 
@@ -46,7 +54,10 @@ def same_ids(tokenizer: Any, probes: Probes, texts: Iterable[str]) -> str | None
     if tokenizer("x")["input_ids"] != backend.encode("x").ids:
         return "x"
     for text in texts:
-        if tokenizer(text, add_special_tokens=False)["input_ids"] != backend.encode(text, add_special_tokens=False).ids:
+        if (
+            tokenizer(text, add_special_tokens=False)["input_ids"]
+            != backend.encode(text, add_special_tokens=False).ids
+        ):
             return text
     return None
 
@@ -63,9 +74,13 @@ def _same(probes: Probes, texts: list[str]) -> tuple[Any, list[Choice]]:
         other = same_ids(tokenizer, probes, texts)
         if other is None:
             why = f"{found}; this class gives the ids of tokenizer.json"
-            return tokenizer, [Choice("tokenizer class", type(tokenizer).__name__, why)] if found else []
+            return tokenizer, (
+                [Choice("tokenizer class", type(tokenizer).__name__, why)] if found else []
+            )
         found = f"{type(tokenizer).__name__} gives other ids for {other[:40]!r}"
-    raise TokenizerError(f"{folder}: no class of transformers gives the ids of tokenizer.json ({found})")
+    raise TokenizerError(
+        f"{folder}: no class of transformers gives the ids of tokenizer.json ({found})"
+    )
 
 
 def _padded(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
@@ -75,15 +90,26 @@ def _padded(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
         pad, why = good_pad(probes.tokenizer, probes.stops)
         if pad is None and _full(probes):
             tokenizer.pad_token = was or tokenizer.eos_token
-            why = "no token is free, and an adapter has no row for a new one; masks go by place: no label is lost"
+            why = (
+                "no token is free, and an adapter has no row for a new one; masks go by place: no"
+                " label is lost"
+            )
         elif pad is None:
             tokenizer.add_special_tokens({"pad_token": PAD})
         else:
             tokenizer.pad_token = pad.token
         if tokenizer.pad_token != was:
-            yield Choice("pad_token", tokenizer.pad_token, why if was is None else f"{why}; {was} is not free")
+            yield Choice(
+                "pad_token",
+                tokenizer.pad_token,
+                why if was is None else f"{why}; {was} is not free",
+            )
     if tokenizer.padding_side != "right":
-        yield Choice("padding_side", "right", f"it was {tokenizer.padding_side}; generation sets left for itself")
+        yield Choice(
+            "padding_side",
+            "right",
+            f"it was {tokenizer.padding_side}; generation sets left for itself",
+        )
         tokenizer.padding_side = "right"
 
 

@@ -16,7 +16,13 @@ from truetune.data.output_folder import Input, check_output_folder, remove_empty
 from truetune.errors import UsageError
 from truetune.render.folder import OF_TOKENIZER
 
-BESIDE = ("tokenizer.model.v*", "tekken.json", "*.tiktoken", "preprocessor_config.json", "processor_config.json")
+BESIDE = (
+    "tokenizer.model.v*",
+    "tekken.json",
+    "*.tiktoken",
+    "preprocessor_config.json",
+    "processor_config.json",
+)
 """What a tokenizer or processor is made of, besides `OF_TOKENIZER`"""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ROOM = 64 << 20
@@ -40,8 +46,8 @@ def check_new_folder(folder: Path, inputs: Sequence[Input]) -> None:
     first = min((path.name for path in folder.iterdir()), default=None) if folder.is_dir() else None
     if first is not None:
         raise UsageError(
-            f"{folder}: already exists, and holds {first}; nothing was written: name another folder with -o, or remove "
-            "this one"
+            f"{folder}: already exists, and holds {first}; nothing was written: name another folder"
+            " with -o, or remove this one"
         )
 
 
@@ -67,7 +73,9 @@ def whole(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterator[Path]
             _remove_work(left)
     free = shutil.disk_usage(folder.parent).free
     if free < size + ROOM:
-        raise UsageError(f"{folder}: needs {size + ROOM:,} bytes, and {free:,} are free; nothing was written")
+        raise UsageError(
+            f"{folder}: needs {size + ROOM:,} bytes, and {free:,} are free; nothing was written"
+        )
     work = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     part = work / MODEL
     try:
@@ -83,18 +91,24 @@ def whole(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterator[Path]
         part.replace(folder)
         atomic.sync(folder.parent)
     except FileExistsError:
-        raise UsageError(f"{work}: already exists, and truetune did not write it; move it elsewhere") from None
+        raise UsageError(
+            f"{work}: already exists, and truetune did not write it; move it elsewhere"
+        ) from None
     except Exception as error:
         if _full(error):
-            raise UsageError(f"{folder}: the disk is full; nothing of it was left there: make room, or name another "
-                             "folder with -o") from error  # fmt: skip
+            raise UsageError(
+                f"{folder}: the disk is full; nothing of it was left there: make room, or name"
+                " another folder with -o"
+            ) from error
         raise
     finally:
         _remove_work(work)
 
 
 def _mark(process: str) -> bytes:
-    return json.dumps({"truetune": "a model that is being written", "format": FORMAT, "process": process}).encode()
+    return json.dumps(
+        {"truetune": "a model that is being written", "format": FORMAT, "process": process}
+    ).encode()
 
 
 def _process_of(work: Path) -> str | None:
@@ -126,7 +140,11 @@ def _remove_work(work: Path) -> None:
 def copy_tokenizer(source: Path, to: Path) -> list[str]:
     """The files of a tokenizer with its templates, as they are; gives their names."""
     named = [source / name for name in OF_TOKENIZER]
-    found = [path for path in (*named, *(p for glob in BESIDE for p in sorted(source.glob(glob)))) if path.is_file()]
+    found = [
+        path
+        for path in (*named, *(p for glob in BESIDE for p in sorted(source.glob(glob))))
+        if path.is_file()
+    ]
     for path in found:
         shutil.copyfile(path, to / path.name)
     templates = source / "additional_chat_templates"
@@ -147,4 +165,6 @@ def _alive(pid: str) -> bool:
 
 def _full(error: Exception) -> bool:
     """safetensors spells its errors out, and gives no number."""
-    return getattr(error, "errno", None) in FULL or any(f"os error {code}" in str(error) for code in FULL)
+    return getattr(error, "errno", None) in FULL or any(
+        f"os error {code}" in str(error) for code in FULL
+    )

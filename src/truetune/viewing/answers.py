@@ -43,7 +43,9 @@ class Maker(Protocol):
 class Answers:
     """For several threads: one draws at a time."""
 
-    def __init__(self, open_shelf: Callable[[], Shelf], maker: Maker, notice: str | None = None) -> None:
+    def __init__(
+        self, open_shelf: Callable[[], Shelf], maker: Maker, notice: str | None = None
+    ) -> None:
         """`notice` is what each answer says besides."""
         self._open_shelf = open_shelf
         self.shelf, self.maker = open_shelf(), maker
@@ -75,7 +77,9 @@ class Answers:
         with self._answering():
             self.shelf.wait(start + max(count, 1) - 1, PATIENCE)
             if why := self._changed():
-                return self._state([empty(None, why, row=row) for row in range(start, start + count)], why)
+                return self._state(
+                    [empty(None, why, row=row) for row in range(start, start + count)], why
+                )
             with self._drawing, self.shelf.undisturbed():
                 return self._state([row for rows in self._drawn(start, count) for row in rows])
 
@@ -117,10 +121,19 @@ class Answers:
             if why := self._changed():
                 raise DataError(why)
             deadline, row, found = time.monotonic() + SEARCHED, start, None
-            while found is None and not self._closed and time.monotonic() < deadline and self.shelf.wait(row, 0):
+            while (
+                found is None
+                and not self._closed
+                and time.monotonic() < deadline
+                and self.shelf.wait(row, 0)
+            ):
                 found, row = look(row)
             total = self.shelf.total
-            return {"row": found, "scanned": row, "done": found is not None or (total is not None and row >= total)}
+            return {
+                "row": found,
+                "scanned": row,
+                "done": found is not None or (total is not None and row >= total),
+            }
 
     def _holding(self, row: int, needles: Sequence[bytes]) -> tuple[int | None, int]:
         """(a row that holds one of the texts, if one does that is near `row`, where to go on)."""
@@ -149,7 +162,11 @@ class Answers:
 
     def _changed(self) -> str | None:
         changed = self.shelf.changed()
-        return f"{', '.join(changed)}: changed since this page was opened; load the page again" if changed else None
+        return (
+            f"{', '.join(changed)}: changed since this page was opened; load the page again"
+            if changed
+            else None
+        )
 
     def _state(self, rows: list[Row], notice: str | None = None) -> dict[str, Any]:
         state = {"rows": rows, "total": self.shelf.total, "indexed": self.shelf.indexed}
@@ -158,7 +175,11 @@ class Answers:
     def _drawn(self, start: int, count: int) -> Iterator[list[Row]]:
         """What is kept, and what is drawn now; fewer rows where they are long."""
         wanted = range(start, max(start, min(start + count, self.shelf.indexed)))
-        found = [] if all(row in self._kept for row in wanted) else self.shelf.records(start, len(wanted))
+        found = (
+            []
+            if all(row in self._kept for row in wanted)
+            else self.shelf.records(start, len(wanted))
+        )
         tokens = 0
         for row in wanted:
             if self._closed:
@@ -186,15 +207,25 @@ class Answers:
 
 def variants(text: str) -> list[bytes]:
     """How JSON and CSV may spell a text, as bytes whose ASCII letters are small."""
-    forms = {form for case in (text, text.lower(), text.upper(), text.capitalize()) for form in (
-        case, json.dumps(case)[1:-1], json.dumps(case, ensure_ascii=False)[1:-1], case.replace('"', '""'))}  # fmt: skip
+    forms = {
+        form
+        for case in (text, text.lower(), text.upper(), text.capitalize())
+        for form in (
+            case,
+            json.dumps(case)[1:-1],
+            json.dumps(case, ensure_ascii=False)[1:-1],
+            case.replace('"', '""'),
+        )
+    }
     return sorted({form.encode("utf-8", "surrogatepass").lower() for form in forms})
 
 
 def in_lines(body: bytes, needles: Sequence[bytes], skipped: int) -> int | None:
     """The first row of some lines that holds one of the texts, `skipped` rows or more behind the first."""
     rows = (line for line in body.split(b"\n") if line.strip())
-    return next((i for i, line in enumerate(rows) if i >= skipped and any(n in line for n in needles)), None)
+    return next(
+        (i for i, line in enumerate(rows) if i >= skipped and any(n in line for n in needles)), None
+    )
 
 
 def _tokens(rows: list[Row]) -> int:

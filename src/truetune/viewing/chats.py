@@ -44,14 +44,24 @@ class Chats:
         try:
             return self.rendered.rows(row)
         except Exception as error:
-            return [empty(row.origin, f"this row can't be drawn: {error!r}; please report it", format=row.format)]
+            return [
+                empty(
+                    row.origin,
+                    f"this row can't be drawn: {error!r}; please report it",
+                    format=row.format,
+                )
+            ]
 
     def faulty(self, first: int, found: Found) -> int | None:
         """The first that can't be read or rendered, has a problem, or teaches nothing."""
         made = list(self._conversations(first, found))
-        batch = self.rendered.batch([row for _, row in made if isinstance(row, Conversation) and not row.problems])
+        batch = self.rendered.batch(
+            [row for _, row in made if isinstance(row, Conversation) and not row.problems]
+        )
         at = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
-        learned = batch.per_example(batch.supervised & (at < (self.spec.max_length or np.inf))).tolist()
+        learned = batch.per_example(
+            batch.supervised & (at < (self.spec.max_length or np.inf))
+        ).tolist()
         fine = {e.row.origin.row for e, count in zip(batch.examples, learned, strict=True) if count}
         return next((origin.row for origin, _ in made if origin.row not in fine), None)
 
@@ -63,21 +73,33 @@ class Chats:
         """The files were changed."""
         self._like.clear()
 
-    def _conversations(self, first: int, found: Found) -> Iterator[tuple[Origin, Conversation | DataError]]:
+    def _conversations(
+        self, first: int, found: Found
+    ) -> Iterator[tuple[Origin, Conversation | DataError]]:
         """In order; a DataError is why there is no row."""
         number = first
         for source, group in groupby(found, lambda one: one[0]):
             part = [record for _, record in group]
             like = self._exemplar(source)
-            origins = [Origin(str(source.path), record.line, row) for row, record in enumerate(part, number)]
+            origins = [
+                Origin(str(source.path), record.line, row)
+                for row, record in enumerate(part, number)
+            ]
             made: dict[int, Conversation | DataError] = {}
 
             def broken(origin: Origin, why: str, made: dict[int, Any] = made) -> None:
                 made[origin.row] = DataError(why)
 
             if isinstance(like, Record):
-                form: dict[str, Any] = {"format": self.spec.format, "columns": self.spec.map, "on_broken": broken}
-                made |= {row.origin.row: row for row in conversations(part, source, number, like=like, **form)}
+                form: dict[str, Any] = {
+                    "format": self.spec.format,
+                    "columns": self.spec.map,
+                    "on_broken": broken,
+                }
+                made |= {
+                    row.origin.row: row
+                    for row in conversations(part, source, number, like=like, **form)
+                }
             for origin, record in zip(origins, part, strict=True):
                 missing = like if isinstance(like, DataError) else DataError(f"{origin}: no row")
                 yield origin, made.get(origin.row, record.error or missing)
@@ -93,8 +115,16 @@ class Chats:
                     found = exemplar(head, source, self.spec.format, self.spec.map, skips=True)
                     if found is None:
                         raw.seek(0)
-                        exemplar(islice(records(source, raw), 1), source, self.spec.format, self.spec.map, skips=False)
-                self._like[name] = found or DataError(f"{name}: none of its first {HEAD:,} rows is a row")
+                        exemplar(
+                            islice(records(source, raw), 1),
+                            source,
+                            self.spec.format,
+                            self.spec.map,
+                            skips=False,
+                        )
+                self._like[name] = found or DataError(
+                    f"{name}: none of its first {HEAD:,} rows is a row"
+                )
             except DataError as error:
                 self._like[name] = error
         return self._like[name]

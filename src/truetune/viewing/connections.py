@@ -34,8 +34,8 @@ MAX_LINGER_BYTES = 1 << 20
 _TURN = 0.25
 """Seconds between two looks at the clock"""
 BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: %d\r\n"
-    b"Content-Length: 5\r\nConnection: close\r\n\r\nbusy\n" % RETRY_SECONDS
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After:"
+    b" %d\r\nContent-Length: 5\r\nConnection: close\r\n\r\nbusy\n" % RETRY_SECONDS
 )
 Answer = Callable[[socket.socket, Any, bytes], None]
 
@@ -65,7 +65,9 @@ class Connections:
         self._wake_writer.setblocking(False)
         self._selector.register(self._wake_reader, selectors.EVENT_READ)
         # Daemons: a client that does not read its answer must not hold up the end of the program.
-        self._threads = [threading.Thread(target=self._read_heads, name="truetune requests", daemon=True)]
+        self._threads = [
+            threading.Thread(target=self._read_heads, name="truetune requests", daemon=True)
+        ]
         self._threads += [
             threading.Thread(target=self._work, name=f"truetune answers {number}", daemon=True)
             for number in range(WORKERS)
@@ -138,7 +140,11 @@ class Connections:
         connection.head += content
         if not content:
             self._let_go(connection).close()
-        elif b"\r\n\r\n" in connection.head or b"\n\n" in connection.head or len(connection.head) > MAX_HEAD_BYTES:
+        elif (
+            b"\r\n\r\n" in connection.head
+            or b"\n\n" in connection.head
+            or len(connection.head) > MAX_HEAD_BYTES
+        ):
             self._let_go(connection)
             connection.deadline = time.monotonic() + QUEUE_SECONDS
             try:
@@ -149,7 +155,9 @@ class Connections:
     def _drop_late(self) -> None:
         now = time.monotonic()
         late = [
-            key.data for key in self._selector.get_map().values() if key.data is not None and key.data.deadline < now
+            key.data
+            for key in self._selector.get_map().values()
+            if key.data is not None and key.data.deadline < now
         ]
         for connection in late:
             self._let_go(connection).close()

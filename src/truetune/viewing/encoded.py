@@ -30,7 +30,10 @@ COLUMNS = ("input_ids", "labels")
 def sources_of(folder: Path, manifest: Mapping[str, Any]) -> list[Source]:
     """The shards, in order."""
     return [
-        Source(folder / DATA / shard["file"], "arrow" if shard["file"].endswith(".arrow") else "parquet")
+        Source(
+            folder / DATA / shard["file"],
+            "arrow" if shard["file"].endswith(".arrow") else "parquet",
+        )
         for shard in manifest["shards"]
     ]
 
@@ -44,7 +47,10 @@ class Packs:
             raise SpecError(f"{folder}: encoded data holds ids alone; name its tokenizer with -t")
         manifest = manifest_in(folder)
         if manifest is None:
-            raise DataError(f"{folder / MANIFEST}: not as this version of truetune encode writes it; encode again")
+            raise DataError(
+                f"{folder / MANIFEST}: not as this version of truetune encode writes it; encode"
+                " again"
+            )
         self.folder, self.manifest = folder, manifest
         self.tokenizer = load(spec.tokenizer, model=spec.model)
         self.notice = other_tokenizer(self.tokenizer, manifest)
@@ -89,7 +95,10 @@ class Packs:
         documents = np.repeat(np.arange(len(lengths)), lengths)
         if not len(ids) == len(labels) == len(documents):
             raise ValueError("input_ids, labels and seq_lengths do not fit together")
-        files, lines, rows = (np.atleast_1d(np.array(origins[key], object)).tolist() for key in ("file", "line", "row"))
+        files, lines, rows = (
+            np.atleast_1d(np.array(origins[key], object)).tolist()
+            for key in ("file", "line", "row")
+        )
         kinds = given.get("sources")
         row: Row = {
             "row": number,
@@ -120,8 +129,12 @@ class Packs:
         """Where each row of a shard came from, whose own columns do not say it."""
         from truetune.parsing.columnar_reader import read_table
 
-        number = next(found["number"] for found in self.manifest["shards"] if found["file"] == shard)
-        found: list[dict[str, Any]] = read_table(self.folder / ORIGIN / f"{number:05d}.parquet").to_pylist()
+        number = next(
+            found["number"] for found in self.manifest["shards"] if found["file"] == shard
+        )
+        found: list[dict[str, Any]] = read_table(
+            self.folder / ORIGIN / f"{number:05d}.parquet"
+        ).to_pylist()
         return found
 
 
@@ -132,4 +145,7 @@ def other_tokenizer(tokenizer: Tokenizer, manifest: Mapping[str, Any]) -> str | 
     differ = sorted(name for name in made.keys() | mine.keys() if made.get(name) != mine.get(name))
     if not made or not differ:
         return None
-    return f"{tokenizer.folder} is not the tokenizer that this data was encoded with: {', '.join(differ)} differ"
+    return (
+        f"{tokenizer.folder} is not the tokenizer that this data was encoded with:"
+        f" {', '.join(differ)} differ"
+    )

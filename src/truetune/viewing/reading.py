@@ -39,7 +39,11 @@ class Text:
             return self._raw.read(stop - start)
         if start < self._at - self._held:
             self._restart()
-        while self._at < stop and not self._over() and (block := self._stream.read(min(BLOCK, stop - self._at))):
+        while (
+            self._at < stop
+            and not self._over()
+            and (block := self._stream.read(min(BLOCK, stop - self._at)))
+        ):
             self._blocks.append(block)
             self._at, self._held = self._at + len(block), self._held + len(block)
             while self._held - len(self._blocks[0]) > max(KEPT, stop - start):
@@ -59,7 +63,9 @@ class Text:
 class Onward:
     """The rows of a Parquet or Arrow file, or of one of its groups, in order; the last batches are held."""
 
-    def __init__(self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]) -> None:
+    def __init__(
+        self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]
+    ) -> None:
         """`over`: is nothing to be read any more?"""
         from truetune.data.columnar import batches
 
@@ -90,14 +96,25 @@ class Onward:
         self._raw.close()
 
     def _holding(self, at: int) -> tuple[int, Any] | None:
-        while self.reached <= at and not self._over() and (batch := next(self._batches, None)) is not None:
+        while (
+            self.reached <= at
+            and not self._over()
+            and (batch := next(self._batches, None)) is not None
+        ):
             self._held.append((self.reached, batch))
             self.reached += batch.num_rows
             while len(self._held) > 1 and self.reached - self._held[1][0] >= self._kept:
                 self._held.popleft()
-        return next(((first, batch) for first, batch in self._held if first <= at < first + batch.num_rows), None)
+        return next(
+            ((first, batch) for first, batch in self._held if first <= at < first + batch.num_rows),
+            None,
+        )
 
 
 def missing(source: Source) -> Record:
     """A row that was found and can't be read any more."""
-    return Record(0, None, error=DataError(f"{source.path}: this row is not there any more: was the file changed?"))
+    return Record(
+        0,
+        None,
+        error=DataError(f"{source.path}: this row is not there any more: was the file changed?"),
+    )

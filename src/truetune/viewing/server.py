@@ -61,11 +61,15 @@ class Server(HTTPServer):
         self.page = page.encode()
         self.answers = answers
         self.token = secrets.token_urlsafe(24)
-        self.connections = Connections(self._answer)  # closed by `server_close`, also where the port is taken
+        self.connections = Connections(
+            self._answer
+        )  # closed by `server_close`, also where the port is taken
         try:
             super().__init__((LOOPBACK, port), BaseHTTPRequestHandler)
         except OSError as error:
-            raise UsageError(f"--port {port}: {error.strerror}; choose another, or leave it out") from None
+            raise UsageError(
+                f"--port {port}: {error.strerror}; choose another, or leave it out"
+            ) from None
 
     def _answer(self, connection: socket.socket, address: Any, head: bytes) -> None:
         Handler(connection, address, self, head)
@@ -94,7 +98,9 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 20
     """Seconds in which a client has to take its answer"""
 
-    def __init__(self, connection: socket.socket, address: Any, server: Server, head: bytes) -> None:
+    def __init__(
+        self, connection: socket.socket, address: Any, server: Server, head: bytes
+    ) -> None:
         """`head`: the request, which has been read."""
         self._head = head
         super().__init__(connection, address, server)
@@ -144,7 +150,9 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(400, "a request without a body is expected")
         path, _, query = self.path.partition("?")
         top, slash, name = path.removeprefix("/").partition("/")
-        known = secrets.compare_digest(top.encode("utf-8", "surrogateescape"), self.server.token.encode())
+        known = secrets.compare_digest(
+            top.encode("utf-8", "surrogateescape"), self.server.token.encode()
+        )
         if not (known and slash):
             raise Refused(404, "nothing is here")
         if name == "":
@@ -152,10 +160,19 @@ class Handler(BaseHTTPRequestHandler):
             return "text/html", self.server.page
         if name not in ROUTES:
             raise Refused(404, "nothing is here")
-        return "application/json", json.dumps(ROUTES[name](self.server.answers, _asked(query))).encode()
+        return (
+            "application/json",
+            json.dumps(ROUTES[name](self.server.answers, _asked(query))).encode(),
+        )
 
     def _send(
-        self, status: int, kind: str, found: bytes, more: Mapping[str, str] | None = None, *, body: bool = True
+        self,
+        status: int,
+        kind: str,
+        found: bytes,
+        more: Mapping[str, str] | None = None,
+        *,
+        body: bool = True,
     ) -> None:
         self.send_response(status)
         for header, value in {**HEADERS, **(more or {})}.items():
@@ -189,7 +206,10 @@ def _search(answers: Answers, asked: Mapping[str, str]) -> dict[str, Any]:
     return answers.search(asked["q"], start)
 
 
-ROUTES: dict[str, Callable[[Answers, Mapping[str, str]], dict[str, Any]]] = {"rows": _rows, "search": _search}
+ROUTES: dict[str, Callable[[Answers, Mapping[str, str]], dict[str, Any]]] = {
+    "rows": _rows,
+    "search": _search,
+}
 
 
 def _asked(query: str) -> dict[str, str]:

@@ -52,7 +52,9 @@ class Part(NamedTuple):
 class Shelf:
     """Rows of some files by number. `index` finds them, `start` does so in a thread; `records` reads what is found."""
 
-    def __init__(self, sources: Sequence[Source], *, stretch: int | None = None, kept: int = 512) -> None:
+    def __init__(
+        self, sources: Sequence[Source], *, stretch: int | None = None, kept: int = 512
+    ) -> None:
         """`kept`: rows that are held of a table that is only read onward."""
         self.sources = tuple(sources)
         self.indexed = 0
@@ -96,7 +98,9 @@ class Shelf:
     def wait(self, row: int, seconds: float) -> bool:
         """Until a row is found, all are, or the time is over: is it there?"""
         with self._found:
-            self._found.wait_for(lambda: self.indexed > row or self.total is not None or self._closed, seconds)
+            self._found.wait_for(
+                lambda: self.indexed > row or self.total is not None or self._closed, seconds
+            )
             return self.indexed > row
 
     @contextmanager
@@ -138,7 +142,11 @@ class Shelf:
 
     def changed(self) -> list[str]:
         """The files that are not as they were."""
-        return [str(s.path) for s, stamp in zip(self.sources, self._stamps, strict=True) if _stamp(s) != stamp]
+        return [
+            str(s.path)
+            for s, stamp in zip(self.sources, self._stamps, strict=True)
+            if _stamp(s) != stamp
+        ]
 
     def close(self) -> None:
         """End what reads, and let go of all files."""
@@ -179,14 +187,18 @@ class Shelf:
         part, start, stop, count = Part(number, self.indexed), 0, 0, 0
 
         def cut() -> tuple[Part, int]:
-            return part._replace(stretch=Stretch(start, stop, part.line, count)) if start else part, count
+            return (
+                part._replace(stretch=Stretch(start, stop, part.line, count)) if start else part
+            ), count
 
         try:
             for record in found:
                 if stop - start >= self._size:
                     yield cut()
                     columns = list(record.row) if isinstance(record.row, dict) else []
-                    part = Part(number, self.indexed, columns=part.columns or columns, line=record.line)
+                    part = Part(
+                        number, self.indexed, columns=part.columns or columns, line=record.line
+                    )
                     start, count = stop, 0
                 stop, count = record.stop, count + 1
         except DataError:
@@ -217,7 +229,9 @@ class Shelf:
             if part.columns is None:
                 return list(islice(lines(body, source.path, line, start), at, at + count))
             whole = list(islice(records_of(body, source, part.columns), at + count))
-            return [record._replace(line=record.line + line - whole[0].line) for record in whole[at:]]
+            return [
+                record._replace(line=record.line + line - whole[0].line) for record in whole[at:]
+            ]
         if source.kind in TABLES:
             rows = self._onward_at(number, part, at).rows(at, count)
             return [Record(line, row) for line, row in enumerate(rows, part.line + at)]
@@ -236,7 +250,9 @@ class Shelf:
         able = [reader for reader in self._onward if reader.part == number and reader.reaches(at)]
         reader = max(able, key=lambda r: r.reached, default=None)
         if reader is None:
-            reader = Onward(self.sources[part.source], part.group, number, self._kept, lambda: self._closed)
+            reader = Onward(
+                self.sources[part.source], part.group, number, self._kept, lambda: self._closed
+            )
         else:
             self._onward.remove(reader)
         while len(self._onward) >= READERS:
@@ -257,4 +273,6 @@ def _stamp(source: Source) -> tuple[int, int]:
 def _told(source: Source, error: Exception) -> DataError:
     if isinstance(error, DataError):
         return error
-    return DataError(f"{source.path}: {getattr(error, 'strerror', None) or error}; is the file whole?")
+    return DataError(
+        f"{source.path}: {getattr(error, 'strerror', None) or error}; is the file whole?"
+    )

@@ -63,15 +63,24 @@ class TokenIds:
         origin = chunk.origin(0)
         padding = placed.padding
         return {
-            "row": number, "file": origin.file, "line": origin.line, "turn": None, "format": "token ids", "title": None,
+            "row": number,
+            "file": origin.file,
+            "line": origin.line,
+            "turn": None,
+            "format": "token ids",
+            "title": None,
             "ids": chunk.ids.tolist(),
-            "pieces": [self._spell(id).decode("utf-8", "surrogateescape") for id in chunk.ids.tolist()],
-            "source": letters(placed.source), "supervised": bits(chunk.supervised),
-            "runs": [[0, "", -1, -1, None]], "padding": bits(padding),
+            "pieces": [
+                self._spell(id).decode("utf-8", "surrogateescape") for id in chunk.ids.tolist()
+            ],
+            "source": letters(placed.source),
+            "supervised": bits(chunk.supervised),
+            "runs": [[0, "", -1, -1, None]],
+            "padding": bits(padding),
             "documents": np.where(padding, -1, np.cumsum(chunk.borders) - 1).tolist(),
             **({"attended": bits(chunk.attended)} if chunk.attended is not None else {}),
             **other_labels(chunk.ids, chunk.labels),
-        }  # fmt: skip
+        }
 
 
 def _empty(number: int, source: Source, record: Record, why: str) -> Row:

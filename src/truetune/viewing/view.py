@@ -74,7 +74,9 @@ def page_of(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> st
     name = ", ".join(spec.data)
     tokens = tokens_section(rows)
     section = Section(tokens.id, visible(name), tokens.html, tokens.data)
-    return document(f"truetune view: {name}", [section], {"truetune": truetune.__version__}, connect=connect)
+    return document(
+        f"truetune view: {name}", [section], {"truetune": truetune.__version__}, connect=connect
+    )
 
 
 def marks_on(spec: RunSpec, result: Result) -> Marks:
@@ -91,8 +93,9 @@ def marks_on(spec: RunSpec, result: Result) -> Marks:
         reported = []
     if reported != list(named):
         raise UsageError(
-            f"the report is on {_listed(theirs)}, and not on {_listed(spec.data)}: rows are counted over all files, "
-            "so name the same files in the same order, from the folder where the check ran"
+            f"the report is on {_listed(theirs)}, and not on {_listed(spec.data)}: rows are counted"
+            " over all files, so name the same files in the same order, from the folder where the"
+            " check ran"
         )
     made = marks_of(result, in_page=False)
     for case in made["cases"]:
@@ -121,7 +124,9 @@ def view(
     """
     named = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
     given = {"data": named, "tokenizer": tokenizer, **settings}
-    spec = spec_of({name: value for name, value in given.items() if value is not None}, "truetune.view")
+    spec = spec_of(
+        {name: value for name, value in given.items() if value is not None}, "truetune.view"
+    )
     marks = None if report is None else marks_on(spec, as_dict(report))
     return View(spec, range(rows) if isinstance(rows, int) else rows, marks)
 
@@ -143,12 +148,19 @@ class View:
             answers.shelf.wait(max(wanted, default=0), threading.TIMEOUT_MAX)
             for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
                 numbers = [row for _, row in run]
-                while numbers and (found := answers.rows(numbers[0], min(len(numbers), MOST))["rows"]):
+                while numbers and (
+                    found := answers.rows(numbers[0], min(len(numbers), MOST))["rows"]
+                ):
                     self.rows += found
                     numbers = [row for row in numbers if row > found[-1]["row"]]
 
     def __repr__(self) -> str:
-        return f"View({', '.join(self.spec.data)}; rows shown: {len({row['row'] for row in self.rows}):,})"
+        return (
+            f"View({', '.join(self.spec.data)}; rows shown:"
+            f" {len({row['row'] for row in self.rows}):,})"
+        )
 
     def _repr_html_(self) -> str:
-        return framed(page_of(self.spec, {"rows": self.rows, "marks": self.marks}), "truetune token view")
+        return framed(
+            page_of(self.spec, {"rows": self.rows, "marks": self.marks}), "truetune token view"
+        )

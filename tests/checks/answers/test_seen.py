@@ -63,7 +63,9 @@ def test_runs_that_hover_are_silent() -> None:
     """A model of which each prompt stops seven times in ten, at every look, is told as worse in few runs."""
     draw, fired = random.Random(0), 0
     for _ in range(300):
-        looks = [look(step, stopped=[draw.random() < 0.7 for _ in range(8)]) for step in range(0, 60, 10)]
+        looks = [
+            look(step, stopped=[draw.random() < 0.7 for _ in range(8)]) for step in range(0, 60, 10)
+        ]
         found = counted(Watched(tuple(looks)), lambda sample: not sample.scores.stopped)
         fired += found is not None and found.best is not None
     assert fired <= 3
@@ -90,11 +92,18 @@ def test_a_base_model_that_learns_is_silent_at_every_look() -> None:
 
 
 def test_never_learned_is_an_error_late_and_nothing_early() -> None:
-    looks = [{"step": step, "stopped": 0, "stop_probability": 0.00001, "overlap": step / 400} for step in (0, 100, 200)]
+    looks = [
+        {"step": step, "stopped": 0, "stop_probability": 0.00001, "overlap": step / 400}
+        for step in (0, 100, 200)
+    ]
     losses = [{"step": 10, "all": 2.0}, {"step": 200, "all": 1.0}]
     assert rules({"looks": looks[:2], "losses": losses, "total": 400}) == {}
-    assert rules({"looks": looks, "losses": losses, "total": 400}) == {"answers-never-stop": "error"}
-    assert rules({"looks": looks, "losses": losses[:1] * 2, "total": 400}) == {"answers-never-stop": "warning"}
+    assert rules({"looks": looks, "losses": losses, "total": 400}) == {
+        "answers-never-stop": "error"
+    }
+    assert rules({"looks": looks, "losses": losses[:1] * 2, "total": 400}) == {
+        "answers-never-stop": "warning"
+    }
 
 
 def test_learned_and_not_reached_is_a_note() -> None:
@@ -108,7 +117,10 @@ def test_seven_prompts_make_no_error() -> None:
 
 
 def test_lost_is_told_once_and_by_its_own_rule() -> None:
-    looks = [{"step": 0, "stopped": 8, "stop_probability": 0.9}, {"step": 400, "stopped": 0, "stop_probability": 1e-6}]
+    looks = [
+        {"step": 0, "stopped": 8, "stop_probability": 0.9},
+        {"step": 400, "stopped": 0, "stop_probability": 1e-6},
+    ]
     assert rules({"looks": looks, "finished": True}) == {"stop-rate-falls": "error"}
     looks[1]["stop_probability"] = 0.2
     assert rules({"looks": looks, "finished": True}) == {"stop-rate-falls": "warning"}
@@ -131,11 +143,18 @@ def test_two_classes_are_no_collapse() -> None:
 
 def test_no_stop_token_in_the_losses() -> None:
     losses = [{"step": step, "assistant content": 2 - step / 100} for step in (10, 20, 30, 40)]
-    assert rules({"losses": losses, "looks": [{"step": 40}], "total": 400}) == {"stop-token-not-learned": "error"}
+    assert rules({"losses": losses, "looks": [{"step": 40}], "total": 400}) == {
+        "stop-token-not-learned": "error"
+    }
 
 
 def test_selected_and_ignored_rules() -> None:
-    subject = watched({"finished": True, "looks": [{"step": 1, "stopped": 0, "stop_probability": 0.0, "looped": 8}]})
+    subject = watched(
+        {
+            "finished": True,
+            "looks": [{"step": 1, "stopped": 0, "stop_probability": 0.0, "looped": 8}],
+        }
+    )
     assert {f.code for f in findings_of(subject)} == {"TT081", "TT083"}
     assert {f.code for f in findings_of(subject, RunSpec(ignore=("TT081",)))} == {"TT083"}
     report = report_of(subject, RunSpec(select=("answers-loop",)), "model")
@@ -150,8 +169,18 @@ def found(severity: Any, count: int) -> Finding:
 
 def test_findings_are_said_again_only_when_they_get_worse() -> None:
     said: dict[str, Finding] = {}
-    told = [bool(news([found(*now)], said)) for now in
-            (("warning", 4), ("warning", 4), ("warning", 5), ("warning", 6), ("warning", 3), ("error", 6),
-             ("warning", 8), ("error", 8))]  # fmt: skip
+    told = [
+        bool(news([found(*now)], said))
+        for now in (
+            ("warning", 4),
+            ("warning", 4),
+            ("warning", 5),
+            ("warning", 6),
+            ("warning", 3),
+            ("error", 6),
+            ("warning", 8),
+            ("error", 8),
+        )
+    ]
     assert told == [True, False, False, True, False, True, False, False]
     assert news([], said) == []

@@ -22,7 +22,9 @@ from truetune.checks.catalogue import find
 Rows = list[dict[str, Any]]
 BASE = tiny.tokenizer()
 CODES = tuple(f"TT0{number}" for number in range(20, 40))
-PROSE = [{"text": f"Town {i} lies at the sea, and its harbour is old. " * (1 + i % 3)} for i in range(16)]
+PROSE = [
+    {"text": f"Town {i} lies at the sea, and its harbour is old. " * (1 + i % 3)} for i in range(16)
+]
 
 
 def found(run: Any, *, given: Any = None, **settings: Any) -> dict[str, Any]:
@@ -32,11 +34,15 @@ def found(run: Any, *, given: Any = None, **settings: Any) -> dict[str, Any]:
     return {finding.rule: finding for finding in report.findings}
 
 
-def trainer(rows: Rows, model: Any = None, tokenizer: Any = None, collator: Any = None) -> transformers.Trainer:
+def trainer(
+    rows: Rows, model: Any = None, tokenizer: Any = None, collator: Any = None
+) -> transformers.Trainer:
     """A plain Trainer over rows with ids and labels."""
     tokenizer = tokenizer or BASE
     collator = collator or transformers.DataCollatorForSeq2Seq(tokenizer)
-    return transformers.Trainer(model or tiny.model(), tiny.arguments(), collator, rows, processing_class=tokenizer)
+    return transformers.Trainer(
+        model or tiny.model(), tiny.arguments(), collator, rows, processing_class=tokenizer
+    )
 
 
 def changed(change: Callable[[dict[str, Any]], None], count: int = 8) -> Rows:
@@ -53,13 +59,16 @@ def answer(row: dict[str, Any]) -> int:
 
 
 def completions() -> Rows:
-    return [{"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in tiny.chats()]
+    return [
+        {"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in tiny.chats()
+    ]
 
 
 def kto(rows: Rows | None = None) -> Any:
     pairs = tiny.pairs()
     rows = rows or [
-        {"prompt": p["prompt"], "completion": p["chosen"], "label": bool(i % 2)} for i, p in enumerate(pairs)
+        {"prompt": p["prompt"], "completion": p["chosen"], "label": bool(i % 2)}
+        for i, p in enumerate(pairs)
     ]
     return trl.KTOTrainer(
         tiny.model(), ref_model=tiny.model(), args=tiny.arguments(trl.KTOConfig), processing_class=tiny.tokenizer(),
@@ -75,7 +84,9 @@ def orpo() -> Any:
 
 
 def lora() -> Any:
-    return tiny.sft(model_=peft.get_peft_model(tiny.model(), peft.LoraConfig(target_modules=["q_proj"])))
+    return tiny.sft(
+        model_=peft.get_peft_model(tiny.model(), peft.LoraConfig(target_modules=["q_proj"]))
+    )
 
 
 def pretraining(*, grouped: bool, pad: str = "<|pad|>") -> Any:
@@ -86,7 +97,9 @@ def pretraining(*, grouped: bool, pad: str = "<|pad|>") -> Any:
     whole = [id for row in ids for id in row]
     blocks = [whole[i : i + 32] for i in range(0, len(whole) - 32, 32)]
     rows = [{"input_ids": row} for row in (blocks if grouped else ids)]
-    return trainer(rows, None, tokenizer, transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False))
+    return trainer(
+        rows, None, tokenizer, transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    )
 
 
 def left() -> Any:
@@ -99,12 +112,18 @@ HEALTHY: dict[str, tuple[Callable[[], Any], Rows]] = {
     "sft": (lambda: tiny.sft(tiny.chats(turns=2)), tiny.chats(turns=2)),
     "completion only": (lambda: tiny.sft(completions()), completions()),
     "packing": (lambda: tiny.sft(packing=True, max_length=128), tiny.chats()),
-    "packing of completions": (lambda: tiny.sft(completions(), packing=True, max_length=128), completions()),
+    "packing of completions": (
+        lambda: tiny.sft(completions(), packing=True, max_length=128),
+        completions(),
+    ),
     "padding free": (lambda: tiny.sft(padding_free=True, max_length=None), tiny.chats()),
     "seq2seq collator": (lambda: trainer(tiny.encoded(tiny.chats())), tiny.chats()),
     "left padding, rotary": (left, tiny.chats()),
     "text": (lambda: tiny.sft(PROSE), PROSE),
-    "text, wrapped": (lambda: tiny.sft(PROSE, packing=True, packing_strategy="wrapped", max_length=64), PROSE),
+    "text, wrapped": (
+        lambda: tiny.sft(PROSE, packing=True, packing_strategy="wrapped", max_length=64),
+        PROSE,
+    ),
     "text, grouped": (lambda: pretraining(grouped=True), PROSE),
     "text, grouped, pad is stop": (lambda: pretraining(grouped=True, pad="<|im_end|>"), PROSE),
     "text, row by row": (lambda: pretraining(grouped=False), PROSE),
@@ -130,7 +149,9 @@ def test_orpo_appends_a_stop_token_of_its_own() -> None:
 
 
 def test_stop_tokens_in_the_rows_themselves_are_the_users() -> None:
-    rows = [{"text": BASE.apply_chat_template(row["messages"], tokenize=False)} for row in tiny.chats()]
+    rows = [
+        {"text": BASE.apply_chat_template(row["messages"], tokenize=False)} for row in tiny.chats()
+    ]
     finding = found(tiny.sft(rows), given=Dataset.from_list(rows))["stop-token-twice-in-batch"]
     assert finding.severity == "error"
 
@@ -194,7 +215,11 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
     "cut, no limit named": (cut, "answers-cut-in-batch", "are cut at 26 tokens"),
     "labels shifted back": (shifted_back, "double-label-shift", "1 before their place"),
     "labels of nothing near": (of_another_row, "double-label-shift", "nor at one nearby"),
-    "attention hides answers": (hidden, "attention-mask-hides-text", "8 of 8 lines have attention 0"),
+    "attention hides answers": (
+        hidden,
+        "attention-mask-hides-text",
+        "8 of 8 lines have attention 0",
+    ),
     "pads in front, attended": (pads_in_front, "padding-inside-text", "are attended to"),
 }
 
@@ -218,14 +243,20 @@ def test_attention_mask_that_is_the_loss_mask_is_told() -> None:
 
 def test_a_loss_of_ones_own_may_want_shifted_labels() -> None:
     class Shifted(transformers.Trainer):
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        def compute_loss(
+            self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any
+        ) -> Any:
             labels = inputs.pop("labels")
             logits = model(**inputs).logits
             return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
     rows = changed(lambda row: row.update(labels=row["labels"][1:] + [-100]))
     run = Shifted(
-        tiny.model(), tiny.arguments(), transformers.DataCollatorForSeq2Seq(BASE), rows, processing_class=BASE
+        tiny.model(),
+        tiny.arguments(),
+        transformers.DataCollatorForSeq2Seq(BASE),
+        rows,
+        processing_class=BASE,
     )
     assert found(run) == {}
     assert "double-label-shift" in found(trainer(rows))
@@ -241,7 +272,10 @@ def test_masked_language_labels_on_a_causal_model() -> None:
 
 
 def test_rows_longer_than_the_limit() -> None:
-    rows = [{"input_ids": row["input_ids"], "labels": row["labels"]} for row in tiny.encoded(tiny.chats())]
+    rows = [
+        {"input_ids": row["input_ids"], "labels": row["labels"]}
+        for row in tiny.encoded(tiny.chats())
+    ]
     run = tiny.sft(rows, max_length=20, dataset_kwargs={"skip_prepare_dataset": True})
     assert "are longer than the limit of 20 tokens" in found(run)["answers-cut-in-batch"].message
 
@@ -249,7 +283,9 @@ def test_rows_longer_than_the_limit() -> None:
 def test_some_answers_cut_are_a_warning() -> None:
     chats = tiny.chats(12)
     chats[5]["messages"][1]["content"] += " and tomorrow" * 40
-    finding = found(tiny.sft(chats, max_length=64), given=Dataset.from_list(chats))["answers-cut-in-batch"]
+    finding = found(tiny.sft(chats, max_length=64), given=Dataset.from_list(chats))[
+        "answers-cut-in-batch"
+    ]
     assert (finding.severity, finding.count) == ("warning", 1)
 
 
@@ -267,7 +303,12 @@ def test_packed_by_hand(positions: str | None) -> None:
         line["attention_mask"] = [1] * len(line["labels"])
         packed.append(line)
     loader = torch.utils.data.DataLoader(packed, collate_fn=transformers.default_data_collator)
-    findings = found(tiny.model(), loader=loader, tokenizer=tiny.tokenizer(), given=Dataset.from_list(tiny.chats()))
+    findings = found(
+        tiny.model(),
+        loader=loader,
+        tokenizer=tiny.tokenizer(),
+        given=Dataset.from_list(tiny.chats()),
+    )
     assert "packed-without-boundaries" in findings
     assert ("overrules" in findings["packed-without-boundaries"].message) == (positions == "anew")
 
@@ -278,8 +319,13 @@ def test_pairs_with_different_prompts() -> None:
         other = [{"role": "user", "content": f"What is for dinner on day {i}?"}]
         rows.append({"chosen": row["prompt"] + row["chosen"], "rejected": other + row["rejected"]})
     collator = trl.trainer.dpo_trainer.DataCollatorForPreference(pad_token_id=BASE.pad_token_id)
-    ids = [{side: BASE.apply_chat_template(row[side], return_dict=False) for side in row} for row in rows]
-    batch = collator([{"prompt_ids": [], "chosen_ids": r["chosen"], "rejected_ids": r["rejected"]} for r in ids])
+    ids = [
+        {side: BASE.apply_chat_template(row[side], return_dict=False) for side in row}
+        for row in rows
+    ]
+    batch = collator(
+        [{"prompt_ids": [], "chosen_ids": r["chosen"], "rejected_ids": r["rejected"]} for r in ids]
+    )
     batch["completion_mask"][:, :10] = 0
     run = tiny.dpo()
     run.data_collator = lambda examples: copy.deepcopy(batch)
@@ -289,14 +335,19 @@ def test_pairs_with_different_prompts() -> None:
 
 def test_a_row_left_over_is_its_own_mismatch() -> None:
     """TRL rotates the answers within each map batch: the ninth of nine rows keeps its own."""
-    rows = [{"prompt": p["prompt"], "completion": p["chosen"], "label": True} for p in tiny.pairs(9)]
+    rows = [
+        {"prompt": p["prompt"], "completion": p["chosen"], "label": True} for p in tiny.pairs(9)
+    ]
     finding = found(kto(rows))["kto-kl-from-matched-pair"]
     assert (finding.severity, finding.count, finding.total) == ("warning", 1, 9)
 
 
 def test_an_answer_shared_by_several_rows_is_no_matched_pair() -> None:
     said = [{"role": "assistant", "content": "Yes."}]
-    rows = [{"prompt": row["prompt"], "completion": said, "label": i % 2 == 0} for i, row in enumerate(tiny.pairs())]
+    rows = [
+        {"prompt": row["prompt"], "completion": said, "label": i % 2 == 0}
+        for i, row in enumerate(tiny.pairs())
+    ]
     assert "kto-kl-from-matched-pair" not in found(kto(rows))
 
 
@@ -305,15 +356,22 @@ def test_ranks(keys: tuple[str, ...]) -> None:
     """The same rows on both; or one without labels."""
     rows = tiny.encoded(tiny.chats(4))
     less = [{key: row[key] for key in row if key not in keys} for row in rows]
-    loaders = [torch.utils.data.DataLoader(r, collate_fn=transformers.default_data_collator) for r in (rows, less)]
-    same = of_ranks(loaders, tiny.model(), tiny.tokenizer(), find("same-rows-on-every-rank")).findings
+    loaders = [
+        torch.utils.data.DataLoader(r, collate_fn=transformers.default_data_collator)
+        for r in (rows, less)
+    ]
+    same = of_ranks(
+        loaders, tiny.model(), tiny.tokenizer(), find("same-rows-on-every-rank")
+    ).findings
     step = of_ranks(loaders, tiny.model(), tiny.tokenizer(), find("ranks-out-of-step")).findings
     assert (len(same), len(step)) == (1, len(keys))
 
 
 def test_rows_in_the_order_of_the_file() -> None:
     rows = tiny.encoded(tiny.chats(80))
-    loader = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=transformers.DataCollatorForSeq2Seq(BASE))
+    loader = torch.utils.data.DataLoader(
+        rows, batch_size=2, collate_fn=transformers.DataCollatorForSeq2Seq(BASE)
+    )
     findings = found(tiny.model(), loader=loader, tokenizer=tiny.tokenizer())
     assert findings["rows-not-drawn-at-random"].severity == "info"
     assert "in the order" in findings["rows-not-drawn-at-random"].message
@@ -322,8 +380,14 @@ def test_rows_in_the_order_of_the_file() -> None:
 COLUMNS: dict[str, tuple[dict[str, Any], str | None]] = {
     "weights": ({"weight": 0.5}, "warning"),
     "reasoning": ({"reasoning": "One basket was opened, then another one."}, "warning"),
-    "long notes": ({"notes": "These are the notes of the keeper, who wrote them by the window."}, "info"),
-    "ids and dates": ({"id": "a-77", "url": "https://example.org/a/b/c", "date": "2026-01-02", "score": 0.5}, None),
+    "long notes": (
+        {"notes": "These are the notes of the keeper, who wrote them by the window."},
+        "info",
+    ),
+    "ids and dates": (
+        {"id": "a-77", "url": "https://example.org/a/b/c", "date": "2026-01-02", "score": 0.5},
+        None,
+    ),
     "a copy of the question": ({"prompt": None}, None),
     "tools written anew": ({"topic": "boxes, shelf, apples"}, None),
 }
@@ -334,11 +398,16 @@ def test_columns_never_used(name: str) -> None:
     columns, severity = COLUMNS[name]
     rows = tiny.chats()
     for row in rows:
-        row |= {key: row["messages"][0]["content"] if value is None else value for key, value in columns.items()}
+        row |= {
+            key: row["messages"][0]["content"] if value is None else value
+            for key, value in columns.items()
+        }
     given = Dataset.from_list(rows)
     run = tiny.sft([{"messages": row["messages"]} for row in rows])
     findings = found(run, given=given)
-    assert {finding.severity for finding in findings.values()} == ({severity} if severity else set())
+    assert {finding.severity for finding in findings.values()} == (
+        {severity} if severity else set()
+    )
     assert set(findings) <= {"columns-never-used"}
 
 

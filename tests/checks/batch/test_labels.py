@@ -33,18 +33,27 @@ def split(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def texts() -> list[dict[str, Any]]:
-    return [{"text": " ".join(message["content"] for message in row["messages"])} for row in tiny.chats()]
+    return [
+        {"text": " ".join(message["content"] for message in row["messages"])}
+        for row in tiny.chats()
+    ]
 
 
 def sft(rows: list[dict[str, Any]], **settings: Any) -> Run:
     return tiny.sft(rows, **settings), rows
 
 
-def plain(collator: Any, rows: list[dict[str, Any]], made: list[dict[str, Any]], tokenizer: Any = None) -> Run:
+def plain(
+    collator: Any, rows: list[dict[str, Any]], made: list[dict[str, Any]], tokenizer: Any = None
+) -> Run:
     """transformers' Trainer on rows of ids."""
     tokenizer = tokenizer or tiny.tokenizer()
     trainer = transformers.Trainer(
-        tiny.model(len(tokenizer)), tiny.arguments(), collator(tokenizer), made, processing_class=tokenizer
+        tiny.model(len(tokenizer)),
+        tiny.arguments(),
+        collator(tokenizer),
+        made,
+        processing_class=tokenizer,
     )
     return trainer, rows
 
@@ -58,7 +67,10 @@ def flat(tokenizer: Any) -> Any:
 
 
 def preference(kind: str, rows: list[dict[str, Any]]) -> Run:
-    trainer, config = {"dpo": (trl.DPOTrainer, trl.DPOConfig), "kto": (trl.KTOTrainer, trl.KTOConfig)}[kind]
+    trainer, config = {
+        "dpo": (trl.DPOTrainer, trl.DPOConfig),
+        "kto": (trl.KTOTrainer, trl.KTOConfig),
+    }[kind]
     made = trainer(
         tiny.model(), tiny.model(), tiny.arguments(config), train_dataset=Dataset.from_list(rows),
         processing_class=tiny.tokenizer(),
@@ -68,7 +80,11 @@ def preference(kind: str, rows: list[dict[str, Any]]) -> Run:
 
 def verdicts() -> list[dict[str, Any]]:
     return [
-        {"prompt": pair["prompt"], "completion": pair[("rejected", "chosen")[i % 2]], "label": bool(i % 2)}
+        {
+            "prompt": pair["prompt"],
+            "completion": pair[("rejected", "chosen")[i % 2]],
+            "label": bool(i % 2),
+        }
         for i, pair in enumerate(tiny.pairs())
     ]
 
@@ -84,14 +100,21 @@ def lora() -> Run:
 
 def text_with_markers() -> Run:
     rows = [
-        {"text": f"<|im_start|>user\nHow many figs?<|im_end|>\n<|im_start|>assistant\nThere are {i}."} for i in range(8)
+        {
+            "text": (
+                f"<|im_start|>user\nHow many figs?<|im_end|>\n<|im_start|>assistant\nThere are {i}."
+            )
+        }
+        for i in range(8)
     ]
     return sft(rows)
 
 
 def ended(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     tokenizer = tiny.tokenizer()
-    return [{"input_ids": tokenizer(row["text"] + tokenizer.eos_token)["input_ids"]} for row in rows]
+    return [
+        {"input_ids": tokenizer(row["text"] + tokenizer.eos_token)["input_ids"]} for row in rows
+    ]
 
 
 CHATS, TURNS = tiny.chats(), tiny.chats(turns=3)
@@ -103,7 +126,10 @@ HEALTHY: dict[str, tuple[Callable[[], Run], list[tuple[str, str]]]] = {
     "sft of completions": (lambda: sft(split(CHATS)), []),
     "sft of completions behind several turns": (lambda: sft(split(TURNS)), []),
     "sft of completions, packed": (lambda: sft(split(CHATS), packing=True, max_length=128), []),
-    "sft of completions, without padding": (lambda: sft(split(CHATS), padding_free=True, max_length=None), []),
+    "sft of completions, without padding": (
+        lambda: sft(split(CHATS), padding_free=True, max_length=None),
+        [],
+    ),
     "sft of completions and prompts": (
         lambda: sft(split(CHATS), completion_only_loss=False),
         [("prompt-supervised", "info")],
@@ -112,7 +138,10 @@ HEALTHY: dict[str, tuple[Callable[[], Run], list[tuple[str, str]]]] = {
     "sft with an adapter": (lora, []),
     "text": (lambda: sft(texts()), []),
     "text, packed": (lambda: sft(texts(), packing=True, max_length=64), []),
-    "text, cut anywhere": (lambda: sft(texts(), packing=True, packing_strategy="wrapped", max_length=64), []),
+    "text, cut anywhere": (
+        lambda: sft(texts(), packing=True, packing_strategy="wrapped", max_length=64),
+        [],
+    ),
     "text that holds the markers of turns": (text_with_markers, []),
     "text through the LM collator": (lambda: plain(lm, texts(), ended(texts())), []),
     "masked": (lambda: plain(SEQ2SEQ, CHATS, tiny.encoded(CHATS)), []),
@@ -129,7 +158,9 @@ def test_healthy(shape: str) -> None:
     assert found(*build()) == expected
 
 
-@pytest.mark.parametrize("shape", ["sft", "sft of completions", "text", "masked, several turns", "dpo"])
+@pytest.mark.parametrize(
+    "shape", ["sft", "sft of completions", "text", "masked, several turns", "dpo"]
+)
 def test_healthy_and_the_rows_not_at_hand(shape: str) -> None:
     build, expected = HEALTHY[shape]
     assert found(build()[0], None) == expected
@@ -140,7 +171,9 @@ def test_earlier_turns_may_be_prompts_where_the_rows_are_not_at_hand() -> None:
     assert found(trainer, None) == [("only-last-or-wrong-turn-supervised", "info")]
 
 
-def edited(change: Callable[[list[int], list[int], int, int], None], rows: list[dict[str, Any]] = CHATS) -> Run:
+def edited(
+    change: Callable[[list[int], list[int], int, int], None], rows: list[dict[str, Any]] = CHATS
+) -> Run:
     """Rows whose labels were changed: (ids, labels, first of the answer, one past its stop token)."""
     made = tiny.encoded(rows)
     for row in made:
@@ -206,7 +239,9 @@ def other_end() -> Run:
     rows = split(CHATS)
     texts_ = [
         {
-            "prompt": tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False),
+            "prompt": tokenizer.apply_chat_template(
+                row["prompt"], add_generation_prompt=True, tokenize=False
+            ),
             "completion": row["completion"][0]["content"],
         }
         for row in rows
@@ -221,8 +256,14 @@ FAULTS: dict[str, tuple[Callable[[], Run], list[tuple[str, str]]]] = {
     "no stop tokens": (lambda: edited(_cut_off), [("eos-not-appended", "error")]),
     "nothing learned": (lambda: edited(_nothing), [("line-without-label", "error")]),
     "everything learned": (lambda: edited(_all), [PROMPT]),
-    "a token of the header": (lambda: edited(_header), [("header-or-role-tokens-supervised", "warning")]),
-    "prompts instead of answers": (lambda: edited(_prompt_alone), [("response-not-supervised", "error")]),
+    "a token of the header": (
+        lambda: edited(_header),
+        [("header-or-role-tokens-supervised", "warning")],
+    ),
+    "prompts instead of answers": (
+        lambda: edited(_prompt_alone),
+        [("response-not-supervised", "error")],
+    ),
     "first token masked": (lambda: edited(_late), [("answer-partly-supervised", "error")]),
     "shifted labels are another rule's": (lambda: edited(_shifted), []),
     "labels rebuilt": (
@@ -230,7 +271,10 @@ FAULTS: dict[str, tuple[Callable[[], Run], list[tuple[str, str]]]] = {
         [("labels-overwritten-by-collator", "error")],
     ),
     "masking of ids alone": (
-        lambda: sft([{"input_ids": row["input_ids"]} for row in tiny.encoded(CHATS)], completion_only_loss=True),
+        lambda: sft(
+            [{"input_ids": row["input_ids"]} for row in tiny.encoded(CHATS)],
+            completion_only_loss=True,
+        ),
         [("masking-setting-without-effect", "error")],
     ),
     "masking of chats by completions": (
@@ -240,20 +284,31 @@ FAULTS: dict[str, tuple[Callable[[], Run], list[tuple[str, str]]]] = {
     "a mask that the trainer does not read": (
         lambda: sft(
             [
-                {"input_ids": row["input_ids"], "completion_mask": [int(label >= 0) for label in row["labels"]]}
+                {
+                    "input_ids": row["input_ids"],
+                    "completion_mask": [int(label >= 0) for label in row["labels"]],
+                }
                 for row in tiny.encoded(CHATS)
             ]
         ),
         [("loss-mask-dropped", "error")],
     ),
-    "the header of plain ids": (lambda: (edited(_header)[0], None), [("header-or-role-tokens-supervised", "warning")]),
+    "the header of plain ids": (
+        lambda: (edited(_header)[0], None),
+        [("header-or-role-tokens-supervised", "warning")],
+    ),
     "a mask lost before the collator": (
         lambda: (without_labels(), split(CHATS)),
         [("loss-mask-dropped", "error")],
     ),
-    "rows that are padded already": (lambda: (padded(), None), [("labels-overwritten-by-collator", "error")]),
+    "rows that are padded already": (
+        lambda: (padded(), None),
+        [("labels-overwritten-by-collator", "error")],
+    ),
     "strings on a chat model": (
-        lambda: sft([{"prompt": "How many figs?\n", "completion": f"There are {i}."} for i in range(8)]),
+        lambda: sft(
+            [{"prompt": "How many figs?\n", "completion": f"There are {i}."} for i in range(8)]
+        ),
         [("template-never-applied", "warning")],
     ),
 }

@@ -19,10 +19,18 @@ from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 
 Row = dict[str, Any]
-RULES = ("tokenized-rows-without-labels", "prompt-supervised", "masking-setting-without-effect", "loss-mask-dropped",
-         "labels-overwritten-by-collator")  # fmt: skip
+RULES = (
+    "tokenized-rows-without-labels",
+    "prompt-supervised",
+    "masking-setting-without-effect",
+    "loss-mask-dropped",
+    "labels-overwritten-by-collator",
+)
 STOPS = [("tokenized-rows-without-labels", "error")]
-PROSE = "Once there was a harbour with many ships. It was cold, and nobody came to see the boats that night. "
+PROSE = (
+    "Once there was a harbour with many ships. It was cold, and nobody came to see the boats that"
+    " night. "
+)
 
 
 def bare(rows: list[Row]) -> list[Row]:
@@ -47,10 +55,20 @@ def learned_whole(rows: list[Row], tokenizer: Any = None) -> Any:
     """transformers' Trainer with its collator that takes the ids as labels."""
     tokenizer = tokenizer or tiny.tokenizer()
     collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
-    small = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
-             "num_key_value_heads": 1}  # fmt: skip
-    return transformers.Trainer(tiny.model(len(tokenizer) + 8, **small), tiny.arguments(), collator, rows,
-                                processing_class=tokenizer)  # fmt: skip
+    small = {
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
+    return transformers.Trainer(
+        tiny.model(len(tokenizer) + 8, **small),
+        tiny.arguments(),
+        collator,
+        rows,
+        processing_class=tokenizer,
+    )
 
 
 @pytest.mark.parametrize("turns", [1, 3])
@@ -66,11 +84,17 @@ def test_ids_of_chats_stop_a_run_of_trl(turns: int) -> None:
 def test_a_callback_sees_them_behind_the_preparation() -> None:
     rows = bare(tiny.chats())
     assert said(audited(tiny.sft(rows))) == STOPS
-    assert said(audited(tiny.sft([{**row, "id": i, "source": "forum"} for i, row in enumerate(rows)]))) == STOPS
+    assert (
+        said(audited(tiny.sft([{**row, "id": i, "source": "forum"} for i, row in enumerate(rows)])))
+        == STOPS
+    )
 
 
 def test_a_callback_does_not_take_text_for_ids() -> None:
-    written = [{"body": tiny.tokenizer().apply_chat_template(row["messages"], tokenize=False)} for row in tiny.chats()]
+    written = [
+        {"body": tiny.tokenizer().apply_chat_template(row["messages"], tokenize=False)}
+        for row in tiny.chats()
+    ]
     of_text = audited(tiny.sft(written, dataset_text_field="body"))
     assert ("tokenized-rows-without-labels", "error") not in said(of_text)
     packed = tiny.sft(tiny.chats(), packing=True, max_length=128)
@@ -82,8 +106,10 @@ def test_they_stop_a_run_of_transformers() -> None:
 
 
 def test_the_columns_that_the_trainer_removes_are_known() -> None:
-    rows = [{"input_ids": row["input_ids"], "loss_mask": [int(label >= 0) for label in row["labels"]]}
-            for row in tiny.encoded(tiny.chats())]  # fmt: skip
+    rows = [
+        {"input_ids": row["input_ids"], "loss_mask": [int(label >= 0) for label in row["labels"]]}
+        for row in tiny.encoded(tiny.chats())
+    ]
     trainer = learned_whole(rows)
     trainer.train_dataset = Dataset.from_list(rows)
     assert said(audited(trainer, rows)) == [("loss-mask-dropped", "error")]
@@ -96,10 +122,20 @@ def test_a_collator_that_makes_the_mask_itself_is_fine() -> None:
     seq2seq = transformers.DataCollatorForSeq2Seq(tiny.tokenizer())
 
     def collate(rows: list[Row]) -> Any:
-        return seq2seq([{"input_ids": row["input_ids"], "labels": labels[tuple(row["input_ids"])]} for row in rows])
+        return seq2seq(
+            [
+                {"input_ids": row["input_ids"], "labels": labels[tuple(row["input_ids"])]}
+                for row in rows
+            ]
+        )
 
-    trainer = transformers.Trainer(tiny.model(), tiny.arguments(), collate, bare(tiny.chats()),
-                                   processing_class=tiny.tokenizer())  # fmt: skip
+    trainer = transformers.Trainer(
+        tiny.model(),
+        tiny.arguments(),
+        collate,
+        bare(tiny.chats()),
+        processing_class=tiny.tokenizer(),
+    )
     report = audited(trainer)
     assert not report.findings
     assert not [note for note in report.notes if "came tokenized" in note]
@@ -135,8 +171,13 @@ def test_a_setting_without_effect_names_the_cause() -> None:
 
 
 def test_a_mask_that_trl_reads_by_a_setting_names_it() -> None:
-    rows = [{"input_ids": row["input_ids"], "completion_mask": [int(label >= 0) for label in row["labels"]]}
-            for row in tiny.encoded(tiny.chats())]  # fmt: skip
+    rows = [
+        {
+            "input_ids": row["input_ids"],
+            "completion_mask": [int(label >= 0) for label in row["labels"]],
+        }
+        for row in tiny.encoded(tiny.chats())
+    ]
     (finding,) = audited(tiny.sft(rows), rows).findings
     assert finding.rule == "loss-mask-dropped"
     assert "completion_only_loss=True" in finding.remedy
@@ -146,22 +187,31 @@ def test_a_mask_that_trl_reads_by_a_setting_names_it() -> None:
 def test_the_remedy_ends_it(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tiny.chats()))
     tiny.tokenizer().save_pretrained(tmp_path / "tokenizer")
-    encoded = truetune.encode(str(tmp_path / "rows.jsonl"), str(tmp_path / "tokenizer"), str(tmp_path / "encoded"))
+    encoded = truetune.encode(
+        str(tmp_path / "rows.jsonl"), str(tmp_path / "tokenizer"), str(tmp_path / "encoded")
+    )
     rows = list(encoded.dataset())
     report = audited(tiny.sft(rows), rows)
     assert not report.findings
     assert report.ledger.supervised
 
 
-@pytest.mark.parametrize("family", ["phi3", "qwen3", "llama3-instruct", "mistral-7b-v0.3", "gemma3", "deepseek-v3"])
+@pytest.mark.parametrize(
+    "family", ["phi3", "qwen3", "llama3-instruct", "mistral-7b-v0.3", "gemma3", "deepseek-v3"]
+)
 def test_turns_are_found_by_the_template_in_reverse(family: str) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder(family)))
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    chats = [{"input_ids": tokenizer.apply_chat_template(row["messages"], return_dict=False)}
-             for row in tiny.chats(turns=2)]  # fmt: skip
+    chats = [
+        {"input_ids": tokenizer.apply_chat_template(row["messages"], return_dict=False)}
+        for row in tiny.chats(turns=2)
+    ]
     assert said(audited(learned_whole(chats, tokenizer))) == STOPS
-    texts = [{"input_ids": tokenizer(PROSE + f"The user said: {i}. Assistant: no.")["input_ids"]} for i in range(8)]
+    texts = [
+        {"input_ids": tokenizer(PROSE + f"The user said: {i}. Assistant: no.")["input_ids"]}
+        for i in range(8)
+    ]
     assert not audited(learned_whole(texts, tokenizer)).findings
 
 

@@ -14,9 +14,38 @@ from tests.auditing import tiny
 from truetune.probe.twins import CARRIED, MIRRORED, install
 
 WORDS = (
-    *("harbour", "lantern", "keeper", "storm", "anchor", "captain", "tide", "gull", "cabin", "barrel", "ladder"),
-    *("kitchen", "window", "garden", "silver", "copper", "market", "bridge", "winter", "summer", "letter", "paper"),
-    *("stone", "river", "field", "horse", "corner", "music", "picture", "table", "engine", "signal"),
+    "harbour",
+    "lantern",
+    "keeper",
+    "storm",
+    "anchor",
+    "captain",
+    "tide",
+    "gull",
+    "cabin",
+    "barrel",
+    "ladder",
+    "kitchen",
+    "window",
+    "garden",
+    "silver",
+    "copper",
+    "market",
+    "bridge",
+    "winter",
+    "summer",
+    "letter",
+    "paper",
+    "stone",
+    "river",
+    "field",
+    "horse",
+    "corner",
+    "music",
+    "picture",
+    "table",
+    "engine",
+    "signal",
 )
 CHARACTERS = "船港灯塔风暴守夜人海浪沙滩窗户花园银色铜市场桥冬夏信纸石河"
 ROWS, BATCHES = 240, 10
@@ -56,19 +85,29 @@ def followed() -> Iterator[None]:
     datasets.concatenate_datasets = joined
 
 
-def findings(rows: list[dict[str, str]], prompt: str, answer: str, *, canary: bool) -> tuple[truetune.Finding, ...]:
+def findings(
+    rows: list[dict[str, str]], prompt: str, answer: str, *, canary: bool
+) -> tuple[truetune.Finding, ...]:
     """Of rule TT018, where the column `answer` is trained behind the column `prompt`."""
     tokenizer = tiny.tokenizer()
 
     def encode(row: dict[str, str]) -> dict[str, list[int]]:
-        chat = [{"role": "user", "content": row[prompt]}, {"role": "assistant", "content": row[answer]}]
+        chat = [
+            {"role": "user", "content": row[prompt]},
+            {"role": "assistant", "content": row[answer]},
+        ]
         return tiny.encoded([{"messages": chat}], tokenizer)[0]
 
     given = Dataset.from_list(rows)
     made = given.map(encode, remove_columns=given.column_names)
     collator = transformers.DataCollatorForSeq2Seq(tokenizer)
-    trainer = transformers.Trainer(tiny.model(), tiny.arguments(per_device_train_batch_size=4), collator, made,
-                                   processing_class=tokenizer)  # fmt: skip
+    trainer = transformers.Trainer(
+        tiny.model(),
+        tiny.arguments(per_device_train_batch_size=4),
+        collator,
+        made,
+        processing_class=tokenizer,
+    )
     report = truetune.audit(
         trainer, given=None if canary else given, laws=(), batches=BATCHES, canary=canary,
         select="supervised-answers-all-alike",
@@ -138,7 +177,9 @@ def test_the_wrong_column_is_an_error_that_names_both(case: str, canary: bool) -
     assert finding.severity == "error"
     assert f"{meant}, which holds more, reaches no label" in finding.message
     # A canary marks neither a date nor a column that steers a template: what they become is not known.
-    assert f"the labels are of {answer}, and" in finding.message or (canary and answer in ("date", "model"))
+    assert f"the labels are of {answer}, and" in finding.message or (
+        canary and answer in ("date", "model")
+    )
 
 
 @pytest.mark.usefixtures("followed")
@@ -152,6 +193,8 @@ def test_healthy_answers_are_silent_beside_other_columns(case: str, canary: bool
 @pytest.mark.usefixtures("followed")
 @pytest.mark.parametrize("canary", [True, False], ids=["canary", "given"])
 def test_labels_beside_their_explanations_are_a_note(canary: bool) -> None:
-    rows = rows_of(premise=question, label=lambda i: ("yes", "no", "maybe")[i % 3], explanation=prose(20))
+    rows = rows_of(
+        premise=question, label=lambda i: ("yes", "no", "maybe")[i % 3], explanation=prose(20)
+    )
     (finding,) = findings(rows, "premise", "label", canary=canary)
     assert finding.severity == "info"

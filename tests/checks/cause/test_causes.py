@@ -24,11 +24,19 @@ NOTHING = Effect(0.0, -2.0, -2.0, 100)
 
 
 def rules(example: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
-    return [(finding.rule, finding.severity) for finding in causes_of(replace(inquest(example), **changes)).findings]
+    return [
+        (finding.rule, finding.severity)
+        for finding in causes_of(replace(inquest(example), **changes)).findings
+    ]
 
 
 def test_a_sound_model_has_none() -> None:
-    assert rules({"kind": "adapter", "effect": {"difference": 0.5, "model": -1, "base": -2, "tokens": 9}}) == []
+    assert (
+        rules(
+            {"kind": "adapter", "effect": {"difference": 0.5, "model": -1, "base": -2, "tokens": 9}}
+        )
+        == []
+    )
 
 
 def test_stopping_never_learned() -> None:
@@ -41,13 +49,17 @@ def test_without_a_base_no_cause_is_named() -> None:
     assert (finding.rule, finding.severity) == ("stopping-never-learned", "warning")
     assert "never learned" not in finding.message
     assert "--base" in finding.remedy
-    assert any(line.startswith("not tried: the base (name it with --base)") for line in finding.evidence)
+    assert any(
+        line.startswith("not tried: the base (name it with --base)") for line in finding.evidence
+    )
 
 
 def test_a_cause_says_which_rivals_were_tried() -> None:
     (finding,) = causes_of(replace(inquest(ENDLESS), contract=True, surprise=1.2)).findings
-    assert finding.evidence[-1] == (
-        "tried: stopping under the base; the prompts against those of the training; the references under the model"
+    assert (
+        finding.evidence[-1]
+        == "tried: stopping under the base; the prompts against those of the training; the"
+        " references under the model"
     )
 
 
@@ -60,7 +72,9 @@ def test_a_cause_says_which_rivals_were_tried() -> None:
         ({"stopped": 0}, 1.5, True),  # the answers are known, and what follows them is garbage
     ],
 )
-def test_a_model_that_babbles_lacks_more_than_a_stop(base: dict[str, int], surprise: float | None, named: bool) -> None:
+def test_a_model_that_babbles_lacks_more_than_a_stop(
+    base: dict[str, int], surprise: float | None, named: bool
+) -> None:
     look = ENDLESS["look"] | {"garbage": 8}
     found = [rule for rule, _ in rules({**ENDLESS, "look": look, "base": base}, surprise=surprise)]
     assert ("stopping-never-learned" in found) is named
@@ -84,8 +98,12 @@ def test_answers_that_the_limit_cuts_are_judged_by_the_probability_of_stopping()
 
 
 def test_what_follows_from_a_cause_is_not_said() -> None:
-    assert rules(ENDLESS, kind="adapter", effect=NOTHING) == [("adapter-without-effect-on-answers", "error")]
-    assert rules(ENDLESS, prompts=("1 turn: other",)) == [("prompt-is-not-the-trained-one", "error")]
+    assert rules(ENDLESS, kind="adapter", effect=NOTHING) == [
+        ("adapter-without-effect-on-answers", "error")
+    ]
+    assert rules(ENDLESS, prompts=("1 turn: other",)) == [
+        ("prompt-is-not-the-trained-one", "error")
+    ]
 
 
 def test_the_base_answers_where_nothing_was_trained() -> None:
@@ -107,12 +125,21 @@ def test_nan_is_found() -> None:
 
 
 def test_the_files_are_named_before_what_was_measured(tmp_path: Path) -> None:
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4}))
+    (tmp_path / "adapter_config.json").write_text(
+        json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4})
+    )
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
-    zeros = {f"{name}A.weight": np.zeros((2, 8), np.float32), f"{name}B.weight": np.zeros((8, 2), np.float32)}
+    zeros = {
+        f"{name}A.weight": np.zeros((2, 8), np.float32),
+        f"{name}B.weight": np.zeros((8, 2), np.float32),
+    }
     save_file(zeros, tmp_path / "adapter_model.safetensors")
-    found = causes_of(replace(inquest(ENDLESS), kind="adapter", effect=NOTHING, folder=tmp_path)).findings
-    assert [finding.rule for finding in found if finding.severity == "error"] == ["adapter-file-empty"]
+    found = causes_of(
+        replace(inquest(ENDLESS), kind="adapter", effect=NOTHING, folder=tmp_path)
+    ).findings
+    assert [finding.rule for finding in found if finding.severity == "error"] == [
+        "adapter-file-empty"
+    ]
     assert any("exactly as likely without it" in line for line in found[0].evidence)
 
 

@@ -11,7 +11,10 @@ from truetune.generation.pace import Pace
 
 
 def said(pace: Pace | None) -> list[str]:
-    return [finding.message for finding in GenerationSlowsDown(Inquest(Watched(()), pace=pace)).findings()]
+    return [
+        finding.message
+        for finding in GenerationSlowsDown(Inquest(Watched(()), pace=pace)).findings()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +36,10 @@ def test_a_healthy_one(pace: Pace | None) -> None:
     [
         (Pace(0.01, 0.011, cached=False, device="cuda"), "switch the cache off"),
         (Pace(0.08, 0.9, cached=False), "switch the cache off"),
-        (Pace(0.08, 0.8, cached=True), "takes 10 times as long as behind 8, as if there were no cache"),
+        (
+            Pace(0.08, 0.8, cached=True),
+            "takes 10 times as long as behind 8, as if there were no cache",
+        ),
         (Pace(0.08, 0.8), "as if there were no cache"),
         (Pace(0.08, 0.08, cached=True, beams=4), "4 beams"),
         (Pace(0.08, 0.08, cached=True, unused="Some GPU"), "on cpu, beside Some GPU"),

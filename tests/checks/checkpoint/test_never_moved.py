@@ -26,13 +26,18 @@ NAMES = (
 def saved(folder: Path, moved: Any, run: dict[str, Any] | None = None) -> Path:
     """A model with a base beside it, of which the tensors for which `moved` says so are others."""
     rng = np.random.default_rng(0)
-    base = {name: rng.normal(0, 0.02, (8,) if "norm" in name else (8, 8)).astype(np.float32) for name in NAMES}
+    base = {
+        name: rng.normal(0, 0.02, (8,) if "norm" in name else (8, 8)).astype(np.float32)
+        for name in NAMES
+    }
     model = {name: value + (0.01 if moved(name) else 0.0) for name, value in base.items()}
     for part, tensors in (("base", base), ("model", model)):
         (folder / part).mkdir()
         (folder / part / "config.json").write_text('{"model_type": "llama"}')
-        save_file({name: np.asarray(value, np.float32) for name, value in tensors.items()},
-                  folder / part / "model.safetensors")  # fmt: skip
+        save_file(
+            {name: np.asarray(value, np.float32) for name, value in tensors.items()},
+            folder / part / "model.safetensors",
+        )
     if run is not None:
         (folder / "model" / "run.json").write_text(json.dumps(run))
     return folder / "model"
@@ -49,8 +54,14 @@ def found(folder: Path, moved: Any, run: dict[str, Any] | None = None) -> dict[s
         (lambda name: name == "model.norm.weight", "warning"),  # 37 of 38 stay
         (lambda name: name == "model.embed_tokens.weight", "warning"),
         (lambda name: "norm" in name or name == "model.layers.3.mlp.up_proj.weight", "warning"),
-        (lambda name: "embed" in name or "q_proj" in name, "info"),  # all of a kind, as they are frozen on purpose
-        (lambda name: "norm" in name or ".layers.8." in name or ".layers.7." in name, "info"),  # the last layers
+        (
+            lambda name: "embed" in name or "q_proj" in name,
+            "info",
+        ),  # all of a kind, as they are frozen on purpose
+        (
+            lambda name: "norm" in name or ".layers.8." in name or ".layers.7." in name,
+            "info",
+        ),  # the last layers
     ],
 )
 def test_unmoved_tensors_are_found(tmp_path: Path, moved: Any, severity: str) -> None:
@@ -73,4 +84,6 @@ def test_what_was_meant_or_is_another_finding(tmp_path: Path, moved: Any) -> Non
 
 def test_a_record_of_an_adapter_explains_it(tmp_path: Path) -> None:
     run = {"format": FORMAT, "method": "lora", "settings": {"training": {"lora": {"r": 8}}}}
-    assert "most-weights-never-moved" not in found(tmp_path, lambda name: name == "model.norm.weight", run)
+    assert "most-weights-never-moved" not in found(
+        tmp_path, lambda name: name == "model.norm.weight", run
+    )

@@ -17,19 +17,34 @@ from truetune.checkpoint.checkpoint import read_checkpoint
 from truetune.checkpoint.fingerprint import record_base
 from truetune.checks.inspect_checkpoint import checkpoint_report
 
-BASES = {"base": {}, "tied": {"tie_word_embeddings": True}, "bf16": {"dtype": "bfloat16"}, "fp16": {"dtype": "float16"}}
+BASES = {
+    "base": {},
+    "tied": {"tie_word_embeddings": True},
+    "bf16": {"dtype": "bfloat16"},
+    "fp16": {"dtype": "float16"},
+}
 LORAS: dict[str, tuple[str, dict[str, Any]]] = {
     "lora": ("base", {}),
     "lora-bf16": ("bf16", {"dtype": "bfloat16"}),
     "lora-tied": ("tied", {}),
     "rslora": ("base", {"use_rslora": True}),
     "dora": ("base", {"use_dora": True}),
-    "ranks": ("base", {"target_modules": "all-linear", "rank_pattern": {"q_proj": 2}, "alpha_pattern": {"q_proj": 4}}),
+    "ranks": (
+        "base",
+        {
+            "target_modules": "all-linear",
+            "rank_pattern": {"q_proj": 2},
+            "alpha_pattern": {"q_proj": 4},
+        },
+    ),
     "pattern": ("base", {"target_modules": r".*\.(q_proj|k_proj)"}),
     "one-layer": ("base", {"layers_to_transform": [1]}),
     "heads": ("base", {"modules_to_save": ["embed_tokens", "lm_head"]}),
     "head-tied": ("tied", {"modules_to_save": ["lm_head"]}),
-    "heads-tied": ("tied", {"modules_to_save": ["embed_tokens", "lm_head"], "ensure_weight_tying": True}),
+    "heads-tied": (
+        "tied",
+        {"modules_to_save": ["embed_tokens", "lm_head"], "ensure_weight_tying": True},
+    ),
     "rows": ("base", {"trainable_token_indices": {"embed_tokens": [5, 6]}}),
     "rows-tied": ("tied", {"trainable_token_indices": [5, 6]}),
     "on-embedding": ("base", {"target_modules": ["q_proj", "embed_tokens", "lm_head"]}),
@@ -93,7 +108,9 @@ def test_healthy_bases_and_adapters(name: str, made: Path) -> None:
     assert found(made / name) == {}
 
 
-@pytest.mark.parametrize(("name", "base"), [*((name, base) for name, (base, _) in MERGED.items()), ("tuned", "base")])
+@pytest.mark.parametrize(
+    ("name", "base"), [*((name, base) for name, (base, _) in MERGED.items()), ("tuned", "base")]
+)
 def test_healthy_models(name: str, base: str, made: Path) -> None:
     assert found(made / name) == {}
     assert found(made / name, made / base) == {}
@@ -105,10 +122,15 @@ def test_gpt2_leaves_its_prefix_out(tmp_path: Path) -> None:
 
     config = GPT2Config(vocab_size=make.VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=64)
     GPT2LMHeadModel(config).save_pretrained(tmp_path / "base")
-    make.adapter(tmp_path / "base", tmp_path / "lora", target_modules=["c_attn"], fan_in_fan_out=True)
+    make.adapter(
+        tmp_path / "base", tmp_path / "lora", target_modules=["c_attn"], fan_in_fan_out=True
+    )
     assert found(tmp_path / "base") == {}
     assert found(tmp_path / "lora") == {}
-    rewrite(tmp_path / "base", lambda t: {name.removeprefix("transformer."): value for name, value in t.items()})
+    rewrite(
+        tmp_path / "base",
+        lambda t: {name.removeprefix("transformer."): value for name, value in t.items()},
+    )
     assert found(tmp_path / "lora") == {}
 
 
@@ -116,8 +138,16 @@ def test_other_families(tmp_path: Path) -> None:
     """Hybrid stacks, experts, several parts, an encoder with a decoder."""
     import transformers
 
-    small = {"vocab_size": 128, "hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 4,
-             "num_key_value_heads": 2, "head_dim": 8, "num_hidden_layers": 4, "pad_token_id": 0}  # fmt: skip
+    small = {
+        "vocab_size": 128,
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_hidden_layers": 4,
+        "pad_token_id": 0,
+    }
     experts = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}
     configs = {
         "Qwen3ForCausalLM": transformers.Qwen3Config(**small),
@@ -168,9 +198,14 @@ def test_head_of_a_reward_model(copy: Callable[[str], Path]) -> None:
 
 
 def test_an_adapter_without_effect(copy: Callable[[str], Path]) -> None:
-    folder = rewrite(copy("lora"), lambda t: {k: v * (0 if "lora_B" in k else 1) for k, v in t.items()})
+    folder = rewrite(
+        copy("lora"), lambda t: {k: v * (0 if "lora_B" in k else 1) for k, v in t.items()}
+    )
     assert found(folder) == {"adapter-file-empty": "error"}
-    rewrite(copy("rslora"), lambda t: {k: v * (0 if "layers.1" in k and "lora_B" in k else 1) for k, v in t.items()})
+    rewrite(
+        copy("rslora"),
+        lambda t: {k: v * (0 if "layers.1" in k and "lora_B" in k else 1) for k, v in t.items()},
+    )
     assert found(folder.parent / "rslora") == {"adapter-file-empty": "warning"}
     assert found(rewrite(copy("dora"), lambda _: {})) == {"adapter-file-empty": "error"}
 
@@ -214,9 +249,13 @@ def test_a_rank_that_differs(copy: Callable[[str], Path]) -> None:
 
 
 def test_pairs_and_modules_that_are_missing(copy: Callable[[str], Path]) -> None:
-    folder = rewrite(copy("lora"), lambda t: {k: v for k, v in t.items() if "0.self_attn.q_proj.lora_B" not in k})
+    folder = rewrite(
+        copy("lora"), lambda t: {k: v for k, v in t.items() if "0.self_attn.q_proj.lora_B" not in k}
+    )
     assert found(folder) == {"tensors-missing": "error"}
-    folder = rewrite(copy("dora"), lambda t: {k: v for k, v in t.items() if "layers.1.self_attn.q_proj" not in k})
+    folder = rewrite(
+        copy("dora"), lambda t: {k: v for k, v in t.items() if "layers.1.self_attn.q_proj" not in k}
+    )
     assert found(folder) == {"tensors-missing": "warning"}
 
 
@@ -247,7 +286,9 @@ def test_a_layer_that_is_not_there(name: str, copy: Callable[[str], Path], made:
 
 
 def test_a_tensor_that_the_base_has(copy: Callable[[str], Path], made: Path) -> None:
-    folder = rewrite(copy("merged"), lambda t: {k: v for k, v in t.items() if "1.mlp.up_proj" not in k})
+    folder = rewrite(
+        copy("merged"), lambda t: {k: v for k, v in t.items() if "1.mlp.up_proj" not in k}
+    )
     assert found(folder, made / "base") == {"tensors-missing": "error"}
 
 
@@ -279,7 +320,9 @@ def test_nan_and_zeros(copy: Callable[[str], Path]) -> None:
 
     folder = rewrite(copy("bf16"), broken)
     assert found(folder) == {"nan-in-weights": "error", "weights-all-zero": "warning"}
-    assert "2 of 21 tensors hold 1 NaN and 1 infinite" in checkpoint_report(folder).findings[0].message
+    assert (
+        "2 of 21 tensors hold 1 NaN and 1 infinite" in checkpoint_report(folder).findings[0].message
+    )
 
 
 def test_flags_of_tied_embeddings(copy: Callable[[str], Path]) -> None:
@@ -292,7 +335,9 @@ def test_flags_of_tied_embeddings(copy: Callable[[str], Path]) -> None:
 
 def test_merges_that_do_nothing_or_little(made: Path, tmp_path: Path) -> None:
     make.adapter(made / "bf16", tmp_path / "little", merged=True, dtype="bfloat16", lr=2e-5)
-    assert found(tmp_path / "little", made / "bf16") == {"merged-into-4bit-or-low-precision": "warning"}
+    assert found(tmp_path / "little", made / "bf16") == {
+        "merged-into-4bit-or-low-precision": "warning"
+    }
     make.adapter(made / "base", tmp_path / "nothing", merged=True, count=0)
     assert found(tmp_path / "nothing", made / "base") == {"weights-equal-the-base": "error"}
 
@@ -310,10 +355,15 @@ def test_a_merge_into_four_bits(targets: Any, tmp_path: Path) -> None:
             blocks = parameter.data.reshape(-1, 64)
             scale = blocks.abs().amax(dim=1, keepdim=True)
             parameter.data = ((blocks / scale * 7).round() / 7 * scale).reshape(parameter.shape)
-    tuned = make.steps(get_peft_model(model, LoraConfig(r=4, target_modules=targets, task_type="CAUSAL_LM")), lr=1e-3)
+    tuned = make.steps(
+        get_peft_model(model, LoraConfig(r=4, target_modules=targets, task_type="CAUSAL_LM")),
+        lr=1e-3,
+    )
     tuned.merge_and_unload().save_pretrained(tmp_path / "merged")
     report = checkpoint_report(tmp_path / "merged", base=tmp_path / "base")
-    assert [(f.rule, f.severity) for f in report.findings] == [("merged-into-4bit-or-low-precision", "warning")]
+    assert [(f.rule, f.severity) for f in report.findings] == [
+        ("merged-into-4bit-or-low-precision", "warning")
+    ]
 
 
 @pytest.mark.parametrize("pure", [True, False])
@@ -324,7 +374,9 @@ def test_training_in_bare_bfloat16(pure: bool, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "base")
     model = make.steps(model if pure else model.float(), 20, 1e-5).to(torch.bfloat16)
     model.save_pretrained(tmp_path / "tuned")
-    expected = {"bf16-updates-rounded-away": "warning", "norms-never-moved": "warning"} if pure else {}
+    expected = (
+        {"bf16-updates-rounded-away": "warning", "norms-never-moved": "warning"} if pure else {}
+    )
     assert found(tmp_path / "tuned", tmp_path / "base") == expected
 
 
@@ -418,8 +470,15 @@ def test_a_run_of_the_trainer(made: Path, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
 
     ids = torch.randint(0, 300, (4, 8), generator=torch.Generator().manual_seed(0)).tolist()
-    arguments = TrainingArguments(output_dir=str(tmp_path / "run"), max_steps=2, save_steps=1, report_to=[],
-                                  per_device_train_batch_size=2, learning_rate=1e-3, use_cpu=True)  # fmt: skip
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path / "run"),
+        max_steps=2,
+        save_steps=1,
+        report_to=[],
+        per_device_train_batch_size=2,
+        learning_rate=1e-3,
+        use_cpu=True,
+    )
     Trainer(
         model=AutoModelForCausalLM.from_pretrained(made / "base"),
         args=arguments,
@@ -454,14 +513,25 @@ def test_training_of_some_matrices_is_no_merge(tmp_path: Path) -> None:
 def test_families_with_heads_norms_and_embeddings_of_their_own(tmp_path: Path) -> None:
     import transformers
 
-    small = {"vocab_size": 128, "hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 4,
-             "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}  # fmt: skip
+    small = {
+        "vocab_size": 128,
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_attention_heads": 4,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "cls_token_id": 1,
+        "sep_token_id": 2,
+    }
     configs = {
         "ModernBertForMaskedLM": transformers.ModernBertConfig(**small, num_hidden_layers=4),
         "XLNetForSequenceClassification": transformers.XLNetConfig(
             vocab_size=128, d_model=32, n_layer=2, n_head=4, d_inner=32
         ),
-        "CTRLLMHeadModel": transformers.CTRLConfig(vocab_size=128, n_embd=32, n_layer=2, n_head=4, dff=32),
+        "CTRLLMHeadModel": transformers.CTRLConfig(
+            vocab_size=128, n_embd=32, n_layer=2, n_head=4, dff=32
+        ),
     }
     for name, config in configs.items():
         getattr(transformers, name)(config).save_pretrained(tmp_path / name)
@@ -484,7 +554,9 @@ def test_families_with_heads_norms_and_embeddings_of_their_own(tmp_path: Path) -
         {"base_model_name_or_path": "A" * 5000},
     ],
 )
-def test_hostile_adapter_configs_raise_nothing(edit: dict[str, Any], copy: Callable[[str], Path]) -> None:
+def test_hostile_adapter_configs_raise_nothing(
+    edit: dict[str, Any], copy: Callable[[str], Path]
+) -> None:
     folder = copy("lora")
     make.edit(folder / "adapter_config.json", **edit)
     checkpoint_report(folder)

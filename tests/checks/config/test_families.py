@@ -22,7 +22,10 @@ ENDS = {"gemma3": "<end_of_turn>", "gemma4": "<turn|>", "phi3": "<|end|>"}
 
 @pytest.mark.parametrize("family", TEMPLATES)
 def test_only_another_familys_template_differs(family: str, tmp_path: Path) -> None:
-    for name, own in (("right", TEMPLATES[family]), ("wrong", "gemma" if family != "gemma3" else "llama3")):
+    for name, own in (
+        ("right", TEMPLATES[family]),
+        ("wrong", "gemma" if family != "gemma3" else "llama3"),
+    ):
         folder = tmp_path / name
         folder.mkdir()
         config = {**LLAMA_FACTORY, "model_name_or_path": str(parts.folder(family)), "template": own}
@@ -38,4 +41,6 @@ def test_axolotl_is_told_the_end_of_a_turn(family: str, tmp_path: Path) -> None:
     )
     told = tmp_path / "told"
     told.mkdir()
-    assert "stop-token-not-trained" not in found(told, {**config, "eot_tokens": [ENDS.get(family, "</s>")]})
+    assert "stop-token-not-trained" not in found(
+        told, {**config, "eot_tokens": [ENDS.get(family, "</s>")]}
+    )

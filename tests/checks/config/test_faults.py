@@ -11,9 +11,15 @@ from tests.checks.config import found
 from tests.checks.config.settings import AXOLOTL, LLAMA_FACTORY, LORA, PEFT, TRL
 from truetune.checks.findings import RANK
 
-MODEL = {"model/config.json": {"model_type": "llama", "dtype": "bfloat16", "tie_word_embeddings": True}}
+MODEL = {
+    "model/config.json": {"model_type": "llama", "dtype": "bfloat16", "tie_word_embeddings": True}
+}
 ROWS = {"rows.jsonl": {"rows": 40}}
-DPO = {**{k: v for k, v in TRL.items() if k != "assistant_only_loss"}, "beta": 0.1, "precompute_ref_log_probs": False}
+DPO = {
+    **{k: v for k, v in TRL.items() if k != "assistant_only_loss"},
+    "beta": 0.1,
+    "precompute_ref_log_probs": False,
+}
 NONE: dict[str, Any] = {}
 
 FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
@@ -205,7 +211,9 @@ def test_a_fault_is_found_by_its_rule_alone(name: str, tmp_path: Path) -> None:
 
 
 def test_a_finding_names_the_line_and_key(tmp_path: Path) -> None:
-    case = found(tmp_path, {**TRL, "lr_scheduler_type": "constant"})["warmup-ignored-by-schedule"][0].cases[0]
+    case = found(tmp_path, {**TRL, "lr_scheduler_type": "constant"})["warmup-ignored-by-schedule"][
+        0
+    ].cases[0]
     assert case.file is not None
     line = Path(case.file).read_text(encoding="utf-8").splitlines()[(case.line or 0) - 1]
     assert case.text == line == "lr_scheduler_type: constant"

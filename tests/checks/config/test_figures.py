@@ -65,16 +65,32 @@ def test_what_is_not_here_is_not_called_fine(stack: str, tmp_path: Path) -> None
         assert lacking.reason.startswith("it is about ") or lacking.unlock, str(lacking)
     fine = {part.rule for part in judged.examined}
     assert not fine & {
-        "length-beyond-the-model", "lora-rank-beyond-the-matrix", "served-template-differs", "pad-set-to-stop-token",
-        "stale-map-cache", "rows-left-out-by-limit", "pad-masks-eos-in-pretraining", "resume-from-missing-checkpoint",
-        "completion-loss-without-completion", "pretokenized-rows-bypass-masking", "steps-beyond-the-run",
+        "length-beyond-the-model",
+        "lora-rank-beyond-the-matrix",
+        "served-template-differs",
+        "pad-set-to-stop-token",
+        "stale-map-cache",
+        "rows-left-out-by-limit",
+        "pad-masks-eos-in-pretraining",
+        "resume-from-missing-checkpoint",
+        "completion-loss-without-completion",
+        "pretokenized-rows-bypass-masking",
+        "steps-beyond-the-run",
         "sample-packing-trains-no-step",
-    }  # fmt: skip
+    }
 
 
 def test_the_values_are_those_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(SETTINGS["axolotl"] + "warmup_ratio: 0.1\nlr_scheduler: cosine\nbf16: true\n", encoding="utf-8")
-    figures = {part.rule: part.figure for part in judge(rules("config"), read_config(path)).examined}
-    assert figures["warmup-ignored-by-schedule"] == "warmup_steps: not set, warmup_ratio: 0.1, lr_scheduler: cosine"
+    path.write_text(
+        SETTINGS["axolotl"] + "warmup_ratio: 0.1\nlr_scheduler: cosine\nbf16: true\n",
+        encoding="utf-8",
+    )
+    figures = {
+        part.rule: part.figure for part in judge(rules("config"), read_config(path)).examined
+    }
+    assert (
+        figures["warmup-ignored-by-schedule"]
+        == "warmup_steps: not set, warmup_ratio: 0.1, lr_scheduler: cosine"
+    )
     assert figures["precision-set-twice"] == "bf16: true, fp16: not set"

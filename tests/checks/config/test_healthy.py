@@ -20,9 +20,14 @@ def test_healthy_settings_are_left_alone_with_data_and_a_model(name: str, tmp_pa
     layers = {
         f"model.layers.0.{part}.weight": [64, 64]
         for part in (
-            *(f"self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj", "g_proj", "Wqkv")),
+            *(
+                f"self_attn.{name}"
+                for name in ("q_proj", "k_proj", "v_proj", "o_proj", "g_proj", "Wqkv")
+            ),
             *(f"mlp.{name}" for name in ("gate_proj", "up_proj", "down_proj")),
-            *("linear_attn.in_proj_qkv", "mixer.out_proj", "block_sparse_moe.w1"),
+            "linear_attn.in_proj_qkv",
+            "mixer.out_proj",
+            "block_sparse_moe.w1",
         )
     }
     config = {
@@ -33,7 +38,13 @@ def test_healthy_settings_are_left_alone_with_data_and_a_model(name: str, tmp_pa
         config["datasets"] = [{**item, "path": "rows.jsonl"} for item in config["datasets"]]
     files = {
         "rows.jsonl": {"rows": 4_000},
-        "model/config.json": {"model_type": "llama", "dtype": "bfloat16", "max_position_embeddings": 8192},
+        "model/config.json": {
+            "model_type": "llama",
+            "dtype": "bfloat16",
+            "max_position_embeddings": 8192,
+        },
     }
-    weights = {"model": {"model.embed_tokens.weight": [32, 64], "lm_head.weight": [32, 64], **layers}}
+    weights = {
+        "model": {"model.embed_tokens.weight": [32, 64], "lm_head.weight": [32, 64], **layers}
+    }
     assert found(tmp_path, config, files=files, weights=weights) == {}

@@ -28,8 +28,16 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 BESIDE: dict[str, Any] = {
-    "files": {"rows.jsonl": {"rows": 12}, "model/config.json": {"model_type": "llama", "dtype": "bfloat16"}},
-    "weights": {"model": {"model.embed_tokens.weight": [8, 4], "model.layers.0.self_attn.q_proj.weight": [4, 4]}},
+    "files": {
+        "rows.jsonl": {"rows": 12},
+        "model/config.json": {"model_type": "llama", "dtype": "bfloat16"},
+    },
+    "weights": {
+        "model": {
+            "model.embed_tokens.weight": [8, 4],
+            "model.layers.0.self_attn.q_proj.weight": [4, 4],
+        }
+    },
 }
 
 
@@ -37,7 +45,9 @@ BESIDE: dict[str, Any] = {
 @given(name=st.sampled_from(sorted(HEALTHY)), data=st.data())
 def test_no_rule_stumbles(name: str, data: st.DataObject) -> None:
     here = {"some/rows": "rows.jsonl", "some/model": "model", "some/rows.jsonl": "rows.jsonl"}
-    config: dict[str, Any] = {key: here.get(str(value), value) for key, value in HEALTHY[name].items()}
+    config: dict[str, Any] = {
+        key: here.get(str(value), value) for key, value in HEALTHY[name].items()
+    }
     if config.get("datasets"):
         config["datasets"] = [{**item, "path": "rows.jsonl"} for item in config["datasets"]]
     for key in data.draw(st.lists(st.sampled_from(sorted(config)), min_size=1, max_size=4)):

@@ -17,14 +17,22 @@ from truetune.checks.settings import of_settings
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config, stack_of
 
-DPO = {**{key: value for key, value in TRL.items() if key != "assistant_only_loss"}, "learning_rate": 1e-6,
-       "loss_type": "sigmoid", "beta": 0.1, "dataset_train_split": "train"}  # fmt: skip
+DPO = {
+    **{key: value for key, value in TRL.items() if key != "assistant_only_loss"},
+    "learning_rate": 1e-6,
+    "loss_type": "sigmoid",
+    "beta": 0.1,
+    "dataset_train_split": "train",
+}
 
 
 def said_of_yaml(folder: Path, settings: dict[str, Any], *rules: str) -> list[tuple[str, str]]:
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(settings))
-    return [(f.severity, f.message) for f in of_settings(read_config(path), RunSpec(select=rules)).findings]
+    return [
+        (f.severity, f.message)
+        for f in of_settings(read_config(path), RunSpec(select=rules)).findings
+    ]
 
 
 def said_of_script(folder: Path, text: str, *rules: str) -> list[tuple[str, str]]:
@@ -49,24 +57,49 @@ except ImportError:
     [
         FALLBACK + "Arguments(output_dir='o', packing=True, dataset_text_field='text')",
         FALLBACK + "Arguments(output_dir='o', max_length=2048, assistant_only_loss=True)",
-        FALLBACK + "def build(**more):\n    return Arguments(output_dir='o', completion_only_loss=True, **more)",
-        "from unsloth import FastLanguageModel\nfrom trl import SFTConfig\nSFTConfig('o', max_seq_length=2048)",
-        "import unsloth\nfrom trl import GRPOConfig\nGRPOConfig('o', vllm_sampling_params=None, max_seq_length=1)",
-        "import unsloth\nfrom trl import GRPOConfig\nmore = {}\nif fast:\n    more['vllm_sampling_params'] = 1\n"
-        "GRPOConfig('o', **more)",
-        "from unsloth import PatchDPOTrainer\nfrom trl import DPOConfig\nDPOConfig('o', unsloth_num_chunks=2)",
-        "import inspect\nfrom trl import SFTConfig\nmore = {}\n"
-        "if 'max_seq_length' in inspect.signature(SFTConfig).parameters:\n    more['max_seq_length'] = 2048\n"
-        "SFTConfig('o', **more)",
-        "import trl\nfrom trl import SFTConfig\n"
-        "if trl.__version__ < '0.20':\n    a = SFTConfig('o', max_seq_length=8)\n"
-        "else:\n    a = SFTConfig('o', max_length=8)",
-        "from trl import SFTConfig\ntry:\n    a = SFTConfig('o', max_seq_length=8)\nexcept TypeError:\n"
-        "    a = SFTConfig('o', max_length=8)",
-        "from transformers import TrainingArguments\ntry:\n    a = TrainingArguments('o', eval_strategy='no')\n"
-        "except TypeError:\n    a = TrainingArguments('o', evaluation_strategy='no')",
-        "from dataclasses import dataclass\nfrom trl import SFTConfig\n@dataclass\nclass Mine(SFTConfig):\n"
-        "    rows_of_mine: int = 0\n    max_seq_length: int = 5\nMine('o', rows_of_mine=3, max_seq_length=8)",
+        FALLBACK
+        + "def build(**more):\n    return Arguments(output_dir='o', completion_only_loss=True,"
+        " **more)",
+        (
+            "from unsloth import FastLanguageModel\nfrom trl import SFTConfig\nSFTConfig('o',"
+            " max_seq_length=2048)"
+        ),
+        (
+            "import unsloth\nfrom trl import GRPOConfig\nGRPOConfig('o', vllm_sampling_params=None,"
+            " max_seq_length=1)"
+        ),
+        (
+            "import unsloth\nfrom trl import GRPOConfig\nmore = {}\nif fast:\n   "
+            " more['vllm_sampling_params'] = 1\nGRPOConfig('o', **more)"
+        ),
+        (
+            "from unsloth import PatchDPOTrainer\nfrom trl import DPOConfig\nDPOConfig('o',"
+            " unsloth_num_chunks=2)"
+        ),
+        (
+            "import inspect\nfrom trl import SFTConfig\nmore = {}\nif 'max_seq_length' in"
+            " inspect.signature(SFTConfig).parameters:\n    more['max_seq_length'] ="
+            " 2048\nSFTConfig('o', **more)"
+        ),
+        (
+            "import trl\nfrom trl import SFTConfig\n"
+            "if trl.__version__ < '0.20':\n    a = SFTConfig('o', max_seq_length=8)\n"
+            "else:\n    a = SFTConfig('o', max_length=8)"
+        ),
+        (
+            "from trl import SFTConfig\ntry:\n    a = SFTConfig('o', max_seq_length=8)\nexcept"
+            " TypeError:\n    a = SFTConfig('o', max_length=8)"
+        ),
+        (
+            "from transformers import TrainingArguments\ntry:\n    a = TrainingArguments('o',"
+            " eval_strategy='no')\nexcept TypeError:\n    a = TrainingArguments('o',"
+            " evaluation_strategy='no')"
+        ),
+        (
+            "from dataclasses import dataclass\nfrom trl import SFTConfig\n@dataclass\nclass"
+            " Mine(SFTConfig):\n    rows_of_mine: int = 0\n    max_seq_length: int = 5\nMine('o',"
+            " rows_of_mine=3, max_seq_length=8)"
+        ),
     ],
 )
 def test_arguments_that_some_class_may_take_are_no_fault(text: str, tmp_path: Path) -> None:
@@ -77,19 +110,29 @@ def test_arguments_that_some_class_may_take_are_no_fault(text: str, tmp_path: Pa
     ("text", "key"),
     [
         (FALLBACK + "Arguments(output_dir='o', lerning_rate=1e-4)", "lerning_rate"),
-        ("import unsloth\nfrom trl import SFTConfig\nSFTConfig('o', lerning_rate=1e-4)", "lerning_rate"),
         (
-            "from trl import SFTConfig\nif __name__ == '__main__':\n    SFTConfig('o', max_seq_length=8)",
+            "import unsloth\nfrom trl import SFTConfig\nSFTConfig('o', lerning_rate=1e-4)",
+            "lerning_rate",
+        ),
+        (
+            (
+                "from trl import SFTConfig\nif __name__ == '__main__':\n    SFTConfig('o',"
+                " max_seq_length=8)"
+            ),
             "max_seq_length",
         ),
         (
-            "from trl import SFTConfig\ntry:\n    SFTConfig('o', max_seq_length=8)\n"
-            "except Exception as e:\n    print(e)",
+            (
+                "from trl import SFTConfig\ntry:\n    SFTConfig('o', max_seq_length=8)\n"
+                "except Exception as e:\n    print(e)"
+            ),
             "max_seq_length",
         ),
     ],
 )
-def test_an_argument_that_all_classes_refuse_is_a_fault(text: str, key: str, tmp_path: Path) -> None:
+def test_an_argument_that_all_classes_refuse_is_a_fault(
+    text: str, key: str, tmp_path: Path
+) -> None:
     ((severity, message),) = said_of_script(tmp_path, text, *NAMES)
     expected = UNASKED if key == "max_seq_length" else "warning"
     assert (severity, message.partition(" ")[0]) == (expected, key)
@@ -119,30 +162,46 @@ def test_shared_words_do_not_make_a_file_llama_factorys(settings: dict[str, Any]
     ],
 )  # fmt: skip
 def test_llama_factorys_own_files_stay_its_own(more: dict[str, Any]) -> None:
-    assert stack_of({"model_name_or_path": "a/b", "lora_rank": 8, "trust_remote_code": True, **more}) == "llama-factory"
+    assert (
+        stack_of({"model_name_or_path": "a/b", "lora_rank": 8, "trust_remote_code": True, **more})
+        == "llama-factory"
+    )
 
 
-@pytest.mark.parametrize("key", ["use_lora", "data_seeds_of", "logging_path", "eval_split", "save_format", "beta_max"])
+@pytest.mark.parametrize(
+    "key", ["use_lora", "data_seeds_of", "logging_path", "eval_split", "save_format", "beta_max"]
+)
 def test_words_that_other_names_have_are_spelt_right(key: str, tmp_path: Path) -> None:
-    assert all(severity == "info" for severity, _ in said_of_yaml(tmp_path, {**TRL, key: 1}, *NAMES)), key
+    assert all(
+        severity == "info" for severity, _ in said_of_yaml(tmp_path, {**TRL, key: 1}, *NAMES)
+    ), key
 
 
 OLD = {"evaluation_strategy": "steps", "max_seq_length": 2048, "torch_dtype": "bfloat16"}
 
 
 def test_old_names_beside_keys_of_a_script_are_one_note(tmp_path: Path) -> None:
-    ((severity, message),) = said_of_yaml(tmp_path, {**TRL, **OLD, "dataset_mixer": {"a/b": 1}}, "setting-renamed")
+    ((severity, message),) = said_of_yaml(
+        tmp_path, {**TRL, **OLD, "dataset_mixer": {"a/b": 1}}, "setting-renamed"
+    )
     assert severity == "info"
     assert all(key in message for key in OLD)
 
 
 def test_old_names_in_a_file_of_another_program_are_its_own(tmp_path: Path) -> None:
-    own = {f"{word}_of_mine": 1 for word in ("rows", "mix", "cache", "split", "merge", "track", "judge", "seeded")}
+    own = {
+        f"{word}_of_mine": 1
+        for word in ("rows", "mix", "cache", "split", "merge", "track", "judge", "seeded")
+    }
     assert said_of_yaml(tmp_path, {**TRL, **OLD, **own}, "setting-renamed") == []
 
 
-def test_old_names_without_a_release_stay_warnings_where_only_trl_reads_the_file(tmp_path: Path) -> None:
-    severities = [severity for severity, _ in said_of_yaml(tmp_path, {**TRL, **OLD}, "setting-renamed")]
+def test_old_names_without_a_release_stay_warnings_where_only_trl_reads_the_file(
+    tmp_path: Path,
+) -> None:
+    severities = [
+        severity for severity, _ in said_of_yaml(tmp_path, {**TRL, **OLD}, "setting-renamed")
+    ]
     assert severities == ["warning"] * len(OLD)
 
 
@@ -159,9 +218,13 @@ def test_old_names_without_a_release_stay_warnings_where_only_trl_reads_the_file
         ({"beta": 5.0, "loss_type": None, "dpo_loss_type": "dpo_norm"}, []),
     ],
 )  # fmt: skip
-def test_beta_is_judged_where_the_loss_is_known(more: dict[str, Any], severities: list[str], tmp_path: Path) -> None:
+def test_beta_is_judged_where_the_loss_is_known(
+    more: dict[str, Any], severities: list[str], tmp_path: Path
+) -> None:
     settings = {key: value for key, value in {**DPO, **more}.items() if value is not None}
-    said = said_of_yaml(tmp_path, {**settings, "precompute_ref_log_probs": False}, "preference-beta-out-of-range")
+    said = said_of_yaml(
+        tmp_path, {**settings, "precompute_ref_log_probs": False}, "preference-beta-out-of-range"
+    )
     assert [severity for severity, _ in said] == severities
 
 
@@ -180,7 +243,9 @@ def test_beta_of_the_class_is_judged(tmp_path: Path) -> None:
         ({"eval_steps": 100, "do_eval": False, "evaluation_strategy": "no"}, 0),
     ],
 )  # fmt: skip
-def test_what_is_switched_off_in_so_many_words_is_meant(more: dict[str, Any], count: int, tmp_path: Path) -> None:
+def test_what_is_switched_off_in_so_many_words_is_meant(
+    more: dict[str, Any], count: int, tmp_path: Path
+) -> None:
     base = {key: value for key, value in TRL.items() if key not in ("eval_strategy", "eval_steps")}
     assert len(said_of_yaml(tmp_path, {**base, **more}, "setting-overruled")) == count
 
@@ -191,8 +256,14 @@ def test_a_limit_that_cuts_the_epochs_short_is_a_note_where_the_rows_are_at_hand
 ) -> None:
     rows = "".join('{"messages": [{"role": "user", "content": "a"}]}\n' for _ in range(100))
     (tmp_path / "rows.jsonl").write_text(rows)
-    settings = {**TRL, "dataset_name": "rows.jsonl", "per_device_train_batch_size": 2, "num_train_epochs": 3,
-                "gradient_accumulation_steps": 1, "max_steps": limit}  # fmt: skip
+    settings = {
+        **TRL,
+        "dataset_name": "rows.jsonl",
+        "per_device_train_batch_size": 2,
+        "num_train_epochs": 3,
+        "gradient_accumulation_steps": 1,
+        "max_steps": limit,
+    }
     said = said_of_yaml(tmp_path, settings, "setting-overruled")
     assert [severity for severity, _ in said] == ["info"] * count
 
@@ -234,9 +305,12 @@ def test_masking_of_rows_that_are_left_as_they_are_is_judged_by_their_columns(
 ) -> None:
     if row is not None:
         (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
-    settings = {**{key: value for key, value in TRL.items() if key != "assistant_only_loss"},
-                "dataset_name": "rows.jsonl", "completion_only_loss": True,
-                "dataset_kwargs": {"skip_prepare_dataset": True}}  # fmt: skip
+    settings = {
+        **{key: value for key, value in TRL.items() if key != "assistant_only_loss"},
+        "dataset_name": "rows.jsonl",
+        "completion_only_loss": True,
+        "dataset_kwargs": {"skip_prepare_dataset": True},
+    }
     assert len(said_of_yaml(tmp_path, settings, "pretokenized-rows-bypass-masking")) == count
 
 
@@ -247,7 +321,14 @@ def test_masking_of_rows_that_are_left_as_they_are_is_judged_by_their_columns(
         ("fsdp_config:\n  a: 1\nfsdp_config:\n  a: 2", 1), ("report_to: [wandb]\nreport_to: [wandb]", 1),
     ],
 )  # fmt: skip
-def test_a_key_that_stands_twice_with_one_value_changes_nothing(lines: str, count: int, tmp_path: Path) -> None:
+def test_a_key_that_stands_twice_with_one_value_changes_nothing(
+    lines: str, count: int, tmp_path: Path
+) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump({key: value for key, value in TRL.items() if key != "seed"}) + lines + "\n")
-    assert len(of_settings(read_config(path), RunSpec(select=("duplicate-setting",))).findings) == count
+    path.write_text(
+        yaml.safe_dump({key: value for key, value in TRL.items() if key != "seed"}) + lines + "\n"
+    )
+    assert (
+        len(of_settings(read_config(path), RunSpec(select=("duplicate-setting",))).findings)
+        == count
+    )

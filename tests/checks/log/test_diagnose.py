@@ -15,7 +15,11 @@ from truetune.errors import DataError, UsageError
 from truetune.spec.files import spec_of
 
 RUNS = Path(__file__).parents[2] / "logs" / "runs"
-CHATS = [("Is it open?", "It is."), ("Is it far?", "It is."), ("Is it dear?", "It is not dear at all.")]
+CHATS = [
+    ("Is it open?", "It is."),
+    ("Is it far?", "It is."),
+    ("Is it dear?", "It is not dear at all."),
+]
 
 
 def chats(path: Path, answers: list[tuple[str, str]]) -> str:
@@ -54,7 +58,9 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_floor_of_data(tmp_path: Path) -> None:
-    data = floor_of(spec_of({"data": chats(tmp_path / "a.jsonl", CHATS), "tokenizer": str(TOKENIZER)}, "test"))
+    data = floor_of(
+        spec_of({"data": chats(tmp_path / "a.jsonl", CHATS), "tokenizer": str(TOKENIZER)}, "test")
+    )
     assert (data.rows, data.examples) == (3, 3)
     assert data.commonest == pytest.approx(2 / 3)
     entropy = -(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))
@@ -64,7 +70,8 @@ def test_the_floor_of_data(tmp_path: Path) -> None:
 
 def test_data_give_a_constant_answer_away(tmp_path: Path) -> None:
     data = chats(
-        tmp_path / "a.jsonl", [(f"Question {i}?", "I do not know." if i % 10 else f"It is {i}.") for i in range(200)]
+        tmp_path / "a.jsonl",
+        [(f"Question {i}?", "I do not know." if i % 10 else f"It is {i}.") for i in range(200)],
     )
     floor = floor_of(spec_of({"data": data, "tokenizer": str(TOKENIZER)}, "test")).answer
     losses = [max(floor, 5 * 0.9**i) * (1 + 0.01 * math.sin(i * i)) for i in range(1, 101)]
@@ -72,7 +79,9 @@ def test_data_give_a_constant_answer_away(tmp_path: Path) -> None:
     state = tmp_path / "trainer_state.json"
     state.write_text(json.dumps({"log_history": history}), encoding="utf-8")
     assert not diagnose(state).findings
-    of_data, of_loss = sorted(diagnose(state, data=data, tokenizer=str(TOKENIZER)).findings, key=lambda one: one.rule)
+    of_data, of_loss = sorted(
+        diagnose(state, data=data, tokenizer=str(TOKENIZER)).findings, key=lambda one: one.rule
+    )
     assert of_data.rule == "answers-nearly-all-alike"
     assert "180 of 200 rows" in of_data.message
     assert of_loss.rule == "shortcut-loss"
@@ -82,13 +91,19 @@ def test_data_give_a_constant_answer_away(tmp_path: Path) -> None:
 def test_rows_of_the_wrong_column_are_told_beside_the_log(tmp_path: Path) -> None:
     words = ["harbour", "lantern", "keeper", "storm", "anchor", "captain", "tide", "gull"]
     rows = [
-        {"problem": f"Problem {i}?", "state": "CONCLUDE", "training_text": " ".join(words[i % 7 :] + words[i % 5 :])}
+        {
+            "problem": f"Problem {i}?",
+            "state": "CONCLUDE",
+            "training_text": " ".join(words[i % 7 :] + words[i % 5 :]),
+        }
         for i in range(60)
     ]
     data, log = tmp_path / "rows.jsonl", tmp_path / "log.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     losses = [0.01 + 4 * 0.7**i + 1e-4 * math.sin(i) for i in range(30)]
-    log.write_text("".join(json.dumps({"step": i, "loss": loss}) + "\n" for i, loss in enumerate(losses, 1)))
+    log.write_text(
+        "".join(json.dumps({"step": i, "loss": loss}) + "\n" for i, loss in enumerate(losses, 1))
+    )
     for answer, found in (("state", ["answers-nearly-all-alike"]), ("training_text", [])):
         columns = {"instruction": "problem", "output": answer}
         report = diagnose(log, data=str(data), tokenizer=str(TOKENIZER), map=columns)

@@ -35,5 +35,7 @@ def run(rule: type[Rule[Any]], section: str, folder: Path) -> tuple[Finding, ...
     """What this rule alone finds in what a section's block describes, laid out in `folder`."""
     name = "data" if station(rule) in DATA else station(rule)
     folder.mkdir()
-    found: tuple[Finding, ...] = importlib.import_module(f"{__name__}.{name}").findings(rule, block(section), folder)
+    found: tuple[Finding, ...] = importlib.import_module(f"{__name__}.{name}").findings(
+        rule, block(section), folder
+    )
     return found

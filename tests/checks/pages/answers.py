@@ -17,10 +17,32 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.generation.looks import Answer, Look, Losses, Prompt, Sample, Scores, Watched
 
-GOOD: dict[str, Any] = {"stopped": True, "empty": False, "looped": False, "repetition": 0.0, "echoed": False,
-                        "markers": (), "language": "en", "switched": False, "length_ratio": 1.0, "exact": False,
-                        "overlap": 0.5, "parsed": None}  # fmt: skip
-COUNTED = ("stopped", "empty", "looped", "echoed", "markers", "switched", "exact", "parsed", "garbage", "too_long")
+GOOD: dict[str, Any] = {
+    "stopped": True,
+    "empty": False,
+    "looped": False,
+    "repetition": 0.0,
+    "echoed": False,
+    "markers": (),
+    "language": "en",
+    "switched": False,
+    "length_ratio": 1.0,
+    "exact": False,
+    "overlap": 0.5,
+    "parsed": None,
+}
+COUNTED = (
+    "stopped",
+    "empty",
+    "looped",
+    "echoed",
+    "markers",
+    "switched",
+    "exact",
+    "parsed",
+    "garbage",
+    "too_long",
+)
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
@@ -39,14 +61,25 @@ def watched(example: dict[str, Any]) -> Watched:
     return Watched(looks, losses, **rest)
 
 
-def look(step: int, prompts: int = 8, answers: Any = "differ", references: Any = "differ",
-         stop_probability: Any = 0.9, **scores: Any) -> Look:  # fmt: skip
+def look(
+    step: int,
+    prompts: int = 8,
+    answers: Any = "differ",
+    references: Any = "differ",
+    stop_probability: Any = 0.9,
+    **scores: Any,
+) -> Look:
     """One look, its scores given as counts, values or lists."""
     samples = []
     for i in range(prompts):
-        said, wanted = (f"{word} {i}" if texts == "differ" else _of(texts, i) for word, texts in
-                        (("answer", answers), ("reference", references)))  # fmt: skip
-        mine = {name: _counted(name, given, i) if name in COUNTED else _of(given, i) for name, given in scores.items()}
+        said, wanted = (
+            f"{word} {i}" if texts == "differ" else _of(texts, i)
+            for word, texts in (("answer", answers), ("reference", references))
+        )
+        mine = {
+            name: _counted(name, given, i) if name in COUNTED else _of(given, i)
+            for name, given in scores.items()
+        }
         score = Scores(**{**GOOD, "empty": not said, **mine})
         prompt = Prompt((1, i), f"question {i}", wanted, (5, 6, 2), "held.jsonl", i + 1)
         answer = Answer((5, 6), said, 2 if score.stopped else None, _of(stop_probability, i), 0)

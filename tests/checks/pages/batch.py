@@ -42,7 +42,9 @@ def audited(rule: type[Rule[Any]], text: str) -> AuditReport:
         return of_ranks(names["ranks"], names["run"], names["tokenizer"], rule)
     asked = {name: names[name] for name in ("loader", "loss", "given", "canary") if name in names}
     tokenizer = None if hasattr(names["run"], "args") else names["tokenizer"]
-    return truetune.audit(names["run"], tokenizer=tokenizer, laws=laws, select=[rule.name()], **asked)
+    return truetune.audit(
+        names["run"], tokenizer=tokenizer, laws=laws, select=[rule.name()], **asked
+    )
 
 
 def of_steps(names: dict[str, Any], rule: type[Rule[Any]]) -> AuditReport:
@@ -55,7 +57,9 @@ def of_steps(names: dict[str, Any], rule: type[Rule[Any]]) -> AuditReport:
     watch = register_optimizer_step_pre_hook(before_step)
     collate = transformers.DataCollatorForSeq2Seq(names["tokenizer"])
     try:
-        for batch in torch.utils.data.DataLoader(tiny.encoded(names["rows"]), batch_size=2, collate_fn=collate):
+        for batch in torch.utils.data.DataLoader(
+            tiny.encoded(names["rows"]), batch_size=2, collate_fn=collate
+        ):
             names["step"](batch)
     finally:
         watch.remove()
@@ -76,8 +80,16 @@ def of_ranks(loaders: list[Any], model: Any, tokenizer: Any, rule: type[Rule[Any
 
 def run(text: str) -> dict[str, Any]:
     """The names that a block leaves."""
-    names: dict[str, Any] = {name: value for name, value in vars(tiny).items() if not name.startswith("_")}
-    names |= {"torch": torch, "transformers": transformers, "trl": trl, "peft": peft, "datasets": datasets}
+    names: dict[str, Any] = {
+        name: value for name, value in vars(tiny).items() if not name.startswith("_")
+    }
+    names |= {
+        "torch": torch,
+        "transformers": transformers,
+        "trl": trl,
+        "peft": peft,
+        "datasets": datasets,
+    }
     names |= {"tokenizer": tiny.tokenizer(), "model": tiny.model(), "rows": tiny.chats()}
     names["given"] = datasets.Dataset.from_list(names["rows"])
     torch.manual_seed(0)

@@ -18,7 +18,12 @@ from truetune.generation.inquest import Effect, Inquest, Parted, Stopping, Token
 from truetune.generation.looks import Watched
 from truetune.generation.pace import Pace
 
-PARTS: dict[str, Any] = {"stopping": Stopping, "base_stopping": Stopping, "effect": Effect, "pace": Pace}
+PARTS: dict[str, Any] = {
+    "stopping": Stopping,
+    "base_stopping": Stopping,
+    "effect": Effect,
+    "pace": Pace,
+}
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
@@ -28,7 +33,9 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
 
 def inquest(example: dict[str, Any]) -> Inquest:
     """What a block describes."""
-    known = {name: value for name, value in example.items() if name not in ("look", "base", "cooler")}
+    known = {
+        name: value for name, value in example.items() if name not in ("look", "base", "cooler")
+    }
     for name, kind in PARTS.items():
         if name in known:
             known[name] = kind(**({"references": 8} if kind is Stopping else {}) | known[name])

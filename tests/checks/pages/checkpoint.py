@@ -33,9 +33,20 @@ LINEAR = {
     **{"mlp.gate_proj": (32, WIDTH), "mlp.up_proj": (32, WIDTH), "mlp.down_proj": (WIDTH, 32)},
 }
 LLAMA = {
-    **{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": ROWS, "hidden_size": WIDTH},
+    **{
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": ROWS,
+        "hidden_size": WIDTH,
+    },
     **{"intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 4},
-    **{"tie_word_embeddings": False, "dtype": "float32", "bos_token_id": 1, "eos_token_id": 2, "use_cache": True},
+    **{
+        "tie_word_embeddings": False,
+        "dtype": "float32",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "use_cache": True,
+    },
 }
 
 
@@ -59,7 +70,9 @@ def _merge(model: Path, adapter: Path, times: float) -> None:
     for name, a in pairs.items():
         if name.endswith("lora_A.weight"):
             module = name.removeprefix("base_model.model.").removesuffix("lora_A.weight")
-            tensors[f"{module}weight"] += np.float32(times * 2) * (pairs[name.replace("lora_A", "lora_B")] @ a)
+            tensors[f"{module}weight"] += np.float32(times * 2) * (
+                pairs[name.replace("lora_A", "lora_B")] @ a
+            )
     save_file(tensors, model)
 
 
@@ -69,26 +82,41 @@ def write(block: dict[str, Any], folder: Path) -> Path:
     tensors: dict[str, Any] = {}
     objects: dict[str, dict[str, Any]] = {name: {} for name in OBJECTS}
     if "llama" in block:
-        tensors, objects["config"] = _llama(block["llama"]), {**LLAMA, "num_hidden_layers": block["llama"]}
+        tensors, objects["config"] = (
+            _llama(block["llama"]),
+            {**LLAMA, "num_hidden_layers": block["llama"]},
+        )
     if "lora" in block:
         tensors = _lora(block["lora"])
-        objects["adapter_config"] = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": block["lora"],
-                                     "base_model_name_or_path": "acme/base", "task_type": "CAUSAL_LM"}  # fmt: skip
+        objects["adapter_config"] = {
+            "peft_type": "LORA",
+            "r": 4,
+            "lora_alpha": 8,
+            "target_modules": block["lora"],
+            "base_model_name_or_path": "acme/base",
+            "task_type": "CAUSAL_LM",
+        }
     for name, edit in (block.get("tensors") or {}).items():
         tensors[name] = None if edit is None else {**tensors.get(name, {}), **edit}
     adapter = "adapter_config" in block or "lora" in block
     tensors = {name: entry for name, entry in tensors.items() if entry is not None}
     if tensors or "tensors" in block:
-        write_tensors(folder / ("adapter_model.safetensors" if adapter else "model.safetensors"), tensors)
+        write_tensors(
+            folder / ("adapter_model.safetensors" if adapter else "model.safetensors"), tensors
+        )
     if "tokens" in block:
         _tokenizer(folder, block["tokens"])
-        objects["tokenizer_config"] = json.loads((TOKENIZER / "tokenizer_config.json").read_text(encoding="utf-8"))
+        objects["tokenizer_config"] = json.loads(
+            (TOKENIZER / "tokenizer_config.json").read_text(encoding="utf-8")
+        )
     for name, value in objects.items():
         value = {k: v for k, v in {**value, **(block.get(name) or {})}.items() if v is not None}
         if value:
             (folder / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
     for name, body in (block.get("files") or {}).items():
-        (folder / name).write_text(body if isinstance(body, str) else json.dumps(body), encoding="utf-8")
+        (folder / name).write_text(
+            body if isinstance(body, str) else json.dumps(body), encoding="utf-8"
+        )
     return folder
 
 
@@ -97,7 +125,11 @@ def write_tensors(path: Path, tensors: dict[str, dict[str, Any]]) -> None:
     header, bodies, at = {}, [], 0
     for name, entry in tensors.items():
         dtype, body = entry.get("dtype", "F32"), _body(name, entry)
-        header[name] = {"dtype": dtype, "shape": list(entry["shape"]), "data_offsets": [at, at + len(body)]}
+        header[name] = {
+            "dtype": dtype,
+            "shape": list(entry["shape"]),
+            "data_offsets": [at, at + len(body)],
+        }
         bodies.append(body)
         at += len(body)
     text = json.dumps(header).encode()
@@ -111,7 +143,9 @@ def _body(name: str, entry: dict[str, Any]) -> bytes:
     values = np.ones(shape) if fill == "one" else values
     values = values.astype(np.float32) + np.float32(entry.get("add", 0))
     if "moved_below" in entry:
-        values = np.where(np.abs(values) < entry["moved_below"], values * np.float32(1 + 2**-7), values)
+        values = np.where(
+            np.abs(values) < entry["moved_below"], values * np.float32(1 + 2**-7), values
+        )
     if fill == "nan":
         values[..., 0] = np.nan
     for row, value in (entry.get("rows") or {}).items():
@@ -153,6 +187,15 @@ def _tokenizer(folder: Path, tokens: dict[str, int]) -> None:
             (folder / path.name).write_bytes(path.read_bytes())
     whole = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     for text, id in tokens.items():
-        whole["added_tokens"].append({"id": id, "content": text, "special": True, "normalized": False,
-                                      "single_word": False, "lstrip": False, "rstrip": False})  # fmt: skip
+        whole["added_tokens"].append(
+            {
+                "id": id,
+                "content": text,
+                "special": True,
+                "normalized": False,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+            }
+        )
     (folder / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")

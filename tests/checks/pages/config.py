@@ -44,7 +44,9 @@ def lay_out(example: dict[str, Any], folder: Path) -> Path:
         _write(folder / "run.sh", f"trl sft --config {name}\n")
     there = {str(path.relative_to(folder)): str(path) for path in folder.rglob("*")}
     path = folder / example.get("name", "config.yaml")
-    settings = example.get("text") or yaml.safe_dump(_with_paths(example["config"], there), sort_keys=False)
+    settings = example.get("text") or yaml.safe_dump(
+        _with_paths(example["config"], there), sort_keys=False
+    )
     path.write_text(settings, encoding="utf-8")
     return path
 
@@ -72,5 +74,8 @@ def _write(path: Path, content: Any) -> None:
 def _chat(number: int) -> dict[str, Any]:
     said = (f"What is {number} plus {number}?", f"It is {2 * number}.")
     return {
-        "messages": [{"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True)]
+        "messages": [
+            {"role": role, "content": text}
+            for role, text in zip(("user", "assistant"), said, strict=True)
+        ]
     }

@@ -48,7 +48,9 @@ def report(rule: type[Rule[Any]], text: str, folder: Path) -> DataReport:
     for name in ("data", "eval_data"):
         if name in example:
             path = folder / f"{name}.jsonl"
-            path.write_text("".join(json.dumps(row) + "\n" for row in _rows(example[name])), encoding="utf-8")
+            path.write_text(
+                "".join(json.dumps(row) + "\n" for row in _rows(example[name])), encoding="utf-8"
+            )
             settings[name] = str(path)
     return check(spec_of({**settings, "tokenizer": str(tokenizer), "select": rule.name()}, "page"))
 
@@ -72,7 +74,10 @@ def _rows(data: Any) -> list[Any]:
     if isinstance(data, dict):
         ((order, count),) = data.items()
         rng = random.Random(0)
-        words = [[f"{topic}{i}" for i in range(12)] for topic in ("sea", "law", "soup", "star", "bike", "song")]
+        words = [
+            [f"{topic}{i}" for i in range(12)]
+            for topic in ("sea", "law", "soup", "star", "bike", "song")
+        ]
         rows = []
         for topic in words:
             for _ in range(count // len(words)):
@@ -87,20 +92,31 @@ def _rows(data: Any) -> list[Any]:
 def _numbered(rng: random.Random, rows: int, **columns: str) -> list[Any]:
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [" ".join("".join(rng.choices(letters, k=4)) for _ in range(30)) for _ in range(rows)]
-    return [{name: text.format(i=i, words=words[i]) for name, text in columns.items()} for i in range(rows)]
+    return [
+        {name: text.format(i=i, words=words[i]) for name, text in columns.items()}
+        for i in range(rows)
+    ]
 
 
 def _pairs(rng: random.Random, pairs: int, **words: int) -> list[Any]:
     rows = []
     for i in range(pairs):
-        said = {side: " ".join(rng.choices("abcdefgh", k=rng.randint(most // 2, most))) for side, most in words.items()}
+        said = {
+            side: " ".join(rng.choices("abcdefgh", k=rng.randint(most // 2, most)))
+            for side, most in words.items()
+        }
         answers = {side: [{"role": "assistant", "content": text}] for side, text in said.items()}
         rows.append({"prompt": [{"role": "user", "content": f"Question {i}?"}], **answers})
     return rows
 
 
 def _chat(question: str, answer: str) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+    return {
+        "messages": [
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": answer},
+        ]
+    }
 
 
 def _expanded(value: Any) -> Any:

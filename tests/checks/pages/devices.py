@@ -31,15 +31,23 @@ def launch(example: dict[str, Any], folder: Path) -> Launch:
     stack = settings.pop("stack", "transformers")
     if "model" in example:
         (folder / "model").mkdir(parents=True)
-        (folder / "model" / "config.json").write_text(json.dumps(example["model"]), encoding="utf-8")
+        (folder / "model" / "config.json").write_text(
+            json.dumps(example["model"]), encoding="utf-8"
+        )
         settings["model"] = str(folder / "model")
     for name, rows in (example.get("files") or {}).items():
         (folder / name).write_text('{"text": "one"}\n' * rows, encoding="utf-8")
         settings = {
-            key: [str(folder / name) if item == name else item for item in value] if key.endswith("data") else value
+            key: (
+                [str(folder / name) if item == name else item for item in value]
+                if key.endswith("data")
+                else value
+            )
             for key, value in settings.items()
         }
     described = example.get("machine") or {}
     gpus = (Gpu("GPU", described.get("memory", 80) * GIB),) * described.get("gpus", 0)
-    machine = Machine(gpus, 64 * GIB, 8, {k: str(v) for k, v in (described.get("environment") or {}).items()})
+    machine = Machine(
+        gpus, 64 * GIB, 8, {k: str(v) for k, v in (described.get("environment") or {}).items()}
+    )
     return Launch(Config(stack, "", "config.yaml", spec_of(settings, "page")), machine)

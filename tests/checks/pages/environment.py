@@ -17,7 +17,15 @@ from truetune.doctor.environment import Environment, Requirement
 from truetune.doctor.gather import torch_of
 from truetune.memory.machine import Gpu, Machine
 
-TORCH = {"cuda": None, "hip": None, "available": False, "devices": [], "architectures": [], "said": "", "bf16": None}
+TORCH = {
+    "cuda": None,
+    "hip": None,
+    "available": False,
+    "devices": [],
+    "architectures": [],
+    "said": "",
+    "bf16": None,
+}
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

@@ -38,15 +38,19 @@ def evaluated(example: dict[str, Any]) -> Evaluated:
         "model": model,
         "other": other and Measured(other),
         "is_base": other == "base",
-        "changes": tuple(Change(source, rows, *found) for source, found in given.pop("changes", {}).items()),
+        "changes": tuple(
+            Change(source, rows, *found) for source, found in given.pop("changes", {}).items()
+        ),
         "agreements": tuple(
             Agreement(**found, p=mcnemar(found["only_this"], found["only_other"]))
             for found in given.pop("agreements", ())
         ),
         "seen": seen(rows, **given.pop("seen")) if "seen" in given else None,
-        "parser": proof(given.pop("parser"), given.pop("golds"), given.pop("answers", None))
-        if "golds" in given
-        else None,
+        "parser": (
+            proof(given.pop("parser"), given.pop("golds"), given.pop("answers", None))
+            if "golds" in given
+            else None
+        ),
     }
     return Evaluated(**{**given, **made})
 
@@ -60,8 +64,17 @@ def loss(source: str, rows: int, mean: Any) -> Loss:
 def stops(rows: int, expected: Any = (0.98, 0.9, 1.05), mean: float = 0.93, **fields: Any) -> Stops:
     """Of answers with one end each."""
     ratio, low, high = expected
-    good = {"ends": rows, "rows": rows, "median": mean, "likely": rows if mean > 0.5 else 0, "inside": 40 * rows,
-            "inside_mean": 0.001, "false": 0, "largest": 0.2, "error": 0.01}  # fmt: skip
+    good = {
+        "ends": rows,
+        "rows": rows,
+        "median": mean,
+        "likely": rows if mean > 0.5 else 0,
+        "inside": 40 * rows,
+        "inside_mean": 0.001,
+        "false": 0,
+        "largest": 0.2,
+        "error": 0.01,
+    }
     return Stops(**{**good, "mean": mean, "expected": ratio, "low": low, "high": high, **fields})
 
 

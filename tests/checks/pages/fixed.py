@@ -17,22 +17,30 @@ from truetune.checks.rule import Rule
 from truetune.spec.stacks import read_config
 
 NOT_APPLYING: dict[str, str] = {
-    "generation-tag-missing": """
+    "generation-tag-missing": (
+        """
         files: {chat_template.jinja: "{% for m in messages %}<|im_start|>{{ m.role }}\\n
           {%- generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% endfor %}"}
         spec: {mask_by: generation-tags}
         data: [{messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is.}]}]
-    """,
-    "plain-string-pair-skips-template": """
+    """
+    ),
+    "plain-string-pair-skips-template": (
+        """
         data: [{prompt: "Open?<|im_end|>\\n<|im_start|>assistant\\n", completion: It is.}]
-    """,
-    "values-printed-as-python": """
+    """
+    ),
+    "values-printed-as-python": (
+        """
         data: [{messages: [{role: user, content: [{type: text, text: "Open?"}]}, {role: assistant, content: It is.}]}]
-    """,
-    "rewritten-turns-untrained": """
+    """
+    ),
+    "rewritten-turns-untrained": (
+        """
         spec: {history: single}
         data: [{messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is.}]}]
-    """,
+    """
+    ),
 }
 """Rules that do not apply to the fixed example of their page, and an example to which they do"""
 

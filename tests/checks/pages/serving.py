@@ -9,9 +9,23 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.generation.service import Compared, Context, Ending, Repeats, Sampling, Service, Stopping, Strength
+from truetune.generation.service import (
+    Compared,
+    Context,
+    Ending,
+    Repeats,
+    Sampling,
+    Service,
+    Stopping,
+    Strength,
+)
 
-PARTS: dict[str, Any] = {"sampling": Sampling, "repeats": Repeats, "context": Context, "strength": Strength}
+PARTS: dict[str, Any] = {
+    "sampling": Sampling,
+    "repeats": Repeats,
+    "context": Context,
+    "strength": Strength,
+}
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
@@ -27,8 +41,12 @@ def service(example: dict[str, Any]) -> Service:
     if stopping is not None:
         endings = tuple(Ending(**ending) for ending in stopping.get("endings", ()))
         parts["stopping"] = Stopping(**{**_tuples(stopping), "endings": endings})
-    return Service("http://localhost:8000", prompts=prompts, ignored=tuple(example.get("ignored", ())), **parts)
+    return Service(
+        "http://localhost:8000", prompts=prompts, ignored=tuple(example.get("ignored", ())), **parts
+    )
 
 
 def _tuples(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+    }

@@ -27,7 +27,9 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     """What the rule says about the rows that a block describes."""
     block = yaml.safe_load(text)
     trainer = {"trained_by": block["trainer"]} if "trainer" in block else {}
-    made = make.probes_of(NAMES[block.get("tokenizer", "demo")], **trainer, **block.get("settings", {}))
+    made = make.probes_of(
+        NAMES[block.get("tokenizer", "demo")], **trainer, **block.get("settings", {})
+    )
     rows = make.healthy(made)
     written: dict[str, Any] = {}
     for step in block["make"][1:]:
@@ -39,7 +41,9 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
         elif how == "of-another-template":
             other = folder / "other.jinja"
             other.write_text(make.OTHER_TEMPLATE, encoding="utf-8")
-            rows = make.healthy(make.probes_of(NAMES[block.get("tokenizer", "demo")], template=str(other)))
+            rows = make.healthy(
+                make.probes_of(NAMES[block.get("tokenizer", "demo")], template=str(other))
+            )
         else:
             rows = _changed(made, rows, what, how)
     path = make.write(rows, folder / "rows.parquet", **written)
@@ -49,7 +53,12 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
 
 def _changed(made: Any, rows: list[make.Row], what: str, how: str) -> list[make.Row]:
     if what == "labels":
-        ways = {"copy": make.copied, "none": make.none, "shifted": make.shifted, "early": make.early}
+        ways = {
+            "copy": make.copied,
+            "none": make.none,
+            "shifted": make.shifted,
+            "early": make.early,
+        }
         return make.with_labels(rows, ways.get(how) or make.without_stops(made))
     if what == "pack":
         return make.packed(rows, parted=how == "parted")

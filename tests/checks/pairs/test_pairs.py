@@ -15,18 +15,45 @@ from tests import parts
 from truetune.checks.pairs import pairs_lack_diversity
 
 Row = dict[str, Any]
-TOPICS = ("shop", "harbour", "library", "museum", "station", "bakery", "garden", "castle", "bridge", "tower", "market")
-OPENINGS = ["The {} opens at {}, and", "You will find the {} near stop {};", "From {} it takes {} minutes, so",
-            "Ask at the {} for map {}: then", "Most people visit the {} before {}, because"]  # fmt: skip
-ENDS = ["the way there is easy to walk.", "tickets are sold at the door.", "it is quiet in the morning.",
-        "children go in for nothing.", "there is a good view from the roof.", "it is shut when it snows."]  # fmt: skip
-TOOL = {"type": "function", "function": {"name": "hours", "parameters": {"type": "object", "properties": {}}}}
+TOPICS = (
+    "shop",
+    "harbour",
+    "library",
+    "museum",
+    "station",
+    "bakery",
+    "garden",
+    "castle",
+    "bridge",
+    "tower",
+    "market",
+)
+OPENINGS = [
+    "The {} opens at {}, and",
+    "You will find the {} near stop {};",
+    "From {} it takes {} minutes, so",
+    "Ask at the {} for map {}: then",
+    "Most people visit the {} before {}, because",
+]
+ENDS = [
+    "the way there is easy to walk.",
+    "tickets are sold at the door.",
+    "it is quiet in the morning.",
+    "children go in for nothing.",
+    "there is a good view from the roof.",
+    "it is shut when it snows.",
+]
+TOOL = {
+    "type": "function",
+    "function": {"name": "hours", "parameters": {"type": "object", "properties": {}}},
+}
 
 
 def said(rng: random.Random, topic: str) -> str:
     count = rng.randint(1, 6)
     return " ".join(
-        f"{rng.choice(OPENINGS).format(topic, rng.randint(2, 99))} {rng.choice(ENDS)}" for _ in range(count)
+        f"{rng.choice(OPENINGS).format(topic, rng.randint(2, 99))} {rng.choice(ENDS)}"
+        for _ in range(count)
     )
 
 
@@ -64,12 +91,22 @@ def with_system(row: Row) -> Row:
 
 def with_history(row: Row) -> Row:
     row = conversational(row)
-    return {**row, "prompt": [message("user", "Hello"), message("assistant", "Hello! Where to?"), *row["prompt"]]}
+    return {
+        **row,
+        "prompt": [
+            message("user", "Hello"),
+            message("assistant", "Hello! Where to?"),
+            *row["prompt"],
+        ],
+    }
 
 
 def with_tools(row: Row) -> Row:
     row = conversational(row)
-    call = {"type": "function", "function": {"name": "hours", "arguments": {"of": row["prompt"][0]["content"]}}}
+    call = {
+        "type": "function",
+        "function": {"name": "hours", "arguments": {"of": row["prompt"][0]["content"]}},
+    }
     used = [{"role": "assistant", "content": "", "tool_calls": [call]}, message("tool", "nine")]
     return {**row, "prompt": row["prompt"] + used, "tools": [TOOL]}
 
@@ -100,11 +137,15 @@ def kto(rows: list[Row]) -> list[Row]:
 
 @pytest.fixture
 def found(tmp_path: Path) -> Callable[..., dict[str, truetune.Finding]]:
-    def check(rows: list[Row], family: str = "qwen2.5-instruct", **settings: Any) -> dict[str, truetune.Finding]:
+    def check(
+        rows: list[Row], family: str = "qwen2.5-instruct", **settings: Any
+    ) -> dict[str, truetune.Finding]:
         path = tmp_path / "rows.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         folder = str(parts.folder(family))
-        findings = truetune.check(data=str(path), tokenizer=folder, select=("TT5",), **settings).findings
+        findings = truetune.check(
+            data=str(path), tokenizer=folder, select=("TT5",), **settings
+        ).findings
         return {finding.rule: finding for finding in findings}
 
     return check
@@ -139,15 +180,25 @@ def test_healthy_verdicts(found: Found) -> None:
 
 
 def test_chats_are_none_of_its_business(found: Found) -> None:
-    rows = [{"messages": [message("user", row["prompt"]), message("assistant", row["chosen"])]} for row in plain()]
+    rows = [
+        {"messages": [message("user", row["prompt"]), message("assistant", row["chosen"])]}
+        for row in plain()
+    ]
     assert found(rows) == {}
 
 
 def test_real_pairs_and_verdicts(found: Found) -> None:
-    for name, wanted in (("dpo_en_demo.json", 300), ("dpo_zh_demo.json", 300), ("kto_en_demo.json", 300)):
+    for name, wanted in (
+        ("dpo_en_demo.json", 300),
+        ("dpo_zh_demo.json", 300),
+        ("kto_en_demo.json", 300),
+    ):
         data = str(parts.data(f"llamafactory/{name}"))
         report = truetune.check(
-            data=data, tokenizer=str(parts.folder("qwen2.5-instruct")), select="TT5", max_length=8192
+            data=data,
+            tokenizer=str(parts.folder("qwen2.5-instruct")),
+            select="TT5",
+            max_length=8192,
         )
         assert report.rows == wanted
         assert report.findings == ()
@@ -166,17 +217,29 @@ def test_identical_before_and_behind_the_cut(found: Found) -> None:
     assert "TRL's default" in finding.evidence[1]
     finding = found(list(map(conversational, rows)), max_length=4096)[rule]
     assert (finding.severity, finding.count) == ("warning", 4)
-    ends = found(list(map(conversational, rows)), training={"other": {"truncation_mode": "keep_end"}})
+    ends = found(
+        list(map(conversational, rows)), training={"other": {"truncation_mode": "keep_end"}}
+    )
     assert ends[rule].count == 4
 
 
-@pytest.mark.parametrize("columns", [("score_chosen", "score_rejected"), ("chosen-rating", "rejected-rating"),
-                                     ("chosen_avg_rating", "rejected_avg_rating"), ("margin",)])  # fmt: skip
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ("score_chosen", "score_rejected"),
+        ("chosen-rating", "rejected-rating"),
+        ("chosen_avg_rating", "rejected_avg_rating"),
+        ("margin",),
+    ],
+)
 def test_swapped_against_scores(found: Found, columns: tuple[str, ...]) -> None:
     rows = list(map(conversational, plain(20)))
     values = (7.5, 2.0) if len(columns) == 2 else (5.5,)
     right = [{**row, **dict(zip(columns, values, strict=True))} for row in rows]
-    wrong = [{**row, **dict(zip(columns, (2.0, "7.5") if len(columns) == 2 else (-5.5,), strict=True))} for row in rows]
+    wrong = [
+        {**row, **dict(zip(columns, (2.0, "7.5") if len(columns) == 2 else (-5.5,), strict=True))}
+        for row in rows
+    ]
     assert found(right) == {}
     finding = found(wrong)["preference-pairs-swapped"]
     assert (finding.severity, finding.count, finding.total) == ("error", 20, 20)
@@ -234,7 +297,9 @@ def test_length_bias(found: Found) -> None:
         for i, row in enumerate(plain(count)):
             short, long = sorted((row["chosen"], row["rejected"]), key=len)
             sides = (long, short) if rng.random() < share else (short, long)
-            rows.append(conversational({**row, "prompt": f"{i}?", "chosen": sides[0], "rejected": sides[1]}))
+            rows.append(
+                conversational({**row, "prompt": f"{i}?", "chosen": sides[0], "rejected": sides[1]})
+            )
         return found(rows).get(rule)
 
     assert biased(0.5) is None
@@ -262,24 +327,37 @@ def test_cut_on_one_side(found: Found) -> None:
 
 def test_one_side_without_a_stop_token(found: Found) -> None:
     eos = "<|end_of_text|>"
-    rows = [{**row, "chosen": row["chosen"] + eos, "rejected": row["rejected"] + eos} for row in plain(20)]
+    rows = [
+        {**row, "chosen": row["chosen"] + eos, "rejected": row["rejected"] + eos}
+        for row in plain(20)
+    ]
     assert found(rows, "llama3-base") == {}
     for row in rows[:3]:
         row["chosen"] = row["chosen"].removesuffix(eos)
     rows[3]["rejected"] = rows[3]["rejected"].removesuffix(eos)
     finding = found(rows, "llama3-base")["pair-side-not-terminated"]
     assert (finding.severity, finding.count, finding.total) == ("error", 4, 20)
-    assert finding.evidence == ("it is missing on the chosen side in 3 pairs",
-                                "it is missing on the rejected side in 1 pairs")  # fmt: skip
+    assert finding.evidence == (
+        "it is missing on the chosen side in 3 pairs",
+        "it is missing on the rejected side in 1 pairs",
+    )
     assert found(plain(20), "llama3-base", append_eos=True) == {}
 
 
-@pytest.mark.parametrize(("family", "bos", "eos"), [("llama3-base", "<|begin_of_text|>", "<|end_of_text|>"),
-                                                    ("mistral-7b-v0.1", "<s>", "</s>"),
-                                                    ("gpt2", "<|endoftext|>", "<|endoftext|>")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("family", "bos", "eos"),
+    [
+        ("llama3-base", "<|begin_of_text|>", "<|end_of_text|>"),
+        ("mistral-7b-v0.1", "<s>", "</s>"),
+        ("gpt2", "<|endoftext|>", "<|endoftext|>"),
+    ],
+)
 def test_bos_or_eos_inside(found: Found, family: str, bos: str, eos: str) -> None:
     rule = "bos-or-eos-inside-a-preference-pair"
-    rows = [{**row, "chosen": row["chosen"] + eos, "rejected": row["rejected"] + eos} for row in plain(20)]
+    rows = [
+        {**row, "chosen": row["chosen"] + eos, "rejected": row["rejected"] + eos}
+        for row in plain(20)
+    ]
     assert rule not in found(rows, family)
     rows[0]["chosen"] = bos + rows[0]["chosen"]
     rows[1]["rejected"] = "One." + eos + rows[1]["rejected"]
@@ -296,7 +374,10 @@ def test_control_tokens_in_the_rejected_content(found: Found) -> None:
 def test_a_prompt_that_is_not_shared(found: Found) -> None:
     rule = "pair-prompt-not-shared"
     rows = list(map(conversational, plain(10)))
-    twice = [{**row, **{side: row["prompt"] + row[side] for side in ("chosen", "rejected")}} for row in rows]
+    twice = [
+        {**row, **{side: row["prompt"] + row[side] for side in ("chosen", "rejected")}}
+        for row in rows
+    ]
     finding = found(twice)[rule]
     assert (finding.severity, finding.count) == ("error", 10)
     assert "twice" in finding.evidence[0]
@@ -305,10 +386,14 @@ def test_a_prompt_that_is_not_shared(found: Found) -> None:
     finding = found(other)[rule]
     assert (finding.severity, finding.count, finding.cases[0].origin.line) == ("warning", 1, 5)
     strings = [
-        {**row, **{side: f"{row['prompt']} {row[side]}" for side in ("chosen", "rejected")}} for row in plain(10)
+        {**row, **{side: f"{row['prompt']} {row[side]}" for side in ("chosen", "rejected")}}
+        for row in plain(10)
     ]
     assert found(strings, "gpt2", append_eos=True)[rule].count == 10
-    alone = [{"chosen": f"{row['chosen']}", "rejected": f"{i} {row['rejected']}"} for i, row in enumerate(plain(10))]
+    alone = [
+        {"chosen": f"{row['chosen']}", "rejected": f"{i} {row['rejected']}"}
+        for i, row in enumerate(plain(10))
+    ]
     assert "no prompt" in found(alone, "gpt2", append_eos=True)[rule].evidence[0]
 
 
@@ -330,7 +415,10 @@ def test_copies_are_told_once(tmp_path: Path) -> None:
     against = {**rows[0], "chosen": rows[0]["rejected"], "rejected": rows[0]["chosen"]}
     ranked = {**rows[1], "rejected": rows[2]["rejected"]}
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, against, ranked, rows[3]]), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row) + "\n" for row in [*rows, against, ranked, rows[3]]),
+        encoding="utf-8",
+    )
     folder = str(parts.folder("qwen2.5-instruct"))
     (finding,) = truetune.check(data=str(path), tokenizer=folder, select="duplicate-rows").findings
     assert (finding.count, finding.cases[0].origin.line) == (1, 23)
@@ -353,7 +441,10 @@ def test_answers_that_hardly_differ(found: Found) -> None:
 
 def test_what_would_take_too_long_is_said(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs_lack_diversity, "PATIENCE", 0)
-    rows = [{**row, "chosen": "one two " * 60 + "a", "rejected": "b " + "one two " * 60} for row in plain(4)]
+    rows = [
+        {**row, "chosen": "one two " * 60 + "a", "rejected": "b " + "one two " * 60}
+        for row in plain(4)
+    ]
     finding = found(list(map(conversational, rows)))["pairs-lack-diversity"]
     assert (finding.severity, finding.count) == ("info", 0)
     assert "4 more that may be alike were not compared" in finding.evidence[0]
@@ -366,15 +457,30 @@ def test_an_empty_rejected_answer(found: Found) -> None:
     assert (finding.severity, finding.count, finding.cases[0].origin.line) == ("warning", 1, 8)
 
 
-@pytest.mark.parametrize(("good", "bad", "weights", "severity"), [
-    (60, 60, {}, None), (62, 60, {}, None), (60, 64, {}, None), (80, 60, {}, None), (60, 30, {}, "info"),
-    (60, 15, {}, "warning"), (15, 60, {}, "warning"), (60, 0, {}, "error"), (0, 60, {}, "error"),
-    (60, 15, {"undesirable_weight": 3.5}, None), (15, 60, {"desirable_weight": 4.0}, None),
-    (60, 60, {"desirable_weight": 5.0}, "warning"),
-])  # fmt: skip
-def test_verdicts_out_of_balance(found: Found, good: int, bad: int, weights: Row, severity: str | None) -> None:
+@pytest.mark.parametrize(
+    ("good", "bad", "weights", "severity"),
+    [
+        (60, 60, {}, None),
+        (62, 60, {}, None),
+        (60, 64, {}, None),
+        (80, 60, {}, None),
+        (60, 30, {}, "info"),
+        (60, 15, {}, "warning"),
+        (15, 60, {}, "warning"),
+        (60, 0, {}, "error"),
+        (0, 60, {}, "error"),
+        (60, 15, {"undesirable_weight": 3.5}, None),
+        (15, 60, {"desirable_weight": 4.0}, None),
+        (60, 60, {"desirable_weight": 5.0}, "warning"),
+    ],
+)
+def test_verdicts_out_of_balance(
+    found: Found, good: int, bad: int, weights: Row, severity: str | None
+) -> None:
     rows = kto(plain(130))
-    mixed = [row for row in rows if row["label"]][:good] + [row for row in rows if not row["label"]][-bad or 999 :]
+    mixed = [row for row in rows if row["label"]][:good] + [
+        row for row in rows if not row["label"]
+    ][-bad or 999 :]
     finding = found(mixed, training={"method": "kto", **weights}).get("kto-imbalance")
     assert (finding and finding.severity) == severity
 

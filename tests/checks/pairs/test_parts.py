@@ -44,44 +44,74 @@ def test_wilson_is_the_published_interval() -> None:
     assert wilson(20, 20) == pytest.approx((0.8389, 1.0), abs=5e-5)
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    ("I'm sorry, but I can't help with that.", True), ("I\u2019m sorry, I cannot do this.", True),
-    ("I cannot provide medical advice.", True), ("As an AI language model, I can't feel.", True),
-    ("Sorry, but I am not able to open links.", True), ("Unfortunately, I cannot help.", True),
-    ("I'm sorry to hear that. Here is what you can do.", False), ("I can help with that!", False),
-    ("Unfortunately, the shop is closed.", False), ("You cannot provide it.", False),
-    ("I cannot recommend this book enough.", False), ("", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("I'm sorry, but I can't help with that.", True),
+        ("I\u2019m sorry, I cannot do this.", True),
+        ("I cannot provide medical advice.", True),
+        ("As an AI language model, I can't feel.", True),
+        ("Sorry, but I am not able to open links.", True),
+        ("Unfortunately, I cannot help.", True),
+        ("I'm sorry to hear that. Here is what you can do.", False),
+        ("I can help with that!", False),
+        ("Unfortunately, the shop is closed.", False),
+        ("You cannot provide it.", False),
+        ("I cannot recommend this book enough.", False),
+        ("", False),
+    ],
+)
 def test_refusals(text: str, wanted: bool) -> None:
     assert refuses(text) is wanted
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    ("It is open. On Sunday it is open from nine to the", True),
-    ("First. Then do this, then that, and after all,", True),
-    ("```python\nprint(1)", True), ("```python\nprint(1)\n```", False), ("It is open. [truncated]", True),
-    ("Paris", False), ("It is open from nine to five on all days.", False), ("A list. Of:\n- one\n- two", False),
-    ("an answer that never writes any full stop at all", False), ("", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("It is open. On Sunday it is open from nine to the", True),
+        ("First. Then do this, then that, and after all,", True),
+        ("```python\nprint(1)", True),
+        ("```python\nprint(1)\n```", False),
+        ("It is open. [truncated]", True),
+        ("Paris", False),
+        ("It is open from nine to five on all days.", False),
+        ("A list. Of:\n- one\n- two", False),
+        ("an answer that never writes any full stop at all", False),
+        ("", False),
+    ],
+)
 def test_cut_answers(text: str, wanted: bool) -> None:
     assert is_cut(text) is wanted
 
 
 def test_priors_take_no_long_over_hostile_texts() -> None:
     started = time.perf_counter()
-    for text in ("a " * 500_000, "sorry " * 200_000, "." * 1_000_000, "[" * 1_000_000, " " * 1_000_000 + "a"):
+    for text in (
+        "a " * 500_000,
+        "sorry " * 200_000,
+        "." * 1_000_000,
+        "[" * 1_000_000,
+        " " * 1_000_000 + "a",
+    ):
         is_cut(text)
         refuses(text)
         HARM.search(text)
     assert time.perf_counter() - started < 5
 
 
-@pytest.mark.parametrize(("row", "wanted"), [
-    ({"score_chosen": 1, "score_rejected": "2.5"}, (1.0, 2.5)),
-    ({"Chosen Rating": 4, "rejected.rating": 5}, (4.0, 5.0)),
-    ({"reward_margin": -1}, (-1.0, 0.0)), ({"score_chosen": 1}, None), ({"chosen_rank": 1, "rejected_rank": 2}, None),
-    ({"score_chosen": float("nan"), "score_rejected": 1}, None), ({"score_chosen": True, "score_rejected": 1}, None),
-    ({"score_chosen": "good", "score_rejected": "bad"}, None), ({}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        ({"score_chosen": 1, "score_rejected": "2.5"}, (1.0, 2.5)),
+        ({"Chosen Rating": 4, "rejected.rating": 5}, (4.0, 5.0)),
+        ({"reward_margin": -1}, (-1.0, 0.0)),
+        ({"score_chosen": 1}, None),
+        ({"chosen_rank": 1, "rejected_rank": 2}, None),
+        ({"score_chosen": float("nan"), "score_rejected": 1}, None),
+        ({"score_chosen": True, "score_rejected": 1}, None),
+        ({"score_chosen": "good", "score_rejected": "bad"}, None),
+        ({}, None),
+    ],
+)
 def test_scores(row: dict[str, object], wanted: tuple[float, float] | None) -> None:
     assert scores_of(row) == wanted

@@ -25,16 +25,34 @@ SPLIT = 'parts = ds["train"].train_test_split(0.1)\n'
         (trained('ds["train"]', 'ds["train"] if args.evaluates else None'), True),
         (trained('ds["train"]', 'ds["train"].select(range(100))'), True),
         (trained("rows", "rows"), True),
-        (trained("rows", "few", 'rows = ds["train"]\nfew = rows.shuffle(seed=0).select(range(9))'), True),
+        (
+            trained(
+                "rows", "few", 'rows = ds["train"]\nfew = rows.shuffle(seed=0).select(range(9))'
+            ),
+            True,
+        ),
         (trained('ds["train"].map(f)', 'ds["train"].map(f)'), True),
         (trained("ds[a.split]", "ds[a.split]"), True),
-        ("class T:\n    def go(self):\n        Trainer(train_dataset=self.rows, eval_dataset=self.rows)", True),
+        (
+            (
+                "class T:\n    def go(self):\n        Trainer(train_dataset=self.rows,"
+                " eval_dataset=self.rows)"
+            ),
+            True,
+        ),
         (trained('ds["train"]', 'ds["test"]'), False),
-        (trained("ds[a.train_split]", "ds[a.test_split] if a.eval_strategy != 'no' else None"), False),
+        (
+            trained("ds[a.train_split]", "ds[a.test_split] if a.eval_strategy != 'no' else None"),
+            False,
+        ),
         (trained('parts["train"]', 'parts["test"]', SPLIT), False),
         (trained('ds["train"].select(range(100, 200))', 'ds["train"].select(range(100))'), False),
         (
-            trained("load('train')", "load('test')", "def load(split):\n    return load_dataset('x', split=split)"),
+            trained(
+                "load('train')",
+                "load('test')",
+                "def load(split):\n    return load_dataset('x', split=split)",
+            ),
             False,
         ),
         (trained("None", "None"), False),
@@ -44,7 +62,10 @@ def test_evaluated_on_training_rows(text: str, found: bool, tmp_path: Path) -> N
     assert codes(text, tmp_path, "TT749") == ["TT749w"] * found
 
 
-METRICS = "def compute_metrics(given):\n    logits, labels = given\n    picked = logits.argmax(-1)\n    {}\n"
+METRICS = (
+    "def compute_metrics(given):\n    logits, labels = given\n    picked = logits.argmax(-1)\n   "
+    " {}\n"
+)
 TRAINER = "Trainer(model=model, eval_dataset=ds['test'], compute_metrics=compute_metrics)"
 
 
@@ -52,7 +73,10 @@ TRAINER = "Trainer(model=model, eval_dataset=ds['test'], compute_metrics=compute
     ("text", "expected"),
     [
         (METRICS.format("return {'a': (picked == labels).mean()}") + TRAINER, ["TT742e", "TT756w"]),
-        (METRICS.format("return {'a': (picked[:, :-1] == labels[:, 1:]).mean()}") + TRAINER, ["TT756w"]),
+        (
+            METRICS.format("return {'a': (picked[:, :-1] == labels[:, 1:]).mean()}") + TRAINER,
+            ["TT756w"],
+        ),
         (
             METRICS.format("return {'a': (picked[:, :-1] == labels[:, 1:]).mean()}")
             + TRAINER.replace("model=", "preprocess_logits_for_metrics=pick, model="),
@@ -74,26 +98,51 @@ RANK = "import os\nrank = int(os.environ['LOCAL_RANK'])\n"
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (RANK + "m = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=m)", True),
-        (RANK + "m = AutoModelForCausalLM.from_pretrained('a', device_map={'': rank})\nTrainer(model=m)", False),
+        (
+            RANK
+            + "m = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=m)",
+            True,
+        ),
+        (
+            RANK + "m = AutoModelForCausalLM.from_pretrained('a', device_map={'':"
+            " rank})\nTrainer(model=m)",
+            False,
+        ),
         (
             RANK + "where = 'auto'\nif rank >= 0:\n    where = {'': rank}\n"
             "m = AutoModelForCausalLM.from_pretrained('a', device_map=where)\nTrainer(model=m)",
             False,
         ),
-        ("m = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=m)", False),
+        (
+            "m = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=m)",
+            False,
+        ),
         ("# torchrun --nproc_per_node 4 train.py --lr 1\n" + MAPPED, True),
         ("# torchrun --nproc-per-node=gpu \\\n#     train.py\n" + MAPPED, True),
         ("# accelerate launch --multi_gpu train.py\n" + MAPPED, True),
-        ("# accelerate launch --config_file a.yaml --num_processes 2 scripts/train.py\n" + MAPPED, True),
+        (
+            "# accelerate launch --config_file a.yaml --num_processes 2 scripts/train.py\n"
+            + MAPPED,
+            True,
+        ),
         ("# python -m torch.distributed.launch --nproc_per_node=8 train.py\n" + MAPPED, True),
-        ("from accelerate import notebook_launcher\n" + MAPPED + "\nnotebook_launcher(f, (), num_processes=2)", True),
+        (
+            "from accelerate import notebook_launcher\n"
+            + MAPPED
+            + "\nnotebook_launcher(f, (), num_processes=2)",
+            True,
+        ),
         ("import torch.multiprocessing as mp\n" + MAPPED + "\nmp.spawn(f, nprocs=2)", True),
         ("# torchrun --nproc_per_node 1 train.py\n" + MAPPED, False),
         ("# torchrun --nproc_per_node 4 other.py\n" + MAPPED, False),
         ("# accelerate launch train.py\n" + MAPPED, False),
         ("# python train.py\n" + MAPPED, False),
-        ("from accelerate import notebook_launcher\n" + MAPPED + "\nnotebook_launcher(f, (), num_processes=1)", False),
+        (
+            "from accelerate import notebook_launcher\n"
+            + MAPPED
+            + "\nnotebook_launcher(f, (), num_processes=1)",
+            False,
+        ),
         ("acc = Accelerator()\n" + MAPPED + "\nm = acc.prepare(m)", False),
     ],
 )
@@ -109,30 +158,44 @@ LOAD = "m = AutoModelForCausalLM.from_pretrained('a', {})\nTrainer(model=m)"
     ("text", "found"),
     [
         (
-            "k = {}\nif ddp:\n    k['device_map'] = None\nelse:\n    k['device_map'] = 'auto'\n" + LOAD.format("**k"),
+            "k = {}\nif ddp:\n    k['device_map'] = None\nelse:\n    k['device_map'] = 'auto'\n"
+            + LOAD.format("**k"),
             False,
         ),
         ("k = {}\nif not ddp:\n    k['device_map'] = 'auto'\n" + LOAD.format("**k"), False),
         ("where = None if ddp else 'auto'\n" + LOAD.format("device_map=where"), False),
         ("where = 'auto' if world == 1 else None\n" + LOAD.format("device_map=where"), False),
         ("if gpus > 1 and not ddp:\n    where = 'auto'\n" + LOAD.format("device_map=where"), False),
-        ("if world > 1:\n    raise SystemExit('one process only')\n" + LOAD.format("device_map='auto'"), False),
+        (
+            "if world > 1:\n    raise SystemExit('one process only')\n"
+            + LOAD.format("device_map='auto'"),
+            False,
+        ),
         ("if world > 1 or n > 1:\n    sys.exit(2)\n" + LOAD.format("device_map='auto'"), False),
         ("if ddp:\n    raise RuntimeError('one only')\n" + LOAD.format("device_map='auto'"), False),
-        ("if world == 1:\n    raise RuntimeError('launch several')\n" + LOAD.format("device_map='auto'"), True),
+        (
+            "if world == 1:\n    raise RuntimeError('launch several')\n"
+            + LOAD.format("device_map='auto'"),
+            True,
+        ),
         ("if world > 1:\n    print('several')\n" + LOAD.format("device_map='auto'"), True),
-        ("if torch.cuda.is_available():\n    where = 'auto'\n" + LOAD.format("device_map=where"), True),
+        (
+            "if torch.cuda.is_available():\n    where = 'auto'\n" + LOAD.format("device_map=where"),
+            True,
+        ),
         ("if ddp:\n    where = 'auto'\n" + LOAD.format("device_map=where"), True),
         ("if world > 1:\n    where = 'auto'\n" + LOAD.format("device_map=where"), True),
     ],
 )
-def test_a_map_that_only_one_process_gets_is_left_alone(text: str, found: bool, tmp_path: Path) -> None:
+def test_a_map_that_only_one_process_gets_is_left_alone(
+    text: str, found: bool, tmp_path: Path
+) -> None:
     assert codes(WORLD + text, tmp_path, "TT757") == ["TT757e"] * found
 
 
 LAUNCHED = (
-    "import os\nimport torch.distributed as dist\n{}\n"
-    "model = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=model).train()\n"
+    "import os\nimport torch.distributed as dist\n{}\nmodel ="
+    " AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=model).train()\n"
 )
 
 
@@ -167,21 +230,47 @@ BEFORE = (
     ("score", "outcome"),
     [
         ("def score(e):\n    a, b = e\n    return {'x': (a == b)[b != -100].mean()}", "found"),
-        ("def score(e):\n    a, b = e.predictions, e.label_ids\n    return {'x': np.equal(a, b).mean()}", "found"),
-        ("score = lambda e: {'x': (e[0] == e[1]).mean()}", "found"),
-        ("def same(a, b):\n    return a == b\n\n\ndef score(e):\n    a, b = e\n    return {'x': same(a, b)}", "found"),
         (
-            "def score(e):\n    a, b = e\n    return {'x': sum(p == q for u, v in zip(a, b) for p, q in zip(u, v))}",
+            (
+                "def score(e):\n    a, b = e.predictions, e.label_ids\n    return {'x': np.equal(a,"
+                " b).mean()}"
+            ),
+            "found",
+        ),
+        ("score = lambda e: {'x': (e[0] == e[1]).mean()}", "found"),
+        (
+            (
+                "def same(a, b):\n    return a == b\n\n\ndef score(e):\n    a, b = e\n    return"
+                " {'x': same(a, b)}"
+            ),
+            "found",
+        ),
+        (
+            (
+                "def score(e):\n    a, b = e\n    return {'x': sum(p == q for u, v in zip(a, b) for"
+                " p, q in zip(u, v))}"
+            ),
             "found",
         ),
         ("def score(e):\n    a, b = e\n    return {'x': (a[:, :-1] == b[:, 1:]).mean()}", "fine"),
         ("def score(e):\n    a, b = e\n    return {'x': (a == np.roll(b, -1, 1)).mean()}", "fine"),
-        ("def score(e):\n    a, b = e\n    return {'x': (a[:, -1] == b[:, -1]).mean()}", "not judged"),
-        ("def score(e):\n    a, b = e\n    return rouge(tok.batch_decode(a), tok.batch_decode(b))", "not judged"),
+        (
+            "def score(e):\n    a, b = e\n    return {'x': (a[:, -1] == b[:, -1]).mean()}",
+            "not judged",
+        ),
+        (
+            (
+                "def score(e):\n    a, b = e\n    return rouge(tok.batch_decode(a),"
+                " tok.batch_decode(b))"
+            ),
+            "not judged",
+        ),
         ("from mine import score", "not judged"),
     ],
 )
-def test_tokens_picked_before_the_metrics_are_followed(score: str, outcome: str, tmp_path: Path) -> None:
+def test_tokens_picked_before_the_metrics_are_followed(
+    score: str, outcome: str, tmp_path: Path
+) -> None:
     path = tmp_path / "train.py"
     path.write_text(HEAD + BEFORE.format(score), encoding="utf-8")
     report = lint([path], select=["TT742"])
@@ -200,7 +289,9 @@ ANSWERS = "out = model.generate(**ids, max_new_tokens=64)\nprint(tok.decode(out[
         ("model(**ids).loss.backward()\n", "truetune check"),
     ],
 )
-def test_code_that_trains_nothing_leads_to_its_answers(text: str, step: str, tmp_path: Path) -> None:
+def test_code_that_trains_nothing_leads_to_its_answers(
+    text: str, step: str, tmp_path: Path
+) -> None:
     path = tmp_path / "script.py"
     path.write_text(HEAD + ANSWERS + text, encoding="utf-8")
     assert step in then(lint([path], select=["TT788"], allow_unjudged=True))

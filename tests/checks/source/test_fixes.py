@@ -28,12 +28,22 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     words = ["<unk>", "<s>", "</s>", "<pad>", "user", "assistant", "a", "b", "c", "d", ":"]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    tokenizer.add_special_tokens([AddedToken(word, special=True, normalized=False) for word in words[1:4]])
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-    fast.chat_template = "{{ bos_token }}{% for m in messages %}{{ m.role }} : {{ m.content }} {% endfor %}"
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    tokenizer.add_special_tokens(
+        [AddedToken(word, special=True, normalized=False) for word in words[1:4]]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )
+    fast.chat_template = (
+        "{{ bos_token }}{% for m in messages %}{{ m.role }} : {{ m.content }} {% endfor %}"
+    )
     folder = str(tmp_path_factory.mktemp("model"))
     fast.save_pretrained(folder)
     config = LlamaConfig(
@@ -78,7 +88,9 @@ def test_nothing_else_changes(script: Script, tmp_path: Path) -> None:
     once = path.read_bytes()
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
     assert comments(script.text) == comments(once.decode())
-    kept = difflib.SequenceMatcher(None, script.text, once.decode(), autojunk=False).get_matching_blocks()
+    kept = difflib.SequenceMatcher(
+        None, script.text, once.decode(), autojunk=False
+    ).get_matching_blocks()
     assert sum(block.size for block in kept) > 0.75 * len(script.text)
     assert not mend(path, script).changes
     assert path.read_bytes() == once

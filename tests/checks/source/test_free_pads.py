@@ -63,8 +63,9 @@ def judged(text: str, folder: Path, rule: str) -> list[Finding]:
 
 PAD = "pad-equals-eos-lm-collator"
 EOS = (
-    "from trl import SFTTrainer\ntok = AutoTokenizer.from_pretrained({0!r})\ntok.pad_token = tok.eos_token\n"
-    "c = DataCollatorForLanguageModeling(tok, mlm=False)\nSFTTrainer({0!r}, processing_class=tok, data_collator=c)\n"
+    "from trl import SFTTrainer\ntok = AutoTokenizer.from_pretrained({0!r})\ntok.pad_token ="
+    " tok.eos_token\nc = DataCollatorForLanguageModeling(tok, mlm=False)\nSFTTrainer({0!r},"
+    " processing_class=tok, data_collator=c)\n"
 )
 
 
@@ -84,11 +85,10 @@ def test_the_remedy_names_the_token_of_the_family(name: str, said: str, tmp_path
 def test_several_places_of_one_file_are_one_finding_with_one_fix(tmp_path: Path) -> None:
     name = "'mistralai/Mistral-7B-v0.1'"
     text = (
-        f"def a():\n    tok = AutoTokenizer.from_pretrained({name})\n    tok.pad_token = tok.eos_token\n"
-        "    tok.pad_token_id = tok.eos_token_id\n    return tok\n"
-        f"def b():\n    tok = AutoTokenizer.from_pretrained({name})\n"
-        "    tok.add_special_tokens({'pad_token': tok.eos_token})\n    return tok\n"
-        "c = DataCollatorForLanguageModeling(a(), mlm=False)\n"
+        f"def a():\n    tok = AutoTokenizer.from_pretrained({name})\n    tok.pad_token ="
+        " tok.eos_token\n    tok.pad_token_id = tok.eos_token_id\n    return tok\ndef b():\n   "
+        f" tok = AutoTokenizer.from_pretrained({name})\n    tok.add_special_tokens({{'pad_token':"
+        " tok.eos_token})\n    return tok\nc = DataCollatorForLanguageModeling(a(), mlm=False)\n"
     )
     (finding,) = judged(text, tmp_path, PAD)
     assert finding.message.startswith("pad is EOS in 2 places")
@@ -102,7 +102,9 @@ def test_several_places_of_one_file_are_one_finding_with_one_fix(tmp_path: Path)
 def test_a_default_is_likely_but_not_sure(tmp_path: Path) -> None:
     text = EOS.format("a/b").replace("'a/b'", "name")
     (finding,) = judged(
-        f"def main(name='gpt-oss-20b'):\n    {text.replace(chr(10), chr(10) + '    ')}\n", tmp_path, PAD
+        f"def main(name='gpt-oss-20b'):\n    {text.replace(chr(10), chr(10) + '    ')}\n",
+        tmp_path,
+        PAD,
     )
     assert '"<|endoftext|>"' in finding.remedy
     assert finding.fix is not None
@@ -124,7 +126,11 @@ ADDED = (
         ("Qwen/Qwen3-8B", ""),
     ],
 )
-def test_a_pad_that_is_added_where_the_trainer_loads_the_model(name: str, said: str, tmp_path: Path) -> None:
-    findings = judged(ADDED.format(name) + f"SFTTrainer({name!r}, processing_class=t).train()\n", tmp_path, RESIZE)
+def test_a_pad_that_is_added_where_the_trainer_loads_the_model(
+    name: str, said: str, tmp_path: Path
+) -> None:
+    findings = judged(
+        ADDED.format(name) + f"SFTTrainer({name!r}, processing_class=t).train()\n", tmp_path, RESIZE
+    )
     assert len(findings) == (1 if said else 0)
     assert all(said in finding.remedy for finding in findings)

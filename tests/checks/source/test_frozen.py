@@ -45,7 +45,10 @@ def test_a_frozen_model_is_told_with_what_thaws_it(text: str, remedy: str, tmp_p
     "text",
     [
         LOAD + MERGE + TRAIN.replace("=ds", "=ds, peft_config=LoraConfig()"),
-        "if a:\n    " + LOAD.replace("\n", "\n    ") + MERGE + TRAIN.replace("=ds", "=ds, peft_config=LoraConfig()"),
+        "if a:\n    "
+        + LOAD.replace("\n", "\n    ")
+        + MERGE
+        + TRAIN.replace("=ds", "=ds, peft_config=LoraConfig()"),
         LOAD + MERGE + "model.requires_grad_(True)\n" + TRAIN,
         LOAD + MERGE + "model = get_peft_model(model, LoraConfig())\n" + TRAIN,
         LOAD.replace("'stage-1'", "'stage-1', is_trainable=True") + TRAIN,
@@ -67,12 +70,18 @@ SAYS_FLAG, TAKES = "loss_is_scaled_for_ga", "take num_items_in_batch=None"
     [
         (LOSS.format(""), True, True),
         (LOSS.format("") + "TrainingArguments('out')\n", True, False),
-        (LOSS.format("").replace("labels", "gold").replace("**inputs", "inputs['ids']"), True, False),
+        (
+            LOSS.format("").replace("labels", "gold").replace("**inputs", "inputs['ids']"),
+            True,
+            False,
+        ),
         (LOSS.format(", num_items_in_batch=None"), False, True),
         (LOSS.format(", **kwargs"), False, True),
     ],
 )
-def test_a_missing_parameter_is_ended_by_the_parameter(text: str, takes: bool, flag: bool, tmp_path: Path) -> None:
+def test_a_missing_parameter_is_ended_by_the_parameter(
+    text: str, takes: bool, flag: bool, tmp_path: Path
+) -> None:
     (finding,) = _findings(text, "TT708", tmp_path)
     assert finding.remedy is not None
     assert (TAKES in finding.remedy, SAYS_FLAG in finding.remedy) == (takes, flag)

@@ -32,31 +32,67 @@ LEFT = 'tok.padding_side = "left"\n'
         (CHAT + "model.generate(**enc, generation_config=GenerationConfig(max_new_tokens=9))", []),
         (CHAT + "model.generation_config.max_new_tokens = 9\nmodel.generate(**enc)", []),
         (LEFT + BATCH + "model.generate(enc.input_ids, max_new_tokens=9)", ["TT735w"]),
-        (LEFT + BATCH + 'model.generate(input_ids=enc["input_ids"].cuda(), max_new_tokens=9)', ["TT735w"]),
-        (LEFT + BATCH + "model.generate(enc.input_ids, attention_mask=enc.attention_mask, max_new_tokens=9)", []),
-        (BATCH + "model.generate(**enc, max_new_tokens=9)", ["TT737w"]),
-        ('tok.padding_side = "right"\n' + BATCH + "model.generate(**enc, max_new_tokens=9)", ["TT737e"]),
-        (LEFT + BATCH + "model.generate(**enc, max_new_tokens=9)", []),
-        (BATCH.replace(")", ', padding_side="left")') + "model.generate(**enc, max_new_tokens=9)", []),
         (
-            CHAT.replace("return_dict", "padding=True, return_dict") + "model.generate(**enc, max_new_tokens=9)",
+            LEFT + BATCH + 'model.generate(input_ids=enc["input_ids"].cuda(), max_new_tokens=9)',
+            ["TT735w"],
+        ),
+        (
+            LEFT
+            + BATCH
+            + "model.generate(enc.input_ids, attention_mask=enc.attention_mask, max_new_tokens=9)",
+            [],
+        ),
+        (BATCH + "model.generate(**enc, max_new_tokens=9)", ["TT737w"]),
+        (
+            'tok.padding_side = "right"\n' + BATCH + "model.generate(**enc, max_new_tokens=9)",
+            ["TT737e"],
+        ),
+        (LEFT + BATCH + "model.generate(**enc, max_new_tokens=9)", []),
+        (
+            BATCH.replace(")", ', padding_side="left")')
+            + "model.generate(**enc, max_new_tokens=9)",
+            [],
+        ),
+        (
+            CHAT.replace("return_dict", "padding=True, return_dict")
+            + "model.generate(**enc, max_new_tokens=9)",
             ["TT737w"],
         ),
         ("model.generate(batch, max_new_tokens=9, use_cache=False)", []),
-        ("for batch in rows:\n    model.generate(batch, max_new_tokens=9, use_cache=False)", ["TT739w"]),
-        ("for batch in rows:\n    model.generate(batch, max_new_tokens=9, use_cache=False, streamer=shown)", []),
-        ("model.generation_config.use_cache = False\nmodel.generate(batch, max_new_tokens=9)", ["TT739w"]),
-        ("model.generation_config.use_cache = False\nmodel.generate(batch, max_new_tokens=9, use_cache=True)", []),
+        (
+            "for batch in rows:\n    model.generate(batch, max_new_tokens=9, use_cache=False)",
+            ["TT739w"],
+        ),
+        (
+            (
+                "for batch in rows:\n    model.generate(batch, max_new_tokens=9, use_cache=False,"
+                " streamer=shown)"
+            ),
+            [],
+        ),
+        (
+            "model.generation_config.use_cache = False\nmodel.generate(batch, max_new_tokens=9)",
+            ["TT739w"],
+        ),
+        (
+            (
+                "model.generation_config.use_cache = False\nmodel.generate(batch, max_new_tokens=9,"
+                " use_cache=True)"
+            ),
+            [],
+        ),
         ("model.config.use_cache = False\nmodel.generate(batch, max_new_tokens=9)", []),
         ("client.generate('a prompt')", []),
         (
-            "class Bot:\n"
-            "    def __init__(self):\n"
-            "        self.tok = AutoTokenizer.from_pretrained('a')\n"
-            "        self.model = AutoModelForCausalLM.from_pretrained('a')\n"
-            "    def ask(self, text):\n"
-            "        enc = self.tok(text, return_tensors='pt')\n"
-            "        return self.model.generate(enc.input_ids)\n",
+            (
+                "class Bot:\n"
+                "    def __init__(self):\n"
+                "        self.tok = AutoTokenizer.from_pretrained('a')\n"
+                "        self.model = AutoModelForCausalLM.from_pretrained('a')\n"
+                "    def ask(self, text):\n"
+                "        enc = self.tok(text, return_tensors='pt')\n"
+                "        return self.model.generate(enc.input_ids)\n"
+            ),
             ["TT736w"],
         ),
     ],
@@ -96,7 +132,9 @@ MANY_ROWS = (
     "rows = data['text']",
     "rows = tok.apply_chat_template(chats, tokenize=False)",
 )
-PADDED = "\nenc = tok(rows, return_tensors='pt', padding=True)\nmodel.generate({}, max_new_tokens=9)"
+PADDED = (
+    "\nenc = tok(rows, return_tensors='pt', padding=True)\nmodel.generate({}, max_new_tokens=9)"
+)
 
 
 @pytest.mark.parametrize("given", ["**enc", "enc.input_ids"])
@@ -132,7 +170,9 @@ def test_rows_of_loops_and_parameters(head: str, many: bool, tmp_path: Path) -> 
 
 def test_one_conversation_has_no_pads(tmp_path: Path) -> None:
     one = "chat = [{'role': 'user', 'content': q}]\n"
-    text = "enc = tok.apply_chat_template({}, return_tensors='pt', return_dict=True, padding=True)\n"
+    text = (
+        "enc = tok.apply_chat_template({}, return_tensors='pt', return_dict=True, padding=True)\n"
+    )
     ask = "model.generate(**enc, max_new_tokens=9)"
     assert codes(one + text.format("chat") + ask, tmp_path, *RULES) == []
     assert codes(one + text.format("[chat, chat]") + ask, tmp_path, *RULES) == ["TT737w"]
@@ -147,13 +187,18 @@ def test_one_conversation_has_no_pads(tmp_path: Path) -> None:
         ("outs = [model.generate(**tok(q, return_tensors='pt')) for q in questions]", 1),
     ],
 )
-def test_what_a_cell_generates_by_itself_is_read_at_once(cell: str, expected: int, tmp_path: Path) -> None:
+def test_what_a_cell_generates_by_itself_is_read_at_once(
+    cell: str, expected: int, tmp_path: Path
+) -> None:
     path = tmp_path / "n.ipynb"
     path.write_text(notebook(HEAD, cell))
     assert len(lint([path], select=["TT736"]).findings) == expected
 
 
-BATCHED = "enc = tok(texts, return_tensors='pt', padding=True)\nout = model.generate(**enc, max_new_tokens=9)\n"
+BATCHED = (
+    "enc = tok(texts, return_tensors='pt', padding=True)\nout = model.generate(**enc,"
+    " max_new_tokens=9)\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +221,10 @@ def test_one_answer_is_of_one_prompt(use: str, count: int, tmp_path: Path) -> No
 
 
 def test_unsloth_pads_on_the_left(tmp_path: Path) -> None:
-    loaded = "from unsloth import FastLanguageModel\nmodel, tok = FastLanguageModel.from_pretrained('org/some')\n"
+    loaded = (
+        "from unsloth import FastLanguageModel\nmodel, tok ="
+        " FastLanguageModel.from_pretrained('org/some')\n"
+    )
     assert codes(loaded + BATCHED, tmp_path, "TT737") == []
     ready = "from unsloth import FastLanguageModel\nFastLanguageModel.for_inference(model)\n"
     assert codes(ready + BATCHED, tmp_path, "TT737") == []
@@ -210,9 +258,14 @@ EQUAL = [
     "texts = 8 * ['Hi']",
     "texts = [prompt for _ in range(40)]",
     "texts = [f'{prompt}: ' for i in range(40)]",
-    "chats = [[{'role': 'user', 'content': prompt}] for _ in range(SIZE)]\n"
-    "texts = [tok.apply_chat_template(chat, tokenize=False) for chat in chats]",
-    "chats = [chat] * 40\ntexts = [tok.apply_chat_template(c, tokenize=False).strip() for c in chats]",
+    (
+        "chats = [[{'role': 'user', 'content': prompt}] for _ in range(SIZE)]\n"
+        "texts = [tok.apply_chat_template(chat, tokenize=False) for chat in chats]"
+    ),
+    (
+        "chats = [chat] * 40\ntexts = [tok.apply_chat_template(c, tokenize=False).strip() for c in"
+        " chats]"
+    ),
     "texts = user_input()\nshown = texts.strip()",
     "texts = row['text']\nif texts.startswith('Q'):\n    pass",
 ]
@@ -222,7 +275,10 @@ EQUAL = [
 @pytest.mark.parametrize("rows", EQUAL)
 def test_rows_of_one_text_have_no_pads(rows: str, tmp_path: Path) -> None:
     text = f"prompt = ask()\n{rows}\n" + BATCH
-    assert codes(text + "model.generate(enc.input_ids, max_new_tokens=9)", tmp_path, "TT735", "TT737") == []
+    assert (
+        codes(text + "model.generate(enc.input_ids, max_new_tokens=9)", tmp_path, "TT735", "TT737")
+        == []
+    )
     assert codes(text + "model.generate(**enc, max_new_tokens=9)", tmp_path, "TT735", "TT737") == []
 
 

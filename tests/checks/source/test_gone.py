@@ -57,11 +57,15 @@ def test_an_argument_that_is_gone_is_told_with_what_to_write(
     call: str, message: str | None, remedy: str | None, tmp_path: Path
 ) -> None:
     findings = found(call, tmp_path)
-    if message is None or remedy is None:  # this trainer never took it: a misspelling, and no change of releases
+    if (
+        message is None or remedy is None
+    ):  # this trainer never took it: a misspelling, and no change of releases
         assert findings == []
         return
     (finding,) = findings
-    assert finding.severity == severity_if_unasked("transformers" if "from transformers" in finding.remedy else "trl")
+    assert finding.severity == severity_if_unasked(
+        "transformers" if "from transformers" in finding.remedy else "trl"
+    )
     assert message in finding.message
     assert remedy in finding.remedy
     assert finding.evidence[0].startswith("no file here says which release of ")
@@ -72,46 +76,95 @@ def test_an_argument_that_is_gone_is_told_with_what_to_write(
     [
         "Trainer('m', args, processing_class=tok)",
         "SFTTrainer('m', args=SFTConfig('o', max_length=2048, packing=True), processing_class=tok)",
-        "if 'tokenizer' in inspect.signature(SFTTrainer.__init__).parameters:\n    SFTTrainer('m', tokenizer=tok)\n"
-        "else:\n    SFTTrainer('m', processing_class=tok)",
+        (
+            "if 'tokenizer' in inspect.signature(SFTTrainer.__init__).parameters:\n   "
+            " SFTTrainer('m', tokenizer=tok)\nelse:\n    SFTTrainer('m', processing_class=tok)"
+        ),
         "if transformers.__version__ < '4.46':\n    t = Trainer('m', tokenizer=tok)",
-        "key = {}\nif hasattr(Trainer, 'tokenizer'):\n    key['tokenizer'] = tok\nTrainer('m', **key)",
-        "try:\n    t = Trainer('m', tokenizer=tok)\nexcept TypeError:\n    t = Trainer('m', processing_class=tok)",
-        "try:\n    t = Trainer('m', processing_class=tok)\nexcept Exception:\n    t = Trainer('m', tokenizer=tok)",
-        "class Mine(SFTTrainer):\n    def __init__(self, tokenizer=None, **rest):\n"
-        "        super().__init__(processing_class=tokenizer, **rest)\nMine('m', tokenizer=tok)",
+        (
+            "key = {}\nif hasattr(Trainer, 'tokenizer'):\n    key['tokenizer'] = tok\nTrainer('m',"
+            " **key)"
+        ),
+        (
+            "try:\n    t = Trainer('m', tokenizer=tok)\nexcept TypeError:\n    t = Trainer('m',"
+            " processing_class=tok)"
+        ),
+        (
+            "try:\n    t = Trainer('m', processing_class=tok)\nexcept Exception:\n    t ="
+            " Trainer('m', tokenizer=tok)"
+        ),
+        (
+            "class Mine(SFTTrainer):\n    def __init__(self, tokenizer=None, **rest):\n"
+            "        super().__init__(processing_class=tokenizer, **rest)\nMine('m', tokenizer=tok)"
+        ),
         "from mine import SFTTrainer as Own\nOwn('m', tokenizer=tok, packing=True)",
-        "import unsloth\nSFTTrainer('m', tokenizer=tok, dataset_text_field='text', max_seq_length=2048)",
+        (
+            "import unsloth\nSFTTrainer('m', tokenizer=tok, dataset_text_field='text',"
+            " max_seq_length=2048)"
+        ),
         "from unsloth import FastLanguageModel\nSFTTrainer('m', tokenizer=tok, packing=False)",
         "from trl.experimental.orpo import ORPOTrainer\nORPOTrainer('m', processing_class=tok)",
         "t = Trainer('m') if trl.__version__ else Trainer('m', tokenizer=tok)",
-        "taken = set(inspect.signature(SFTTrainer))\nkey = {}\nif 'processing_class' in taken:\n"
-        "    key['processing_class'] = tok\nelif 'tokenizer' in taken:\n    key['tokenizer'] = tok\n"
-        "SFTTrainer('m', **key)",
-        "key = {}\nif 'packing' in known and wanted:\n    key['packing'] = True\nSFTTrainer('m', **key)",
-        "key = {}\nif 'packing' not in known:\n    pass\nelse:\n    key['packing'] = True\nSFTTrainer('m', **key)",
-        "key = {}\nif not 'packing' in known:\n    print(1)\nelse:\n    key.update(packing=True)\n"
-        "SFTTrainer('m', **key)",
+        (
+            "taken = set(inspect.signature(SFTTrainer))\nkey = {}\nif 'processing_class' in"
+            " taken:\n    key['processing_class'] = tok\nelif 'tokenizer' in taken:\n   "
+            " key['tokenizer'] = tok\nSFTTrainer('m', **key)"
+        ),
+        (
+            "key = {}\nif 'packing' in known and wanted:\n    key['packing'] ="
+            " True\nSFTTrainer('m', **key)"
+        ),
+        (
+            "key = {}\nif 'packing' not in known:\n    pass\nelse:\n    key['packing'] ="
+            " True\nSFTTrainer('m', **key)"
+        ),
+        (
+            "key = {}\nif not 'packing' in known:\n    print(1)\nelse:\n   "
+            " key.update(packing=True)\nSFTTrainer('m', **key)"
+        ),
         "SFTTrainer('m', **({'packing': True} if 'packing' in known else {}))",
-        "if 'tokenizer' in known:\n    t = Trainer('m', tokenizer=tok)\nelse:\n    t = Trainer('m')",
-        "key = {}\nif 'beta' in known:\n    if beta > 0:\n        key['beta'] = beta\nDPOTrainer('m', **key)",
+        (
+            "if 'tokenizer' in known:\n    t = Trainer('m', tokenizer=tok)\nelse:\n    t ="
+            " Trainer('m')"
+        ),
+        (
+            "key = {}\nif 'beta' in known:\n    if beta > 0:\n        key['beta'] ="
+            " beta\nDPOTrainer('m', **key)"
+        ),
     ],
 )
-def test_what_a_trainer_takes_or_the_program_asks_for_is_no_fault(text: str, tmp_path: Path) -> None:
+def test_what_a_trainer_takes_or_the_program_asks_for_is_no_fault(
+    text: str, tmp_path: Path
+) -> None:
     assert found(text, tmp_path) == []
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "key = {}\nif 'packing' in known:\n    print(1)\nelse:\n    key['packing'] = True\nSFTTrainer('m', **key)",
+        (
+            "key = {}\nif 'packing' in known:\n    print(1)\nelse:\n    key['packing'] ="
+            " True\nSFTTrainer('m', **key)"
+        ),
         "key = {}\nif 'other' in known:\n    key['packing'] = True\nSFTTrainer('m', **key)",
-        "key = {}\nif 'packing' in known or always:\n    key['packing'] = True\nSFTTrainer('m', **key)",
+        (
+            "key = {}\nif 'packing' in known or always:\n    key['packing'] = True\nSFTTrainer('m',"
+            " **key)"
+        ),
         "key = {}\nif 'packing' not in known:\n    key['packing'] = True\nSFTTrainer('m', **key)",
-        "if 'tokenizer' not in globals():\n    print('load it')\nelse:\n    t = Trainer('m', tokenizer=tok)",
+        (
+            "if 'tokenizer' not in globals():\n    print('load it')\nelse:\n    t = Trainer('m',"
+            " tokenizer=tok)"
+        ),
         "if 'tokenizer' in locals():\n    t = Trainer('m', tokenizer=tok)",
-        "key = {}\nif 'packing' in settings:\n    key['packing'] = settings['packing']\nSFTTrainer('m', **key)",
-        "key = {}\nif 'packing' in c.sft:\n    key['packing'] = bool(c.sft.get('packing'))\nSFTTrainer('m', **key)",
+        (
+            "key = {}\nif 'packing' in settings:\n    key['packing'] ="
+            " settings['packing']\nSFTTrainer('m', **key)"
+        ),
+        (
+            "key = {}\nif 'packing' in c.sft:\n    key['packing'] ="
+            " bool(c.sft.get('packing'))\nSFTTrainer('m', **key)"
+        ),
         "key = {}\nif mode == 'packing':\n    key['packing'] = True\nSFTTrainer('m', **key)",
     ],
 )
@@ -126,14 +179,28 @@ LENGTH = ("length-left-to-default",)
     ("call", "count"),
     [
         ("SFTTrainer('m', args=SFTConfig('o'), max_seq_length=512)", 0),
-        ("a = SFTConfig('o')\nSFTTrainer('m', a, max_seq_length=length, dataset_text_field='text')", 0),
+        (
+            (
+                "a = SFTConfig('o')\nSFTTrainer('m', a, max_seq_length=length,"
+                " dataset_text_field='text')"
+            ),
+            0,
+        ),
         ("SFTTrainer('m', args=SFTConfig('o'), **{'max_seq_length': 512})", 0),
         ("SFTTrainer('m', args=SFTConfig('o'))", 1),
         ("SFTTrainer('m', args=SFTConfig('o'), dataset_text_field='text')", 1),
-        ("SFTTrainer('m', args=SFTConfig('o'))\nSFTTrainer('m', args=SFTConfig('p'), max_seq_length=9)", 1),
+        (
+            (
+                "SFTTrainer('m', args=SFTConfig('o'))\nSFTTrainer('m', args=SFTConfig('p'),"
+                " max_seq_length=9)"
+            ),
+            1,
+        ),
     ],
 )
-def test_a_length_that_the_trainer_is_given_is_a_length(call: str, count: int, tmp_path: Path) -> None:
+def test_a_length_that_the_trainer_is_given_is_a_length(
+    call: str, count: int, tmp_path: Path
+) -> None:
     path = tmp_path / "train.py"
     path.write_text(HEAD + call, encoding="utf-8")
     assert len(lint([path], select=LENGTH).findings) == count
@@ -144,7 +211,10 @@ def test_a_main_program_is_no_question_for_the_release(tmp_path: Path) -> None:
 
 
 def test_a_try_around_the_whole_run_is_no_second_attempt(tmp_path: Path) -> None:
-    text = "try:\n    Trainer('m', tokenizer=tok).train()\nexcept Exception as error:\n    print(error)"
+    text = (
+        "try:\n    Trainer('m', tokenizer=tok).train()\nexcept Exception as error:\n   "
+        " print(error)"
+    )
     assert found(text, tmp_path)
 
 
@@ -166,7 +236,9 @@ def test_a_new_name_is_written_where_the_release_is_known(tmp_path: Path) -> Non
     found("Trainer('m', args,\n        tokenizer=tok)  # as before", tmp_path)
     path = tmp_path / "train.py"
     lint([path], select=RULES, fix=True)
-    assert path.read_text("utf-8").endswith("Trainer('m', args,\n        processing_class=tok)  # as before")
+    assert path.read_text("utf-8").endswith(
+        "Trainer('m', args,\n        processing_class=tok)  # as before"
+    )
     assert list(lint([path], select=RULES).findings) == []
 
 
@@ -187,9 +259,13 @@ def test_a_new_name_is_written_where_the_release_is_known(tmp_path: Path) -> Non
         ("from mytrl import PPOTrainer", []),
     ],
 )  # fmt: skip
-def test_a_name_that_trl_has_no_more_is_told_once_an_import(line: str, names: list[str], tmp_path: Path) -> None:
+def test_a_name_that_trl_has_no_more_is_told_once_an_import(
+    line: str, names: list[str], tmp_path: Path
+) -> None:
     findings = found(line, tmp_path)
-    assert [[case.text for case in finding.cases] for finding in findings] == ([names] if names else [])
+    assert [[case.text for case in finding.cases] for finding in findings] == (
+        [names] if names else []
+    )
 
 
 def test_a_class_that_moved_is_told_with_its_new_home(tmp_path: Path) -> None:
@@ -200,7 +276,9 @@ def test_a_class_that_moved_is_told_with_its_new_home(tmp_path: Path) -> None:
 def test_a_notebook_that_installs_what_has_the_name_is_right(tmp_path: Path) -> None:
     path = tmp_path / "n.ipynb"
     for install, count in (("!pip install trl==0.9.6", 0), ("!pip install -U trl", 1)):
-        path.write_text(notebook(install, "from trl import DataCollatorForCompletionOnlyLM"), encoding="utf-8")
+        path.write_text(
+            notebook(install, "from trl import DataCollatorForCompletionOnlyLM"), encoding="utf-8"
+        )
         assert len(lint([path], select=RULES).findings) == count
 
 
@@ -221,7 +299,9 @@ def test_a_notebook_that_installs_what_has_the_name_is_right(tmp_path: Path) -> 
          "options = dict(processing_class=tok)\nTrainer(**options)"),
     ],
 )  # fmt: skip
-def test_what_only_has_another_name_or_home_is_written_anew(before: str, after: str, tmp_path: Path) -> None:
+def test_what_only_has_another_name_or_home_is_written_anew(
+    before: str, after: str, tmp_path: Path
+) -> None:
     (tmp_path / "requirements.txt").write_text("transformers>=5\ntrl>=1\n")
     found(before, tmp_path)
     path = tmp_path / "train.py"
@@ -241,7 +321,9 @@ def test_what_only_has_another_name_or_home_is_written_anew(before: str, after: 
          "a = dict(output_dir='o')\na[\"eval_strategy\"] = 'no'\nTrainingArguments(**a)"),
     ],
 )  # fmt: skip
-def test_a_setting_with_another_name_is_written_anew(before: str, after: str, tmp_path: Path) -> None:
+def test_a_setting_with_another_name_is_written_anew(
+    before: str, after: str, tmp_path: Path
+) -> None:
     (tmp_path / "requirements.txt").write_text("transformers>=5\ntrl>=1\n")
     path = tmp_path / "train.py"
     path.write_text(HEAD + before, encoding="utf-8")
@@ -265,7 +347,9 @@ def test_what_is_read_of_trl_counts_too(text: str, names: list[str], tmp_path: P
 
 def test_arguments_of_another_file_are_followed(tmp_path: Path) -> None:
     (tmp_path / "settings.py").write_text("def options(tok):\n    return {'tokenizer': tok}\n")
-    (tmp_path / "train.py").write_text(HEAD + "from settings import options\nTrainer('m', **options(tok))\n")
+    (tmp_path / "train.py").write_text(
+        HEAD + "from settings import options\nTrainer('m', **options(tok))\n"
+    )
     (finding,) = lint([tmp_path], select=RULES).findings
     assert finding.cases[0].file == str(tmp_path / "settings.py")
     assert finding.cases[0].line == 2

@@ -25,7 +25,9 @@ def command(tmp_path: Path) -> Path:
     folder = tmp_path / "truetune" / "bin"
     folder.mkdir(parents=True)
     script = folder / "truetune"
-    script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT / "src"}" exec "{sys.executable}" -m truetune "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{ROOT / "src"}" exec "{sys.executable}" -m truetune "$@"\n'
+    )
     script.chmod(0o755)
     return folder
 
@@ -56,14 +58,18 @@ def test_a_hook_runs(hook: dict[str, Any], command: Path, tmp_path: Path) -> Non
     (repository / "clean.py").write_text(CLEAN)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(words, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            words, cwd=repository, env=environment, capture_output=True, text=True, check=False
+        )
 
     run("git", "init", "-q")
     run("git", "add", ".")
     pre_commit = (sys.executable, "-m", "pre_commit", "run", "--all-files", "--verbose")
     clean = run(*pre_commit)
     assert clean.returncode == 0, clean.stdout + clean.stderr
-    (repository / "train.py").write_text(TWICE.replace("MODEL", "'m'") + "n = len(t.apply_chat_template([]))\n")
+    (repository / "train.py").write_text(
+        TWICE.replace("MODEL", "'m'") + "n = len(t.apply_chat_template([]))\n"
+    )
     run("git", "add", ".")
     dirty = run(*pre_commit)
     assert dirty.returncode == 1
@@ -109,10 +115,14 @@ def test_the_action_lints(command: Path, tmp_path: Path) -> None:
 
     def run(**inputs: str) -> int:
         defaults = {name: entry["default"] for name, entry in action()["inputs"].items()}
-        values = {f"${{{{ inputs.{name} }}}}": value for name, value in {**defaults, **inputs}.items()}
+        values = {
+            f"${{{{ inputs.{name} }}}}": value for name, value in {**defaults, **inputs}.items()
+        }
         environment = {**os.environ, "RUNNER_TEMP": str(tmp_path)}
         environment |= {key: values[value] for key, value in step["env"].items()}
-        done = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=work, env=environment, capture_output=True)
+        done = subprocess.run(
+            ["bash", "-e", "-c", step["run"]], cwd=work, env=environment, capture_output=True
+        )
         return done.returncode
 
     assert run() == 1

@@ -122,5 +122,8 @@ def test_an_engine_beside_training(tmp_path: Path, engine: str, expected: list[s
 
 
 def test_an_engine_in_another_function_may_run_without_training(tmp_path: Path) -> None:
-    text = TRAINING.format(engine="pass") + "\ndef answer(rows):\n    return LLM('model').generate(rows)\n"
+    text = (
+        TRAINING.format(engine="pass")
+        + "\ndef answer(rows):\n    return LLM('model').generate(rows)\n"
+    )
     assert severities(tmp_path, text, "vllm-beside-training") == []

@@ -49,12 +49,15 @@ def test_what_is_recorded_of_a_family_is_what_its_tokenizer_does(part: str, name
 @pytest.mark.parametrize(
     ("name", "like"),
     [
-        ("/root/autodl-tmp/LLM-Research/Meta-Llama-3___1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        (
+            "/mnt/autodl-tmp/LLM-Research/Meta-Llama-3___1-8B-Instruct",
+            "meta-llama/Llama-3.1-8B-Instruct",
+        ),
         ("unsloth/llama-3-8b-Instruct-bnb-4bit", "meta-llama/Meta-Llama-3-8B-Instruct"),
         ("models/base/Qwen3-1.5B/", "Qwen/Qwen-7B"),
         ("gpt2", "openai-community/gpt2"),
         ("CohereLabs/tiny-aya-global", "CohereForAI/aya-23-8B"),
-        ("/root/autodl-fs/YuanLLM/Yuan2-2B-Mars-hf", "IEITYuan/Yuan2-2B-hf"),
+        ("/mnt/autodl-fs/YuanLLM/Yuan2-2B-Mars-hf", "IEITYuan/Yuan2-2B-hf"),
         ("google/gemma-7b-it", "google/gemma-3-27b-it"),
     ],
 )
@@ -80,7 +83,9 @@ def test_each_family_says_how_it_is_known() -> None:
     [("Skywork/Skywork-Reward-Gemma-2-27B-v0.2", True), ("me/shieldgemma", None), ("me/my-Llama3-sft", True),
      ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", None), ("me/legal_qwen3_sft", False), ("org/some", None)],
 )  # fmt: skip
-def test_a_fine_tune_keeps_the_tokenizer_of_the_base_in_its_name(name: str, adds_bos: bool | None) -> None:
+def test_a_fine_tune_keeps_the_tokenizer_of_the_base_in_its_name(
+    name: str, adds_bos: bool | None
+) -> None:
     base = family_of_base(name)
     assert (base.adds_bos if base else None) == adds_bos
 
@@ -95,8 +100,8 @@ def _again(name: str, more: str = "") -> str:
 
 LLAMA, UNKNOWN = "meta-llama/Llama-3.1-8B-Instruct", "org/of-tomorrow"
 ROWS = (
-    "def encode(row):\n    text = t.apply_chat_template(row['chat'], tokenize=False)\n    return t(text)\n"
-    "ds.map(encode)\n"
+    "def encode(row):\n    text = t.apply_chat_template(row['chat'], tokenize=False)\n    return"
+    " t(text)\nds.map(encode)\n"
 )
 
 
@@ -121,12 +126,17 @@ ROWS = (
          "        return self.t(self.t.apply_chat_template(self.rows[i], tokenize=False))\n", ["TT704i"]),
     ],
 )  # fmt: skip
-def test_a_second_bos_is_warned_of_where_it_is_known(text: str, expected: list[str], tmp_path: Path) -> None:
+def test_a_second_bos_is_warned_of_where_it_is_known(
+    text: str, expected: list[str], tmp_path: Path
+) -> None:
     assert codes(text, tmp_path, "TT704") == expected
 
 
 DEFAULTS = (
-    "parser.add_argument('--base-model', default={!r})\nargs = parser.parse_args()\nname = args.base_model\n",
+    (
+        "parser.add_argument('--base-model', default={!r})\nargs = parser.parse_args()\nname ="
+        " args.base_model\n"
+    ),
     "@dataclass\nclass Arguments:\n    base: str = {!r}\nname = arguments.base\n",
     "@dataclass\nclass Arguments:\n    base: str = field(default={!r})\nname = arguments.base\n",
     "config = {{'base': {!r}, 'rank': rank()}}\nname = load(config)['base']\n",
@@ -139,9 +149,13 @@ DEFAULTS = (
 
 
 @pytest.mark.parametrize("given", DEFAULTS)
-@pytest.mark.parametrize(("name", "expected"), [(LLAMA, ["TT704w"]), ("me/Reward-Gemma-2-27B", ["TT704w"]),
-                                                ("Qwen/Qwen3-8B", [])])  # fmt: skip
-def test_a_model_is_known_by_a_default(given: str, name: str, expected: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [(LLAMA, ["TT704w"]), ("me/Reward-Gemma-2-27B", ["TT704w"]), ("Qwen/Qwen3-8B", [])],
+)
+def test_a_model_is_known_by_a_default(
+    given: str, name: str, expected: list[str], tmp_path: Path
+) -> None:
     text = "import os\n" + given.format(name) + _again("x").replace("'x'", "name")
     assert codes(text, tmp_path, "TT704") == expected
 
@@ -159,7 +173,9 @@ def test_one_of_several_models_that_gets_two_is_enough(
         f"for entry in {[{'id': name, 'rank': 8} for name in names]!r}:\n    name = entry['id']\n",
     )
     for loop in loops:
-        text = loop + "".join(f"    {line}\n" for line in _again("x").replace("'x'", "name").splitlines())
+        text = loop + "".join(
+            f"    {line}\n" for line in _again("x").replace("'x'", "name").splitlines()
+        )
         assert _found(text, "TT704", tmp_path) == expected
 
 
@@ -170,16 +186,23 @@ def _found(text: str, rule: str, folder: Path) -> list[str]:
     return [finding.severity for finding in lint([path], select=[rule]).findings]
 
 
-@pytest.mark.parametrize(("name", "expected"), [(LLAMA, ["warning"]), ("Qwen/Qwen3-8B", []), (UNKNOWN, [])])
-def test_what_the_file_saved_is_what_it_loaded(name: str, expected: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"), [(LLAMA, ["warning"]), ("Qwen/Qwen3-8B", []), (UNKNOWN, [])]
+)
+def test_what_the_file_saved_is_what_it_loaded(
+    name: str, expected: list[str], tmp_path: Path
+) -> None:
     text = (
-        f"tok = AutoTokenizer.from_pretrained({name!r})\nmodel = AutoModelForCausalLM.from_pretrained({name!r})\n"
-        "tok.save_pretrained('mine')\n" + _again("mine")
+        f"tok = AutoTokenizer.from_pretrained({name!r})\nmodel ="
+        f" AutoModelForCausalLM.from_pretrained({name!r})\ntok.save_pretrained('mine')\n"
+        + _again("mine")
     )
     assert _found(text, "TT704", tmp_path) == expected
 
 
-@pytest.mark.parametrize("more", ["images=[image]", "audio=sound, sampling_rate=16000", "videos=clips"])
+@pytest.mark.parametrize(
+    "more", ["images=[image]", "audio=sound, sampling_rate=16000", "videos=clips"]
+)
 def test_a_processor_is_no_tokenizer(more: str, tmp_path: Path) -> None:
     text = (
         "class Rows:\n    def __init__(self, tokenizer):\n        self.tokenizer = tokenizer\n"
@@ -192,7 +215,11 @@ def test_a_processor_is_no_tokenizer(more: str, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_at_hand_is_asked_itself(tmp_path: Path) -> None:
-    for part, expected in (("llama3-instruct", ["TT704w"]), ("llama3-instruct-launch", []), ("deepseek-v3", [])):
+    for part, expected in (
+        ("llama3-instruct", ["TT704w"]),
+        ("llama3-instruct-launch", []),
+        ("deepseek-v3", []),
+    ):
         assert codes(_again(str(folder(part))), tmp_path, "TT704") == expected
 
 
@@ -227,7 +254,7 @@ def train():
         (ADD.format("gpt2"), ["TT740w"], ["TT747e"]),
         (ADD.format("Qwen/Qwen2.5-0.5B"), [], ["TT747e"]),
         (ADD.format("bigscience/bloom-1b7"), [], ["TT747e"]),
-        (ADD.format("/root/YuanLLM/Yuan2-2B-Mars-hf"), [], []),
+        (ADD.format("/mnt/YuanLLM/Yuan2-2B-Mars-hf"), [], []),
         (ADD.format(UNKNOWN), [], ["TT747i"]),
         (ADD.format(UNKNOWN) + TRAIN, ["TT740i"], ["TT747i"]),
         (ADD.format(UNKNOWN) + "model.resize_token_embeddings(len(t))\n", [], ["TT747e"]),
@@ -240,7 +267,9 @@ def train():
         ("tok.add_special_tokens({'additional_special_tokens': ['[A]']})\n" + TRAIN, ["TT740i"], ["TT747i"]),
     ],
 )  # fmt: skip
-def test_tokens_are_new_where_it_is_known(text: str, resize: list[str], frozen: list[str], tmp_path: Path) -> None:
+def test_tokens_are_new_where_it_is_known(
+    text: str, resize: list[str], frozen: list[str], tmp_path: Path
+) -> None:
     text += "config = LoraConfig(r=8)\n"
     assert codes(text, tmp_path, "TT740") == resize
     assert codes(text, tmp_path, "TT747") == frozen
@@ -260,7 +289,9 @@ def test_rows_without_a_token_are_counted_in_the_models_own_files(tmp_path: Path
     [("Qwen/Qwen3-8B", ["warning"]), ("google-t5/t5-small", ["warning"]), ("bigscience/bloom-560m", ["warning"]),
      ("gpt2", []), ("meta-llama/Llama-2-7b-hf", []), ("baichuan-inc/Baichuan2-7B-Base", [])],
 )  # fmt: skip
-def test_rows_are_cut_where_there_are_more_than_tokens(name: str, expected: list[str], tmp_path: Path) -> None:
+def test_rows_are_cut_where_there_are_more_than_tokens(
+    name: str, expected: list[str], tmp_path: Path
+) -> None:
     text = (
         f"t = AutoTokenizer.from_pretrained({name!r})\nt.pad_token = t.eos_token\n"
         f"m = AutoModelForCausalLM.from_pretrained({name!r})\nm.resize_token_embeddings(len(t))\n"
@@ -275,15 +306,20 @@ def test_rows_are_cut_where_there_are_more_than_tokens(name: str, expected: list
 )  # fmt: skip
 def test_a_pad_that_is_there_is_not_set(name: str, expected: list[str], tmp_path: Path) -> None:
     text = (
-        f"t = AutoTokenizer.from_pretrained({name!r})\nif t.pad_token is None:\n    t.pad_token = t.eos_token\n"
-        "    t.pad_token_id = t.eos_token_id\ncollator = DataCollatorForLanguageModeling(t, mlm=False)\n"
+        f"t = AutoTokenizer.from_pretrained({name!r})\nif t.pad_token is None:\n    t.pad_token ="
+        " t.eos_token\n    t.pad_token_id = t.eos_token_id\ncollator ="
+        " DataCollatorForLanguageModeling(t, mlm=False)\n"
     )
     assert codes(text, tmp_path, "TT702") == expected
 
 
 @pytest.mark.parametrize("given", DEFAULTS)
-@pytest.mark.parametrize(("name", "expected"), [("Qwen/Qwen3-8B", []), ("me/qwen3-sft", []), ("gpt2", ["TT702w"])])
-def test_a_default_says_whether_there_is_a_pad(given: str, name: str, expected: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"), [("Qwen/Qwen3-8B", []), ("me/qwen3-sft", []), ("gpt2", ["TT702w"])]
+)
+def test_a_default_says_whether_there_is_a_pad(
+    given: str, name: str, expected: list[str], tmp_path: Path
+) -> None:
     text = "import os\n" + given.format(name) + (
         "t = AutoTokenizer.from_pretrained(name)\nif not t.pad_token:\n    t.pad_token = t.eos_token\n"
         "collator = DataCollatorForLanguageModeling(t, mlm=False)\n"
@@ -298,8 +334,18 @@ def test_a_default_says_whether_there_is_a_pad(given: str, name: str, expected: 
         ("meta-llama/Llama-3.2-3B", "{{ m }}<|end_of_text|>", "", ["TT702e"]),
         ("meta-llama/Llama-3.2-3B", "{{ m }}<|im_end|>{{ eos_token }}", "", ["TT702e"]),
         ("meta-llama/Llama-3.2-3B-Instruct", "{{ m }}<|eot_id|>", "", ["TT702e"]),
-        ("meta-llama/Llama-3.2-3B", "{{ m }}<|eot_id|>", "text = row['text'] + t.eos_token\n", ["TT702e"]),
-        ("meta-llama/Llama-3.2-3B", "{{ m }}<|eot_id|>", "t.eos_token = '<|eot_id|>'\n", ["TT702e"]),
+        (
+            "meta-llama/Llama-3.2-3B",
+            "{{ m }}<|eot_id|>",
+            "text = row['text'] + t.eos_token\n",
+            ["TT702e"],
+        ),
+        (
+            "meta-llama/Llama-3.2-3B",
+            "{{ m }}<|eot_id|>",
+            "t.eos_token = '<|eot_id|>'\n",
+            ["TT702e"],
+        ),
         (UNKNOWN, "{{ m }}<|eot_id|>", "", ["TT702e"]),
     ],
 )

@@ -31,7 +31,10 @@ def count(path: Path, text: str) -> tuple[int, int]:
         ("n = len(tok.apply_chat_template(m))  # truetune:ignore[TT705]\n", (0, 1)),
         (f"n = len(tok.apply_chat_template(m))  # truetune: ignore[TT999, {RULE}]\n", (0, 1)),
         ("n = len(tok.apply_chat_template(m))  # truetune: ignore[TT999]\n", (1, 0)),
-        ("n = len(\n    tok.apply_chat_template(\n        m\n    )\n)  # truetune: ignore\n", (0, 1)),
+        (
+            "n = len(\n    tok.apply_chat_template(\n        m\n    )\n)  # truetune: ignore\n",
+            (0, 1),
+        ),
         ("n = len(  # truetune: ignore\n    tok.apply_chat_template(m)\n)\n", (0, 1)),
         ("# truetune: ignore\nn = len(tok.apply_chat_template(m))\n", (1, 0)),
         ("n = len(tok.apply_chat_template(m)), '# truetune: ignore'\n", (1, 0)),
@@ -39,16 +42,32 @@ def count(path: Path, text: str) -> tuple[int, int]:
         ("if len(tok.apply_chat_template(m)):  # truetune: ignore\n    pass\n", (0, 1)),
     ],
 )
-def test_comments_keep_quiet(text: str, expected: tuple[int, int], suffix: str, tmp_path: Path) -> None:
+def test_comments_keep_quiet(
+    text: str, expected: tuple[int, int], suffix: str, tmp_path: Path
+) -> None:
     whole = HEAD + text
-    assert count(tmp_path / f"a{suffix}", whole if suffix == ".py" else notebook("1", whole)) == expected
+    assert (
+        count(tmp_path / f"a{suffix}", whole if suffix == ".py" else notebook("1", whole))
+        == expected
+    )
 
 
 def test_folders(tmp_path: Path) -> None:
     bad = HEAD + "n = len(tok.apply_chat_template(m))\n"
-    for name in ("a.py", "b/c.py", ".git/d.py", "venv/e.py", "node_modules/f.py", "mine/pyvenv.cfg", "mine/g.py",
-                 "b/__pycache__/h.py", "unsloth_compiled_cache/u.py", "notes.txt", "k.pyi",
-                 "b/.hidden.py"):  # fmt: skip
+    for name in (
+        "a.py",
+        "b/c.py",
+        ".git/d.py",
+        "venv/e.py",
+        "node_modules/f.py",
+        "mine/pyvenv.cfg",
+        "mine/g.py",
+        "b/__pycache__/h.py",
+        "unsloth_compiled_cache/u.py",
+        "notes.txt",
+        "k.pyi",
+        "b/.hidden.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(bad)
     (tmp_path / "n.ipynb").write_text(notebook(bad))
@@ -77,7 +96,9 @@ def test_folders(tmp_path: Path) -> None:
         (b"x" * ((4 << 20) + 1), 1, "not looked at"),
     ],
 )
-def test_what_is_not_python_is_one_finding(body: bytes, line: int, reason: str, tmp_path: Path) -> None:
+def test_what_is_not_python_is_one_finding(
+    body: bytes, line: int, reason: str, tmp_path: Path
+) -> None:
     path = tmp_path / "a.py"
     path.write_bytes(body)
     report = lint([path], fix=True)
@@ -120,7 +141,8 @@ def test_any_code_comes_to_an_end(text: str, tmp_path: Path) -> None:
 def test_settings_in_scripts_are_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(
-        "from trl import SFTConfig\n\nSTEPS = 500\nargs = SFTConfig('out', max_steps=5, warmup_steps=STEPS)\n"
+        "from trl import SFTConfig\n\nSTEPS = 500\nargs = SFTConfig('out', max_steps=5,"
+        " warmup_steps=STEPS)\n"
     )
     found = {f.rule: f for f in lint([path]).findings}
     assert found["warmup-longer-than-run"].cases[0].line == 4
@@ -130,13 +152,17 @@ def test_rules_do_not_depend_on_each_other(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(HEAD + "n = len(tok.apply_chat_template(m))\n")
     alone = [f for rule in rules("source") for f in lint([path], select=[rule.name()]).findings]
-    assert sorted(f.code for f in alone) == sorted(f.code for f in lint([path], select=["TT7"]).findings)
+    assert sorted(f.code for f in alone) == sorted(
+        f.code for f in lint([path], select=["TT7"]).findings
+    )
 
 
 def test_a_use_in_a_comprehension_is_shown_where_it_stands(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(
-        HEAD + "ids = tok.apply_chat_template(m)\ntexts = [\n    tok.decode([token])\n    for token in ids\n]\n"
+        HEAD
+        + "ids = tok.apply_chat_template(m)\ntexts = [\n    tok.decode([token])\n    for token in"
+        " ids\n]\n"
     )
     (finding,) = lint([path], select=[RULE]).findings
     line = finding.cases[0].line
@@ -145,8 +171,9 @@ def test_a_use_in_a_comprehension_is_shown_where_it_stands(tmp_path: Path) -> No
 
 
 PAIR = (
-    "def encode(row):\n    prompt = tok.apply_chat_template(row['prompt'], add_generation_prompt=True)\n"
-    "    whole = tok.apply_chat_template(row['prompt'] + row['answer'])\n"
+    "def encode(row):\n    prompt = tok.apply_chat_template(row['prompt'],"
+    " add_generation_prompt=True)\n    whole = tok.apply_chat_template(row['prompt'] +"
+    " row['answer'])\n"
 )
 
 
@@ -163,6 +190,10 @@ def test_two_renderings_that_one_statement_compares_are_one_finding(
     uses: str, count: int, edits: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "train.py"
-    path.write_text("from transformers import AutoTokenizer\ntok = AutoTokenizer.from_pretrained('x')\n" + PAIR + uses)
+    path.write_text(
+        "from transformers import AutoTokenizer\ntok = AutoTokenizer.from_pretrained('x')\n"
+        + PAIR
+        + uses
+    )
     findings = lint([path], select=["TT705"]).findings
     assert [len(finding.fix.edits) for finding in findings if finding.fix] == [edits] * count

@@ -13,7 +13,8 @@ from truetune.checks.source.vocabularies import vocabulary_group
 
 def loaded(model: str, tokenizer: str) -> str:
     return (
-        f"tok = AutoTokenizer.from_pretrained('{tokenizer}')\nmodel = AutoModelForCausalLM.from_pretrained('{model}')\n"
+        f"tok = AutoTokenizer.from_pretrained('{tokenizer}')\nmodel ="
+        f" AutoModelForCausalLM.from_pretrained('{model}')\n"
     )
 
 
@@ -98,15 +99,24 @@ for epoch in range(3):
         opt.zero_grad()
     {end}
 """
-EVALUATES = "def evaluate(model):\n    model.eval()\n    with torch.no_grad():\n        return model(**held).loss\n"
-RESTORES = "def evaluate(model):\n    model.eval()\n    loss = model(**held).loss\n    model.train()\n    return loss\n"
+EVALUATES = (
+    "def evaluate(model):\n    model.eval()\n    with torch.no_grad():\n        return"
+    " model(**held).loss\n"
+)
+RESTORES = (
+    "def evaluate(model):\n    model.eval()\n    loss = model(**held).loss\n    model.train()\n   "
+    " return loss\n"
+)
 KEEPS = RESTORES.replace("    model.eval()", "    was = model.training\n    model.eval()").replace(
     "train()", "train(was)"
 )
 
 
 def loop(
-    before: str = "model.train()", start: str = "pass", end: str = "model.eval()", params: str = "model.parameters()"
+    before: str = "model.train()",
+    start: str = "pass",
+    end: str = "model.eval()",
+    params: str = "model.parameters()",
 ) -> str:
     return LOOP.format(before=before, start=start, end=end, params=params)
 
@@ -130,7 +140,10 @@ def loop(
         (loop(end="pass") + "\nmodel.eval()\n", False),
         (loop(end="pass"), False),
         (loop(end="teacher.eval()"), False),
-        ("teacher = AutoModelForCausalLM.from_pretrained('t')\n" + loop(end="teacher.eval()"), False),
+        (
+            "teacher = AutoModelForCausalLM.from_pretrained('t')\n" + loop(end="teacher.eval()"),
+            False,
+        ),
         (loop(params="[prompt]"), False),
         ("for batch in loader:\n    model.eval()\n    print(model(**batch).loss)\n", False),
     ],
@@ -143,7 +156,10 @@ CHAT = loaded("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct")
 
 
 def asked(text: str, head: str = CHAT) -> str:
-    return f"{head}inputs = tok({text}, return_tensors='pt')\nmodel.generate(**inputs, max_new_tokens=9)\n"
+    return (
+        f"{head}inputs = tok({text}, return_tensors='pt')\nmodel.generate(**inputs,"
+        " max_new_tokens=9)\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +190,10 @@ def test_bare_text_to_chat_model(text: str, found: bool, tmp_path: Path) -> None
     assert codes(text, tmp_path, "TT787") == ["TT787w"] * found
 
 
-GENERATES = "ids = tok(prompt, return_tensors='pt').input_ids\nout = model.generate(ids, max_new_tokens=64)\n"
+GENERATES = (
+    "ids = tok(prompt, return_tensors='pt').input_ids\nout = model.generate(ids,"
+    " max_new_tokens=64)\n"
+)
 METRIC = "import evaluate\nmetric = evaluate.load('rouge')\n"
 
 
@@ -226,7 +245,13 @@ def test_a_model_with_an_encoder_returns_answers_alone(tmp_path: Path) -> None:
     [
         ("client.chat.completions.create(model=m, messages=c, n=4, temperature=0)", True),
         ("k = 4\nclient.chat.completions.create(model=m, messages=c, n=k, temperature=0.0)", True),
-        ("from vllm import SamplingParams\np = SamplingParams(n=8, temperature=0.0, max_tokens=99)", True),
+        (
+            (
+                "from vllm import SamplingParams\np = SamplingParams(n=8, temperature=0.0,"
+                " max_tokens=99)"
+            ),
+            True,
+        ),
         ("model.generate(ids, num_return_sequences=4, do_sample=False)", True),
         ("GenerationConfig(num_return_sequences=2, do_sample=False)", True),
         ("from trl import GRPOConfig\nGRPOConfig('out', num_generations=8, temperature=0.0)", True),
@@ -298,7 +323,9 @@ metric.{use}(predictions=said, references=gold)
         (SCORED.format(metric="exact_match", limit=4, use="compute"), False),
         (SCORED.format(metric="rouge", limit="args.limit", use="compute"), False),
         (
-            SCORED.format(metric="rouge", limit=20, use="compute").replace("predictions=said", "predictions=others"),
+            SCORED.format(metric="rouge", limit=20, use="compute").replace(
+                "predictions=said", "predictions=others"
+            ),
             False,
         ),
     ],

@@ -18,9 +18,12 @@ def loop(body: str, head: str = OPT) -> str:
 
 STEP = "loss = model(**batch).loss\nloss.backward()\nopt.step()\n"
 ACCUMULATED = (
-    "loss = model(**batch).loss\nloss.backward()\nif (step + 1) % n == 0:\n    opt.step()\n    opt.zero_grad()\n"
+    "loss = model(**batch).loss\nloss.backward()\nif (step + 1) % n == 0:\n    opt.step()\n   "
+    " opt.zero_grad()\n"
 )
-SCALED = STEP.replace("loss.backward", "scaler.scale(loss).backward").replace("opt.step()", "scaler.step(opt)")
+SCALED = STEP.replace("loss.backward", "scaler.scale(loss).backward").replace(
+    "opt.step()", "scaler.step(opt)"
+)
 
 BF16 = (
     "b = AutoModelForCausalLM.from_pretrained('a', dtype=torch.bfloat16)\n{}\n"
@@ -50,47 +53,100 @@ BF16 = (
             [],
         ),
         (
-            "model = PeftModel.from_pretrained(model, 'a')\nmodel.merge_and_unload()\nmodel.save_pretrained('b')",
+            (
+                "model = PeftModel.from_pretrained(model,"
+                " 'a')\nmodel.merge_and_unload()\nmodel.save_pretrained('b')"
+            ),
             ["TT743e"],
         ),
-        ("wrap = PeftModel.from_pretrained(model, 'a')\nwrap.merge_and_unload()\nmodel.save_pretrained('b')", []),
         (
-            "wrap = PeftModel.from_pretrained(model, 'a')\nwrap = wrap.merge_and_unload()\nwrap.save_pretrained('b')",
+            (
+                "wrap = PeftModel.from_pretrained(model,"
+                " 'a')\nwrap.merge_and_unload()\nmodel.save_pretrained('b')"
+            ),
+            [],
+        ),
+        (
+            (
+                "wrap = PeftModel.from_pretrained(model, 'a')\nwrap ="
+                " wrap.merge_and_unload()\nwrap.save_pretrained('b')"
+            ),
             [],
         ),
         ("tok.add_special_tokens({'pad_token': '[PAD]'})", []),
-        ("t = AutoTokenizer.from_pretrained('gpt2')\nt.add_special_tokens({'pad_token': '[PAD]'})", ["TT740w"]),
+        (
+            (
+                "t = AutoTokenizer.from_pretrained('gpt2')\nt.add_special_tokens({'pad_token':"
+                " '[PAD]'})"
+            ),
+            ["TT740w"],
+        ),
         ("tok.add_tokens(['<new>'])\nmodel.resize_token_embeddings(len(tok))", []),
-        ("import trl\ntok.add_special_tokens({'pad_token': '[PAD]'})\ntrl.PPOTrainer(model=model)", []),
+        (
+            (
+                "import trl\ntok.add_special_tokens({'pad_token':"
+                " '[PAD]'})\ntrl.PPOTrainer(model=model)"
+            ),
+            [],
+        ),
         ("model.train()\nwith torch.no_grad():\n    out = model(x)", ["TT748w"]),
         ("model.train()\nout = model.generate(x)", ["TT748w"]),
         ("model.train()\nmodel.eval()\nwith torch.no_grad():\n    out = model(x)", []),
         ("model.train()\nmodel.train(False)\nwith torch.no_grad():\n    out = model(x)", []),
         (
-            "ref = AutoModelForCausalLM.from_pretrained('b')\nmodel.train()\nwith torch.no_grad():\n    out = ref(x)\n",
+            (
+                "ref = AutoModelForCausalLM.from_pretrained('b')\nmodel.train()\nwith"
+                " torch.no_grad():\n    out = ref(x)\n"
+            ),
             [],
         ),
         ("row['attention_mask'][: len(prompt_ids)] = 0", ["TT752e"]),
         ("loss_attention_mask = mask.clone()\nloss_attention_mask[:, :prompt_len] = 0", []),
         ("attention_mask[:, :pad_len] = 0", []),
         (
-            "from torch.nn.utils.rnn import pad_sequence\npad_sequence(labels, True, padding_value=tok.pad_token_id)",
+            (
+                "from torch.nn.utils.rnn import pad_sequence\npad_sequence(labels, True,"
+                " padding_value=tok.pad_token_id)"
+            ),
             ["TT753e"],
         ),
         (
-            "from torch.nn.utils.rnn import pad_sequence\nfrom mine import IGNORE_INDEX\n"
-            "labels = pad_sequence(labels, True, padding_value=tok.pad_token_id)\n"
-            "labels[labels == tok.pad_token_id] = IGNORE_INDEX",
+            (
+                "from torch.nn.utils.rnn import pad_sequence\nfrom mine import IGNORE_INDEX\n"
+                "labels = pad_sequence(labels, True, padding_value=tok.pad_token_id)\n"
+                "labels[labels == tok.pad_token_id] = IGNORE_INDEX"
+            ),
             [],
         ),
-        (BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b.to(0))", "ddp"), ["TT755w"]),
-        (BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b)", "ddp.module"), ["TT755w"]),
+        (
+            BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b.to(0))", "ddp"),
+            ["TT755w"],
+        ),
+        (
+            BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b)", "ddp.module"),
+            ["TT755w"],
+        ),
         (BF16.format("b.train()\nfast = torch.compile(b.cuda())", "fast"), ["TT755w"]),
         (BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b.float())", "ddp"), []),
         (BF16.format("wide = b.to(torch.float32)", "wide"), []),
-        (BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(get_peft_model(b, LoraConfig()))", "ddp"), []),
-        ("b = model.to(torch.bfloat16)\nopt = torch.optim.AdamW(b.parameters(), lr=1e-5)", ["TT755w"]),
-        ("b = get_peft_model(model.to(torch.bfloat16), LoraConfig())\ntorch.optim.AdamW(b.parameters(), lr=1e-5)", []),
+        (
+            BF16.format(
+                "ddp = torch.nn.parallel.DistributedDataParallel(get_peft_model(b, LoraConfig()))",
+                "ddp",
+            ),
+            [],
+        ),
+        (
+            "b = model.to(torch.bfloat16)\nopt = torch.optim.AdamW(b.parameters(), lr=1e-5)",
+            ["TT755w"],
+        ),
+        (
+            (
+                "b = get_peft_model(model.to(torch.bfloat16),"
+                " LoraConfig())\ntorch.optim.AdamW(b.parameters(), lr=1e-5)"
+            ),
+            [],
+        ),
         ("opt = torch.optim.AdamW(model.parameters(), lr=1e-5)", []),
     ],
 )

@@ -12,7 +12,11 @@ TRAINED = "Trainer(model=model, train_dataset=ds.map(encode)).train()\n"
 
 
 def _rows(body: str, *, more: str = "padding='max_length', max_length=64") -> str:
-    lines = [f"enc = tok(row['text'], {more})", "n = len(tok(row['prompt'])['input_ids'])", *body.splitlines()]
+    lines = [
+        f"enc = tok(row['text'], {more})",
+        "n = len(tok(row['prompt'])['input_ids'])",
+        *body.splitlines(),
+    ]
     return "def encode(row):\n" + "".join(f"    {line}\n" for line in lines) + TRAINED
 
 
@@ -71,10 +75,18 @@ def test_pads_that_may_be_masked_are_not_told(body: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "body",
     [
-        "labels = enc['input_ids'].clone()\nfor one in labels:\n    one[real:] = LabelSmoother.ignore_index\n"
-        "return dict(enc, labels=labels)",
-        "labels = enc['input_ids'].clone()\nlabels[:, real:] = constants.IGNORED\nreturn dict(enc, labels=labels)",
-        "labels = enc['input_ids'].clone()\nmask_pads(labels, row)\nreturn dict(enc, labels=labels)",
+        (
+            "labels = enc['input_ids'].clone()\nfor one in labels:\n    one[real:] ="
+            " LabelSmoother.ignore_index\nreturn dict(enc, labels=labels)"
+        ),
+        (
+            "labels = enc['input_ids'].clone()\nlabels[:, real:] = constants.IGNORED\nreturn"
+            " dict(enc, labels=labels)"
+        ),
+        (
+            "labels = enc['input_ids'].clone()\nmask_pads(labels, row)\nreturn dict(enc,"
+            " labels=labels)"
+        ),
     ],
 )
 def test_labels_that_are_written_into_are_not_told(body: str, tmp_path: Path) -> None:
@@ -83,11 +95,20 @@ def test_labels_that_are_written_into_are_not_told(body: str, tmp_path: Path) ->
 
 
 def test_rows_without_pads_have_none_to_mask(tmp_path: Path) -> None:
-    body = "labels = enc['input_ids'].clone()\nlabels[:, :n] = -100\nenc['labels'] = labels\nreturn enc"
+    body = (
+        "labels = enc['input_ids'].clone()\nlabels[:, :n] = -100\nenc['labels'] ="
+        " labels\nreturn enc"
+    )
     assert codes(_rows(body, more="truncation=True"), tmp_path, "TT710") == []
 
 
 def test_a_collator_may_mask_the_pads_of_rows_that_mask_the_prompt(tmp_path: Path) -> None:
-    body = "labels = enc['input_ids'].clone()\nlabels[:, :n] = -100\nenc['labels'] = labels\nreturn enc"
-    collator = "def collate(rows):\n    batch = stack(rows)\n    batch['labels'][batch['attention_mask'] == 0] = -100\n"
+    body = (
+        "labels = enc['input_ids'].clone()\nlabels[:, :n] = -100\nenc['labels'] ="
+        " labels\nreturn enc"
+    )
+    collator = (
+        "def collate(rows):\n    batch = stack(rows)\n    batch['labels'][batch['attention_mask']"
+        " == 0] = -100\n"
+    )
     assert codes(collator + _rows(body), tmp_path, "TT710") == []

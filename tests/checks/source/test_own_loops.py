@@ -60,7 +60,13 @@ for b, rc in zip(pairs, refs):
         (f"def load():\n    return {LOAD}\npolicy, ref = load(), load(){STEP}", False),
         (f"policy, ref = ({LOAD} for _ in range(2)){STEP}", False),
         (f"policy = {LOAD}\nref = policy if lora else {LOAD}{STEP}", False),
-        (f"policy = {LOAD}{OWN.replace('torch.no_grad()', 'torch.no_grad(), policy.disable_adapter()')}", False),
+        (
+            (
+                "policy ="
+                f" {LOAD}{OWN.replace('torch.no_grad()', 'torch.no_grad(), policy.disable_adapter()')}"
+            ),
+            False,
+        ),
         (IN_CLASS.format(LOAD, LOAD), False),
         (f"import copy\n{TRAIN}\nm = {LOAD}\ntrain(m, copy.deepcopy(m))\n", False),
         (BEFORE, False),
@@ -84,17 +90,32 @@ LOOP = "for n, b in enumerate(loader):\n    model(**b).loss.backward()\n"
         ("loader = DataLoader(ds, shuffle=True)\n", True),
         ("loader = DataLoader(ds, 4, True, None)\n", True),
         ("loader = DataLoader(ds)\n", True),
-        ("held = DataLoader(ds, sampler=DistributedSampler(ds))\nloader = DataLoader(ds, shuffle=True)\n", True),
+        (
+            (
+                "held = DataLoader(ds, sampler=DistributedSampler(ds))\nloader = DataLoader(ds,"
+                " shuffle=True)\n"
+            ),
+            True,
+        ),
         ("def made(rows):\n    return DataLoader(rows, shuffle=True)\nloader = made(ds)\n", True),
         ("loader = DataLoader(ds, sampler=DistributedSampler(ds))\n", False),
         ("loader = DataLoader(ds, batch_sampler=Mine(ds))\n", False),
         (
-            "s = DistributedSampler(ds) if many else None\nloader = DataLoader(ds, sampler=s, shuffle=s is None)\n",
+            (
+                "s = DistributedSampler(ds) if many else None\nloader = DataLoader(ds, sampler=s,"
+                " shuffle=s is None)\n"
+            ),
             False,
         ),
         ("loader = DataLoader(ds, **options)\n", False),
         ("loader = DataLoader(ds.select(range(rank, 99, world)), shuffle=True)\n", False),
-        ("if many:\n    loader = DataLoader(ds, sampler=s)\nelse:\n    loader = DataLoader(ds, shuffle=True)\n", False),
+        (
+            (
+                "if many:\n    loader = DataLoader(ds, sampler=s)\nelse:\n    loader ="
+                " DataLoader(ds, shuffle=True)\n"
+            ),
+            False,
+        ),
         ("loader = Accelerator().prepare(DataLoader(ds, shuffle=True))\n", False),
         ("held = DataLoader(ds, shuffle=True)\nfor b in held:\n    model(**b)\n", False),
     ],
@@ -111,7 +132,10 @@ def test_loaders_of_several_processes(text: str, found: bool, tmp_path: Path) ->
         ("q = BitsAndBytesConfig(**{'load_in_4bit': True, 'bnb_4bit_quant_type': 'nf4'})", True),
         ("m = AutoModelForCausalLM.from_pretrained('m', load_in_4bit=True)", True),
         ("q = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)", False),
-        ("q = BitsAndBytesConfig(load_in_4bit=True)\nq.bnb_4bit_compute_dtype = torch.float16", False),
+        (
+            "q = BitsAndBytesConfig(load_in_4bit=True)\nq.bnb_4bit_compute_dtype = torch.float16",
+            False,
+        ),
         ("q = BitsAndBytesConfig(load_in_4bit=True, **options)", False),
         ("q = BitsAndBytesConfig(load_in_4bit=options.four)", False),
         ("q = BitsAndBytesConfig(load_in_8bit=True)", False),

@@ -10,7 +10,10 @@ from tests.checks.source.table import HEAD, codes
 from tests.source.modules import notebook
 from truetune.checks.lint import lint
 
-SFT = "from trl import SFTTrainer\ntok.pad_token = tok.eos_token\nSFTTrainer(model, train_dataset=ds{}).train()\n"
+SFT = (
+    "from trl import SFTTrainer\ntok.pad_token = tok.eos_token\nSFTTrainer(model,"
+    " train_dataset=ds{}).train()\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +42,18 @@ def test_the_collator_of_an_older_trl_masks_by_id(
 
 
 def test_unsloth_takes_the_old_arguments_still(tmp_path: Path) -> None:
-    text = "from unsloth import FastLanguageModel\nm, t = FastLanguageModel.from_pretrained('org/some')\n"
+    text = (
+        "from unsloth import FastLanguageModel\nm, t ="
+        " FastLanguageModel.from_pretrained('org/some')\n"
+    )
     assert codes(text + SFT.format(", max_seq_length=512"), tmp_path, "TT702") == []
 
 
 def test_arguments_for_one_release_among_others_say_nothing(tmp_path: Path) -> None:
     text = (
-        "from trl import SFTTrainer\ntok.pad_token = tok.eos_token\n"
-        "more = dict(processing_class=tok)\nif older:\n    more['max_seq_length'] = 512\nSFTTrainer(model, **more)\n"
+        "from trl import SFTTrainer\ntok.pad_token = tok.eos_token\nmore ="
+        " dict(processing_class=tok)\nif older:\n    more['max_seq_length'] ="
+        " 512\nSFTTrainer(model, **more)\n"
     )
     assert codes(text, tmp_path, "TT702") == []
 
@@ -94,7 +101,9 @@ LOSS = (
     [("", 1), ("transformers==4.44.2", 0), ("transformers<4.46", 0), ("transformers==4.46.0", 1),
      ("transformers>=4.40", 1)],
 )  # fmt: skip
-def test_items_are_counted_from_one_release_on(requirements: str, count: int, tmp_path: Path) -> None:
+def test_items_are_counted_from_one_release_on(
+    requirements: str, count: int, tmp_path: Path
+) -> None:
     (tmp_path / "requirements.txt").write_text(f"torch\n{requirements}\n")
     assert len(codes(LOSS, tmp_path, "TT708")) == count
 
@@ -145,7 +154,8 @@ def test_a_pinned_package_bounds_what_it_asks_for(install: str, count: int, tmp_
 
 
 ADAPTED = (
-    "from trl import SFTTrainer\nmodel = PeftModel.from_pretrained(model, 'a', is_trainable=True)\nc = LoraConfig()\n"
+    "from trl import SFTTrainer\nmodel = PeftModel.from_pretrained(model, 'a',"
+    " is_trainable=True)\nc = LoraConfig()\n"
 )
 
 
@@ -170,5 +180,7 @@ ADAPTED = (
         ("if t:\n    kwargs = {'model': model}\n    kwargs['peft_config'] = c\n    SFTTrainer(**kwargs)", ["TT715e"]),
     ],
 )  # fmt: skip
-def test_a_model_that_is_asked_for_its_adapter_gets_no_second(text: str, expected: list[str], tmp_path: Path) -> None:
+def test_a_model_that_is_asked_for_its_adapter_gets_no_second(
+    text: str, expected: list[str], tmp_path: Path
+) -> None:
     assert codes(ADAPTED + text, tmp_path, "TT715") == expected

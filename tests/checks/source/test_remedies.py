@@ -31,11 +31,18 @@ NAME = re.compile(r"[A-Za-z_]\w*(?=\(|\[|=)|\b[A-Za-z]+_\w+\b|\b[A-Z][a-z0-9]+[A
 """`eval(`, `x[`, `x=`; `snake_case`, `CamelCase`; -100"""
 TAKES_OUT = re.compile(r"\bleave [^,]* out\b|\b(?:remove|take no|do not prepare)\b")
 WORD = re.compile(r"-?\w+|[^\w\s]")
-UNNAMED = frozenset((
-    "source-not-parsed", "lora-target-names-joined", "append-result-as-value", "collective-call-on-one-rank",
-))  # fmt: skip
+UNNAMED = frozenset(
+    (
+        "source-not-parsed",
+        "lora-target-names-joined",
+        "append-result-as-value",
+        "collective-call-on-one-rank",
+    )
+)
 """What ends them is no name: brackets, a comma, another indent"""
-SETS = re.compile(r"\b(?:give|set|with) (?P<name>\w+)=(?P<value>\"[^\"]*\"|lambda .*?\)|\w+)(?=$|,| )")
+SETS = re.compile(
+    r"\b(?:give|set|with) (?P<name>\w+)=(?P<value>\"[^\"]*\"|lambda .*?\)|\w+)(?=$|,| )"
+)
 LEAVES_OUT = re.compile(r"\bleave (?P<name>\w+_\w+) out")
 FOLLOWED = frozenset((
     "adapter-leaves-head-out", "adapter-loaded-frozen", "apply-chat-template-returns-dict",
@@ -82,18 +89,25 @@ def test_the_right_form_is_the_remedy(rule: type[Rule[Any]], tmp_path: Path) -> 
     alternatives = ALTERNATIVES.split(ASIDE.sub("", remedy))
     assert any(_is_done(alternative, wrong, right) for alternative in alternatives), remedy
     changed = (_words(right) - _words(wrong)) + (_words(wrong) - _words(right))
-    named = {word for word in changed if word.isalnum() or "_" in word or word == "-100"} & set(_words(remedy))
+    named = {word for word in changed if word.isalnum() or "_" in word or word == "-100"} & set(
+        _words(remedy)
+    )
     assert bool(named) == (rule.name() not in UNNAMED), remedy
     assert {f.rule for f in _findings(right, tmp_path)} <= {f.rule for f in before} - {rule.name()}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
-def test_a_remedy_that_says_what_to_write_is_followed(rule: type[Rule[Any]], tmp_path: Path) -> None:
+def test_a_remedy_that_says_what_to_write_is_followed(
+    rule: type[Rule[Any]], tmp_path: Path
+) -> None:
     wrong, _ = _forms(rule)
     before = _findings(wrong, tmp_path)
     finding = next(finding for finding in before if finding.rule == rule.name())
     done = list(_followed(wrong, finding))
-    ends = [{f.rule for f in _findings(text, tmp_path)} <= {f.rule for f in before} - {rule.name()} for text in done]
+    ends = [
+        {f.rule for f in _findings(text, tmp_path)} <= {f.rule for f in before} - {rule.name()}
+        for text in done
+    ]
     assert any(ends) == (rule.name() in FOLLOWED), finding.remedy
 
 
@@ -101,7 +115,11 @@ def _followed(text: str, finding: Finding) -> Iterator[str]:
     """The text after the remedy is done to one of the calls on the finding's lines."""
     module = parse(text, "train.py")
     lines = {case.line for case in finding.cases}
-    calls = [call for call in module.all_calls if call.node.lineno in lines or call.node.end_lineno in lines]
+    calls = [
+        call
+        for call in module.all_calls
+        if call.node.lineno in lines or call.node.end_lineno in lines
+    ]
     for match in SETS.finditer(finding.remedy):
         for call in calls:
             yield apply(text, set_keyword(module, call, match["name"], match["value"]))

@@ -49,15 +49,25 @@ def test_cells_of_notebooks_are_read(cell: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "cell",
-    ["curl https://sdk.example.org | bash\ngcloud init", "f(a=1\nb=2)", "print 'hello'", "docker run -it x", "x = = 1"],
+    [
+        "curl https://sdk.example.org | bash\ngcloud init",
+        "f(a=1\nb=2)",
+        "print 'hello'",
+        "docker run -it x",
+        "x = = 1",
+    ],
 )
-def test_a_cell_that_cannot_be_parsed_is_told_and_leaves_the_others(cell: str, tmp_path: Path) -> None:
+def test_a_cell_that_cannot_be_parsed_is_told_and_leaves_the_others(
+    cell: str, tmp_path: Path
+) -> None:
     path = tmp_path / "n.ipynb"
     path.write_text(notebook("import os", cell, FAULT), encoding="utf-8")
     unread, found = sorted(lint([path], select=["TT701", "TT705"]).findings, key=lambda f: f.code)
     assert (unread.severity, found.code) == ("info", "TT705")
     running = ".".join(map(str, sys.version_info[:2]))
-    assert unread.message.startswith(f"cell 2 is not judged, because this Python ({running}) can't parse it: ")
+    assert unread.message.startswith(
+        f"cell 2 is not judged, because this Python ({running}) can't parse it: "
+    )
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="this Python takes them")
@@ -106,7 +116,9 @@ SFT = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig('out')\n"
          "m, t = FastLanguageModel.from_pretrained('a/b', max_seq_length=4096)\nargs = SFTConfig('out')", []),
     ],
 )  # fmt: skip
-def test_a_length_counts_where_the_trainer_cuts(text: str, expected: list[str], tmp_path: Path) -> None:
+def test_a_length_counts_where_the_trainer_cuts(
+    text: str, expected: list[str], tmp_path: Path
+) -> None:
     assert codes(text, tmp_path, "TT642") == expected
 
 
@@ -119,8 +131,20 @@ def test_a_length_counts_where_the_trainer_cuts(text: str, expected: list[str], 
         ("tok(PROMPT.format(x), padding=True, return_tensors='pt')", []),
         ("tok('### ' + question, padding=True, return_tensors='pt')", []),
         ("tok(input(), padding=True, return_tensors='pt')", []),
-        ("tok.apply_chat_template([{'role': 'user', 'content': q}], padding=True, return_dict=True)", []),
-        ("tok(tok.apply_chat_template([{'role': 'user', 'content': q}], tokenize=False), padding=True)", []),
+        (
+            (
+                "tok.apply_chat_template([{'role': 'user', 'content': q}], padding=True,"
+                " return_dict=True)"
+            ),
+            [],
+        ),
+        (
+            (
+                "tok(tok.apply_chat_template([{'role': 'user', 'content': q}], tokenize=False),"
+                " padding=True)"
+            ),
+            [],
+        ),
         ("tok(['one', 'two'], padding=True, return_tensors='pt')", ["TT737w"]),
         ("tok([p for p in prompts], padding=True, return_tensors='pt')", ["TT737w"]),
         ("tok(prompts, padding=True, return_tensors='pt')", ["TT737w"]),
@@ -190,7 +214,8 @@ def test_tokens_that_the_named_model_has_are_not_new(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "tokenizer.json").write_text(
-        '{"added_tokens": [{"id": 3, "content": "[TOOL]"}], "model": {"vocab": {"a": 0, "[ACT]": 1}}}'
+        '{"added_tokens": [{"id": 3, "content": "[TOOL]"}], "model": {"vocab": {"a": 0, "[ACT]":'
+        " 1}}}"
     )
     (folder / "tokenizer_config.json").write_text("{}")
     for token, count in (("[TOOL]", 0), ("[ACT]", 0), ("[NEW]", 1)):
@@ -216,7 +241,9 @@ DPOTrainer({model}, args=DPOConfig("two", learning_rate=1e-9), train_dataset=ds{
         ("loaded()", "", "DPO of an adapter"),
     ],
 )
-def test_the_adapter_of_one_run_is_not_that_of_another(model: str, more: str, what: str, tmp_path: Path) -> None:
+def test_the_adapter_of_one_run_is_not_that_of_another(
+    model: str, more: str, what: str, tmp_path: Path
+) -> None:
     path = tmp_path / "train.py"
     path.write_text(HEAD + TWO_RUNS.format(model=model, more=more))
     (finding,) = lint([path], select=["TT615"]).findings
@@ -241,5 +268,7 @@ COPIED = (
         ("print(Trainer(model=model, eval_dataset=ds.map(encode)).evaluate())", []),
     ],
 )  # fmt: skip
-def test_labels_are_learned_where_something_trains(more: str, expected: list[str], tmp_path: Path) -> None:
+def test_labels_are_learned_where_something_trains(
+    more: str, expected: list[str], tmp_path: Path
+) -> None:
     assert codes(COPIED + more, tmp_path, "TT710") == expected

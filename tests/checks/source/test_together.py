@@ -11,10 +11,16 @@ from tests.source.test_program import written
 from truetune.checks.lint import lint
 
 TOKENIZER = "from transformers import AutoTokenizer\n"
-LOAD = TOKENIZER + "def load():\n    tok = AutoTokenizer.from_pretrained('x/y')\n    {}\n    return tok\n"
+LOAD = (
+    TOKENIZER
+    + "def load():\n    tok = AutoTokenizer.from_pretrained('x/y')\n    {}\n    return tok\n"
+)
 PAD_IS_EOS = LOAD.format("tok.pad_token = tok.eos_token")
 COLLATOR = "from transformers import DataCollatorForLanguageModeling\n"
-TRAIN = COLLATOR + "from load import load\ntok = load()\nDataCollatorForLanguageModeling(tok, mlm=False)\n"
+TRAIN = (
+    COLLATOR
+    + "from load import load\ntok = load()\nDataCollatorForLanguageModeling(tok, mlm=False)\n"
+)
 PREPARE = "def prepare(tok):\n    tok.pad_token = tok.eos_token\n    return tok\n"
 
 
@@ -77,7 +83,9 @@ def test_a_pad_that_is_set_in_one_file_and_masked_in_another(
          "ask.py": "from load import load\ndef ask():\n    tok = load()\n    tok.pad_token = tok.eos_token\n"},
     ],
 )  # fmt: skip
-def test_another_tokenizer_or_another_pad_is_no_fault(files: Mapping[str, str], tmp_path: Path) -> None:
+def test_another_tokenizer_or_another_pad_is_no_fault(
+    files: Mapping[str, str], tmp_path: Path
+) -> None:
     assert found(tmp_path, files, PAD) == []
 
 
@@ -87,14 +95,22 @@ GENERATE = (
     "    batch = tok(texts, padding=True, return_tensors='pt')\n"
     "    return model.generate(**batch, max_new_tokens=20)\n"
 )
-ASK = TOKENIZER + "from gen import answer\ntok = AutoTokenizer.from_pretrained('x/y')\n{}answer(tok, ['a', 'bc'])\n"
+ASK = (
+    TOKENIZER
+    + "from gen import answer\ntok = AutoTokenizer.from_pretrained('x/y')\n{}answer(tok, ['a',"
+    " 'bc'])\n"
+)
 RIGHT = "right-padding-at-generation"
 LENGTH = "length-left-to-default"
 ADDED = "tokens-added-without-resize"
 ADD = (
-    TOKENIZER + "def add(tok):\n    tok.add_tokens(['<call>'])\ntok = AutoTokenizer.from_pretrained('gpt2')\nadd(tok)\n"
+    TOKENIZER + "def add(tok):\n    tok.add_tokens(['<call>'])\ntok ="
+    " AutoTokenizer.from_pretrained('gpt2')\nadd(tok)\n"
 )
-MODEL = "from transformers import AutoModelForCausalLM\nimport add\nm = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+MODEL = (
+    "from transformers import AutoModelForCausalLM\nimport add\nm ="
+    " AutoModelForCausalLM.from_pretrained('gpt2')\n"
+)
 LABELS = "lm-collator-overwrites-labels"
 ROWS = "def encode(row):\n    row['labels'] = [-100] * row['n'] + row['ids']\n    return row\n"
 MAPPED = (
@@ -129,7 +145,9 @@ KEYS = "from transformers import Trainer\nfrom keys import options\nTrainer(**op
         ({"keys.py": "import unsloth\noptions = dict(tokenizer=tok)\n", "train.py": KEYS}, GONE, False),
     ],
 )  # fmt: skip
-def test_what_another_file_does_decides(files: Mapping[str, str], rule: str, is_found: bool, tmp_path: Path) -> None:
+def test_what_another_file_does_decides(
+    files: Mapping[str, str], rule: str, is_found: bool, tmp_path: Path
+) -> None:
     assert [one[0] for one in found(tmp_path, files, rule)] == [rule] * is_found
 
 

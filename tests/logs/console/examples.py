@@ -7,15 +7,25 @@ from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "cuda-out-of-memory": (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.83 GiB. GPU 0 has a total capacity of "
-        "23.65 GiB of which 1.06 GiB is free.",
-        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 15.78 GiB total capacity; 13.10 "
-        "GiB already allocated; 1.20 GiB free; 13.90 GiB reserved in total by PyTorch)",
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.83 GiB. GPU 0 has a"
+            " total capacity of 23.65 GiB of which 1.06 GiB is free."
+        ),
+        (
+            "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 15.78 GiB total"
+            " capacity; 13.10 GiB already allocated; 1.20 GiB free; 13.90 GiB reserved in total by"
+            " PyTorch)"
+        ),
         "torch.AcceleratorError: CUDA error: out of memory",
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-        "RuntimeError: MPS backend out of memory (MPS allocated: 17.10 GB, other allocations: 1.02 GB)",
-        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacity of "
-        "63.98 GiB",
+        (
+            "RuntimeError: MPS backend out of memory (MPS allocated: 17.10 GB, other allocations:"
+            " 1.02 GB)"
+        ),
+        (
+            "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 64.00 MiB. GPU 0 has a"
+            " total capacity of 63.98 GiB"
+        ),
     ),
     "vllm-memory-not-free": (
         "ValueError: Free memory on device (31.02/47.53 GiB) on startup is less than desired GPU memory utilization "
@@ -24,8 +34,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "initializing the engine.",
     ),
     "host-memory-killed": (
-        "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.batch. Some of the step tasks have been OOM "
-        "Killed.",
+        (
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.batch. Some of the step"
+            " tasks have been OOM Killed."
+        ),
         "slurmstepd: error: Detected 2 oom-kill event(s) in step 4711.0 cgroup.",
         "srun: error: node17: task 0: Out Of Memory",
         "Out of memory: Killed process 4711 (python) total-vm:91234567kB",
@@ -38,24 +50,39 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "failed (exitcode: -9) local_rank: 2 (pid: 4711) of binary: /opt/venv/bin/python",
         "  traceback : Signal 9 (SIGKILL) received by PID 4711",
         "  exitcode  : -9 (pid: 4711)",
-        "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>.",
+        (
+            "subprocess.CalledProcessError: Command '['python', 'train.py']' died with"
+            " <Signals.SIGKILL: 9>."
+        ),
         "Command exited with exit code 137",
-        "[launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py'] exits with return code = -9",
+        (
+            "[launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py'] exits with"
+            " return code = -9"
+        ),
         "train.sh: line 3: 99 Killed python train.py",
     ),
     "system-memory-error": (
         "MemoryError",
-        "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.1 GiB for an array with shape (1626, 1000000)",
-        "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: "
-        "you tried to allocate 524288000 bytes.",
+        (
+            "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.1 GiB for an array"
+            " with shape (1626, 1000000)"
+        ),
+        (
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't"
+            " allocate memory: you tried to allocate 524288000 bytes."
+        ),
         "OSError: [Errno 12] Cannot allocate memory",
         "OSError: [WinError 1455] The paging file is too small for this operation to complete.",
     ),
     "shared-memory-too-small": (
-        "RuntimeError: unable to write to file </torch_4711_1_0>: unable to open shared memory object "
-        "</torch_4711_1_0> in read-write mode",
-        "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that "
-        "dataloader's workers are out of shared memory.",
+        (
+            "RuntimeError: unable to write to file </torch_4711_1_0>: unable to open shared memory"
+            " object </torch_4711_1_0> in read-write mode"
+        ),
+        (
+            "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is"
+            " possible that dataloader's workers are out of shared memory."
+        ),
         "RuntimeError: received 0 items of ancdata",
     ),
     "dataloader-worker-killed": (
@@ -64,44 +91,75 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "disk-full": (
         "OSError: [Errno 28] No space left on device: 'out/checkpoint-50/model.safetensors'",
-        "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 4194304 vs 4194202",
+        (
+            "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 4194304 vs"
+            " 4194202"
+        ),
         "RuntimeError: PytorchStreamWriter failed writing file data/3: file write failed",
-        "safetensors_rust.SafetensorError: Error while serializing: I/O error: No space left on device (os error 28)",
+        (
+            "safetensors_rust.SafetensorError: Error while serializing: I/O error: No space left on"
+            " device (os error 28)"
+        ),
         "OSError: [Errno 122] Disk quota exceeded",
     ),
     "too-many-open-files": ("OSError: [Errno 24] Too many open files: 'train-00017.arrow'",),
-    "paged-optimizer-memory": ("Error out of memory at line 380 in file /src/csrc/pythonInterface.c",),
+    "paged-optimizer-memory": (
+        "Error out of memory at line 380 in file /src/csrc/pythonInterface.c",
+    ),
     "nccl-timeout": (
-        "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=91, OpType=ALLREDUCE, "
-        "Timeout(ms)=1800000) ran for 1800311 milliseconds before timing out.",
-        "Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels, "
-        "subsequent GPU operations might run on corrupted data.",
+        (
+            "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=91,"
+            " OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800311 milliseconds before timing"
+            " out."
+        ),
+        (
+            "Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA"
+            " kernels, subsequent GPU operations might run on corrupted data."
+        ),
     ),
     "nccl-timeout-raised": (
-        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
-        "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d "
-        "key-value store by key '0', but store->get('0') got error: Socket Timeout",
+        (
+            "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2"
+            " clients joined."
+        ),
+        (
+            "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0]"
+            " via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"
+        ),
     ),
     "nccl-error": (
-        "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:275, "
-        "unhandled system error",
+        (
+            "torch.distributed.DistBackendError: NCCL error in:"
+            " ../torch/csrc/distributed/c10d/NCCLUtils.hpp:275, unhandled system error"
+        ),
         "RuntimeError: ncclInternalError: Internal check failed.",
     ),
     "process-of-the-run-failed": (
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
-        "subprocess.CalledProcessError: Command '['/opt/venv/bin/python', 'train.py']' returned non-zero exit "
-        "status 1.",
+        (
+            "subprocess.CalledProcessError: Command '['/opt/venv/bin/python', 'train.py']' returned"
+            " non-zero exit status 1."
+        ),
         "RuntimeError: Caught KeyError in DataLoader worker process 0.",
         "torch.multiprocessing.spawn.ProcessRaisedException: ",
     ),
     "peer-gone": (
         "ConnectionResetError: [Errno 104] Connection reset by peer",
         "BrokenPipeError: [Errno 32] Broken pipe",
-        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.7]:41231",
+        (
+            "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed"
+            " by peer [10.0.0.7]:41231"
+        ),
     ),
     "time-limit": (
-        "slurmstepd: error: *** JOB 4711 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO TIME LIMIT ***",
-        "slurmstepd: error: *** STEP 4711.0 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO PREEMPTION ***",
+        (
+            "slurmstepd: error: *** JOB 4711 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO TIME"
+            " LIMIT ***"
+        ),
+        (
+            "slurmstepd: error: *** STEP 4711.0 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO"
+            " PREEMPTION ***"
+        ),
         "=>> PBS: job killed: walltime 86430 exceeded limit 86400",
     ),
     "terminated": (
@@ -116,8 +174,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "train.sh: line 9: 4711 Aborted                 (core dumped) python train.py",
     ),
     "port-in-use": (
-        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
-        "address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+        (
+            "torch.distributed.DistNetworkError: The server socket has failed to listen on any"
+            " local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE,"
+            " message: address already in use"
+        ),
         "OSError: [Errno 98] Address already in use",
     ),
     "stopped-by-hand": (
@@ -125,54 +186,90 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 2",
     ),
     "rank-device-mismatch": (
-        "torch.distributed.DistBackendError: NCCL error in: x.cpp:1691, invalid usage\nDuplicate GPU detected : rank 1",
+        (
+            "torch.distributed.DistBackendError: NCCL error in: x.cpp:1691, invalid"
+            " usage\nDuplicate GPU detected : rank 1"
+        ),
         "RuntimeError: CUDA error: invalid device ordinal",
         "torch.AcceleratorError: CUDA error: invalid device ordinal",
     ),
     "ids-beyond-the-embedding": ("IndexError: index out of range in self",),
     "ids-beyond-the-embedding-on-the-gpu": (
-        "../aten/src/ATen/native/cuda/Indexing.cu:1290: indexSelectLargeIndex: block: [97,0,0], thread: [3,0,0] "
-        "Assertion `srcIndex < srcSelectDimSize` failed.",
-        "/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:93: operator(): block: [0,0,0], thread: [12,0,0] "
-        'Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.',
+        (
+            "../aten/src/ATen/native/cuda/Indexing.cu:1290: indexSelectLargeIndex: block: [97,0,0],"
+            " thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed."
+        ),
+        (
+            "/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:93: operator(): block: [0,0,0],"
+            ' thread: [12,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "index out of'
+            ' bounds"` failed.'
+        ),
     ),
     "labels-beyond-the-classes-on-the-gpu": (
-        "../aten/src/ATen/native/cuda/Loss.cu:245: nll_loss_forward_reduce_cuda_kernel_2d: block: [0,0,0], "
-        "thread: [4,0,0] Assertion `t >= 0 && t < n_classes` failed.",
+        (
+            "../aten/src/ATen/native/cuda/Loss.cu:245: nll_loss_forward_reduce_cuda_kernel_2d:"
+            " block: [0,0,0], thread: [4,0,0] Assertion `t >= 0 && t < n_classes` failed."
+        ),
     ),
     "labels-beyond-the-classes": ("IndexError: Target 32003 is out of bounds.",),
     "device-side-assert": (
         "RuntimeError: CUDA error: device-side assert triggered",
-        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        (
+            "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling"
+            " `cublasCreate(handle)`"
+        ),
     ),
-    "illegal-memory-access": ("RuntimeError: CUDA error: an illegal memory access was encountered",),
+    "illegal-memory-access": (
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+    ),
     "embedding-size-mismatch": (
-        "RuntimeError: Error(s) in loading state_dict for PeftModelForCausalLM:\n\tsize mismatch for "
-        "base_model.model.model.embed_tokens.weight: copying a param with shape torch.Size([32001, 64]) from "
-        "checkpoint, the shape in current model is torch.Size([32000, 64]).",
+        (
+            "RuntimeError: Error(s) in loading state_dict for PeftModelForCausalLM:\n\tsize"
+            " mismatch for base_model.model.model.embed_tokens.weight: copying a param with shape"
+            " torch.Size([32001, 64]) from checkpoint, the shape in current model is"
+            " torch.Size([32000, 64])."
+        ),
     ),
     "size-mismatch": (
-        "RuntimeError: Error(s) in loading state_dict for PeftModelForCausalLM:\n\tsize mismatch for "
-        "base_model.model.layers.0.q_proj.lora_A.default.weight: copying a param with shape torch.Size([16, 64])",
+        (
+            "RuntimeError: Error(s) in loading state_dict for PeftModelForCausalLM:\n\tsize"
+            " mismatch for base_model.model.layers.0.q_proj.lora_A.default.weight: copying a param"
+            " with shape torch.Size([16, 64])"
+        ),
     ),
     "missing-or-unexpected-keys": (
-        "RuntimeError: Error(s) in loading state_dict for LlamaForCausalLM:\n\tMissing key(s) in state_dict: "
-        '"model.norm"',
+        (
+            "RuntimeError: Error(s) in loading state_dict for LlamaForCausalLM:\n\tMissing key(s)"
+            ' in state_dict: "model.norm"'
+        ),
     ),
     "batch-rows-of-different-length": (
-        "ValueError: Unable to create tensor, you should probably activate truncation and/or padding with "
-        "'padding=True' 'truncation=True' to have batched tensors with the same length.",
-        "RuntimeError: stack expects each tensor to be equal size, but got [17] at entry 0 and [23] at entry 1",
+        (
+            "ValueError: Unable to create tensor, you should probably activate truncation and/or"
+            " padding with 'padding=True' 'truncation=True' to have batched tensors with the same"
+            " length."
+        ),
+        (
+            "RuntimeError: stack expects each tensor to be equal size, but got [17] at entry 0 and"
+            " [23] at entry 1"
+        ),
         "ValueError: expected sequence of length 17 at dim 1 (got 23)",
     ),
     "batch-size-of-logits-and-labels": (
         "ValueError: Expected input batch_size (2048) to match target batch_size (2044).",
     ),
-    "matrix-shapes": ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (37x64 and 1x2048)",),
+    "matrix-shapes": (
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (37x64 and 1x2048)",
+    ),
     "tensor-sizes": (
-        "RuntimeError: The size of tensor a (2049) must match the size of tensor b (2048) at non-singleton dimension 3",
-        "RuntimeError: The expanded size of the tensor (1024) must match the existing size (1030) at "
-        "non-singleton dimension 1.",
+        (
+            "RuntimeError: The size of tensor a (2049) must match the size of tensor b (2048) at"
+            " non-singleton dimension 3"
+        ),
+        (
+            "RuntimeError: The expanded size of the tensor (1024) must match the existing size"
+            " (1030) at non-singleton dimension 1."
+        ),
     ),
     "dtypes-do-not-fit": (
         "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and BFloat16",
@@ -180,169 +277,285 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "RuntimeError: expected m1 and m2 to have the same dtype, but got: float != c10::BFloat16",
     ),
     "two-devices": (
-        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+        (
+            "RuntimeError: Expected all tensors to be on the same device, but found at least two"
+            " devices, cuda:0 and cpu!"
+        ),
         "NotImplementedError: Cannot copy out of meta tensor; no data!",
     ),
     "not-implemented-for-half": ("RuntimeError: \"addmm_impl_cpu_\" not implemented for 'Half'",),
-    "sampling-from-nan": ("RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",),
+    "sampling-from-nan": (
+        "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
+    ),
     "loss-scale-at-minimum": (
-        "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
+        (
+            "Exception: Current loss scale already at minimum - cannot decrease scale anymore."
+            " Exiting run."
+        ),
     ),
     "loss-is-nan": (
         "ValueError: Loss is nan, stopping training",
         "RuntimeError: Function 'MulBackward0' returned nan values in its 0th output.",
     ),
     "all-labels-masked": (
-        "ZeroDivisionError: Unsloth: All labels in your dataset are -100. Training losses will be all 0.",
+        (
+            "ZeroDivisionError: Unsloth: All labels in your dataset are -100. Training losses will"
+            " be all 0."
+        ),
         "ValueError: The loss mask is all zero for row 17",
     ),
     "all-labels-masked-warned": (
-        "Could not find response key `### Response:` in the following instance: ### Instruction: ...",
+        (
+            "Could not find response key `### Response:` in the following instance: ###"
+            " Instruction: ..."
+        ),
         "Loss mask is all zero for this batch",
         "Unsloth: Most labels in your dataset are -100. Training losses will be 0.",
     ),
-    "no-gradient": ("RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",),
-    "checkpointing-without-gradient": ("None of the inputs have requires_grad=True. Gradients will be None",),
+    "no-gradient": (
+        "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",
+    ),
+    "checkpointing-without-gradient": (
+        "None of the inputs have requires_grad=True. Gradients will be None",
+    ),
     "unscale-fp16": (
         "ValueError: Attempting to unscale FP16 gradients.",
         "AssertionError: No inf checks were recorded for this optimizer.",
     ),
     "backward-twice": (
-        "RuntimeError: Trying to backward through the graph a second time (or directly access saved tensors "
-        "after they have already been freed).",
+        (
+            "RuntimeError: Trying to backward through the graph a second time (or directly access"
+            " saved tensors after they have already been freed)."
+        ),
     ),
     "recomputed-values-differ": (
-        "torch.utils.checkpoint.CheckpointError: torch.utils.checkpoint: A different number of tensors was saved "
-        "during the original forward and recomputation.",
+        (
+            "torch.utils.checkpoint.CheckpointError: torch.utils.checkpoint: A different number of"
+            " tensors was saved during the original forward and recomputation."
+        ),
     ),
     "unused-parameters": (
-        "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. "
-        "This error indicates that your module has parameters that were not used in producing loss.",
+        (
+            "RuntimeError: Expected to have finished reduction in the prior iteration before"
+            " starting a new one. This error indicates that your module has parameters that were"
+            " not used in producing loss."
+        ),
     ),
     "marked-ready-twice": ("RuntimeError: Expected to mark a variable ready only once.",),
     "weights-newly-initialized": (
-        "Some weights of LlamaForSequenceClassification were not initialized from the model checkpoint at m and "
-        "are newly initialized: ['score.weight']",
+        (
+            "Some weights of LlamaForSequenceClassification were not initialized from the model"
+            " checkpoint at m and are newly initialized: ['score.weight']"
+        ),
         "lm_head.weight | MISSING |",
     ),
     "weights-not-used": (
-        "Some weights of the model checkpoint at m were not used when initializing LlamaForCausalLM: ['x.weight']",
-        "Found missing adapter keys while loading the checkpoint: ['base_model.model.lm_head.weight']",
+        (
+            "Some weights of the model checkpoint at m were not used when initializing"
+            " LlamaForCausalLM: ['x.weight']"
+        ),
+        (
+            "Found missing adapter keys while loading the checkpoint:"
+            " ['base_model.model.lm_head.weight']"
+        ),
         "model.layers.{0...3}.extra.weight | UNEXPECTED |",
     ),
     "gated-or-private-repository": (
-        "OSError: You are trying to access a gated repo.\nMake sure to have access to it at "
-        "https://huggingface.co/a/b.",
+        (
+            "OSError: You are trying to access a gated repo.\nMake sure to have access to it at "
+            "https://huggingface.co/a/b."
+        ),
         "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: x)",
         "huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error.",
     ),
     "hub-not-reachable": (
-        "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in "
-        "the cached files.",
-        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='h', port=443): Max retries exceeded with "
-        "url: /x",
+        (
+            "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and"
+            " couldn't find them in the cached files."
+        ),
+        (
+            "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='h', port=443): Max"
+            " retries exceeded with url: /x"
+        ),
     ),
     "not-a-model": (
         "OSError: out/run-3 does not appear to have a file named config.json.",
-        "OSError: my-modl is not a local folder and is not a valid model identifier listed on "
-        "'https://huggingface.co/models'",
-        "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or "
-        "'namespace/repo_name': './out/checkpoint-9'.",
+        (
+            "OSError: my-modl is not a local folder and is not a valid model identifier listed on "
+            "'https://huggingface.co/models'"
+        ),
+        (
+            "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or "
+            "'namespace/repo_name': './out/checkpoint-9'."
+        ),
     ),
     "architecture-not-known": (
-        "ValueError: The checkpoint you are trying to load has model type `newmodel4` but Transformers does not "
-        "recognize this architecture.",
+        (
+            "ValueError: The checkpoint you are trying to load has model type `newmodel4` but"
+            " Transformers does not recognize this architecture."
+        ),
         "KeyError: 'qwen3'",
-        "Exception: data did not match any variant of untagged enum ModelWrapper at line 757367 column 3",
-        "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported.",
+        (
+            "Exception: data did not match any variant of untagged enum ModelWrapper at line 757367"
+            " column 3"
+        ),
+        (
+            "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently"
+            " imported."
+        ),
         "ValueError: Tokenizer class NewTokenizer is not currently imported.",
     ),
     "remote-code-refused": (
-        "ValueError: Loading this model requires you to execute custom code contained in the model repository on "
-        "your local machine. Please set the option `trust_remote_code=True` to permit loading of this model.",
+        (
+            "ValueError: Loading this model requires you to execute custom code contained in the"
+            " model repository on your local machine. Please set the option"
+            " `trust_remote_code=True` to permit loading of this model."
+        ),
     ),
     "safetensors-header": (
         "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
-        "safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file not fully "
-        "covered",
+        (
+            "safetensors_rust.SafetensorError: Error while deserializing header: incomplete"
+            " metadata, file not fully covered"
+        ),
         "_pickle.UnpicklingError: invalid load key, 'v'.",
-        "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
+        (
+            "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central"
+            " directory"
+        ),
     ),
     "adapter-targets-not-found": (
-        "ValueError: Target modules {'query_key_value'} not found in the base model. Please check the target "
-        "modules and try again.",
+        (
+            "ValueError: Target modules {'query_key_value'} not found in the base model. Please"
+            " check the target modules and try again."
+        ),
         "ValueError: Please specify `target_modules` in `peft_config`",
     ),
     "quantized-model-not-trainable": (
-        "ValueError: You cannot perform fine-tuning on purely quantized models. Please attach trainable adapters "
-        "on top of",
-        "ValueError: You can't train a model that has been loaded in 8-bit or 4-bit precision on a different "
-        "device than the one you're training on.",
+        (
+            "ValueError: You cannot perform fine-tuning on purely quantized models. Please attach"
+            " trainable adapters on top of"
+        ),
+        (
+            "ValueError: You can't train a model that has been loaded in 8-bit or 4-bit precision"
+            " on a different device than the one you're training on."
+        ),
         "ValueError: `.to` is not supported for `4-bit` or `8-bit` bitsandbytes models.",
     ),
     "adapter-on-an-adapter": (
-        "ValueError: You passed a `PeftModel` instance together with a `peft_config` to the trainer.",
+        (
+            "ValueError: You passed a `PeftModel` instance together with a `peft_config` to the"
+            " trainer."
+        ),
     ),
     "tokenizer-file-missing": (
         "TypeError: stat: path should be string, bytes, os.PathLike or integer, not NoneType",
-        "ImportError: LlamaTokenizer requires the SentencePiece library but it was not found in your environment.",
+        (
+            "ImportError: LlamaTokenizer requires the SentencePiece library but it was not found in"
+            " your environment."
+        ),
     ),
     "longer-than-the-model": (
-        "Token indices sequence length is longer than the specified maximum sequence length for this model (5120 "
-        "> 2048). Running this sequence through the model will result in indexing errors",
+        (
+            "Token indices sequence length is longer than the specified maximum sequence length for"
+            " this model (5120 > 2048). Running this sequence through the model will result in"
+            " indexing errors"
+        ),
     ),
     "chat-template-missing": (
-        "ValueError: Cannot use chat template functions because tokenizer.chat_template is not set and no "
-        "template argument was passed!",
+        (
+            "ValueError: Cannot use chat template functions because tokenizer.chat_template is not"
+            " set and no template argument was passed!"
+        ),
     ),
     "chat-template-refuses": (
-        "jinja2.exceptions.TemplateError: Conversation roles must alternate user/assistant/user/assistant/...",
+        (
+            "jinja2.exceptions.TemplateError: Conversation roles must alternate"
+            " user/assistant/user/assistant/..."
+        ),
         "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'",
     ),
     "no-pad-token": (
-        "ValueError: Asking to pad but the tokenizer does not have a padding token. Please select a token to use "
-        "as `pad_token`",
+        (
+            "ValueError: Asking to pad but the tokenizer does not have a padding token. Please"
+            " select a token to use as `pad_token`"
+        ),
         "ValueError: Cannot handle batch sizes > 1 if no padding token is defined.",
     ),
     "column-missing": (
         "KeyError: 'messages'",
-        "ValueError: No columns in the dataset match the model's forward method signature: (input_ids, labels).",
+        (
+            "ValueError: No columns in the dataset match the model's forward method signature:"
+            " (input_ids, labels)."
+        ),
     ),
     "no-loss-returned": (
-        "ValueError: The model did not return a loss from the inputs, only the following keys: logits.",
+        (
+            "ValueError: The model did not return a loss from the inputs, only the following keys:"
+            " logits."
+        ),
     ),
     "empty-data": (
         "ValueError: num_samples should be a positive integer value, but got num_samples=0",
         "ValueError: `train_dataset` is required",
-        "datasets.exceptions.DataFilesNotFoundError: No (supported) data files found in /data/chats",
-        "datasets.exceptions.EmptyDatasetError: The directory at /data/chats doesn't contain any data files",
+        (
+            "datasets.exceptions.DataFilesNotFoundError: No (supported) data files found in"
+            " /data/chats"
+        ),
+        (
+            "datasets.exceptions.EmptyDatasetError: The directory at /data/chats doesn't contain"
+            " any data files"
+        ),
         'ValueError: Instruction "validation" corresponds to no data!',
     ),
     "rows-of-mixed-types": (
-        "datasets.exceptions.DatasetGenerationError: An error occurred while generating the dataset",
-        "pyarrow.lib.ArrowInvalid: JSON parse error: Column(/messages) changed from array to string in row 12",
+        (
+            "datasets.exceptions.DatasetGenerationError: An error occurred while generating the"
+            " dataset"
+        ),
+        (
+            "pyarrow.lib.ArrowInvalid: JSON parse error: Column(/messages) changed from array to"
+            " string in row 12"
+        ),
         "json.decoder.JSONDecodeError: Expecting ',' delimiter: line 1 column 20 (char 19)",
     ),
     "text-that-is-no-text": (
-        "TypeError: TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]",
+        (
+            "TypeError: TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence,"
+            " InputSequence]]"
+        ),
         "TypeError: TextInputSequence must be str",
-        "ValueError: text input must of type `str` (single example), `List[str]` (batch or single pretokenized "
-        "example) or `List[List[str]]` (batch of pretokenized examples).",
+        (
+            "ValueError: text input must of type `str` (single example), `List[str]` (batch or"
+            " single pretokenized example) or `List[List[str]]` (batch of pretokenized examples)."
+        ),
         'TypeError: can only concatenate str (not "NoneType") to str',
         "AttributeError: 'float' object has no attribute 'strip'",
     ),
-    "not-utf-8": ("UnicodeDecodeError: 'utf-8' codec can't decode byte 0x92 in position 1200: invalid start byte",),
+    "not-utf-8": (
+        (
+            "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x92 in position 1200: invalid"
+            " start byte"
+        ),
+    ),
     "tokenizer-forked": (
-        "huggingface/tokenizers: The current process just got forked, after parallelism has already been used. "
-        "Disabling parallelism to avoid deadlocks...",
+        (
+            "huggingface/tokenizers: The current process just got forked, after parallelism has"
+            " already been used. Disabling parallelism to avoid deadlocks..."
+        ),
     ),
     "right-padding-at-generation": (
-        "A decoder-only architecture is being used, but right-padding was detected! For correct generation "
-        "results, please set `padding_side='left'`",
+        (
+            "A decoder-only architecture is being used, but right-padding was detected! For correct"
+            " generation results, please set `padding_side='left'`"
+        ),
     ),
     "attention-mask-not-set": (
         "The attention mask and the pad token id were not set, with a batched input.",
-        "The attention mask is not set and cannot be inferred from input because pad token is same as eos token.",
+        (
+            "The attention mask is not set and cannot be inferred from input because pad token is"
+            " same as eos token."
+        ),
     ),
     "pad-token-of-generation": (
         "Setting `pad_token_id` to `eos_token_id`:2 for open-end generation.",
@@ -350,118 +563,201 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "weights-offloaded": (
         "Some parameters are on the meta device because they were offloaded to the cpu.",
-        "WARNING:accelerate.big_modeling:Some parameters are on the meta device because they were offloaded to the "
-        "disk and cpu.",
-        "Some parameters are on the meta device device because they were offloaded to the cpu and disk.",
+        (
+            "WARNING:accelerate.big_modeling:Some parameters are on the meta device because they"
+            " were offloaded to the disk and cpu."
+        ),
+        (
+            "Some parameters are on the meta device device because they were offloaded to the cpu"
+            " and disk."
+        ),
         "[rank1]: Some parameters are on the meta device because they were offloaded to the disk.",
     ),
     "inputs-on-another-device": (
-        "/opt/venv/lib/python3.12/site-packages/transformers/generation/utils.py:2976: UserWarning: You are calling "
-        ".generate() with the `input_ids` being on a device type different than your model's device. `input_ids` is on "
-        "cpu, whereas the model is on cuda.",
+        (
+            "/opt/venv/lib/python3.12/site-packages/transformers/generation/utils.py:2976:"
+            " UserWarning: You are calling .generate() with the `input_ids` being on a device type"
+            " different than your model's device. `input_ids` is on cpu, whereas the model is on"
+            " cuda."
+        ),
     ),
     "generation-flags-ignored": (
-        "The following generation flags are not valid and may be ignored: ['temperature', 'top_p'].",
+        (
+            "The following generation flags are not valid and may be ignored: ['temperature',"
+            " 'top_p']."
+        ),
     ),
     "four-bit-computes-in-float32": (
-        "/opt/bitsandbytes/nn/modules.py:226: UserWarning: Input type into Linear4bit is torch.float16, but "
-        "bnb_4bit_compute_type=torch.float32 (default). This will lead to slow inference or training speed.",
-        "Input type into Linear4bit is torch.float16, but bnb_4bit_compute_dtype=torch.float32 (default). This will "
-        "lead to slow inference.",
+        (
+            "/opt/bitsandbytes/nn/modules.py:226: UserWarning: Input type into Linear4bit is"
+            " torch.float16, but bnb_4bit_compute_type=torch.float32 (default). This will lead to"
+            " slow inference or training speed."
+        ),
+        (
+            "Input type into Linear4bit is torch.float16, but bnb_4bit_compute_dtype=torch.float32"
+            " (default). This will lead to slow inference."
+        ),
     ),
     "flash-attention-in-float32": (
-        "Flash Attention 2 only supports torch.float16 and torch.bfloat16 dtypes, but the current dype in "
-        "LlamaForCausalLM is torch.float32.",
-        "Flash Attention 2.0 only supports torch.float16 and torch.bfloat16 dtypes, but the current dype in "
-        "MistralModel is torch.float32.",
-        "You are attempting to use Flash Attention 2.0 without specifying a torch dtype. This might lead to unexpected "
-        "behaviour",
+        (
+            "Flash Attention 2 only supports torch.float16 and torch.bfloat16 dtypes, but the"
+            " current dype in LlamaForCausalLM is torch.float32."
+        ),
+        (
+            "Flash Attention 2.0 only supports torch.float16 and torch.bfloat16 dtypes, but the"
+            " current dype in MistralModel is torch.float32."
+        ),
+        (
+            "You are attempting to use Flash Attention 2.0 without specifying a torch dtype. This"
+            " might lead to unexpected behaviour"
+        ),
     ),
     "flash-attention-on-the-cpu": (
-        "You are attempting to use Flash Attention 2.0 with a model not initialized on GPU. Make sure to move the "
-        "model to GPU after initializing it on CPU with `model.to('cuda')`.",
+        (
+            "You are attempting to use Flash Attention 2.0 with a model not initialized on GPU."
+            " Make sure to move the model to GPU after initializing it on CPU with"
+            " `model.to('cuda')`."
+        ),
     ),
     "attention-falls-back": (
         "`sdpa` attention does not support `output_attentions=True` or `head_mask`.",
-        "LlamaModel is using LlamaSdpaAttention, but `torch.nn.functional.scaled_dot_product_attention` does not "
-        "support `output_attentions=True`. Falling back to the manual attention implementation",
+        (
+            "LlamaModel is using LlamaSdpaAttention, but"
+            " `torch.nn.functional.scaled_dot_product_attention` does not support"
+            " `output_attentions=True`. Falling back to the manual attention implementation"
+        ),
         "You are not running the flash-attention implementation, expect numerical differences.",
     ),
     "kernels-not-installed": (
-        "The fast path is not available because one of the required library is not installed. Falling back to torch "
-        "implementation.",
-        "The fast path is not available because on of `(selective_state_update, causal_conv1d_fn)` is None. Falling "
-        "back to the naive implementation.",
+        (
+            "The fast path is not available because one of the required library is not installed."
+            " Falling back to torch implementation."
+        ),
+        (
+            "The fast path is not available because on of `(selective_state_update,"
+            " causal_conv1d_fn)` is None. Falling back to the naive implementation."
+        ),
     ),
     "unused-parameters-searched": (
-        "[rank0]:[W101 16:12:25.508892781 reducer.cpp:1400] Warning: find_unused_parameters=True was specified in DDP "
-        "constructor, but did not find any unused parameters in the forward pass.",
-        "[W reducer.cpp:1303] Warning: find_unused_parameters=True was specified in DDP constructor, but did not find "
-        "any unused parameters in the forward pass.",
+        (
+            "[rank0]:[W101 16:12:25.508892781 reducer.cpp:1400] Warning:"
+            " find_unused_parameters=True was specified in DDP constructor, but did not find any"
+            " unused parameters in the forward pass."
+        ),
+        (
+            "[W reducer.cpp:1303] Warning: find_unused_parameters=True was specified in DDP"
+            " constructor, but did not find any unused parameters in the forward pass."
+        ),
     ),
     "gradient-strides-differ": (
-        "[rank2]:[W320 02:29:25.960059248 reducer.cpp:327] Warning: Grad strides do not match bucket view strides.",
+        (
+            "[rank2]:[W320 02:29:25.960059248 reducer.cpp:327] Warning: Grad strides do not match"
+            " bucket view strides."
+        ),
     ),
     "fsdp-upcasts-weights": (
-        "/opt/accelerate/accelerator.py:2045: UserWarning: Upcasted low precision parameters in Qwen2ForCausalLM "
-        "because mixed precision turned on in FSDP. Affects: model.embed_tokens.weight.",
+        (
+            "/opt/accelerate/accelerator.py:2045: UserWarning: Upcasted low precision parameters in"
+            " Qwen2ForCausalLM because mixed precision turned on in FSDP. Affects:"
+            " model.embed_tokens.weight."
+        ),
     ),
     "recompiles-at-each-shape": (
-        "W0301 10:00:00.123000 4711 site-packages/torch/_dynamo/convert_frame.py:1995] [0/8] torch._dynamo hit "
-        "config.recompile_limit (8)",
+        (
+            "W0301 10:00:00.123000 4711 site-packages/torch/_dynamo/convert_frame.py:1995] [0/8]"
+            " torch._dynamo hit config.recompile_limit (8)"
+        ),
     ),
     "too-many-dataloader-workers": (
-        "/opt/torch/utils/data/dataloader.py:627: UserWarning: This DataLoader will create 16 worker processes in "
-        "total. Our suggested max number of worker in current system is 4, which is smaller than what this DataLoader "
-        "is going to create.",
+        (
+            "/opt/torch/utils/data/dataloader.py:627: UserWarning: This DataLoader will create 16"
+            " worker processes in total. Our suggested max number of worker in current system is 4,"
+            " which is smaller than what this DataLoader is going to create."
+        ),
     ),
     "weights-not-tied": (
-        "The model weights are not tied. Please use the `tie_weights` method before using the `infer_auto_device` "
-        "function.",
+        (
+            "The model weights are not tied. Please use the `tie_weights` method before using the"
+            " `infer_auto_device` function."
+        ),
     ),
     "tied-weights-differ": (
-        "The tied weights mapping and config for this model specifies to tie model.embed_tokens.weight to "
-        "lm_head.weight, but both are present in the checkpoints with different values, so we will NOT tie them.",
+        (
+            "The tied weights mapping and config for this model specifies to tie"
+            " model.embed_tokens.weight to lm_head.weight, but both are present in the checkpoints"
+            " with different values, so we will NOT tie them."
+        ),
     ),
     "merged-into-quantized-weights": (
-        "/opt/peft/tuners/lora/bnb.py:378: UserWarning: Merge lora module to 4-bit linear may get different "
-        "generations due to rounding errors.",
+        (
+            "/opt/peft/tuners/lora/bnb.py:378: UserWarning: Merge lora module to 4-bit linear may"
+            " get different generations due to rounding errors."
+        ),
     ),
     "vllm-without-cuda-graphs": (
         "INFO 11-25 08:00:42 [vllm.py:500] Cudagraph is disabled under eager mode",
-        "(EngineCore pid=3709775) INFO 05-19 02:38:06 [vllm.py:1081] Cudagraph is disabled under eager mode",
-        "WARNING 05-19 02:38:06 [vllm.py:1172] Enforce eager set, disabling torch.compile and CUDAGraphs. This is "
-        "equivalent to setting -cc.mode=none -cc.cudagraph_mode=none",
+        (
+            "(EngineCore pid=3709775) INFO 05-19 02:38:06 [vllm.py:1081] Cudagraph is disabled"
+            " under eager mode"
+        ),
+        (
+            "WARNING 05-19 02:38:06 [vllm.py:1172] Enforce eager set, disabling torch.compile and"
+            " CUDAGraphs. This is equivalent to setting -cc.mode=none -cc.cudagraph_mode=none"
+        ),
     ),
     "vllm-preempts-requests": (
-        "WARNING 05-09 00:49:33 scheduler.py:1057] Sequence group 0 is preempted by PreemptionMode.SWAP mode because "
-        "there is not enough KV cache space.",
-        "WARNING 06-23 14:33:09 [scheduler.py:1800] Sequence group eb1c91ce-4ffb-11f0 is preempted by "
-        "PreemptionMode.RECOMPUTE mode because there is not enough KV cache space.",
+        (
+            "WARNING 05-09 00:49:33 scheduler.py:1057] Sequence group 0 is preempted by"
+            " PreemptionMode.SWAP mode because there is not enough KV cache space."
+        ),
+        (
+            "WARNING 06-23 14:33:09 [scheduler.py:1800] Sequence group eb1c91ce-4ffb-11f0 is"
+            " preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache"
+            " space."
+        ),
     ),
     "stop-token-not-supervised": (
-        "The chat template does not include the assistant turn's end-of-turn token in the loss mask; the model "
-        "may not learn to stop.",
+        (
+            "The chat template does not include the assistant turn's end-of-turn token in the loss"
+            " mask; the model may not learn to stop."
+        ),
     ),
     "argument-removed": (
         "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'tokenizer'",
-        "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'",
-        "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--max_seq_length', '512']",
+        (
+            "TypeError: TrainingArguments.__init__() got an unexpected keyword argument"
+            " 'evaluation_strategy'"
+        ),
+        (
+            "ValueError: Some specified arguments are not used by the HfArgumentParser:"
+            " ['--max_seq_length', '512']"
+        ),
     ),
     "name-removed": (
-        "ImportError: cannot import name 'DataCollatorForCompletionOnlyLM' from 'trl' (/opt/trl/__init__.py)",
+        (
+            "ImportError: cannot import name 'DataCollatorForCompletionOnlyLM' from 'trl'"
+            " (/opt/trl/__init__.py)"
+        ),
         "AttributeError: module 'torch' has no attribute 'float8_e4m3fn'",
     ),
     "use-cache-with-checkpointing": (
         "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`.",
     ),
     "deepspeed-values-mismatch": (
-        "ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values:",
-        "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
-        "gradient_acc_step * world_size 64 != 4 * 2 * 4",
+        (
+            "ValueError: Please correct the following DeepSpeed config values that mismatch"
+            " TrainingArguments values:"
+        ),
+        (
+            "AssertionError: Check batch related parameters. train_batch_size is not equal to"
+            " micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 2 * 4"
+        ),
     ),
     "deepspeed-not-usable": (
-        "deepspeed.ops.op_builder.builder.MissingCUDAException: CUDA_HOME does not exist, unable to compile CUDA op(s)",
+        (
+            "deepspeed.ops.op_builder.builder.MissingCUDAException: CUDA_HOME does not exist,"
+            " unable to compile CUDA op(s)"
+        ),
         "RuntimeError: Error building extension 'cpu_adam'",
     ),
     "evaluation-settings": (
@@ -469,32 +765,52 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "KeyError: 'eval_accuracy'",
     ),
     "precision-not-supported": (
-        "ValueError: Your setup doesn't support bf16/gpu. You need to assign use_cpu if you want to train the "
-        "model on CPU.",
+        (
+            "ValueError: Your setup doesn't support bf16/gpu. You need to assign use_cpu if you"
+            " want to train the model on CPU."
+        ),
         "ValueError: fp16 mixed precision requires a GPU (not 'mps').",
         "ValueError: bf16 mixed precision requires PyTorch >= 1.10 and a supported device.",
     ),
     "generation-settings-invalid": (
-        "ValueError: The generation config instance is invalid -- `.validate()` throws warnings and/or exceptions.",
+        (
+            "ValueError: The generation config instance is invalid -- `.validate()` throws warnings"
+            " and/or exceptions."
+        ),
         "ValueError: GenerationConfig is invalid: ",
-        "ValueError: `temperature` (=0.0) has to be a strictly positive float, otherwise your next token scores "
-        "will be invalid.",
+        (
+            "ValueError: `temperature` (=0.0) has to be a strictly positive float, otherwise your"
+            " next token scores will be invalid."
+        ),
     ),
-    "logging-needs-a-login": ("wandb.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[key])",),
+    "logging-needs-a-login": (
+        "wandb.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[key])",
+    ),
     "resume-not-possible": (
         "ValueError: No valid checkpoint found in output directory (out)",
-        "ValueError: loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
+        (
+            "ValueError: loaded state dict contains a parameter group that doesn't match the size"
+            " of optimizer's group"
+        ),
     ),
-    "peft-saves-embedding": ("Setting `save_embedding_layers` to `True` as the embedding layer has been resized",),
+    "peft-saves-embedding": (
+        "Setting `save_embedding_layers` to `True` as the embedding layer has been resized",
+    ),
     "tied-weights-warned": (
-        "Model with `tie_word_embeddings=True` and the tied_target_modules=['lm_head'] are part of the adapter.",
+        (
+            "Model with `tie_word_embeddings=True` and the tied_target_modules=['lm_head'] are part"
+            " of the adapter."
+        ),
     ),
     "driver-too-old": (
         "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
         "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version",
     ),
     "no-gpu-found": (
-        "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+        (
+            "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an"
+            " NVIDIA GPU"
+        ),
         "AssertionError: Torch not compiled with CUDA enabled",
         "RuntimeError: No CUDA GPUs are available",
     ),
@@ -507,19 +823,27 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "RuntimeError: CUDA error: unknown error",
     ),
     "cuda-in-a-forked-process": (
-        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you "
-        "must use the 'spawn' start method",
+        (
+            "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with"
+            " multiprocessing, you must use the 'spawn' start method"
+        ),
     ),
     "main-guard-missing": (
-        "RuntimeError: \n        An attempt has been made to start a new process before the current process has "
-        "finished its bootstrapping phase.",
+        (
+            "RuntimeError: \n        An attempt has been made to start a new process before the"
+            " current process has finished its bootstrapping phase."
+        ),
     ),
     "launcher-variables-missing": (
-        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
-        "expected, but not set",
+        (
+            "ValueError: Error initializing torch.distributed using env:// rendezvous: environment"
+            " variable RANK expected, but not set"
+        ),
         "KeyError: 'LOCAL_RANK'",
     ),
-    "file-not-found": ("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.jsonl'",),
+    "file-not-found": (
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.jsonl'",
+    ),
     "command-not-found": (
         "./run.sh: line 4: torchrun: command not found",
         "python: can't open file '/w/train.py': [Errno 2] No such file or directory",
@@ -528,33 +852,48 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "permission-denied": ("PermissionError: [Errno 13] Permission denied: '/data/cache'",),
     "bitsandbytes-without-gpu": (
         "AttributeError: 'NoneType' object has no attribute 'cquantize_blockwise_fp16_nf4'",
-        "RuntimeError: None of the available devices `available_devices = None` are supported by the "
-        "bitsandbytes version",
+        (
+            "RuntimeError: None of the available devices `available_devices = None` are supported"
+            " by the bitsandbytes version"
+        ),
     ),
     "bitsandbytes-warned": (
-        "The installed version of bitsandbytes was compiled without GPU support. 8-bit optimizers are unavailable.",
+        (
+            "The installed version of bitsandbytes was compiled without GPU support. 8-bit"
+            " optimizers are unavailable."
+        ),
     ),
     "flash-attention-not-usable": (
-        "ImportError: FlashAttention2 has been toggled on, but it cannot be used due to the following error: the "
-        "package flash_attn seems to be not installed.",
+        (
+            "ImportError: FlashAttention2 has been toggled on, but it cannot be used due to the"
+            " following error: the package flash_attn seems to be not installed."
+        ),
         "RuntimeError: FlashAttention only support fp16 and bf16 data type",
         "ModuleNotFoundError: No module named 'flash_attn'",
     ),
     "compile-failed": (
         "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:",
         "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
-        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware limit: "
-        "101376.",
+        (
+            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required:"
+            " 147456, Hardware limit: 101376."
+        ),
     ),
     "undefined-symbol": (
         "ImportError: /opt/x/_C.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
         "OSError: libcudart.so.11.0: cannot open shared object file: No such file or directory",
     ),
     "numpy-abi": (
-        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88",
+        (
+            "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96"
+            " from C header, got 88"
+        ),
     ),
     "package-version": (
-        "ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this module, but found 0.20.1.",
+        (
+            "ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this"
+            " module, but found 0.20.1."
+        ),
         "ImportError: Using the `Trainer` with `PyTorch` requires `accelerate>=1.1.0`",
     ),
     "package-missing": (

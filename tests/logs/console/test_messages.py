@@ -9,12 +9,20 @@ import pytest
 from tests.logs.console.examples import EXAMPLES
 from truetune.cli import commands
 from truetune.logs.console.lines import clean_line
-from truetune.logs.console.messages import MESSAGES, Message, find_message, message_of_exception, message_of_line
+from truetune.logs.console.messages import (
+    MESSAGES,
+    Message,
+    find_message,
+    message_of_exception,
+    message_of_line,
+)
 
 CASES = [(name, text) for name, texts in EXAMPLES.items() for text in texts]
 
 
-@pytest.mark.parametrize(("name", "text"), CASES, ids=[f"{name}-{text[:30]}" for name, text in CASES])
+@pytest.mark.parametrize(
+    ("name", "text"), CASES, ids=[f"{name}-{text[:30]}" for name, text in CASES]
+)
 def test_a_message_is_recognised(name: str, text: str) -> None:
     message = find_message(name)
     assert message is not None
@@ -47,7 +55,10 @@ def test_a_message_says_why_what_next_and_where_from(message: Message) -> None:
         "question: how do I solve CUDA out of memory. Tried to allocate 2 GiB?",
         '{"prompt": "IndexError: index out of range in self", "answer": "the ids are too large"}',
         "He was Killed in action, the letter said.",
-        'Answer: the message "Token indices sequence length is longer than the specified maximum" is harmless',
+        (
+            'Answer: the message "Token indices sequence length is longer than the specified'
+            ' maximum" is harmless'
+        ),
         "labels: None of the inputs have requires_grad=True",
         "The exit code is 1 where a finding is at or above error.",
     ],

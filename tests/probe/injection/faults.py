@@ -13,7 +13,9 @@ class Weird:
         raise ArithmeticError("weird")
 
     __getattr__ = __bool__ = __len__ = __iter__ = __next__ = __eq__ = __hash__ = __call__ = _refuse
-    __getitem__ = __enter__ = __exit__ = __str__ = __repr__ = __int__ = __float__ = __contains__ = _refuse
+    __getitem__ = __enter__ = __exit__ = __str__ = __repr__ = __int__ = __float__ = __contains__ = (
+        _refuse
+    )
 
 
 def _note(reached: str) -> None:

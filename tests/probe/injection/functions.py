@@ -52,7 +52,11 @@ class Function(NamedTuple):
 def functions() -> list[Function]:
     """Of all modules of the probe that a run can import, in the order of modules and lines."""
     found = [(path_of(module), module) for module in sorted(reachable())]
-    return [function for path, module in found for function, _ in _functions(ast.parse(path.read_text()), module)]
+    return [
+        function
+        for path, module in found
+        for function, _ in _functions(ast.parse(path.read_text()), module)
+    ]
 
 
 def reachable() -> set[str]:

@@ -129,14 +129,26 @@ KINDS: dict[str, Any] = {
 
 def arguments(kind: type[TrainingArguments], **more: Any) -> Any:
     """Of two steps of two batches each."""
-    return kind(os.environ["OUT"], report_to="none", use_cpu=True, bf16=False, disable_tqdm=True, max_steps=2,
-                per_device_train_batch_size=2, gradient_accumulation_steps=2, logging_steps=1, save_strategy="no",
-                **more)  # fmt: skip
+    return kind(
+        os.environ["OUT"],
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+        disable_tqdm=True,
+        max_steps=2,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=2,
+        logging_steps=1,
+        save_strategy="no",
+        **more,
+    )
 
 
 def sft_trainer(model: Any, tokenizer: Any, kind: str) -> Any:
     """A trainer of transformers, given rows of ids; `mapped`: a data set that the program itself has prepared."""
-    texts = [f"How many pears are in box {i}? There are {i + 3}" + " today" * (i % 3) for i in range(8)]
+    texts = [
+        f"How many pears are in box {i}? There are {i + 3}" + " today" * (i % 3) for i in range(8)
+    ]
 
     def encode(row: dict[str, str]) -> dict[str, list[int]]:
         ids = tokenizer(row["text"])["input_ids"]
@@ -144,22 +156,45 @@ def sft_trainer(model: Any, tokenizer: Any, kind: str) -> Any:
 
     rows: Any = [encode({"text": text}) for text in texts]
     if kind == "mapped":
-        named = datasets.Dataset.from_dict({"story": texts}).rename_column("story", "text").shuffle(seed=0)
+        named = (
+            datasets.Dataset.from_dict({"story": texts})
+            .rename_column("story", "text")
+            .shuffle(seed=0)
+        )
         mapped = named.map(encode, remove_columns=["text"])
         rows = datasets.concatenate_datasets([mapped, mapped.select(range(2))])
     collate = DataCollatorForSeq2Seq(tokenizer, model)
     made = KINDS.get(kind, Trainer)
-    return made(model, arguments(TrainingArguments), collate, rows, processing_class=tokenizer, callbacks=[Noisy()])
+    return made(
+        model,
+        arguments(TrainingArguments),
+        collate,
+        rows,
+        processing_class=tokenizer,
+        callbacks=[Noisy()],
+    )
 
 
 def dpo_trainer(model: Any, tokenizer: Any) -> Any:
     """A trainer of TRL, given pairs of answers."""
     from trl import DPOConfig, DPOTrainer
 
-    pairs = [{"prompt": f"How many pears are in box {i}?", "chosen": f" There are {i + 3}.", "rejected": " Who knows?"}
-             for i in range(8)]  # fmt: skip
-    return DPOTrainer(model, copy.deepcopy(model), arguments(DPOConfig), processing_class=tokenizer,
-                      train_dataset=datasets.Dataset.from_list(pairs), callbacks=[Noisy()])  # fmt: skip
+    pairs = [
+        {
+            "prompt": f"How many pears are in box {i}?",
+            "chosen": f" There are {i + 3}.",
+            "rejected": " Who knows?",
+        }
+        for i in range(8)
+    ]
+    return DPOTrainer(
+        model,
+        copy.deepcopy(model),
+        arguments(DPOConfig),
+        processing_class=tokenizer,
+        train_dataset=datasets.Dataset.from_list(pairs),
+        callbacks=[Noisy()],
+    )
 
 
 class Loop:
@@ -168,10 +203,15 @@ class Loop:
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.model = model
         self.state = SimpleNamespace(log_history=[])
-        texts = [f"How many pears are in box {i}? There are {i + 3}" + " today" * (i % 3) for i in range(16)]
+        texts = [
+            f"How many pears are in box {i}? There are {i + 3}" + " today" * (i % 3)
+            for i in range(16)
+        ]
         rows = [tokenizer(text)["input_ids"] for text in texts]
         encoded = [{"input_ids": ids, "labels": [-100] * 5 + ids[5:]} for ids in rows]
-        self.loader = DataLoader(encoded, 2, shuffle=True, collate_fn=DataCollatorForSeq2Seq(tokenizer, model))  # type: ignore[arg-type]
+        self.loader = DataLoader(
+            encoded, 2, shuffle=True, collate_fn=DataCollatorForSeq2Seq(tokenizer, model)
+        )  # type: ignore[arg-type]
 
     def train(self) -> None:
         """Four steps of two micro-batches."""
@@ -192,29 +232,57 @@ def trainer_of(model: Any, tokenizer: Any, kind: str) -> Any:
     """What trains: a trainer of transformers or TRL, or a loop that is none."""
     if kind == "own loop":
         return Loop(model, tokenizer)
-    return dpo_trainer(model, tokenizer) if kind == "preferences" else sft_trainer(model, tokenizer, kind)
+    return (
+        dpo_trainer(model, tokenizer)
+        if kind == "preferences"
+        else sft_trainer(model, tokenizer, kind)
+    )
 
 
 def train(tokenizer: Any, kind: str) -> None:
     """Some steps; whatever a hook could disturb is printed."""
     torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=64, attention_dropout=0.1,
-    ))  # fmt: skip
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=64,
+            attention_dropout=0.1,
+        )
+    )
     trainer = trainer_of(model, tokenizer, kind)
     trainer.train()
-    weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
-    log = [{key: value for key, value in line.items() if key not in TIMES} for line in trainer.state.log_history]
-    print(json.dumps({"log": log, "weights": weights, "random": [random.random(), torch.rand(()).item()],
-                      "modes": [m.training for m in model.modules()], "children": _children()}))  # fmt: skip
+    weights = hashlib.sha256(
+        b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+    ).hexdigest()
+    log = [
+        {key: value for key, value in line.items() if key not in TIMES}
+        for line in trainer.state.log_history
+    ]
+    print(
+        json.dumps(
+            {
+                "log": log,
+                "weights": weights,
+                "random": [random.random(), torch.rand(()).item()],
+                "modes": [m.training for m in model.modules()],
+                "children": _children(),
+            }
+        )
+    )
 
 
 def _children() -> int:
     """Child processes that run."""
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
         children = file.read().split()
-    states = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] for child in children]
+    states = [
+        Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] for child in children
+    ]
     return sum(state != "Z" for state in states)
 
 
@@ -225,7 +293,9 @@ def begin(order: dict[str, Any]) -> None:
     sys.modules.pop("sitecustomize", None)
     sys.meta_path.insert(0, Anew("datasets", "transformers", "transformers.trainer"))
     if order["function"] is not None:
-        sys.meta_path.insert(0, Faulty(Function(*order["function"]), order["fault"], order["reached"]))
+        sys.meta_path.insert(
+            0, Faulty(Function(*order["function"]), order["fault"], order["reached"])
+        )
     site.execsitecustomize()
     for name in ("datasets", "transformers", "transformers.trainer"):
         __import__(name)

@@ -27,8 +27,16 @@ SECONDS = 2.0
 HEALTHY_SECONDS = 60.0
 CANARY = ("truetune.probe.canary", "truetune.probe.marks", "truetune.probe.twins")
 OWN_LOOP = ("truetune.probe.own_loop", "truetune.probe.live_objects", "truetune.probe.observe_loop")
-PREFERENCES = tuple(f"truetune.probe.laws.{name}" for name in (
-    "preferences", "dpo_start", "precomputed_reference", "reference_dropout", "reference_still"))  # fmt: skip
+PREFERENCES = tuple(
+    f"truetune.probe.laws.{name}"
+    for name in (
+        "preferences",
+        "dpo_start",
+        "precomputed_reference",
+        "reference_dropout",
+        "reference_still",
+    )
+)
 
 
 class Seen(NamedTuple):
@@ -103,8 +111,15 @@ class Injector:
         reached = self.folder / "reached"
         reached.unlink(missing_ok=True)
         seconds = SECONDS if fault in ("hang", "spin") else HEALTHY_SECONDS
-        orders = {"mode": "audit", "batches": 2, "laws": list(laws), "canary": canary, "seconds": seconds,
-                  "verdict_seconds": seconds, "in_place": in_place}  # fmt: skip
+        orders = {
+            "mode": "audit",
+            "batches": 2,
+            "laws": list(laws),
+            "canary": canary,
+            "seconds": seconds,
+            "verdict_seconds": seconds,
+            "in_place": in_place,
+        }
         with hooked(orders, judge, told.append) as session:
             seen = self._live(session.orders, function, fault, str(reached), kind)
         name = f"{fault}, in place" if in_place else fault
@@ -113,10 +128,22 @@ class Injector:
         return Outcome(function, name, reached.exists(), tuple(told), bool(judged), same, seen)
 
     def _live(
-        self, orders: dict[str, Any] | None, function: Function | None, fault: str, reached: str, kind: str
+        self,
+        orders: dict[str, Any] | None,
+        function: Function | None,
+        fault: str,
+        reached: str,
+        kind: str,
     ) -> Seen:
         names = {name: str(self.folder / name) for name in ("stdout", "stderr", "out")}
-        order = {"orders": orders, "function": function, "fault": fault, "reached": reached, "kind": kind, **names}
+        order = {
+            "orders": orders,
+            "function": function,
+            "fault": fault,
+            "reached": reached,
+            "kind": kind,
+            **names,
+        }
         assert self.server.stdin is not None
         assert self.server.stdout is not None
         self.server.stdin.write(json.dumps(order) + "\n")

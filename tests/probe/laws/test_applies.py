@@ -12,13 +12,21 @@ from datasets import Dataset
 import truetune
 from tests.auditing import tiny
 
-SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
-         "max_position_embeddings": 256}  # fmt: skip
+SHAPE = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 256,
+}
 COMPARED = ("gradient-accumulation", "process-count")
 
 
 def texts() -> list[str]:
-    return [f"{chat['messages'][1]['content']} {'And more. ' * (i % 3)}" for i, chat in enumerate(tiny.chats(8))]
+    return [
+        f"{chat['messages'][1]['content']} {'And more. ' * (i % 3)}"
+        for i, chat in enumerate(tiny.chats(8))
+    ]
 
 
 def pooled(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -48,8 +56,10 @@ class TwoTowers(transformers.Trainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        one, other = (pooled(model, inputs[f"{side}_input_ids"], inputs[f"{side}_attention_mask"])
-                      for side in ("query", "passage"))  # fmt: skip
+        one, other = (
+            pooled(model, inputs[f"{side}_input_ids"], inputs[f"{side}_attention_mask"])
+            for side in ("query", "passage")
+        )
         loss = of_pairs(one @ other.T)
         return (loss, {}) if return_outputs else loss
 
@@ -61,11 +71,16 @@ def embedding(kind: type[transformers.Trainer]) -> transformers.Trainer:
     def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
         made = {}
         for side in sides:
-            padded = tokenizer.pad({"input_ids": [row[f"{side}input_ids"] for row in rows]}, return_tensors="pt")
+            padded = tokenizer.pad(
+                {"input_ids": [row[f"{side}input_ids"] for row in rows]}, return_tensors="pt"
+            )
             made |= {f"{side}{key}": value for key, value in padded.items()}
         return made
 
-    rows: Any = [{f"{side}input_ids": tokenizer(text + side)["input_ids"] for side in sides} for text in texts()]
+    rows: Any = [
+        {f"{side}input_ids": tokenizer(text + side)["input_ids"] for side in sides}
+        for text in texts()
+    ]
     arguments = tiny.arguments(remove_unused_columns=False)
     return kind(tiny.model(), arguments, collate, rows, processing_class=tokenizer)
 
@@ -73,10 +88,15 @@ def embedding(kind: type[transformers.Trainer]) -> transformers.Trainer:
 def classes(labels: Any, count: int) -> transformers.Trainer:
     """A head that classifies rows into `count` classes, or gives each a number."""
     tokenizer = tiny.tokenizer()
-    config = transformers.LlamaConfig(**SHAPE, vocab_size=len(tokenizer), num_labels=count,
-                                      pad_token_id=tokenizer.pad_token_id)  # fmt: skip
-    rows = Dataset.from_list([{"input_ids": tokenizer(text)["input_ids"], "labels": labels(i)}
-                              for i, text in enumerate(texts())])  # fmt: skip
+    config = transformers.LlamaConfig(
+        **SHAPE, vocab_size=len(tokenizer), num_labels=count, pad_token_id=tokenizer.pad_token_id
+    )
+    rows = Dataset.from_list(
+        [
+            {"input_ids": tokenizer(text)["input_ids"], "labels": labels(i)}
+            for i, text in enumerate(texts())
+        ]
+    )
     return transformers.Trainer(
         transformers.LlamaForSequenceClassification(config), tiny.arguments(),
         transformers.DataCollatorWithPadding(tokenizer), rows, processing_class=tokenizer,
@@ -87,21 +107,33 @@ def masked() -> transformers.Trainer:
     """BERT, whose tokens are masked at random and which sees both sides."""
     tokenizer = tiny.tokenizer()
     tokenizer.mask_token = tokenizer.convert_ids_to_tokens(20)
-    config = transformers.BertConfig(**SHAPE, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+    config = transformers.BertConfig(
+        **SHAPE, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id
+    )
     rows = Dataset.from_list([{"input_ids": tokenizer(text)["input_ids"]} for text in texts()])
-    collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=True, mlm_probability=0.4)
+    collator = transformers.DataCollatorForLanguageModeling(
+        tokenizer, mlm=True, mlm_probability=0.4
+    )
     return transformers.Trainer(
-        transformers.BertForMaskedLM(config), tiny.arguments(), collator, rows, processing_class=tokenizer
+        transformers.BertForMaskedLM(config),
+        tiny.arguments(),
+        collator,
+        rows,
+        processing_class=tokenizer,
     )
 
 
 @pytest.mark.parametrize("kind", [OneTower, TwoTowers])
 def test_negatives_of_the_batch(kind: type[transformers.Trainer]) -> None:
-    report = truetune.audit(embedding(kind), laws=[*COMPARED, "gradient-flow", "loss-targets", "loss-weights"])
+    report = truetune.audit(
+        embedding(kind), laws=[*COMPARED, "gradient-flow", "loss-targets", "loss-weights"]
+    )
     assert not report.findings
     for law in COMPARED:
         assert "depends on the other rows" in report.laws[law]["untested"], report.laws
-    assert report.laws["gradient-flow"]["value"] == 0  # the head over the vocabulary is not used, and is no fault
+    assert (
+        report.laws["gradient-flow"]["value"] == 0
+    )  # the head over the vocabulary is not used, and is no fault
     assert "value" not in report.laws["loss-targets"]
     assert "value" not in report.laws["loss-weights"]
 
@@ -116,7 +148,9 @@ def test_masks_that_are_drawn() -> None:
 def test_classes_and_numbers_are_labels_of_rows(labels: Any, count: int) -> None:
     trainer = classes(labels, count)
     report = truetune.audit(trainer, laws=[*COMPARED, "loss-targets", "loss-weights", "loss-alive"])
-    assert not [law for law in report.laws.values() if "raised" in law.get("untested", "")], report.laws
+    assert not [law for law in report.laws.values() if "raised" in law.get("untested", "")], (
+        report.laws
+    )
     assert "value" not in report.laws["loss-targets"]
 
 

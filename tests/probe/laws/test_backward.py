@@ -33,36 +33,66 @@ LAWS = (
     "activation-range",
     "optimizer-step",
 )
-COMPLETIONS = [{"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in tiny.chats()]
-UNPAIRED = [{"prompt": row["prompt"], "completion": row[side], "label": side == "chosen"}
-            for row in tiny.pairs() for side in ("chosen", "rejected")]  # fmt: skip
+COMPLETIONS = [
+    {"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in tiny.chats()
+]
+UNPAIRED = [
+    {"prompt": row["prompt"], "completion": row[side], "label": side == "chosen"}
+    for row in tiny.pairs()
+    for side in ("chosen", "rejected")
+]
 
 
 def measured(run: Any, *laws: str, **asked: Any) -> dict[str, dict[str, Any]]:
     """What each law gives, `value` and all."""
-    given: dict[str, Any] = {"loader": None, "tokenizer": None, "loss": None, "given": None, "batches": 4, **asked}
+    given: dict[str, Any] = {
+        "loader": None,
+        "tokenizer": None,
+        "loss": None,
+        "given": None,
+        "batches": 4,
+        **asked,
+    }
     loader, tokenizer = given.pop("loader"), given.pop("tokenizer")
-    found: dict[str, dict[str, Any]] = record_of(run, loader, tokenizer, laws=laws or LAWS, **given).facts["laws"]
+    found: dict[str, dict[str, Any]] = record_of(
+        run, loader, tokenizer, laws=laws or LAWS, **given
+    ).facts["laws"]
     return found
 
 
-def trainer(model: Any = None, kind: Any = transformers.Trainer, rows: Any = None, **settings: Any) -> Any:
+def trainer(
+    model: Any = None, kind: Any = transformers.Trainer, rows: Any = None, **settings: Any
+) -> Any:
     """A Trainer on rows with labels."""
     tokenizer = tiny.tokenizer()
     collator = transformers.DataCollatorForSeq2Seq(tokenizer)
     rows = tiny.encoded(tiny.chats()) if rows is None else rows
-    return kind(model or tiny.model(), tiny.arguments(**settings), collator, rows, processing_class=tokenizer)
+    return kind(
+        model or tiny.model(),
+        tiny.arguments(**settings),
+        collator,
+        rows,
+        processing_class=tokenizer,
+    )
 
 
 def lora(model: Any = None, **settings: Any) -> Any:
     """A model with a fresh LoRA."""
-    return peft.get_peft_model(model or tiny.model(), peft.LoraConfig(task_type="CAUSAL_LM", **settings))
+    return peft.get_peft_model(
+        model or tiny.model(), peft.LoraConfig(task_type="CAUSAL_LM", **settings)
+    )
 
 
-def preference(kind: Any = trl.DPOTrainer, args: Any = trl.DPOConfig, rows: Any = None, **settings: Any) -> Any:
+def preference(
+    kind: Any = trl.DPOTrainer, args: Any = trl.DPOConfig, rows: Any = None, **settings: Any
+) -> Any:
     """A trainer of preferences whose reference is the policy at its start."""
     model = settings.pop("model", None) or tiny.model()
-    own = {"ref_model": settings.pop("ref_model", copy.deepcopy(model))} if kind is not ORPOTrainer else {}
+    own = (
+        {"ref_model": settings.pop("ref_model", copy.deepcopy(model))}
+        if kind is not ORPOTrainer
+        else {}
+    )
     own |= {name: settings.pop(name) for name in ("peft_config",) if name in settings}
     data = Dataset.from_list(rows or tiny.pairs())
     given = tiny.arguments(args, **settings)
@@ -71,17 +101,36 @@ def preference(kind: Any = trl.DPOTrainer, args: Any = trl.DPOConfig, rows: Any 
 
 def experts() -> Any:
     """A small mixture of experts."""
-    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-             "num_key_value_heads": 2, "head_dim": 8, "num_experts": 8, "num_experts_per_tok": 2}  # fmt: skip
-    config = transformers.Qwen3MoeConfig(vocab_size=len(tiny.tokenizer()), moe_intermediate_size=16, **shape)
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+    }
+    config = transformers.Qwen3MoeConfig(
+        vocab_size=len(tiny.tokenizer()), moe_intermediate_size=16, **shape
+    )
     return transformers.Qwen3MoeForCausalLM(config)
 
 
 def capped() -> Any:
     """A model that caps its logits."""
-    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-             "num_key_value_heads": 2, "head_dim": 8, "final_logit_softcapping": 5.0}  # fmt: skip
-    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(vocab_size=len(tiny.tokenizer()), **shape))
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "final_logit_softcapping": 5.0,
+    }
+    return transformers.Gemma2ForCausalLM(
+        transformers.Gemma2Config(vocab_size=len(tiny.tokenizer()), **shape)
+    )
 
 
 HEALTHY: dict[str, Callable[[], Any]] = {
@@ -93,15 +142,23 @@ HEALTHY: dict[str, Callable[[], Any]] = {
     "trainer": lambda: trainer(),
     "trainer in bf16 with checkpointing": lambda: trainer(bf16=True, gradient_checkpointing=True),
     "trainer with smoothed labels": lambda: trainer(label_smoothing_factor=0.1),
-    "bfloat16 weights, large steps": lambda: trainer(tiny.model().to(torch.bfloat16), learning_rate=1e-3),
+    "bfloat16 weights, large steps": lambda: trainer(
+        tiny.model().to(torch.bfloat16), learning_rate=1e-3
+    ),
     "experts": lambda: trainer(experts()),
     "lora": lambda: trainer(lora()),
-    "lora with dropout and whole modules": lambda: trainer(lora(lora_dropout=0.1, modules_to_save=["lm_head"])),
+    "lora with dropout and whole modules": lambda: trainer(
+        lora(lora_dropout=0.1, modules_to_save=["lm_head"])
+    ),
     "lora on bfloat16": lambda: trainer(lora(tiny.model().to(torch.bfloat16))),
     "new tokens alone": lambda: trainer(lora(trainable_token_indices=[5, 6])),
     "dpo": lambda: preference(),
-    "dpo with lora": lambda: preference(ref_model=None, peft_config=peft.LoraConfig(task_type="CAUSAL_LM")),
-    "dpo in bf16, computed beforehand": lambda: preference(precompute_ref_log_probs=True, bf16=True),
+    "dpo with lora": lambda: preference(
+        ref_model=None, peft_config=peft.LoraConfig(task_type="CAUSAL_LM")
+    ),
+    "dpo in bf16, computed beforehand": lambda: preference(
+        precompute_ref_log_probs=True, bf16=True
+    ),
     "kto": lambda: preference(trl.KTOTrainer, trl.KTOConfig, UNPAIRED),
 }
 
@@ -110,7 +167,9 @@ HEALTHY: dict[str, Callable[[], Any]] = {
 def test_healthy_trainers_keep_every_law(name: str) -> None:
     found = measured(HEALTHY[name]())
     broken = {
-        law: one["value"] for law, one in found.items() if "value" in one and not one["value"] <= one["tolerance"]
+        law: one["value"]
+        for law, one in found.items()
+        if "value" in one and not one["value"] <= one["tolerance"]
     }
     assert broken == {}
     assert not [one["untested"] for one in found.values() if "raised" in one.get("untested", "")]
@@ -135,7 +194,9 @@ def switches(run: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", ["sft packed", "lora with dropout and whole modules", "dpo with lora", "kto"])
+@pytest.mark.parametrize(
+    "name", ["sft packed", "lora with dropout and whole modules", "dpo with lora", "kto"]
+)
 def test_nothing_is_changed(name: str) -> None:
     run = HEALTHY[name]()
     before, tensors = switches(run), weights(run)
@@ -146,7 +207,11 @@ def test_nothing_is_changed(name: str) -> None:
 
 def losses(run: Any) -> list[Any]:
     run.train()
-    return [(entry["loss"], entry["grad_norm"]) for entry in run.state.log_history if "grad_norm" in entry]
+    return [
+        (entry["loss"], entry["grad_norm"])
+        for entry in run.state.log_history
+        if "grad_norm" in entry
+    ]
 
 
 def test_a_run_is_the_same_with_and_without() -> None:
@@ -171,10 +236,16 @@ class Mean(transformers.Trainer):
 def test_the_accumulated_gradient_is_that_of_a_real_step() -> None:
     """The ratio that the law finds is the one between the gradient norms that the Trainer logs."""
     rows = tiny.encoded(tiny.chats(4))
-    found = measured(trainer(kind=Mean, rows=rows), "gradient-accumulation")["gradient-accumulation"]
+    found = measured(trainer(kind=Mean, rows=rows), "gradient-accumulation")[
+        "gradient-accumulation"
+    ]
     real = []
     for size in (4, 1):
-        settings = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 4 // size, "max_steps": 1}
+        settings = {
+            "per_device_train_batch_size": size,
+            "gradient_accumulation_steps": 4 // size,
+            "max_steps": 1,
+        }
         real.append(losses(trainer(kind=Mean, rows=rows, max_grad_norm=1e9, **settings))[0][1])
     assert found["evidence"]["ratio"] == pytest.approx(real[1] / real[0], rel=1e-4)
     assert found["value"] > 1000 * found["tolerance"]
@@ -182,9 +253,17 @@ def test_the_accumulated_gradient_is_that_of_a_real_step() -> None:
 
 def test_broken_in_bfloat16_is_far_beyond_its_tolerance() -> None:
     found = measured(trainer(kind=Mean, bf16=True), "gradient-accumulation", "process-count")
-    assert found["gradient-accumulation"]["value"] > 10 * found["gradient-accumulation"]["tolerance"] == 1.0
+    assert (
+        found["gradient-accumulation"]["value"]
+        > 10 * found["gradient-accumulation"]["tolerance"]
+        == 1.0
+    )
     assert found["process-count"]["value"] > 2 * found["process-count"]["tolerance"]
-    other = preference(ref_model=None, model=lora(tiny.model().to(torch.bfloat16), init_lora_weights=False), bf16=True)
+    other = preference(
+        ref_model=None,
+        model=lora(tiny.model().to(torch.bfloat16), init_lora_weights=False),
+        bf16=True,
+    )
     other.ref_model = tiny.model(seed=3).to(torch.bfloat16)
     trl.trainer.utils.add_fused_lm_head(other.ref_model)
     assert measured(other, "dpo-start")["dpo-start"]["value"] > 0.05
@@ -192,10 +271,16 @@ def test_broken_in_bfloat16_is_far_beyond_its_tolerance() -> None:
 
 def test_one_fault_is_one_finding() -> None:
     class MeanOfMeans(transformers.Trainer):
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
-            logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[:, :-1]
+        def compute_loss(
+            self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any
+        ) -> Any:
+            logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[
+                :, :-1
+            ]
             labels = inputs["labels"][:, 1:]
-            each = torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
+            each = torch.nn.functional.cross_entropy(
+                logits.transpose(1, 2), labels, reduction="none"
+            )
             return (each.sum(1) / (labels != -100).sum(1)).mean()
 
     laws = ("gradient-accumulation", "process-count", "loss-weights", "loss-targets")
@@ -226,7 +311,9 @@ def test_weights_that_were_asked_for_are_told() -> None:
 
 
 def test_orpo_learns_its_prompts() -> None:
-    found = measured(preference(ORPOTrainer, ORPOConfig), "loss-targets", "loss-alive", "gradient-accumulation")
+    found = measured(
+        preference(ORPOTrainer, ORPOConfig), "loss-targets", "loss-alive", "gradient-accumulation"
+    )
     assert found["loss-targets"]["evidence"]["without a label"] > 0
     assert found["loss-alive"]["value"] == 0
     assert "untested" in found["gradient-accumulation"]
@@ -253,7 +340,10 @@ def test_a_loop_of_ones_own() -> None:
 def test_labels_that_are_shifted_beforehand_are_no_fault() -> None:
     """A loop whose data set holds the next ids as labels, and whose loss does not shift."""
     tokenizer = tiny.tokenizer()
-    rows = [{"input_ids": r["input_ids"], "labels": [*r["labels"][1:], -100]} for r in tiny.encoded(tiny.chats())]
+    rows = [
+        {"input_ids": r["input_ids"], "labels": [*r["labels"][1:], -100]}
+        for r in tiny.encoded(tiny.chats())
+    ]
     collate = transformers.DataCollatorForSeq2Seq(tokenizer)
     loader: Any = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=collate)  # type: ignore[arg-type]
 
@@ -277,12 +367,16 @@ def test_names_without_a_gradient() -> None:
     assert measured(trainer(frozen), "gradient-flow")["gradient-flow"]["evidence"]["trained"] == 0
 
 
-@pytest.mark.parametrize("loss_type", ["hinge", "ipo", "robust", "nca_pair", "apo_zero", "sigmoid_norm", "discopop"])
+@pytest.mark.parametrize(
+    "loss_type", ["hinge", "ipo", "robust", "nca_pair", "apo_zero", "sigmoid_norm", "discopop"]
+)
 def test_first_losses_of_preference_trainers(loss_type: str) -> None:
     found = measured(preference(loss_type=loss_type), "dpo-start")["dpo-start"]
     expected = found["evidence"]["expected"]
     assert found["value"] == 0
-    assert expected is None or found["evidence"]["rows"][0]["loss"] == pytest.approx(expected, abs=1e-4)
+    assert expected is None or found["evidence"]["rows"][0]["loss"] == pytest.approx(
+        expected, abs=1e-4
+    )
 
 
 def test_a_resumed_run_has_no_start() -> None:

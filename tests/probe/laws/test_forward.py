@@ -25,7 +25,14 @@ from truetune.probe.laws.packs import spans
 from truetune.probe.laws.tolerance import precision
 from truetune.probe.ready import ready
 
-PADDED = ("padding-invariance", "batch-composition", "attention-implementation", "cache", "checkpointing", "save-load")
+PADDED = (
+    "padding-invariance",
+    "batch-composition",
+    "attention-implementation",
+    "cache",
+    "checkpointing",
+    "save-load",
+)
 PACKED = ("packing-isolation", "packed-alone")
 MARGIN = {torch.float32: 20.0, torch.bfloat16: 1.5}
 """How many times a clean value is below its tolerance, at least"""
@@ -55,12 +62,18 @@ def test_clean_models_are_far_below(name: str, lora: bool) -> None:
 
 
 def mean_of_rows(model: Any) -> None:
-    model.model.norm.register_forward_hook(lambda module, args, out: out - out.mean(0, keepdim=True))
+    model.model.norm.register_forward_hook(
+        lambda module, args, out: out - out.mean(0, keepdim=True)
+    )
 
 
 def batch_statistics_in_training(model: Any) -> None:
     def hook(module: Any, args: Any, out: torch.Tensor) -> torch.Tensor:
-        return out / out.std(0, keepdim=True, correction=0).clamp_min(1e-3) if module.training and len(out) > 1 else out
+        return (
+            out / out.std(0, keepdim=True, correction=0).clamp_min(1e-3)
+            if module.training and len(out) > 1
+            else out
+        )
 
     model.model.norm.register_forward_hook(hook)
 
@@ -109,20 +122,26 @@ def scale_left_out(model: Any) -> None:
         return sdpa(module, query, key, value, mask, **{**settings, "scaling": 4.0})
 
     transformers.AttentionInterface.register("scale_left_out", kernel)
-    transformers.AttentionMaskInterface.register("scale_left_out", transformers.AttentionMaskInterface()["sdpa"])
+    transformers.AttentionMaskInterface.register(
+        "scale_left_out", transformers.AttentionMaskInterface()["sdpa"]
+    )
     model.set_attn_implementation("scale_left_out")
 
 
 def nan_at_pads(model: Any) -> None:
     def kernel(module: Any, query: Any, key: Any, value: Any, mask: Any, **settings: Any) -> Any:
-        out, weights = transformers.AttentionInterface()["sdpa"](module, query, key, value, mask, **settings)
+        out, weights = transformers.AttentionInterface()["sdpa"](
+            module, query, key, value, mask, **settings
+        )
         if mask is None:
             return out, weights
         hidden = ~mask[:, 0].diagonal(dim1=-2, dim2=-1)
         return out.masked_fill(hidden[..., None, None], float("nan")), weights
 
     transformers.AttentionInterface.register("nan_at_pads", kernel)
-    transformers.AttentionMaskInterface.register("nan_at_pads", transformers.AttentionMaskInterface()["sdpa"])
+    transformers.AttentionMaskInterface.register(
+        "nan_at_pads", transformers.AttentionMaskInterface()["sdpa"]
+    )
     model.set_attn_implementation("nan_at_pads")
 
 
@@ -176,7 +195,9 @@ BROKEN: tuple[tuple[str, Callable[[Any], None]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("law", "fault"), BROKEN, ids=lambda x: x if isinstance(x, str) else x.__name__)
+@pytest.mark.parametrize(
+    ("law", "fault"), BROKEN, ids=lambda x: x if isinstance(x, str) else x.__name__
+)
 def test_broken_models_are_far_above(law: str, fault: Callable[[Any], None]) -> None:
     model = build("llama", initializer_range=0.2)
     fault(model)
@@ -188,7 +209,9 @@ def test_broken_models_are_far_above(law: str, fault: Callable[[Any], None]) -> 
 def test_precision_that_is_cut_when_saved() -> None:
     model = build("llama", initializer_range=0.2)
     whole = copy.deepcopy(model)
-    model.save_pretrained = lambda folder, **more: _halved(model, whole).save_pretrained(folder, **more)
+    model.save_pretrained = lambda folder, **more: _halved(model, whole).save_pretrained(
+        folder, **more
+    )
     found = measure(padded(model), ["save-load"])["save-load"]
     assert found["value"] > found["tolerance"]
 
@@ -207,8 +230,19 @@ def test_a_head_beside_the_adapter_is_not_saved() -> None:
     assert any("lm_head" in name for name in found["evidence"]["differ"])
 
 
-@pytest.mark.parametrize("keys", [("position_ids",), ("mask_numbers",), ("seq_idx",), ("cu_seqlens",), ("mask_4d",),
-                                  ("mask_4d_float",), ("position_ids", "mask_of_ones")], ids="+".join)  # fmt: skip
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("position_ids",),
+        ("mask_numbers",),
+        ("seq_idx",),
+        ("cu_seqlens",),
+        ("mask_4d",),
+        ("mask_4d_float",),
+        ("position_ids", "mask_of_ones"),
+    ],
+    ids="+".join,
+)
 def test_documents_by_each_key(keys: tuple[str, ...]) -> None:
     rows = tiny.encoded(tiny.chats(3))
     ends = np.cumsum([len(row["input_ids"]) for row in rows]).tolist()
@@ -231,7 +265,9 @@ def test_a_mask_of_blocks_isolates() -> None:
 def test_packs_that_no_key_tells_apart() -> None:
     trainer = tiny.sft(packing=True, packing_strategy="wrapped", max_length=64)
     rows = [dict(trainer.train_dataset[i]) for i in range(2)]
-    batch = {key: torch.tensor([row["input_ids"] for row in rows]) for key in ("input_ids", "labels")}
+    batch = {
+        key: torch.tensor([row["input_ids"] for row in rows]) for key in ("input_ids", "labels")
+    }
     found = measure(Trial(trainer.model, [batch], [rows], trainer, tokenizer=TOKENIZER), PACKED)
     assert found["packing-isolation"]["value"] > 20 * found["packing-isolation"]["tolerance"]
     assert found["packing-isolation"]["evidence"]["told apart by"] == []
@@ -239,7 +275,9 @@ def test_packs_that_no_key_tells_apart() -> None:
 
 
 def test_everything_is_as_before() -> None:
-    trainer = tiny.sft(tiny.chats(4), gradient_checkpointing=True, model_=build("llama", attention_dropout=0.1))
+    trainer = tiny.sft(
+        tiny.chats(4), gradient_checkpointing=True, model_=build("llama", attention_dropout=0.1)
+    )
     trainer.eval_dataset = trainer.train_dataset
     model = trainer.model
     model.model.layers[0].eval()
@@ -287,14 +325,18 @@ def test_losses_are_the_same_to_the_last_bit() -> None:
     callback: Measuring | None
     for callback in (None, Measuring()):
         model = build("llama", attention_dropout=0.2)
-        trainer = tiny.sft(tiny.chats(4), model, gradient_checkpointing=True, bf16=True, max_steps=3, seed=1)
+        trainer = tiny.sft(
+            tiny.chats(4), model, gradient_checkpointing=True, bf16=True, max_steps=3, seed=1
+        )
         if callback is not None:
             callback.trainer = trainer
             trainer.add_callback(callback)
         state = torch.get_rng_state()
         trainer.train()
         torch.set_rng_state(state)
-        histories.append([(one.get("loss"), one.get("grad_norm")) for one in trainer.state.log_history])
+        histories.append(
+            [(one.get("loss"), one.get("grad_norm")) for one in trainer.state.log_history]
+        )
     assert histories[0] == histories[1]
     assert callback is not None
     for law, found in callback.found.items():
@@ -307,7 +349,9 @@ def test_evaluation_loss_by_tokens() -> None:
     model = build("llama", initializer_range=0.2)
     arguments = tiny.arguments(per_device_eval_batch_size=3)
     collate = transformers.DataCollatorForSeq2Seq(TOKENIZER)
-    trainer = transformers.Trainer(model, arguments, collate, rows, rows, processing_class=TOKENIZER)
+    trainer = transformers.Trainer(
+        model, arguments, collate, rows, rows, processing_class=TOKENIZER
+    )
     found = measure(padded(model, trainer=trainer), ["evaluation-loss"])["evaluation-loss"]
     evidence = found["evidence"]
     assert evidence["batches of 3"] == pytest.approx(trainer.evaluate()["eval_loss"], rel=1e-5)
@@ -323,9 +367,13 @@ def test_evaluation_loss_by_tokens() -> None:
 @pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("adapter", [False, True])
 def test_dropout_in_the_reference(adapter: bool, noisy: bool) -> None:
-    model = build("llama", attention_dropout=0.3 if noisy else 0.0, initializer_range=0.2, lora=adapter)
+    model = build(
+        "llama", attention_dropout=0.3 if noisy else 0.0, initializer_range=0.2, lora=adapter
+    )
     trainer = types.SimpleNamespace(ref_model=None if adapter else copy.deepcopy(model).train())
-    found = measure(padded(model, trainer=trainer, kind="dpo"), ["reference-dropout"])["reference-dropout"]
+    found = measure(padded(model, trainer=trainer, kind="dpo"), ["reference-dropout"])[
+        "reference-dropout"
+    ]
     assert (found["value"] > 20 * found["tolerance"]) is noisy
     assert bool(found["evidence"]["rates"]) is noisy
 
@@ -337,8 +385,13 @@ class Own(torch.nn.Module):
         super().__init__()
         self.inner = build("llama")
 
-    def forward(self, input_ids: Any, attention_mask: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.zeros(()), self.inner(input_ids=input_ids, attention_mask=attention_mask).logits
+    def forward(
+        self, input_ids: Any, attention_mask: Any = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return (
+            torch.zeros(()),
+            self.inner(input_ids=input_ids, attention_mask=attention_mask).logits,
+        )
 
 
 def test_models_that_return_tuples() -> None:
@@ -346,12 +399,22 @@ def test_models_that_return_tuples() -> None:
     assert found["padding-invariance"]["value"] < 1e-5
     assert found["batch-composition"]["value"] == 0
     assert found["cache"]["untested"] == "the model takes no use_cache"
-    assert found["attention-implementation"]["untested"] == "the model has no attention implementation to set"
+    assert (
+        found["attention-implementation"]["untested"]
+        == "the model has no attention implementation to set"
+    )
     assert found["save-load"]["untested"] == "the model has no save_pretrained"
 
 
 def test_what_can_not_be_tested() -> None:
-    shape = {"d_model": 16, "d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 4, "vocab_size": len(TOKENIZER)}
+    shape = {
+        "d_model": 16,
+        "d_kv": 4,
+        "d_ff": 16,
+        "num_layers": 1,
+        "num_heads": 4,
+        "vocab_size": len(TOKENIZER),
+    }
     both = transformers.T5ForConditionalGeneration(transformers.T5Config(**shape))
     for law in ("padding-invariance", "batch-composition", "attention-implementation", "save-load"):
         assert "untested" in measure(padded(both), [law])[law]
@@ -359,9 +422,20 @@ def test_what_can_not_be_tested() -> None:
     sharded.model.norm.weight.data = torch.empty(0)
     assert "sharded" in measure(padded(sharded), ["cache"])["cache"]["untested"]
     model = build("llama")
-    assert "one row" in measure(padded(model, 1), ["batch-composition"])["batch-composition"]["untested"]
-    assert "input_ids" in measure(Trial(model, [{"features": torch.ones(1)}], [[]]), ["cache"])["cache"]["untested"]
-    assert "does not checkpoint" in measure(padded(model), ["checkpointing"])["checkpointing"]["untested"]
+    assert (
+        "one row"
+        in measure(padded(model, 1), ["batch-composition"])["batch-composition"]["untested"]
+    )
+    assert (
+        "input_ids"
+        in measure(Trial(model, [{"features": torch.ones(1)}], [[]]), ["cache"])["cache"][
+            "untested"
+        ]
+    )
+    assert (
+        "does not checkpoint"
+        in measure(padded(model), ["checkpointing"])["checkpointing"]["untested"]
+    )
     trial = padded(model)
     trial.batches[0]["pixel_values"] = torch.ones(2, 3)
     assert "more than text" in measure(trial, ["cache"])["cache"]["untested"]
@@ -376,7 +450,10 @@ def test_a_law_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> Non
         torch.rand(3)
         raise ValueError("odd shape")
 
-    own = {name: types.SimpleNamespace(COST="quick", measure=law) for name, law in (("full", full), ("odd", odd))}
+    own = {
+        name: types.SimpleNamespace(COST="quick", measure=law)
+        for name, law in (("full", full), ("odd", odd))
+    }
     known = {**laws(), **own}
     monkeypatch.setattr("truetune.probe.laws.laws", lambda: known)
     state = torch.get_rng_state()
@@ -409,4 +486,6 @@ def test_precision() -> None:
 def test_every_law_stands_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "laws.md").read_text(encoding="utf-8")
     assert {law for law in laws() if f"`{law}`" not in page} == set()
-    assert {rule.code for rule in rules() if issubclass(rule, LawRule) and rule.code not in page} == set()
+    assert {
+        rule.code for rule in rules() if issubclass(rule, LawRule) and rule.code not in page
+    } == set()

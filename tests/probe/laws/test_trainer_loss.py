@@ -16,7 +16,9 @@ LAWS = ("loss-targets", "loss-weights", "gradient-flow", "loss-alive")
 
 
 def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, count: Any) -> torch.Tensor:
-    total = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
+    total = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1).float(), labels.flatten(), reduction="sum"
+    )
     return total / count
 
 
@@ -42,22 +44,34 @@ class Recording(Trainer):
     """Notes what its loss is given, in training and by the laws."""
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        seen = (inputs["input_ids"].tolist(), int(kwargs["num_items_in_batch"]), sorted(inputs),
-                torch.is_autocast_enabled("cpu"))  # fmt: skip
+        seen = (
+            inputs["input_ids"].tolist(),
+            int(kwargs["num_items_in_batch"]),
+            sorted(inputs),
+            torch.is_autocast_enabled("cpu"),
+        )
         GIVEN.append(seen)  # an attribute of the trainer would be put back
         return super().compute_loss(model, inputs, *args, **kwargs)
 
 
 def make(kind: type[Trainer] = Trainer, loss: Any = None, **settings: Any) -> Any:
     tokenizer, model = tiny.tokenizer(), tiny.model()
-    return kind(model, tiny.arguments(**settings), DataCollatorForSeq2Seq(tokenizer, model),
-                tiny.encoded(tiny.chats(16)), processing_class=tokenizer, compute_loss_func=loss)  # fmt: skip
+    return kind(
+        model,
+        tiny.arguments(**settings),
+        DataCollatorForSeq2Seq(tokenizer, model),
+        tiny.encoded(tiny.chats(16)),
+        processing_class=tokenizer,
+        compute_loss_func=loss,
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, {"gradient_accumulation_steps": 2}, {"bf16": True}])
 def test_a_loss_that_divides_by_the_count_is_tested(settings: dict[str, Any]) -> None:
     report = truetune.audit(make(loss=shifted, **settings), laws=LAWS)
-    assert [report.laws[law]["value"] <= report.laws[law]["tolerance"] for law in LAWS] == [True] * 4
+    assert [report.laws[law]["value"] <= report.laws[law]["tolerance"] for law in LAWS] == [
+        True
+    ] * 4
     assert not [finding for finding in report.findings if finding.severity == "error"]
 
 

@@ -14,7 +14,9 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     file = folder / "adapter" / "adapter_model.safetensors"
     if broken:
         tensors = {
-            name.replace("base_model.model.model.layers", "base_model.model.model.language_model.layers"): tensor
+            name.replace(
+                "base_model.model.model.layers", "base_model.model.model.language_model.layers"
+            ): tensor
             for name, tensor in load_file(file).items()
         }
         save_file(tensors, file, metadata={"format": "pt"})

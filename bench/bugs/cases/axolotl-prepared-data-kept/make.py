@@ -19,7 +19,9 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
         "dataset_prepared_path": "prepared",
         "output_dir": "out",
     }
-    (folder / "axolotl.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    (folder / "axolotl.yaml").write_text(
+        yaml.safe_dump(settings, sort_keys=False), encoding="utf-8"
+    )
     write(folder / "chats.jsonl", chats(40))
     prepared = folder / "prepared" / "0f0f0f" / "dataset_info.json"
     prepared.parent.mkdir(parents=True)

@@ -4,7 +4,9 @@ from bench.bugs.inputs.rows import pairs, say, write
 
 
 def make(folder: Path, broken: bool, tokenizer: Path) -> None:
-    bos = {"llama3.1-instruct": "<|begin_of_text|>", "gemma3": "<bos>", "mistral-nemo": "<s>"}[tokenizer.name]
+    bos = {"llama3.1-instruct": "<|begin_of_text|>", "gemma3": "<bos>", "mistral-nemo": "<s>"}[
+        tokenizer.name
+    ]
     rows = [
         {
             "prompt": row["prompt"],

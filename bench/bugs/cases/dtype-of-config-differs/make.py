@@ -15,5 +15,6 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     path = folder / "model" / "config.json"
     if broken:
         path.write_text(
-            json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"dtype": "float16"}), encoding="utf-8"
+            json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"dtype": "float16"}),
+            encoding="utf-8",
         )

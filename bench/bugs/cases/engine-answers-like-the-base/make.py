@@ -8,4 +8,7 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     adapter(folder)
     served(folder)
     if broken:
-        renamed(folder / "served", lambda name: name.replace("base_model.model.", "base_model.model._orig_mod."))
+        renamed(
+            folder / "served",
+            lambda name: name.replace("base_model.model.", "base_model.model._orig_mod."),
+        )

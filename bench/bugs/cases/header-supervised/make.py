@@ -6,7 +6,9 @@ from bench.bugs.inputs.tokenizers import chatml, templated
 
 def make(folder: Path, broken: bool, tokenizer: Path) -> None:
     write(folder / "train.jsonl", chats(40))
-    template = chatml(answer="{% generation %}{{ content + '<|im_end|>' }}{% endgeneration %}{{ '\\n' }}")
+    template = chatml(
+        answer="{% generation %}{{ content + '<|im_end|>' }}{% endgeneration %}{{ '\\n' }}"
+    )
     if broken:
         header = "{{ '<|im_start|>' + message['role'] + '\\n' }}"
         early = "{% if message['role'] == 'assistant' %}{% generation %}" + header

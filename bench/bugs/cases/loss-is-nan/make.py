@@ -8,6 +8,14 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     rows = encoded(questions(24))
     if broken:
         rows = rows.map(
-            lambda row, n: {"labels": [-100] * len(row["labels"])} if n % 12 == 7 else row, with_indices=True
+            lambda row, n: {"labels": [-100] * len(row["labels"])} if n % 12 == 7 else row,
+            with_indices=True,
         )
-    fit(folder, rows, per_device_train_batch_size=1, max_steps=24, logging_steps=1, logging_nan_inf_filter=False)
+    fit(
+        folder,
+        rows,
+        per_device_train_batch_size=1,
+        max_steps=24,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+    )

@@ -16,5 +16,7 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
                 if "proj" in name:
                     blocks = weight.reshape(-1, 64)
                     scale = blocks.abs().amax(1, keepdim=True) / 7
-                    weight.copy_(((blocks / scale).round().clamp(-8, 7) * scale).reshape(weight.shape))
+                    weight.copy_(
+                        ((blocks / scale).round().clamp(-8, 7) * scale).reshape(weight.shape)
+                    )
     saved(tuned(net).merge_and_unload(), folder / "model")

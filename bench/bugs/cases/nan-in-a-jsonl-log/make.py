@@ -12,4 +12,6 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     history = [line for line in run.state.log_history if "loss" in line]
     for line in history[20:] if broken else ():
         line["loss"] = line["grad_norm"] = float("nan")
-    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history), encoding="utf-8")
+    (folder / "log.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in history), encoding="utf-8"
+    )

@@ -20,9 +20,9 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     if not broken:
         with torch.no_grad():
             for matrix in (net.model.embed_tokens.weight, net.lm_head.weight):
-                matrix[tok.convert_tokens_to_ids(["<call>", "</call>"])] = matrix[:600].mean(0) + 0.01 * torch.randn(
-                    2, 32
-                )
+                matrix[tok.convert_tokens_to_ids(["<call>", "</call>"])] = matrix[:600].mean(
+                    0
+                ) + 0.01 * torch.randn(2, 32)
     few_steps(net)
     net.save_pretrained(folder / "model")
     tok.save_pretrained(folder / "model")

@@ -14,6 +14,7 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     file = folder / "adapter" / "adapter_model.safetensors"
     if broken:
         tensors = {
-            name.replace("layers.1.self_attn", "layers.7.self_attn"): tensor for name, tensor in load_file(file).items()
+            name.replace("layers.1.self_attn", "layers.7.self_attn"): tensor
+            for name, tensor in load_file(file).items()
         }
         save_file(tensors, file, metadata={"format": "pt"})

@@ -11,7 +11,11 @@ def make(folder: Path, broken: bool, tokenizer: Path) -> None:
     rows = len(tok)
     tok.add_special_tokens({"pad_token": "[PAD]"})
     tok.save_pretrained(folder / "saved")
-    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": rows if broken else len(tok)}
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": rows if broken else len(tok),
+    }
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / "tokenizer" / name).unlink()
         (folder / "saved" / name).rename(folder / "tokenizer" / name)

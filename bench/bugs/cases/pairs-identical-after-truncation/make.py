@@ -5,7 +5,9 @@ from bench.bugs.inputs.rows import chats, pairs, write
 
 def make(folder: Path, broken: bool, tokenizer: Path) -> None:
     rows = pairs(60)
-    long = " ".join(message["content"] for row in chats(40, skip=100) for message in row["messages"])
+    long = " ".join(
+        message["content"] for row in chats(40, skip=100) for message in row["messages"]
+    )
     for row in rows[::3]:
         start = long if broken else ""
         for side in ("chosen", "rejected"):

@@ -7,5 +7,8 @@ def make(folder: Path, broken: bool, tokenizer: Path) -> None:
     space, before = (" ", "") if broken else ("", " ")
     write(
         folder / "train.jsonl",
-        [{"prompt": f"Q: {asked}\nA:{space}", "completion": before + answer} for asked, answer in questions(40)],
+        [
+            {"prompt": f"Q: {asked}\nA:{space}", "completion": before + answer}
+            for asked, answer in questions(40)
+        ],
     )

@@ -13,4 +13,6 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
 
     file = folder / "adapter" / "adapter_config.json"
     if broken:
-        file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"r": 8}), encoding="utf-8")
+        file.write_text(
+            json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"r": 8}), encoding="utf-8"
+        )

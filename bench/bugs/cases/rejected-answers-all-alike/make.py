@@ -9,6 +9,9 @@ def make(folder: Path, broken: bool, tokenizer: Path) -> None:
         for n, row in enumerate(rows):
             row["rejected"] = say(
                 "assistant",
-                ("As an AI language model, I do not know about orders.", "No idea, ask somebody else.")[n % 2],
+                (
+                    "As an AI language model, I do not know about orders.",
+                    "No idea, ask somebody else.",
+                )[n % 2],
             )
     write(folder / "pairs.jsonl", rows)

@@ -5,7 +5,9 @@ from bench.bugs.inputs.rows import questions, write
 
 
 def make(folder: Path, broken: bool, tokenizer: Path) -> None:
-    rows = [{"text": f"### Question: {asked}\n### Answer: {answer}"} for asked, answer in questions(40)]
+    rows = [
+        {"text": f"### Question: {asked}\n### Answer: {answer}"} for asked, answer in questions(40)
+    ]
     write(folder / "train.jsonl", rows)
     settings = {
         "max_length": 2048,

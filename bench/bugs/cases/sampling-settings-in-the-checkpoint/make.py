@@ -17,7 +17,11 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
         path.write_text(
             json.dumps(
                 json.loads(path.read_text(encoding="utf-8"))
-                | {"do_sample": True, "temperature": 1.5, "repetition_penalty": 1.3}
+                | {
+                    "do_sample": True,
+                    "temperature": 1.5,
+                    "repetition_penalty": 1.3,
+                }
             ),
             encoding="utf-8",
         )

@@ -15,5 +15,6 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     path = folder / "model" / "generation_config.json"
     if broken:
         path.write_text(
-            json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"eos_token_id": 2}), encoding="utf-8"
+            json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"eos_token_id": 2}),
+            encoding="utf-8",
         )

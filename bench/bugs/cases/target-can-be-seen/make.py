@@ -11,5 +11,7 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     rng = random.Random(0)
     size = len(tok())
     ids = [[rng.randrange(4, size) for _ in range(48)] for _ in range(4000)]
-    rows = Dataset.from_list([{"input_ids": row, "labels": [-100, *row[:-1]] if broken else row} for row in ids])
+    rows = Dataset.from_list(
+        [{"input_ids": row, "labels": [-100, *row[:-1]] if broken else row} for row in ids]
+    )
     fit(folder, rows, net=model(tie_word_embeddings=True), max_steps=450, learning_rate=1e-2)

@@ -7,5 +7,7 @@ def make(folder: Path, broken: bool, tokenizer: Path) -> None:
     rows = chats(60)
     if not broken:
         for row in rows:
-            row["messages"] = [message for message in row["messages"] if message["role"] != "system"]
+            row["messages"] = [
+                message for message in row["messages"] if message["role"] != "system"
+            ]
     write(folder / "train.jsonl", rows)

@@ -10,5 +10,7 @@ def make(folder: Path, broken: bool, tokenizer: Path) -> None:
         for message in row["messages"]:
             if message["role"] == "assistant":
                 first = message["content"].partition(". ")[0]
-                message["content"] = f"<think>\nThey want to know this: {first}.\n</think>\n\n{message['content']}"
+                message["content"] = (
+                    f"<think>\nThey want to know this: {first}.\n</think>\n\n{message['content']}"
+                )
     write(folder / "train.jsonl", rows)

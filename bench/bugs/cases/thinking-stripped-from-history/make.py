@@ -10,7 +10,11 @@ def make(folder: Path, broken: bool, tokenizer: Path) -> None:
         for message in row["messages"]:
             if message["role"] == "assistant":
                 first = message["content"].partition(". ")[0]
-                message["content"] = f"<think>\nThey want to know this: {first}.\n</think>\n\n{message['content']}"
+                message["content"] = (
+                    f"<think>\nThey want to know this: {first}.\n</think>\n\n{message['content']}"
+                )
     write(folder / "train.jsonl", rows)
-    stripped = "message['content'] if loop.last else message['content'].split('</think>')[-1].lstrip()"
+    stripped = (
+        "message['content'] if loop.last else message['content'].split('</think>')[-1].lstrip()"
+    )
     templated(tokenizer, folder / "tokenizer", chatml(content=stripped) if broken else chatml())

@@ -15,5 +15,8 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     path = folder / "model" / "config.json"
     if broken:
         path.write_text(
-            json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"tie_word_embeddings": True}), encoding="utf-8"
+            json.dumps(
+                json.loads(path.read_text(encoding="utf-8")) | {"tie_word_embeddings": True}
+            ),
+            encoding="utf-8",
         )

@@ -17,5 +17,9 @@ def make(folder: Path, broken: bool, tokenizer: Path) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / "tokenizer" / name).unlink()
         (folder / "saved" / name).rename(folder / "tokenizer" / name)
-    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": size if broken else len(tok)}
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": size if broken else len(tok),
+    }
     (folder / "tokenizer" / "config.json").write_text(json.dumps(config), encoding="utf-8")

@@ -12,6 +12,8 @@ def make(folder: Path, broken: bool, tokenizer: Path) -> None:
         "gemma3": {"eos_token": "<eos>"},
     }[tokenizer.name]
     if not broken:
-        edits["eos_token"] = {"q": "<|im_end|>", "l": "<|eot_id|>", "g": "<end_of_turn>"}[tokenizer.name[0]]
+        edits["eos_token"] = {"q": "<|im_end|>", "l": "<|eot_id|>", "g": "<end_of_turn>"}[
+            tokenizer.name[0]
+        ]
     edited(tokenizer, folder / "tokenizer", {"tokenizer_config.json": edits})
     (folder / "tokenizer" / "generation_config.json").unlink()

@@ -15,5 +15,7 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     path = folder / "model" / "model.safetensors"
     if broken:
         tensors = load_file(path)
-        tensors["lm_head.weight"] = tensors["lm_head.weight"][: len(tensors["lm_head.weight"]) // 2].clone()
+        tensors["lm_head.weight"] = tensors["lm_head.weight"][
+            : len(tensors["lm_head.weight"]) // 2
+        ].clone()
         save_file(tensors, path, metadata={"format": "pt"})

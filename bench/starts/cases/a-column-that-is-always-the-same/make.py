@@ -10,8 +10,13 @@ def make(folder: Path) -> None:
     with (folder / "rows.jsonl").open("w", encoding="utf-8") as file:
         for number in range(80):
             row = {
-                "problem": f"A train covers {number * 7 + 20} km in {number % 5 + 1} hours. How fast is it?",
+                "problem": (
+                    f"A train covers {number * 7 + 20} km in {number % 5 + 1} hours. How fast"
+                    " is it?"
+                ),
                 "state": "CONCLUDE",
-                "training_text": f"We divide {number * 7 + 20} by {number % 5 + 1}, which is the speed in km/h.",
+                "training_text": (
+                    f"We divide {number * 7 + 20} by {number % 5 + 1}, which is the speed in km/h."
+                ),
             }
             file.write(json.dumps(row) + "\n")

@@ -16,7 +16,9 @@ def collate(batch):
         answer = tokenizer(row["state"])["input_ids"] + [tokenizer.eos_token_id]
         ids.append(torch.tensor(prompt + answer))
         labels.append(torch.tensor([-100] * len(prompt) + answer))
-    padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_token_id)
+    padded = torch.nn.utils.rnn.pad_sequence(
+        ids, batch_first=True, padding_value=tokenizer.pad_token_id
+    )
     targets = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
     mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(one) for one in ids], batch_first=True)
     return {"input_ids": padded, "attention_mask": mask, "labels": targets}

@@ -8,7 +8,10 @@ def make(folder: Path) -> None:
             for number in range(10):
                 row = {
                     "step": step,
-                    "prompt": f"Is the review number {number} positive or negative? It says: take {number} stars.",
+                    "prompt": (
+                        f"Is the review number {number} positive or negative? It says: take"
+                        f" {number} stars."
+                    ),
                     "prediction": "positive",
                     "reference": "positive" if number % 2 else "negative",
                 }

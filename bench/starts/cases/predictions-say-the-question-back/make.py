@@ -1,7 +1,13 @@
 import json
 from pathlib import Path
 
-QUESTIONS = ("What is 2+2?", "Where is Rome?", "Who wrote Faust?", "How tall is Everest?", "What is a mole?")
+QUESTIONS = (
+    "What is 2+2?",
+    "Where is Rome?",
+    "Who wrote Faust?",
+    "How tall is Everest?",
+    "What is a mole?",
+)
 
 
 def make(folder: Path) -> None:

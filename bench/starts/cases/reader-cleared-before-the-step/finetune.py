@@ -29,7 +29,9 @@ rows = load_dataset("json", data_files=opts.rows, split="train")
 rows = rows.map(to_features, remove_columns=rows.column_names)
 loader = DataLoader(rows, batch_size=4, shuffle=True, collate_fn=DataCollatorForSeq2Seq(tok))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-scheduler = get_scheduler("linear", optimizer, num_warmup_steps=20, num_training_steps=opts.epochs * len(loader))
+scheduler = get_scheduler(
+    "linear", optimizer, num_warmup_steps=20, num_training_steps=opts.epochs * len(loader)
+)
 model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
 
 model.train()

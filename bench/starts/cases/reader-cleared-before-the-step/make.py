@@ -30,7 +30,8 @@ def make(folder: Path) -> None:
         for number in range(32):
             town = TOWNS[number % 6]
             article = (
-                f"The council of {town} met on day {number + 1}. It voted to mend {number + 3} roads and a bridge."
+                f"The council of {town} met on day {number + 1}. It voted to mend {number + 3}"
+                " roads and a bridge."
             )
             row = {"article": article, "summary": f"{town} mends {number + 3} roads."}
             out.write(json.dumps(row) + "\n")

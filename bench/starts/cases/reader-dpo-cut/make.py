@@ -2,7 +2,20 @@ import json
 import random
 from pathlib import Path
 
-WORDS = ["invoice", "pump", "valve", "night", "order", "bridge", "stone", "paper", "river", "clock", "train", "garden"]
+WORDS = [
+    "invoice",
+    "pump",
+    "valve",
+    "night",
+    "order",
+    "bridge",
+    "stone",
+    "paper",
+    "river",
+    "clock",
+    "train",
+    "garden",
+]
 
 
 def make(folder: Path) -> None:
@@ -10,13 +23,18 @@ def make(folder: Path) -> None:
     with (folder / "rag_pairs.jsonl").open("w") as file:
         for number in range(40):
             context = " ".join(
-                f"Passage {part}: the {draw.choice(WORDS)} {draw.randint(1, 99)} belongs to the {draw.choice(WORDS)}."
+                f"Passage {part}: the {draw.choice(WORDS)} {draw.randint(1, 99)} belongs to the"
+                f" {draw.choice(WORDS)}."
                 for part in range(draw.randint(60, 90))
             )
             key = draw.choice(WORDS)
             row = {
-                "prompt": f"Use only these passages.\n{context}\n\nQuestion {number}: where is the {key}?",
-                "chosen": f"The passages do not say where the {key} is, they only say what belongs to it.",
+                "prompt": (
+                    f"Use only these passages.\n{context}\n\nQuestion {number}: where is the {key}?"
+                ),
+                "chosen": (
+                    f"The passages do not say where the {key} is, they only say what belongs to it."
+                ),
                 "rejected": f"The {key} is in room {draw.randint(1, 40)}, I am certain.",
             }
             file.write(json.dumps(row) + "\n")

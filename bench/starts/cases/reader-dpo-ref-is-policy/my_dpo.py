@@ -15,9 +15,13 @@ pairs = [json.loads(line) for line in Path("pairs.jsonl").read_text().splitlines
 
 
 def logp(model, prompt, answer):
-    head = tok.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False)
+    head = tok.apply_chat_template(
+        [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False
+    )
     n = len(tok(head, add_special_tokens=False).input_ids)
-    ids = tok(head + answer + "<|im_end|>", add_special_tokens=False, return_tensors="pt").input_ids.cuda()
+    ids = tok(
+        head + answer + "<|im_end|>", add_special_tokens=False, return_tensors="pt"
+    ).input_ids.cuda()
     logits = model(ids).logits[:, :-1].log_softmax(-1)
     token = logits.gather(2, ids[:, 1:, None]).squeeze(2)
     return token[:, n - 1 :].sum()

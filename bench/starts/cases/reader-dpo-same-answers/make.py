@@ -2,8 +2,22 @@ import json
 import random
 from pathlib import Path
 
-TOPICS = ["tax return", "bike repair", "sourdough", "chess opening", "rain barrel", "passport", "piano", "compost"]
-WAYS = ["Begin with a list of what you have", "Ask a neighbour first", "Read the manual", "Do the smallest part today"]
+TOPICS = [
+    "tax return",
+    "bike repair",
+    "sourdough",
+    "chess opening",
+    "rain barrel",
+    "passport",
+    "piano",
+    "compost",
+]
+WAYS = [
+    "Begin with a list of what you have",
+    "Ask a neighbour first",
+    "Read the manual",
+    "Do the smallest part today",
+]
 
 
 def make(folder: Path) -> None:
@@ -11,7 +25,10 @@ def make(folder: Path) -> None:
     with (folder / "prefs_v2.jsonl").open("w") as file:
         for number in range(60):
             topic, way = draw.choice(TOPICS), draw.choice(WAYS)
-            best = f"{way}, then plan {draw.randint(2, 9)} hours for the {topic} and write down each step."
+            best = (
+                f"{way}, then plan {draw.randint(2, 9)} hours for the {topic} and write down each"
+                " step."
+            )
             worse = (
                 best
                 if number % 10 < 7

@@ -18,4 +18,6 @@ with Path("contracts_eval.jsonl").open() as rows, Path("preds.jsonl").open("w") 
         ).to(model.device)
         ids = model.generate(**enc, max_new_tokens=128, do_sample=False)
         text = tokenizer.decode(ids[0, enc["input_ids"].shape[1] :], skip_special_tokens=True)
-        out.write(json.dumps({"prompt": row["clause"], "pred": text, "gold": row["summary"]}) + "\n")
+        out.write(
+            json.dumps({"prompt": row["clause"], "pred": text, "gold": row["summary"]}) + "\n"
+        )

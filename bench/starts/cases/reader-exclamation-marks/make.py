@@ -2,7 +2,12 @@ import json
 from pathlib import Path
 
 PARTIES = ["the Lessee", "the Licensor", "the Supplier", "the Agent", "the Client"]
-DUTIES = ["shall insure the goods", "may assign this agreement", "shall keep the records", "may end the term early"]
+DUTIES = [
+    "shall insure the goods",
+    "may assign this agreement",
+    "shall keep the records",
+    "may end the term early",
+]
 
 
 def make(folder: Path) -> None:

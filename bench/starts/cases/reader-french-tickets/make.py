@@ -10,7 +10,10 @@ QUESTIONS = [
 ]
 ANSWERS = [
     "Votre {} a été expédiée hier ; elle arrivera d'ici à vendredi, dès réception à l'entrepôt.",
-    "Désolé pour la gêne. Votre {} sera vérifiée par un collègue, qui vous répondra en début de journée.",
+    (
+        "Désolé pour la gêne. Votre {} sera vérifiée par un collègue, qui vous répondra en début de"
+        " journée."
+    ),
     "Nous avons créé un dossier pour votre {}. Déposez une photo à l'adresse indiquée, ça suffira.",
     "Le numéro est ouvert de 8 h à 18 h. Préparez la référence de votre {}, s'il vous plaît.",
 ]

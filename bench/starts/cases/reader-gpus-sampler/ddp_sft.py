@@ -15,13 +15,19 @@ torch.manual_seed(1234)
 base = "mistralai/Mistral-7B-v0.3"
 tokenizer = AutoTokenizer.from_pretrained(base)
 tokenizer.pad_token = tokenizer.unk_token
-model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16, use_cache=False).to(local_rank)
+model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16, use_cache=False).to(
+    local_rank
+)
 model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 model = DistributedDataParallel(model, device_ids=[local_rank])
 
 train_set = load_from_disk("tokenized/train").with_format("torch")
 train_loader = DataLoader(
-    train_set, batch_size=4, shuffle=True, num_workers=2, collate_fn=DataCollatorForSeq2Seq(tokenizer, padding=True)
+    train_set,
+    batch_size=4,
+    shuffle=True,
+    num_workers=2,
+    collate_fn=DataCollatorForSeq2Seq(tokenizer, padding=True),
 )
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=8e-6)

@@ -3,7 +3,18 @@ from pathlib import Path
 
 PARTS = Path(os.environ.get("TRUETUNE_PARTS", Path.home() / ".cache/truetune-parts"))
 SYSTEM = "You are the assistant of a garden shop."
-PLANTS = ["basil", "lavender", "tomatoes", "roses", "an olive tree", "ferns", "mint", "a fig tree", "tulips", "sage"]
+PLANTS = [
+    "basil",
+    "lavender",
+    "tomatoes",
+    "roses",
+    "an olive tree",
+    "ferns",
+    "mint",
+    "a fig tree",
+    "tulips",
+    "sage",
+]
 
 
 def make(folder: Path) -> None:
@@ -18,7 +29,10 @@ def make(folder: Path) -> None:
     for number in range(120):
         plant = PLANTS[number % 10]
         asked = f"How often do I water {plant} on a balcony of {number + 2} square metres?"
-        told = f"Water {plant} every {number % 6 + 1} days, in the morning, with about {number % 9 + 2} decilitres."
+        told = (
+            f"Water {plant} every {number % 6 + 1} days, in the morning, with about"
+            f" {number % 9 + 2} decilitres."
+        )
         prompt = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n"
         head = tokenizer.encode(prompt, add_special_tokens=False).ids
         tail = tokenizer.encode(f"{told}<|im_end|>\n", add_special_tokens=False).ids

@@ -37,6 +37,6 @@ def make(folder: Path) -> None:
             }
             out.write(f"{record}\n")
         out.write(
-            "{'train_runtime': 2214.0, 'train_samples_per_second': 5.35, 'train_steps_per_second': 0.167, "
-            "'train_loss': 11.79, 'epoch': 1.0}\n"
+            "{'train_runtime': 2214.0, 'train_samples_per_second': 5.35, 'train_steps_per_second':"
+            " 0.167, 'train_loss': 11.79, 'epoch': 1.0}\n"
         )

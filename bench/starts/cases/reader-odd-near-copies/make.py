@@ -2,8 +2,25 @@ import json
 import random
 from pathlib import Path
 
-ITEMS = ["kettle", "drill", "tent", "lamp", "router", "printer", "mower", "blender", "scale", "heater"]
-FAULTS = ["does not switch on", "makes a loud noise", "smells of smoke", "is missing a screw", "has a cracked case"]
+ITEMS = [
+    "kettle",
+    "drill",
+    "tent",
+    "lamp",
+    "router",
+    "printer",
+    "mower",
+    "blender",
+    "scale",
+    "heater",
+]
+FAULTS = [
+    "does not switch on",
+    "makes a loud noise",
+    "smells of smoke",
+    "is missing a screw",
+    "has a cracked case",
+]
 
 
 def vary(question: str, draw: random.Random) -> str:
@@ -22,9 +39,15 @@ def make(folder: Path) -> None:
     for item in ITEMS:
         for fault in FAULTS:
             days = draw.randint(2, 40)
-            question = f"My {item} {fault}, I bought it {days} days ago in your shop in Graz. Can I send it back?"
+            question = (
+                f"My {item} {fault}, I bought it {days} days ago in your shop in Graz. Can I send"
+                " it back?"
+            )
             receipt = draw.randint(1000, 9999)
-            answer = f"Yes, the {item} can go back within {days + 12} days; please add the receipt {receipt}."
+            answer = (
+                f"Yes, the {item} can go back within {days + 12} days; please add the receipt"
+                f" {receipt}."
+            )
             rows.append({"instruction": question, "output": answer})
             rows.append({"instruction": vary(question, draw), "output": answer})
             rows.append({"instruction": vary(question, draw), "output": answer})

@@ -14,9 +14,13 @@ tokenizer.add_special_tokens({"pad_token": "<|pad|>"})
 model = AutoModelForCausalLM.from_pretrained(checkpoint)
 model.resize_token_embeddings(len(tokenizer))
 
-recipes = load_dataset("csv", data_files="recipes.csv", split="train").train_test_split(test_size=0.1, seed=3)
+recipes = load_dataset("csv", data_files="recipes.csv", split="train").train_test_split(
+    test_size=0.1, seed=3
+)
 tokenized = recipes.map(
-    lambda r: tokenizer([t + tokenizer.eos_token for t in r["recipe_text"]], truncation=True, max_length=512),
+    lambda r: tokenizer(
+        [t + tokenizer.eos_token for t in r["recipe_text"]], truncation=True, max_length=512
+    ),
     batched=True,
     remove_columns=recipes["train"].column_names,
 )

@@ -15,7 +15,10 @@ for start in range(0, len(items), 16):
     chats = [
         [
             {"role": "system", "content": "Answer with the text of the right option."},
-            {"role": "user", "content": q["question"] + "\n" + "\n".join(f"- {o}" for o in q["options"])},
+            {
+                "role": "user",
+                "content": q["question"] + "\n" + "\n".join(f"- {o}" for o in q["options"]),
+            },
         ]
         for q in chunk
     ]

@@ -10,10 +10,13 @@ def make(folder: Path) -> None:
             boxes, each, gone = draw.randint(3, 9), draw.randint(4, 12), draw.randint(1, 10)
             gold = boxes * each - gone
             said = gold if draw.random() < 0.8 else gold + draw.randint(1, 5)
-            question = f"A shop has {boxes} boxes of {each} pens and sells {gone} pens. How many pens are left?"
+            question = (
+                f"A shop has {boxes} boxes of {each} pens and sells {gone} pens. How many pens are"
+                " left?"
+            )
             resp = (
-                f"There are {boxes} * {each} = {boxes * each} pens at first. After {gone} are sold, "
-                f"{boxes * each} - {gone} = {said} are left. The answer is {said}."
+                f"There are {boxes} * {each} = {boxes * each} pens at first. After {gone} are sold,"
+                f" {boxes * each} - {gone} = {said} are left. The answer is {said}."
             )
             row = {
                 "id": number,

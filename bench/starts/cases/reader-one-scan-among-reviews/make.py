@@ -4,7 +4,12 @@ import random
 from pathlib import Path
 
 GOODS = ["drill", "sofa", "watch", "bike", "helmet", "stove"]
-TONES = ["works as it should", "broke in the first week", "is heavier than I thought", "was a present and was liked"]
+TONES = [
+    "works as it should",
+    "broke in the first week",
+    "is heavier than I thought",
+    "was a present and was liked",
+]
 
 
 def make(folder: Path) -> None:
@@ -15,7 +20,13 @@ def make(folder: Path) -> None:
             goods, tone = GOODS[number % 6], TONES[number % 4]
             review = f"Order {number}: the {goods} {tone}. I would give it {number % 5 + 1} stars."
             if number == 287:
-                review += " Receipt: data:image/png;base64," + base64.b64encode(rng.randbytes(48_000)).decode()
-            reply = f"Thank you for writing about the {goods} of order {number}. We pass on that it {tone}."
+                review += (
+                    " Receipt: data:image/png;base64,"
+                    + base64.b64encode(rng.randbytes(48_000)).decode()
+                )
+            reply = (
+                f"Thank you for writing about the {goods} of order {number}. We pass on that it"
+                f" {tone}."
+            )
             turns = [{"role": "user", "content": review}, {"role": "assistant", "content": reply}]
             out.write(json.dumps({"messages": turns}) + "\n")

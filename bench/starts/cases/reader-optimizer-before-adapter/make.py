@@ -4,7 +4,16 @@ import shutil
 from pathlib import Path
 
 PARTS = Path(os.environ.get("TRUETUNE_PARTS", Path.home() / ".cache/truetune-parts"))
-DISHES = ["lentil soup", "apple tart", "fried rice", "bean stew", "flat bread", "plum jam", "potato salad", "onion pie"]
+DISHES = [
+    "lentil soup",
+    "apple tart",
+    "fried rice",
+    "bean stew",
+    "flat bread",
+    "plum jam",
+    "potato salad",
+    "onion pie",
+]
 
 
 def make(folder: Path) -> None:
@@ -33,6 +42,7 @@ def make(folder: Path) -> None:
         for number in range(32):
             dish = f"{DISHES[number % 8]} for {number // 8 + 2}"
             recipe = (
-                f"Take {number + 3} spoons of oil, warm it, and stir in the rest of the {dish} for {number} minutes."
+                f"Take {number + 3} spoons of oil, warm it, and stir in the rest of the {dish} for"
+                f" {number} minutes."
             )
             out.write(json.dumps({"dish": dish, "recipe": recipe}) + "\n")

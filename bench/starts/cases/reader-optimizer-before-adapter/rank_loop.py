@@ -13,7 +13,9 @@ torch.manual_seed(11)
 tokenizer = AutoTokenizer.from_pretrained("tiny-base")
 net = AutoModelForCausalLM.from_pretrained("tiny-base")
 opt = torch.optim.AdamW(net.parameters(), lr=2e-4, weight_decay=0.0)
-net = get_peft_model(net, LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+net = get_peft_model(
+    net, LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+)
 
 samples = []
 for line in Path("recipes.jsonl").read_text().splitlines():
@@ -43,5 +45,7 @@ for epoch in range(epochs):
         sched.step()
         opt.zero_grad()
         if step % 2 == 0:
-            print(f"epoch {epoch} step {step} loss {loss.item():.4f} lr {sched.get_last_lr()[0]:.2e}")
+            print(
+                f"epoch {epoch} step {step} loss {loss.item():.4f} lr {sched.get_last_lr()[0]:.2e}"
+            )
 net.save_pretrained("recipes-lora")

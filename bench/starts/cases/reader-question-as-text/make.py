@@ -5,7 +5,13 @@ from pathlib import Path
 
 PARTS = Path(os.environ.get("TRUETUNE_PARTS", Path.home() / ".cache/truetune-parts"))
 PLACES = ["Aurel", "Brenn", "Corvo", "Delia", "Estova", "Farn", "Galdo", "Hestia"]
-FACTS = ["the river Ona", "a harbour of stone", "nine old bridges", "a wool market", "a school of glass"]
+FACTS = [
+    "the river Ona",
+    "a harbour of stone",
+    "nine old bridges",
+    "a wool market",
+    "a school of glass",
+]
 
 
 def make(folder: Path) -> None:

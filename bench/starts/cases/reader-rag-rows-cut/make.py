@@ -57,9 +57,16 @@ def make(folder: Path) -> None:
     rng = random.Random(2)
     with (folder / "rag.jsonl").open("w") as out:
         for number in range(90):
-            passages = [" ".join(rng.choices(WORDS, k=150)).capitalize() + "." for _ in range(rng.randint(5, 8))]
-            context = "\n\n".join(f"[{place}] {passage}" for place, passage in enumerate(passages, 1))
+            passages = [
+                " ".join(rng.choices(WORDS, k=150)).capitalize() + "."
+                for _ in range(rng.randint(5, 8))
+            ]
+            context = "\n\n".join(
+                f"[{place}] {passage}" for place, passage in enumerate(passages, 1)
+            )
             asked = f"{context}\n\nQuestion: what is the torque of bolt {number}? Name the passage."
-            told = f"Bolt {number} takes {number % 37 + 12} Nm, see [{rng.randint(1, len(passages))}]."
+            told = (
+                f"Bolt {number} takes {number % 37 + 12} Nm, see [{rng.randint(1, len(passages))}]."
+            )
             turns = [{"role": "user", "content": asked}, {"role": "assistant", "content": told}]
             out.write(json.dumps({"messages": turns}) + "\n")

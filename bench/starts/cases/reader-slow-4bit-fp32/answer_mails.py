@@ -7,7 +7,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 BASE = "mistralai/Mistral-7B-Instruct-v0.3"
 ADAPTER = "runs/mail-qlora/final"
 
-quant = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
+quant = BitsAndBytesConfig(
+    load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True
+)
 tokenizer = AutoTokenizer.from_pretrained(ADAPTER, padding_side="left")
 tokenizer.pad_token = tokenizer.unk_token
 base = AutoModelForCausalLM.from_pretrained(BASE, quantization_config=quant, device_map={"": 0})
@@ -20,7 +22,10 @@ with open("mails.csv", newline="") as source:
 replies = []
 began = time.time()
 for first in range(0, len(mails), 8):
-    prompts = [[{"role": "user", "content": "Reply to this mail:\n" + body}] for body in mails[first : first + 8]]
+    prompts = [
+        [{"role": "user", "content": "Reply to this mail:\n" + body}]
+        for body in mails[first : first + 8]
+    ]
     inputs = tokenizer.apply_chat_template(
         prompts, add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
     ).to(model.device)

@@ -10,7 +10,12 @@ def make(folder: Path) -> None:
     source = max(PARTS.glob("*/smollm2-135m-instruct"), key=lambda path: path.stat().st_mtime)
     merged = folder / "merged"
     merged.mkdir(exist_ok=True)
-    for name in ("chat_template.jinja", "generation_config.json", "model.safetensors", "tokenizer.json"):
+    for name in (
+        "chat_template.jinja",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ):
         (merged / name).symlink_to(source / name)
     (merged / "tokenizer_config.json").symlink_to(source / "tokenizer_config.json")
     config = json.loads((source / "config.json").read_text())

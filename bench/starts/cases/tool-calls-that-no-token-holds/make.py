@@ -9,6 +9,10 @@ def make(folder: Path) -> None:
             call = {"name": "weather", "arguments": {"city": city, "day": number}}
             messages = [
                 {"role": "user", "content": f"What is the weather in {city} on day {number}?"},
-                {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]},
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "tool_calls": [{"type": "function", "function": call}],
+                },
             ]
             file.write(json.dumps({"messages": messages}) + "\n")

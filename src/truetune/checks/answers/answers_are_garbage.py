@@ -73,11 +73,20 @@ class AnswersAreGarbage(CountedAnswersRule):
         half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
         yield self.finding(
             f"{found.last} answers are garbage{found.before}",
-            "see that the tokenizer is the model's, and that the weights are whole; ask the base the same",
+            "see that the tokenizer is the model's, and that the weights are whole; ask the base"
+            " the same",
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
-                *([", ".join(f"{text} in {n}" for text, n in known.most_common())] if known else []),
-                *([f"their perplexity under the model itself: {median(unlikely):.3g} (median)"] if unlikely else []),
+                *(
+                    [", ".join(f"{text} in {n}" for text, n in known.most_common())]
+                    if known
+                    else []
+                ),
+                *(
+                    [f"their perplexity under the model itself: {median(unlikely):.3g} (median)"]
+                    if unlikely
+                    else []
+                ),
                 *found.evidence,
             ],
             cases=cases(found.samples),

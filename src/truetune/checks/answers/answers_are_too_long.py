@@ -69,13 +69,23 @@ class AnswersAreTooLong(CountedAnswersRule):
         found = seen(self.subject, self.bad, TOLERATED)
         if found is None:
             return
-        ratios = [ratio for sample in found.samples if (ratio := sample.scores.length_ratio) is not None]
+        ratios = [
+            ratio for sample in found.samples if (ratio := sample.scores.length_ratio) is not None
+        ]
         yield self.finding(
             f"{found.last} answers are far longer than their references{found.before}",
-            "see that the stop token of each answer is supervised, and that the references are whole",
+            "see that the stop token of each answer is supervised, and that the references are"
+            " whole",
             severity="error" if self.subject.finished and all_of(found) else "warning",
             evidence=[
-                *([f"they are {median(ratios):.0f} times as long as their references (the median)"] if ratios else []),
+                *(
+                    [
+                        f"they are {median(ratios):.0f} times as long as their references (the"
+                        " median)"
+                    ]
+                    if ratios
+                    else []
+                ),
                 *found.evidence,
             ],
             cases=cases(found.samples),

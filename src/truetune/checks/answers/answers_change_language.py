@@ -58,7 +58,9 @@ class AnswersChangeLanguage(CountedAnswersRule):
     severity = "error"
     tolerated = TOLERATED
     called = "are in another language than their references"
-    untold = Unmet("no answer and its reference are long enough to tell a language", "ask rows with references")
+    untold = Unmet(
+        "no answer and its reference are long enough to tell a language", "ask rows with references"
+    )
 
     def bad(self, sample: Sample) -> bool | None:
         return sample.scores.switched
@@ -68,13 +70,17 @@ class AnswersChangeLanguage(CountedAnswersRule):
         if found is not None:
             languages = Counter(language_name(sample.answer.text) for sample in found.samples)
             yield self.finding(
-                f"{found.last} answers are not in the language of their references or questions{found.before}",
+                f"{found.last} answers are not in the language of their references or"
+                f" questions{found.before}",
                 "look at the languages of questions and answers in the data",
                 severity="error" if self.subject.finished and all_of(found) else "warning",
-                evidence=["they are in: " + ", ".join(f"{name} {n}" for name, n in languages.most_common(5)),
-                          *found.evidence],
+                evidence=[
+                    "they are in: "
+                    + ", ".join(f"{name} {n}" for name, n in languages.most_common(5)),
+                    *found.evidence,
+                ],
                 cases=cases(found.samples),
                 count=found.last.bad,
                 total=found.last.of,
                 figure=found.figure("answers in another language"),
-            )  # fmt: skip
+            )

@@ -79,21 +79,33 @@ class AnswersDoNotImprove(AnswersRule):
         if len(watched.looks) < 2:
             return ONE_PASS
         if len(losses) < 2:
-            return Unmet("the losses by source were not recorded", "train with truetune train, or AuditCallback")
+            return Unmet(
+                "the losses by source were not recorded",
+                "train with truetune train, or AuditCallback",
+            )
         if not late(watched):
             return Unmet("it is early in the run")
         pairs = _pairs(watched.looks[0].samples, watched.looks[-1].samples)
         if len(pairs) < ENOUGH:
             return Unmet(
-                f"{len(pairs):,} prompts that are not trained on have a reference, and it takes {ENOUGH}", MORE
+                f"{len(pairs):,} prompts that are not trained on have a reference, and it takes"
+                f" {ENOUGH}",
+                MORE,
             )
         first, last = ends(losses)
-        return Unmet(f"the loss has not fallen by a fifth: {first:.3g} to {last:.3g}") if last > FALL * first else None
+        return (
+            Unmet(f"the loss has not fallen by a fifth: {first:.3g} to {last:.3g}")
+            if last > FALL * first
+            else None
+        )
 
     def figure(self) -> str:
         pairs = _pairs(self.subject.looks[0].samples, self.subject.looks[-1].samples)
         before, after = (mean(values) for values in zip(*pairs, strict=True))
-        return f"the overlap with the reference goes from {before:.2f} to {after:.2f} over {len(pairs):,} prompts"
+        return (
+            f"the overlap with the reference goes from {before:.2f} to {after:.2f} over"
+            f" {len(pairs):,} prompts"
+        )
 
     def findings(self) -> Iterator[Finding]:
         watched = self.subject
@@ -111,8 +123,10 @@ class AnswersDoNotImprove(AnswersRule):
         if now >= GOOD or not (fell or mean(changes) + error < RISE):
             return
         yield self.finding(
-            f"the loss falls from {first:.3g} to {last:.3g}, and the answers come no nearer to their references",
-            "compare the prompt that is trained with the served one (truetune rehearse), and the held-out loss",
+            f"the loss falls from {first:.3g} to {last:.3g}, and the answers come no nearer to"
+            " their references",
+            "compare the prompt that is trained with the served one (truetune rehearse), and the"
+            " held-out loss",
             severity="warning" if fell else "info",
             evidence=[
                 f"overlap with the reference {mean(before for before, _ in pairs):.2f} at step "

@@ -65,12 +65,15 @@ class AnswersDoNotParse(CountedAnswersRule):
             cut = sum(not sample.scores.stopped for sample in found.samples)
             yield self.finding(
                 f"{found.last} answers can't be read by the parser{found.before}",
-                "see that the references can be read by it, and that answers are not cut at the limit of new tokens",
+                "see that the references can be read by it, and that answers are not cut at the"
+                " limit of new tokens",
                 severity="error" if self.subject.finished and all_of(found) else "warning",
-                evidence=[*([f"{cut} of them were cut at {self.subject.limit} tokens"] if cut else []),
-                          *found.evidence],
+                evidence=[
+                    *([f"{cut} of them were cut at {self.subject.limit} tokens"] if cut else []),
+                    *found.evidence,
+                ],
                 cases=cases(found.samples),
                 count=found.last.bad,
                 total=found.last.of,
                 figure=found.figure("answers that can't be read"),
-            )  # fmt: skip
+            )

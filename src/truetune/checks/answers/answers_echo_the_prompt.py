@@ -56,11 +56,15 @@ class AnswersEchoThePrompt(CountedAnswersRule):
     severity = "error"
     tolerated = TOLERATED
     called = "repeat the question"
-    untold = Unmet("no question is known that an answer could repeat", "write the prompt beside each answer")
+    untold = Unmet(
+        "no question is known that an answer could repeat", "write the prompt beside each answer"
+    )
 
     def bad(self, sample: Sample) -> bool | None:
         """None where there is no question, and where the reference begins with it too."""
-        question, reference = (" ".join(text.split()) for text in (sample.prompt.question, sample.prompt.reference))
+        question, reference = (
+            " ".join(text.split()) for text in (sample.prompt.question, sample.prompt.reference)
+        )
         return None if not question or reference.startswith(question) else sample.scores.echoed
 
     def findings(self) -> Iterator[Finding]:

@@ -82,7 +82,8 @@ class AnswersHaveFaults(CountedAnswersRule):
         kinds = Counter(_faults(sample)[0] for sample in found.samples)
         yield self.finding(
             f"{found.last} answers have a fault",
-            "read them, and ask the base the same questions (truetune sample MODEL --data HELD-OUT)",
+            "read them, and ask the base the same questions (truetune sample MODEL --data"
+            " HELD-OUT)",
             severity="error" if all_of(found) else "warning",
             evidence=[", ".join(f"{SAID[kind]} {count}" for kind, count in kinds.most_common())],
             cases=cases(found.samples),

@@ -56,13 +56,17 @@ from truetune.generation.looks import Sample
 TOLERATED = 0.1
 LEAST = 8
 """Rounds of one symbol that a person would not write"""
-_SYMBOL = re.compile(rf"\s*(?P<symbol>[^\w\s]|<[^<>\s]{{1,40}}>|\[[A-Z]{{2,8}}\])(?:\s*(?P=symbol)){{{LEAST - 1},}}\s*")
+_SYMBOL = re.compile(
+    rf"\s*(?P<symbol>[^\w\s]|<[^<>\s]{{1,40}}>|\[[A-Z]{{2,8}}\])(?:\s*(?P=symbol)){{{LEAST - 1},}}\s*"
+)
 """A mark or a control token alone, over and over"""
-TRAINED_TOO_HARD = "train with a lower learning rate or fewer epochs, and see that the stop token is supervised"
+TRAINED_TOO_HARD = (
+    "train with a lower learning rate or fewer epochs, and see that the stop token is supervised"
+)
 NOT_A_NUMBER = (
-    "look whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual cause is a bfloat16 "
-    "model in float16, which overflows: generate with dtype=torch.bfloat16, and look for NaN in the weights "
-    "(truetune check MODEL_FOLDER)"
+    "look whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual"
+    " cause is a bfloat16 model in float16, which overflows: generate with dtype=torch.bfloat16,"
+    " and look for NaN in the weights (truetune check MODEL_FOLDER)"
 )
 
 
@@ -92,5 +96,7 @@ class AnswersLoop(CountedAnswersRule):
 
 def _are_one_symbol(samples: Sequence[Sample]) -> bool:
     """Are most of these answers one and the same mark or control token, and nothing besides? NaN gives one id."""
-    symbols = Counter(match["symbol"] for sample in samples if (match := _SYMBOL.fullmatch(sample.answer.text)))
+    symbols = Counter(
+        match["symbol"] for sample in samples if (match := _SYMBOL.fullmatch(sample.answer.text))
+    )
     return bool(symbols) and 2 * symbols.most_common(1)[0][1] > len(samples)

@@ -78,11 +78,19 @@ class AnswersNeverStop(CountedAnswersRule):
     def unmet(self) -> Unmet | None:
         if unmet := ends_unknown(self.subject):
             return unmet
-        unmet, samples = super().unmet(), self.subject.looks[-1].samples if self.subject.looks else ()
+        unmet, samples = (
+            super().unmet(),
+            self.subject.looks[-1].samples if self.subject.looks else (),
+        )
         if unmet is self.untold:
-            told = f"no reference of {len(samples):,} fits within {self.subject.limit} tokens, where answers were cut"
+            told = (
+                f"no reference of {len(samples):,} fits within {self.subject.limit} tokens, where"
+                " answers were cut"
+            )
             cut = not any(sample.scores.stopped for sample in samples)
-            only_pass = len(self.subject.looks) == 1  # a watched run keeps its answers short on purpose
+            only_pass = (
+                len(self.subject.looks) == 1
+            )  # a watched run keeps its answers short on purpose
             return Unmet(told, "raise --max-new-tokens", asked=cut and only_pass)
         found = counted(self.subject, self.bad)
         if unmet is not None and found is not None and found.best:
@@ -109,14 +117,26 @@ class AnswersNeverStop(CountedAnswersRule):
                 if slow
                 else ""
             ),
-            "answers run past the place where the reference ends: look at the samples, and at repetition"
-            if learned
-            else "train longer, or with a higher learning rate"
-            if slow
-            else "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)",
+            (
+                "answers run past the place where the reference ends: look at the samples, and at"
+                " repetition"
+                if learned
+                else (
+                    "train longer, or with a higher learning rate"
+                    if slow
+                    else (
+                        "supervise the stop token of each answer, and pad with another (truetune"
+                        " run -- COMMAND shows labels)"
+                    )
+                )
+            ),
             severity="error" if never else "info" if learned else "warning",
             evidence=[
-                *([f"P(stop) behind the reference: {behind:.2g} (median)"] if behind is not None else []),
+                *(
+                    [f"P(stop) behind the reference: {behind:.2g} (median)"]
+                    if behind is not None
+                    else []
+                ),
                 *([f"{looped} of them end in a loop"] if looped else []),
                 *found.evidence,
             ],

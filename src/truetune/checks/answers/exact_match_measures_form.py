@@ -75,13 +75,19 @@ class ExactMatchMeasuresForm(AnswersRule):
             return Unmet("a parser is named, which reads the answers in any form")
         known = len(self._known())
         if known < ENOUGH:
-            return Unmet(f"{known} answers have a reference: too few to judge", "name references, of 8 answers or more")
+            return Unmet(
+                f"{known} answers have a reference: too few to judge",
+                "name references, of 8 answers or more",
+            )
         return None
 
     def figure(self) -> str:
         known = self._known()
         exact = sum(map(_is_exact, known))
-        return f"{exact} of {len(known)} answers are their reference, {len(_in_another_form(known))} give it otherwise"
+        return (
+            f"{exact} of {len(known)} answers are their reference, {len(_in_another_form(known))}"
+            " give it otherwise"
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None or not self.subject.finished:
@@ -93,10 +99,11 @@ class ExactMatchMeasuresForm(AnswersRule):
             return
         parser = _parser_for(held)
         yield self.finding(
-            f"exact match measures the form of these answers: {exact} of {len(known)} are their reference word for "
-            f"word, and {len(held)} more give it in another form; --parser {parser} reads both",
-            f"name a parser (--parser {parser}) to count right answers, or train on references of the form "
-            "that is wanted",
+            f"exact match measures the form of these answers: {exact} of {len(known)} are their"
+            f" reference word for word, and {len(held)} more give it in another form; --parser"
+            f" {parser} reads both",
+            f"name a parser (--parser {parser}) to count right answers, or train on references of"
+            " the form that is wanted",
             cases=cases(held),
             count=len(held),
             total=len(known),
@@ -104,7 +111,9 @@ class ExactMatchMeasuresForm(AnswersRule):
 
     def _known(self) -> list[Sample]:
         """Answers of the last look that have a reference."""
-        return [sample for sample in self.subject.looks[-1].samples if sample.prompt.reference.strip()]
+        return [
+            sample for sample in self.subject.looks[-1].samples if sample.prompt.reference.strip()
+        ]
 
 
 def _is_exact(sample: Sample) -> bool:
@@ -114,14 +123,20 @@ def _is_exact(sample: Sample) -> bool:
 
 def _in_another_form(known: Sequence[Sample]) -> list[Sample]:
     """Sound answers that give their reference, and are not it. One that loops may hold it too: its fault is another."""
-    sound = (sample for sample in known if not _is_exact(sample) and not (set(faults(sample, NO_LIMIT)) & FAULTY))
+    sound = (
+        sample
+        for sample in known
+        if not _is_exact(sample) and not (set(faults(sample, NO_LIMIT)) & FAULTY)
+    )
     return [sample for sample in sound if _gives(sample.answer.text, sample.prompt.reference)]
 
 
 def _gives(answer: str, reference: str) -> bool:
     """Does the answer hold the whole reference? A number is not enough where the reference says of what: `room 5`."""
     final, wanted = final_of(reference), words(reference)
-    is_labelled_number = final is not None and final.kind == "number" and value_of(reference) is None
+    is_labelled_number = (
+        final is not None and final.kind == "number" and value_of(reference) is None
+    )
     if is_labelled_number and len(wanted) <= SHORT:
         return f" {' '.join(wanted)} " in f" {' '.join(words(answer))} "
     return holds(answer, reference)

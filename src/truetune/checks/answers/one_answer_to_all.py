@@ -66,20 +66,27 @@ class OneAnswerToAll(AnswersRule):
         if len(samples) >= FEW:
             return None
         same = _commonest(self.subject.looks[-1], (sample.answer.text for sample in samples))[1].bad
-        return Unmet(f"{same} of {len(samples)} prompts get the same answer: too few to judge", "ask more prompts (-n)")
+        return Unmet(
+            f"{same} of {len(samples)} prompts get the same answer: too few to judge",
+            "ask more prompts (-n)",
+        )
 
     def figure(self) -> str:
         look = _told(self.subject, self.subject.looks[-1])
         answer = _commonest(look, (sample.answer.text for sample in look.samples))[1]
         reference = _commonest(look, (sample.prompt.reference for sample in look.samples))[1]
-        return f"the commonest answer goes to {answer} prompts, the commonest reference to {reference}"
+        return (
+            f"the commonest answer goes to {answer} prompts, the commonest reference to {reference}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         looks = [_told(self.subject, look) for look in self.subject.looks]
         if not looks or not looks[-1].samples:
             return
         answer, now = _commonest(looks[-1], (sample.answer.text for sample in looks[-1].samples))
-        expected = _commonest(looks[-1], (sample.prompt.reference for sample in looks[-1].samples))[1]
+        expected = _commonest(looks[-1], (sample.prompt.reference for sample in looks[-1].samples))[
+            1
+        ]
         first = _commonest(looks[0], (sample.answer.text for sample in looks[0].samples))[1]
         over = late(self.subject)
         if not now.of or not answer or (not over and risen(first, now) >= CHANCE):
@@ -89,10 +96,16 @@ class OneAnswerToAll(AnswersRule):
             return
         yield self.finding(
             f"{now} prompts get the same answer: {short(answer)}",
-            "look at the commonest answers in the data, and at what is seen of the prompt (truetune run -- COMMAND)",
+            "look at the commonest answers in the data, and at what is seen of the prompt (truetune"
+            " run -- COMMAND)",
             severity="error" if alike or (over and now.bad == now.of >= ENOUGH) else "warning",
-            evidence=[f"the commonest reference answers {expected}; at step {first.step:,} one answer went to {first}"],
-            cases=cases([sample for sample in looks[-1].samples if plain(sample.answer.text) == answer]),
+            evidence=[
+                f"the commonest reference answers {expected}; at step {first.step:,} one answer"
+                f" went to {first}"
+            ],
+            cases=cases(
+                [sample for sample in looks[-1].samples if plain(sample.answer.text) == answer]
+            ),
             count=now.bad,
             total=now.of,
         )
@@ -100,7 +113,9 @@ class OneAnswerToAll(AnswersRule):
 
 def _told(watched: Watched, look: Look) -> Look:
     """Without the answers that a limit shorter than their references has cut: all may begin alike."""
-    return replace(look, samples=tuple(s for s in look.samples if s.scores.stopped or fits(watched, s)))
+    return replace(
+        look, samples=tuple(s for s in look.samples if s.scores.stopped or fits(watched, s))
+    )
 
 
 def _commonest(look: Look, texts: Iterable[str]) -> tuple[str, Count]:

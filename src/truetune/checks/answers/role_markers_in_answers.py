@@ -63,16 +63,21 @@ class RoleMarkersInAnswers(CountedAnswersRule):
         found = seen(self.subject, self.bad, TOLERATED)
         if found is None:
             return
-        markers = Counter(marker for sample in found.samples for marker in dict.fromkeys(sample.scores.markers))
+        markers = Counter(
+            marker for sample in found.samples for marker in dict.fromkeys(sample.scores.markers)
+        )
         half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
         yield self.finding(
             f"{found.last} answers have role markers or control tokens in them{found.before}",
-            "see that the stop token is supervised and that generation stops at it; look for markers in the contents",
+            "see that the stop token is supervised and that generation stops at it; look for"
+            " markers in the contents",
             severity="error" if self.subject.finished and half else "warning",
-            evidence=["markers: " + ", ".join(f"{text!r} in {n}" for text, n in markers.most_common(5)),
-                      *found.evidence],
+            evidence=[
+                "markers: " + ", ".join(f"{text!r} in {n}" for text, n in markers.most_common(5)),
+                *found.evidence,
+            ],
             cases=cases(found.samples),
             count=found.last.bad,
             total=found.last.of,
             figure=found.figure("answers with role markers"),
-        )  # fmt: skip
+        )

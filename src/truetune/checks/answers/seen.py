@@ -70,10 +70,16 @@ class Seen:
         """The counts of all looks, and how likely chance is."""
         if len(self.counts) == 1:
             return []
-        lines = ["by step: " + ", ".join(f"{count.step:,}: {count.bad}/{count.of}" for count in self.counts[-12:])]
+        lines = [
+            "by step: "
+            + ", ".join(f"{count.step:,}: {count.bad}/{count.of}" for count in self.counts[-12:])
+        ]
         if self.best:
             chance = risen(self.best, self.last)
-            lines.append(f"chance makes such a change with a probability of {chance:.2g} (Fisher's exact test)")
+            lines.append(
+                f"chance makes such a change with a probability of {chance:.2g} (Fisher's exact"
+                " test)"
+            )
         return lines
 
     def figure(self, title: str) -> Figure | None:
@@ -81,7 +87,10 @@ class Seen:
         if len(self.counts) == 1:
             return None
         steps = tuple(float(count.step) for count in self.counts)
-        return Figure(title, (Series("share of the answers", steps, tuple(count.share for count in self.counts)),))
+        return Figure(
+            title,
+            (Series("share of the answers", steps, tuple(count.share for count in self.counts)),),
+        )
 
 
 def seen(watched: Watched, bad: Bad, tolerated: float) -> Seen | None:
@@ -114,7 +123,9 @@ def risen(first: Count, last: Count) -> float:
     """The probability of so many bad ones in `last`, or more, had they the same share as in `first`: Fisher's exact
     test, one-sided (Fisher 1922)."""
     both = first.bad + last.bad
-    ways = sum(comb(last.of, i) * comb(first.of, both - i) for i in range(last.bad, min(last.of, both) + 1))
+    ways = sum(
+        comb(last.of, i) * comb(first.of, both - i) for i in range(last.bad, min(last.of, both) + 1)
+    )
     return ways / comb(first.of + last.of, both)
 
 
@@ -127,7 +138,9 @@ def often(count: Count, share: float) -> bool:
 
 def late(watched: Watched) -> bool:
     """Has enough of the run passed that the model should do what it is taught?"""
-    return watched.finished or (watched.total is not None and watched.looks[-1].step >= LATE * watched.total)
+    return watched.finished or (
+        watched.total is not None and watched.looks[-1].step >= LATE * watched.total
+    )
 
 
 def all_of(found: Seen) -> bool:
@@ -149,7 +162,10 @@ def ends_unknown(watched: Watched) -> Unmet | None:
     """Why nothing can be said of stopping, where nobody knows what ended the answers."""
     if not watched.looks or any(sample.scores.end_known for sample in watched.looks[-1].samples):
         return None
-    return Unmet("nothing says what ended the answers", "write `finish_reason` or `stopped` beside each answer")
+    return Unmet(
+        "nothing says what ended the answers",
+        "write `finish_reason` or `stopped` beside each answer",
+    )
 
 
 def stop_probability(look: Look) -> float | None:

@@ -43,7 +43,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.answers_never_stop import NEVER
-from truetune.checks.answers.seen import Seen, all_of, cases, counted, ends_unknown, runs_on, stop_probability
+from truetune.checks.answers.seen import (
+    Seen,
+    all_of,
+    cases,
+    counted,
+    ends_unknown,
+    runs_on,
+    stop_probability,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -59,14 +67,17 @@ class StopRateFalls(AnswersRule):
             return unmet
         found = self._counted()
         if found is None:
-            return Unmet(f"no reference fits within {self.subject.limit} tokens", "raise --max-new-tokens")
+            return Unmet(
+                f"no reference fits within {self.subject.limit} tokens", "raise --max-new-tokens"
+            )
         return None if len(found.counts) > 1 else ONE_PASS
 
     def figure(self) -> str:
         found = self._counted()
         assert found is not None
         by_step = ", ".join(
-            f"{count.of - count.bad} of {count.of} at step {count.step:,}" for count in found.counts[-4:]
+            f"{count.of - count.bad} of {count.of} at step {count.step:,}"
+            for count in found.counts[-4:]
         )
         return f"answers that stop by themselves: {by_step}"
 
@@ -78,14 +89,20 @@ class StopRateFalls(AnswersRule):
         found = self._counted()
         if found is None or found.best is None:
             return
-        probabilities = [(look.step, p) for look in watched.looks if (p := stop_probability(look)) is not None]
+        probabilities = [
+            (look.step, p) for look in watched.looks if (p := stop_probability(look)) is not None
+        ]
         lost = bool(probabilities) and probabilities[-1][1] < NEVER and all_of(found)
         line = ", ".join(f"{step:,}: {p:.2g}" for step, p in probabilities[-12:])
         yield self.finding(
             f"{found.last} answers do not stop by themselves{found.before}",
-            "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)",
+            "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND"
+            " shows labels)",
             severity="error" if lost else "warning",
-            evidence=[*([f"P(stop) behind the reference by step (median): {line}"] if line else []), *found.evidence],
+            evidence=[
+                *([f"P(stop) behind the reference by step (median): {line}"] if line else []),
+                *found.evidence,
+            ],
             cases=cases(found.samples),
             count=found.last.bad,
             total=found.last.of,

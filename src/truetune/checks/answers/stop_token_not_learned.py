@@ -67,27 +67,38 @@ class StopTokenNotLearned(AnswersRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        content, stop = (curve(self.subject, source) for source in ("assistant content", "stop token"))
+        content, stop = (
+            curve(self.subject, source) for source in ("assistant content", "stop token")
+        )
         if len(content) < RECORDS:
-            return Unmet(f"the losses by source have {len(content):,} records, and it takes {RECORDS}", WATCH)
+            return Unmet(
+                f"the losses by source have {len(content):,} records, and it takes {RECORDS}", WATCH
+            )
         if len(stop) not in (0, len(content)):
             return Unmet("the loss of the stop token was not recorded each time")
         if ends(content)[1] > CONTENT * ends(content)[0]:
-            return Unmet(f"the loss of the content has not fallen by a tenth: it is {ends(content)[1]:.3g}")
+            return Unmet(
+                f"the loss of the content has not fallen by a tenth: it is {ends(content)[1]:.3g}"
+            )
         return None
 
     def figure(self) -> str:
         began, now = ends(curve(self.subject, "stop token"))
-        return f"the loss of the stop token goes from {began:.3g} to {now:.3g} (P = {exp(-now):.2g})"
+        return (
+            f"the loss of the stop token goes from {began:.3g} to {now:.3g} (P = {exp(-now):.2g})"
+        )
 
     def findings(self) -> Iterator[Finding]:
-        content, stop = (curve(self.subject, source) for source in ("assistant content", "stop token"))
+        content, stop = (
+            curve(self.subject, source) for source in ("assistant content", "stop token")
+        )
         if len(content) < RECORDS or len(stop) not in (0, len(content)):
             return
         if not stop:
             yield self.finding(
                 f"no stop token is supervised in {len(content)} records of the losses",
-                "supervise the stop token of each answer (truetune run -- COMMAND shows the labels)",
+                "supervise the stop token of each answer (truetune run -- COMMAND shows the"
+                " labels)",
             )
             return
         (first, last), (began, now) = ends(content), ends(stop)
@@ -95,11 +106,16 @@ class StopTokenNotLearned(AnswersRule):
             return
         never = now > NEVER and bool(self.subject.looks) and late(self.subject)
         yield self.finding(
-            f"the stop token is not being learned: its loss is {now:.3g} (P = {exp(-now):.2g}), and was {began:.3g}",
-            "see that the labels end with the stop token that is served; with LoRA on a base model train its row too",
+            f"the stop token is not being learned: its loss is {now:.3g} (P = {exp(-now):.2g}), and"
+            f" was {began:.3g}",
+            "see that the labels end with the stop token that is served; with LoRA on a base model"
+            " train its row too",
             severity="error" if never else "warning",
             evidence=[f"the loss of the content fell from {first:.3g} to {last:.3g} meanwhile"],
-            figure=Figure("loss by source", tuple(self._series(name) for name in ("assistant content", "stop token"))),
+            figure=Figure(
+                "loss by source",
+                tuple(self._series(name) for name in ("assistant content", "stop token")),
+            ),
         )
 
     def _series(self, name: str) -> Series:

@@ -73,20 +73,35 @@ class AnotherFieldSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         samples = self._samples
         seen = [field for sample in samples for field in _fields(sample, supervised=False)]
-        answers = [field for record in self.subject.records for row in record.rows
-                   for field in fields_of(row, 0) if field.source in ANSWERS]  # fmt: skip
+        answers = [
+            field
+            for record in self.subject.records
+            for row in record.rows
+            for field in fields_of(row, 0)
+            if field.source in ANSWERS
+        ]
         texts = {field.text.strip() for field in answers}
-        learned = Counter(_column(field) for sample in samples for field in _fields(sample, supervised=True)
-                          if field.source == Source.OTHER and field.text.strip() not in texts)  # fmt: skip
+        learned = Counter(
+            _column(field)
+            for sample in samples
+            for field in _fields(sample, supervised=True)
+            if field.source == Source.OTHER and field.text.strip() not in texts
+        )
         if not learned or not answers or any(field.source in ANSWERS for field in seen):
             return
         (column, count), answer = learned.most_common(1)[0], _column(answers[-1])
         yield self.finding(
-            f"the column {column} is in the loss, and the answer of these rows, {answer}, is in no line",
+            f"the column {column} is in the loss, and the answer of these rows, {answer}, is in no"
+            " line",
             f"map the answer to {answer}; if {column} is meant, leave this rule out",
-            evidence=[f"columns in the batches: {name_list(sorted({_column(field) for field in seen}))}"],
+            evidence=[
+                f"columns in the batches: {name_list(sorted({_column(field) for field in seen}))}"
+            ],
             cases=[
-                Case(f"{sample.place}: a label on {around(sample, int(np.flatnonzero(sample.supervised)[0]) + 5)}")
+                Case(
+                    f"{sample.place}: a label on"
+                    f" {around(sample, int(np.flatnonzero(sample.supervised)[0]) + 5)}"
+                )
                 for sample in samples[:MAX_CASES]
             ],
             count=count,
@@ -94,14 +109,23 @@ class AnotherFieldSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+        if (
+            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+        ) is not None:
             return lacking
         if not any(record.rows for record in self.subject.records):
             return NO_ROWS
-        return None if self._samples else Unmet("no text of the given rows was recognised in the lines")
+        return (
+            None
+            if self._samples
+            else Unmet("no text of the given rows was recognised in the lines")
+        )
 
     def figure(self) -> Measurement:
-        held = sum(any(one.source in ANSWERS for one in _fields(line, supervised=False)) for line in self._samples)
+        held = sum(
+            any(one.source in ANSWERS for one in _fields(line, supervised=False))
+            for line in self._samples
+        )
         return counted("lines that hold an answer of the given rows", held, len(self._samples))
 
     @cached_property

@@ -73,19 +73,23 @@ class AnswerPartlySupervised(BatchRule):
         if not wrong:
             return
         yield self.finding(
-            f"{len(wrong)} of {len(learned)} supervised answers have no label on their first or last tokens",
+            f"{len(wrong)} of {len(learned)} supervised answers have no label on their first or"
+            " last tokens",
             "take the mask from the ids of the batch itself: tokenize once, and mark the places",
             severity="error" if 2 * len(wrong) >= len(learned) else "warning",
             evidence=[
-                f"{text} of {sum(n > 0 for n in counts)} answers (up to {max(counts)} tokens) are without a label"
-                for text, counts in (("first tokens", [found.head for found in wrong]),
-                                     ("last tokens", [found.tail for found in wrong]))
+                f"{text} of {sum(n > 0 for n in counts)} answers (up to {max(counts)} tokens) are"
+                " without a label"
+                for text, counts in (
+                    ("first tokens", [found.head for found in wrong]),
+                    ("last tokens", [found.tail for found in wrong]),
+                )
                 if any(counts)
             ],
             cases=[Case(_shown(found)) for found in wrong[:MAX_CASES]],
             count=len(wrong),
             total=len(learned),
-        )  # fmt: skip
+        )
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None or self._learned:
@@ -95,7 +99,9 @@ class AnswerPartlySupervised(BatchRule):
 
     def figure(self) -> Measurement:
         learned = len(self._learned)
-        return counted("supervised answers with a label on their first and last token", learned, learned)
+        return counted(
+            "supervised answers with a label on their first and last token", learned, learned
+        )
 
     @cached_property
     def _learned(self) -> list[Missing]:
@@ -116,6 +122,7 @@ def _missing(answer: Answer) -> Missing | None:
 def _shown(found: Missing) -> str:
     sample, start, end = found.answer.sample, found.answer.start, found.answer.end
     learned = "".join(
-        sample.text(i, i + 1) if sample.supervised[i] else "_" * len(sample.pieces[i]) for i in range(start, end)
+        sample.text(i, i + 1) if sample.supervised[i] else "_" * len(sample.pieces[i])
+        for i in range(start, end)
     )
     return f"{sample.place}: of {sample.text(start, end)!r} the loss sees {learned!r}"

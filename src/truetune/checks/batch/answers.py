@@ -53,8 +53,11 @@ class Answer:
 
 def judged(audit: Audit) -> Iterator[Sample]:
     """The lines with a loss on them, as long as each label is its own token's: others are shifted, another fault."""
-    lines = [(sample, sample.labels[sample.supervised] == sample.ids[sample.supervised]) for sample in audit.samples
-             if sample.labels is not None and sample.side != "kl" and not sample.padding.all()]  # fmt: skip
+    lines = [
+        (sample, sample.labels[sample.supervised] == sample.ids[sample.supervised])
+        for sample in audit.samples
+        if sample.labels is not None and sample.side != "kl" and not sample.padding.all()
+    ]
     all_own = np.concatenate([own for _, own in lines] or [np.ones(0, np.bool_)])
     if all_own.size and all_own.mean() <= 0.5:
         return
@@ -82,7 +85,17 @@ def answers(sample: Sample, stops: frozenset[int]) -> list[Answer]:
         for turn, (start, end) in enumerate(mine):
             stop = _stop(sample, start, end, stops)
             last = turn == len(mine) - 1
-            found.append(Answer(sample, document, turn, start, end if stop is None else min(end, stop), stop, last))
+            found.append(
+                Answer(
+                    sample,
+                    document,
+                    turn,
+                    start,
+                    end if stop is None else min(end, stop),
+                    stop,
+                    last,
+                )
+            )
     return found
 
 
@@ -109,7 +122,9 @@ def prompt(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     """(tokens,) what the user, the system and the tools say; beside the template's markers any text but the answers."""
     asked = np.isin(sample.source, [int(kind) for kind in PROMPT]) & ~sample.padding
     if sample.placed_by == "markers":
-        asked |= (sample.source == Source.TEXT) & np.array([not piece.isspace() for piece in sample.pieces])
+        asked |= (sample.source == Source.TEXT) & np.array(
+            [not piece.isspace() for piece in sample.pieces]
+        )
         asked &= ~openings(audit, sample)
     if sample.expected is not None:
         # Columns that no format knows: the template's markers say that they stand before an answer.
@@ -119,7 +134,10 @@ def prompt(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
 
 def openings(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     """(tokens,) what the template writes right before each answer."""
-    found, most = np.zeros(len(sample.ids), np.bool_), len(marker_of(audit.probes).decode("utf-8", "replace"))
+    found, most = (
+        np.zeros(len(sample.ids), np.bool_),
+        len(marker_of(audit.probes).decode("utf-8", "replace")),
+    )
     for answer in answers(sample, audit.stops):
         first, size = answer.start, 0
         while first and size < most:
@@ -147,7 +165,11 @@ def limit(audit: Audit) -> tuple[int | None, bool]:
     named = next((args[name] for name in LIMITS if isinstance(args.get(name), int)), None)
     if named is not None:
         return int(named), True
-    lengths = [n for sample in audit.samples for n in np.bincount(sample.documents[sample.documents != PAD]).tolist()]
+    lengths = [
+        n
+        for sample in audit.samples
+        for n in np.bincount(sample.documents[sample.documents != PAD]).tolist()
+    ]
     longest = max(lengths, default=0)
     return (longest if lengths.count(longest) >= MANY else None), False
 
@@ -158,7 +180,12 @@ def format_of(audit: Audit) -> str | None:
     if row is not None and (talk := conversation_of(row, 0)):
         return talk.format
     data = audit.facts["data"]
-    columns = [name for table in (data["given"], data["prepared"]) if table for name in table["columns"] or ()]
+    columns = [
+        name
+        for table in (data["given"], data["prepared"])
+        if table
+        for name in table["columns"] or ()
+    ]
     return next((name for name, needed in NEEDS.items() if set(needed) <= set(columns)), None)
 
 

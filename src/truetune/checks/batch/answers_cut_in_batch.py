@@ -63,23 +63,37 @@ class AnswersCutInBatch(BatchRule):
         if limit is None:
             return
         cut = [
-            (sample, end) for sample, start, end in answers if end - start == limit and self._is_cut(sample, start, end)
+            (sample, end)
+            for sample, start, end in answers
+            if end - start == limit and self._is_cut(sample, start, end)
         ]
         if cut and (known or self._is_limit(len(cut), answers, {id(sample) for sample, _ in cut})):
             yield self.finding(
-                f"{len(cut)} of {len(answers)} answers of the batches are cut at {limit} tokens, before they stop",
+                f"{len(cut)} of {len(answers)} answers of the batches are cut at {limit} tokens,"
+                " before they stop",
                 "raise the length limit, or leave out the rows that do not fit",
                 severity="error" if len(cut) > SEVERE * len(answers) else "warning",
-                evidence=[] if known else [f"no argument names a limit; {len(cut)} lines share the length {limit}"],
-                cases=[Case(f"{sample.place} ends with {sample.text(end - SHOWN, end)!r}") for sample, end in cut],
+                evidence=(
+                    []
+                    if known
+                    else [f"no argument names a limit; {len(cut)} lines share the length {limit}"]
+                ),
+                cases=[
+                    Case(f"{sample.place} ends with {sample.text(end - SHOWN, end)!r}")
+                    for sample, end in cut
+                ],
                 count=len(cut),
                 total=len(answers),
             )
-        longer = [(sample, end - start) for sample, start, end in whole if known and end - start > limit]
+        longer = [
+            (sample, end - start) for sample, start, end in whole if known and end - start > limit
+        ]
         if longer and not is_packed(self.subject):
             yield self.finding(
-                f"{len(longer)} of {len(whole)} lines are longer than the limit of {limit} tokens: it is not applied",
-                "cut or leave out long rows where they are tokenized; the trainer takes prepared rows as they are",
+                f"{len(longer)} of {len(whole)} lines are longer than the limit of {limit} tokens:"
+                " it is not applied",
+                "cut or leave out long rows where they are tokenized; the trainer takes prepared"
+                " rows as they are",
                 severity="warning",
                 cases=[Case(f"{sample.place}: {length} tokens") for sample, length in longer],
                 count=len(longer),
@@ -96,7 +110,11 @@ class AnswersCutInBatch(BatchRule):
         stops = list(self.subject.stops)
         others = [(sample, start, end) for sample, start, end in answers if id(sample) not in lines]
         ended = any(np.isin(sample.ids[start:end], stops).any() for sample, start, end in others)
-        whole = [sample for sample, _, _ in answers if id(sample) in lines and sample.fields and not sample.cut]
+        whole = [
+            sample
+            for sample, _, _ in answers
+            if id(sample) in lines and sample.fields and not sample.cut
+        ]
         return (ended or not others) and not whole
 
     def _is_cut(self, sample: Sample, start: int, end: int) -> bool:
@@ -109,8 +127,14 @@ class AnswersCutInBatch(BatchRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         if limit_of(self.subject)[0] is None:
-            return Unmet("it is not known at which length rows are cut", "set the limit (max_length)")
-        return None if self._answers else Unmet("it is about prompts with answers, and no line is known to hold one")
+            return Unmet(
+                "it is not known at which length rows are cut", "set the limit (max_length)"
+            )
+        return (
+            None
+            if self._answers
+            else Unmet("it is about prompts with answers, and no line is known to hold one")
+        )
 
     def figure(self) -> Measurement:
         limit, known = limit_of(self.subject)
@@ -120,10 +144,16 @@ class AnswersCutInBatch(BatchRule):
     @cached_property
     def _documents(self) -> list[tuple[Sample, int, int]]:
         """Each with its first token and one past its last."""
-        return [(sample, *document) for sample in self.subject.samples for document in documents(sample)]
+        return [
+            (sample, *document) for sample in self.subject.samples for document in documents(sample)
+        ]
 
     @cached_property
     def _answers(self) -> list[tuple[Sample, int, int]]:
         """The documents with something to learn and something to read."""
         ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
-        return [(sample, start, end) for sample, start, end in self._documents if is_chat(sample, start, end, ends)]
+        return [
+            (sample, start, end)
+            for sample, start, end in self._documents
+            if is_chat(sample, start, end, ends)
+        ]

@@ -60,12 +60,17 @@ class AttentionMaskHidesText(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         pad = (self.subject.facts["tokenizer"] or {}).get("pad")
-        hidden = [(sample, places) for sample in self.subject.samples if (places := _hidden(sample, pad)).any()]
+        hidden = [
+            (sample, places)
+            for sample in self.subject.samples
+            if (places := _hidden(sample, pad)).any()
+        ]
         if not hidden:
             return
         count = sum(int(places.sum()) for _, places in hidden)
         yield self.finding(
-            f"{count} tokens of {len(hidden)} of {len(self.subject.samples)} lines have attention 0 and are no padding",
+            f"{count} tokens of {len(hidden)} of {len(self.subject.samples)} lines have attention 0"
+            " and are no padding",
             "attend to all text (attention 1) and keep tokens out of the loss with the label -100",
             evidence=_meaning([sample for sample, _ in hidden]),
             cases=[

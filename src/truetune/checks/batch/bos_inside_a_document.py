@@ -69,15 +69,27 @@ class BosInsideADocument(BatchRule):
     def findings(self) -> Iterator[Finding]:
         tokenizer = self.subject.facts["tokenizer"] or {}
         bos = tokenizer.get("bos")
-        if bos is None or bos in (tokenizer.get("pad"), *self.subject.stops) or _written_by_template(self.subject):
+        if (
+            bos is None
+            or bos in (tokenizer.get("pad"), *self.subject.stops)
+            or _written_by_template(self.subject)
+        ):
             return
-        found = [(sample, i) for sample in self.subject.samples for i in _inside(sample, bos, self.subject.stops)]
+        found = [
+            (sample, i)
+            for sample in self.subject.samples
+            for i in _inside(sample, bos, self.subject.stops)
+        ]
         if found:
             lines = len({id(sample) for sample, _ in found})
             yield self.finding(
-                f"{lines} of {len(self.subject.samples)} lines have a BOS token (id {bos}) between prompt and answer",
+                f"{lines} of {len(self.subject.samples)} lines have a BOS token (id {bos}) between"
+                " prompt and answer",
                 "tokenize answers with add_special_tokens=False, or prompt and answer together",
-                cases=[Case(f"{sample.place}: {sample.text(i - AROUND, i + AROUND)!r}") for sample, i in found],
+                cases=[
+                    Case(f"{sample.place}: {sample.text(i - AROUND, i + AROUND)!r}")
+                    for sample, i in found
+                ],
                 count=lines,
                 total=len(self.subject.samples),
             )
@@ -91,11 +103,19 @@ class BosInsideADocument(BatchRule):
         if (bos := tokenizer.get("bos")) is None:
             return NO_BOS
         if bos in (tokenizer.get("pad"), *self.subject.stops):
-            return Unmet("it is about a BOS that only begins text, and this one pads or ends it too")
-        return Unmet("it is about templates that write BOS once") if _written_by_template(self.subject) else None
+            return Unmet(
+                "it is about a BOS that only begins text, and this one pads or ends it too"
+            )
+        return (
+            Unmet("it is about templates that write BOS once")
+            if _written_by_template(self.subject)
+            else None
+        )
 
     def figure(self) -> Measurement:
-        return counted("lines with a BOS token between prompt and answer", 0, len(self.subject.samples))
+        return counted(
+            "lines with a BOS token between prompt and answer", 0, len(self.subject.samples)
+        )
 
 
 def _written_by_template(audit: Audit) -> bool:
@@ -114,7 +134,11 @@ def _inside(sample: Sample, bos: int, stops: frozenset[int]) -> Iterator[int]:
             if int(sample.ids[i - 1]) in (*stops, bos):
                 continue
             begins = sample.supervised[i + 1] and not sample.supervised[start:i].any()
-            if begins or sample.source[i + 1] == Source.ASSISTANT or _same_row(sample, start, int(i), end):
+            if (
+                begins
+                or sample.source[i + 1] == Source.ASSISTANT
+                or _same_row(sample, start, int(i), end)
+            ):
                 yield int(i)
 
 

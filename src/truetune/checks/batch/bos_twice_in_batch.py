@@ -62,13 +62,19 @@ class BosTwiceInBatch(BatchRule):
         if bos is None:
             return
         ends = bos in self.subject.stops
-        found = [(sample, i) for sample in self.subject.samples for i in _doubled(sample, bos, ends=ends)]
+        found = [
+            (sample, i) for sample in self.subject.samples for i in _doubled(sample, bos, ends=ends)
+        ]
         if found:
             total = sum(len(documents(sample)) for sample in self.subject.samples)
             yield self.finding(
-                f"{len(found)} places of the batches hold two BOS tokens in a row (id {bos}; {total} documents)",
-                "tokenize rendered text with add_special_tokens=False, or take BOS out of the template",
-                cases=[Case(f"{sample.place}: {sample.text(i, i + SHOWN)!r}") for sample, i in found],
+                f"{len(found)} places of the batches hold two BOS tokens in a row (id {bos};"
+                f" {total} documents)",
+                "tokenize rendered text with add_special_tokens=False, or take BOS out of the"
+                " template",
+                cases=[
+                    Case(f"{sample.place}: {sample.text(i, i + SHOWN)!r}") for sample, i in found
+                ],
                 count=len(found),
             )
 
@@ -86,6 +92,8 @@ class BosTwiceInBatch(BatchRule):
 def _doubled(sample: Sample, bos: int, *, ends: bool) -> list[int]:
     """Places of the first of two; where BOS also ends documents, only at the start of the line."""
     is_bos = (sample.ids == bos) & ~sample.padding
-    first = np.flatnonzero(is_bos[:-1] & is_bos[1:] & (sample.documents[:-1] == sample.documents[1:])).tolist()
+    first = np.flatnonzero(
+        is_bos[:-1] & is_bos[1:] & (sample.documents[:-1] == sample.documents[1:])
+    ).tolist()
     begin = int(np.argmin(sample.padding))
     return [i for i in first if i == begin or not ends]

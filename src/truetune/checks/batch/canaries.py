@@ -35,11 +35,18 @@ def texts(audit: Audit) -> list[Text]:
     """Those of the first process; none where no canary was sent."""
     found = audit.facts.get("canary") or {}
     formatted = set(found.get("formatted") or ())
-    return [Text(f["path"], f["role"], f["seen"], f["path"] in formatted) for f in found.get("fields") or ()]
+    return [
+        Text(f["path"], f["role"], f["seen"], f["path"] in formatted)
+        for f in found.get("fields") or ()
+    ]
 
 
 def answers(every: list[Text]) -> list[Text]:
     """The contents of assistant turns; where there are no turns, the columns that are called so."""
-    turns = [text for text in every if text.role in ("assistant", "gpt") and text.column != "prompt"]
+    turns = [
+        text for text in every if text.role in ("assistant", "gpt") and text.column != "prompt"
+    ]
     turns = [text for text in turns if re.search(r"\]\.(content|value)", text.path)]
-    return turns or [text for text in every if text.column.lower() in ANSWERS and text.path == text.column]
+    return turns or [
+        text for text in every if text.column.lower() in ANSWERS and text.path == text.column
+    ]

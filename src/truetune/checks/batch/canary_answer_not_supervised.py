@@ -65,10 +65,18 @@ class CanaryAnswerNotSupervised(BatchRule):
         unlearned = [text for text in wanted if text.seen in (LOST, READ)]
         lost = [text for text in wanted if text.seen == LOST and text.role]
         if wanted and len(unlearned) == len(wanted):
-            instead = f"; learned: {', '.join(text.path for text in learned)}" if learned else "; nothing is learned"
+            instead = (
+                f"; learned: {', '.join(text.path for text in learned)}"
+                if learned
+                else "; nothing is learned"
+            )
             yield self._told(f"no answer of a marked row is learned{instead}", unlearned, wanted)
         elif lost:
-            yield self._told(f"{len(lost)} of {len(wanted)} answers of a marked row are in no batch", lost, wanted)
+            yield self._told(
+                f"{len(lost)} of {len(wanted)} answers of a marked row are in no batch",
+                lost,
+                wanted,
+            )
         elif every and not wanted and all(text.seen in (LOST, READ) for text in every):
             yield self._told("no text of a marked row is learned", every, every)
 

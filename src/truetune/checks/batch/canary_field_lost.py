@@ -63,9 +63,10 @@ class CanaryFieldLost(BatchRule):
         ignored = [text for text in every if text.formatted and text.seen == LOST]
         if ignored:
             yield self.finding(
-                f"the formatting function is not used: {len(ignored)} texts that it writes are in no batch",
-                "take the columns out that the trainer prefers (messages, prompt, completion), or format the rows "
-                "before they are given to it",
+                f"the formatting function is not used: {len(ignored)} texts that it writes are in"
+                " no batch",
+                "take the columns out that the trainer prefers (messages, prompt, completion), or"
+                " format the rows before they are given to it",
                 cases=[Case(text.shown) for text in ignored],
                 count=len(ignored),
                 total=len(every),
@@ -96,4 +97,8 @@ class CanaryFieldLost(BatchRule):
 
     def figure(self) -> Measurement:
         every = texts(self.subject)
-        return counted("texts of a marked row that reach a batch", sum(t.seen != LOST for t in every), len(every))
+        return counted(
+            "texts of a marked row that reach a batch",
+            sum(t.seen != LOST for t in every),
+            len(every),
+        )

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-MEDIA = {"image": ("pixel", "image"), "video": ("pixel", "video"), "audio": ("audio", "input_features", "input_values")}
+MEDIA = {
+    "image": ("pixel", "image"),
+    "video": ("pixel", "video"),
+    "audio": ("audio", "input_features", "input_values"),
+}
 """Beginnings of columns of rows -> beginnings of the batch's keys that hold what stands in them"""
 BEGIN = 24
 MOSTLY = 0.8

@@ -56,7 +56,9 @@ from truetune.checks.rows.unused_columns import TELLING
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
 
-WEIGHTS = frozenset(("weight", "weights", "loss_weight", "loss_weights", "sample_weight", "sample_weights"))
+WEIGHTS = frozenset(
+    ("weight", "weights", "loss_weight", "loss_weights", "sample_weight", "sample_weights")
+)
 QUIET = frozenset(("chosen", "rejected", "input_ids", "labels", "prompt_id"))
 RECOGNISED = 12
 """Characters of a text by which its row is recognised"""
@@ -70,7 +72,9 @@ class ColumnsNeverUsed(BatchRule):
         config = self.subject.facts["model"]["config"]
         unused = {} if config.get("is_encoder_decoder") else self._use.unused
         for severity, telling in (("warning", True), ("info", False)):
-            mine = {name: text for name, text in unused.items() if (name.lower() in TELLING) is telling}
+            mine = {
+                name: text for name, text in unused.items() if (name.lower() in TELLING) is telling
+            }
             mine = {name: text for name, text in mine.items() if telling or is_prose(text)}
             if mine:
                 yield self.finding(
@@ -81,11 +85,14 @@ class ColumnsNeverUsed(BatchRule):
                 )
         data = self.subject.facts["data"]
         given = set((data["given"] or {}).get("columns") or ()) & WEIGHTS
-        keys = {name for record in self.subject.records for batch in record.batches for name in batch}
+        keys = {
+            name for record in self.subject.records for batch in record.batches for name in batch
+        }
         if lost := sorted(given - set(data["used"]) - keys):
             yield self.finding(
                 f"the rows have {name_list(lost)}, which reaches neither collator nor loss",
-                "set remove_unused_columns=False, and use the weights in a collator and a loss of your own",
+                "set remove_unused_columns=False, and use the weights in a collator and a loss of"
+                " your own",
                 severity="warning",
             )
 
@@ -96,11 +103,18 @@ class ColumnsNeverUsed(BatchRule):
             return Unmet("it is about decoders, and the inputs of an encoder are in other lines")
         if not any(record.rows for record in self.subject.records):
             return NO_ROWS
-        return None if self._use.columns else Unmet("no line was recognised as one of the given rows")
+        return (
+            None if self._use.columns else Unmet("no line was recognised as one of the given rows")
+        )
 
     def figure(self) -> Measurement:
         more = "; they hold no prose" if self._use.unused else ""
-        return counted("given columns whose text is in no batch", len(self._use.unused), self._use.columns, more)
+        return counted(
+            "given columns whose text is in no batch",
+            len(self._use.unused),
+            self._use.columns,
+            more,
+        )
 
     @cached_property
     def _use(self) -> ColumnUse:
@@ -122,8 +136,11 @@ def column_use(audit: Audit) -> ColumnUse:
     for sample in audit.samples:
         if (row := _row(sample)) is not None:
             lines.setdefault((sample.rank, row), []).append(plain(sample.text(0, len(sample.ids))))
-    seen = {re.split(r"[.\[]", sample.fields[i].path, maxsplit=1)[0] for sample in audit.samples
-            for i in set(sample.field[sample.field >= 0].tolist())}  # fmt: skip
+    seen = {
+        re.split(r"[.\[]", sample.fields[i].path, maxsplit=1)[0]
+        for sample in audit.samples
+        for i in set(sample.field[sample.field >= 0].tolist())
+    }
     first: dict[str, str] = {}
     for record in audit.records:
         for number, given in zip(record.facts["data"]["numbers"], record.rows, strict=True):
@@ -134,9 +151,10 @@ def column_use(audit: Audit) -> ColumnUse:
                         seen.add(column)
     keys = {name for record in audit.records for batch in record.batches for name in batch}
     unused = {
-        name: text for name, text in first.items()
+        name: text
+        for name, text in first.items()
         if name not in seen and name not in QUIET and not is_held(name, keys)
-    }  # fmt: skip
+    }
     return ColumnUse(len(first), unused)
 
 

@@ -68,41 +68,65 @@ class ControlTokenSpelledAsText(BatchRule):
     def findings(self) -> Iterator[Finding]:
         names = _names(self.subject)
         samples = list(judged(self.subject))
-        found = [(sample, *place) for sample in samples for name in names for place in _spelled(sample, name)]
+        found = [
+            (sample, *place)
+            for sample in samples
+            for name in names
+            for place in _spelled(sample, name)
+        ]
         lines = {(sample.rank, sample.batch, sample.line) for sample, *_ in found}
         self.lines, self.judged, self.names = len(lines), len(samples), len(names)
         if not lines or 2 * len(lines) < len(samples):
             return
         control = {name for _, name, *_ in found if self._is_control(name)}
         yield self.finding(
-            f"{len(found)} control tokens in {len(lines)} of {len(samples)} lines are spelled by several tokens",
-            "tokenize with the model's own tokenizer, and without split_special_tokens" if control else
-            "add them as special tokens and train their embeddings, or use the template of this model",
+            f"{len(found)} control tokens in {len(lines)} of {len(samples)} lines are spelled by"
+            " several tokens",
+            (
+                "tokenize with the model's own tokenizer, and without split_special_tokens"
+                if control
+                else (
+                    "add them as special tokens and train their embeddings, or use the template of"
+                    " this model"
+                )
+            ),
             severity="error" if control else "warning",
-            evidence=[f"{name}: {'one id in this tokenizer' if name in control else 'no token of this tokenizer'}"
-                      for name in sorted({name for _, name, *_ in found})],
+            evidence=[
+                f"{name}:"
+                f" {'one id in this tokenizer' if name in control else 'no token of this tokenizer'}"
+                for name in sorted({name for _, name, *_ in found})
+            ],
             cases=[
-                Case(f"{sample.place}: {' '.join(repr(piece) for piece in sample.pieces[start:end])}")
+                Case(
+                    f"{sample.place}: {' '.join(repr(piece) for piece in sample.pieces[start:end])}"
+                )
                 for sample, _, start, end in found[:MAX_CASES]
             ],
             count=len(found),
-        )  # fmt: skip
+        )
 
     def _is_control(self, name: str) -> bool:
         probes = self.subject.probes
         return probes is not None and probes.tokenizer.backend.token_to_id(name) is not None
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+        if (
+            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+        ) is not None:
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
         if not self.names:
-            return Unmet("it is about markers that the chat template writes and no row holds, and there are none")
+            return Unmet(
+                "it is about markers that the chat template writes and no row holds, and there are"
+                " none"
+            )
         return None
 
     def figure(self) -> Measurement:
-        return counted("lines with a control token that several tokens spell", self.lines, self.judged)
+        return counted(
+            "lines with a control token that several tokens spell", self.lines, self.judged
+        )
 
 
 def _names(audit: Audit) -> list[str]:

@@ -61,24 +61,38 @@ class DoubleLabelShift(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         samples, total = self._samples, self._total
-        if total < SEVERAL or not self._shifts_itself() or (right := self._share(samples, 0)) > NEARLY:
+        if (
+            total < SEVERAL
+            or not self._shifts_itself()
+            or (right := self._share(samples, 0)) > NEARLY
+        ):
             return
-        shift, share = max(((shift, self._share(samples, shift)) for shift in SHIFTS), key=lambda found: found[1])
+        shift, share = max(
+            ((shift, self._share(samples, shift)) for shift in SHIFTS), key=lambda found: found[1]
+        )
         if share > NEARLY and share > right:
             side = "behind" if shift > 0 else "before"
             yield self.finding(
-                f"{share:.0%} of {total} labels are the token {abs(shift)} {side} their place, and the model shifts "
-                "labels itself",
+                f"{share:.0%} of {total} labels are the token {abs(shift)} {side} their place, and"
+                " the model shifts labels itself",
                 "give the model labels that stand at their own token; it shifts them",
                 cases=[Case(_shown(sample, shift)) for sample in samples[:1]],
-                evidence=[f"position t learns token t{shift + 1:+d}" if shift != -1 else "position t learns token t"],
+                evidence=[
+                    (
+                        f"position t learns token t{shift + 1:+d}"
+                        if shift != -1
+                        else "position t learns token t"
+                    )
+                ],
                 count=round(share * total),
                 total=total,
             )
         elif right < 1 - NEARLY or (right < NEARLY and self.subject.kind in ("sft", "loop")):
             yield self.finding(
-                f"{1 - right:.0%} of {total} labels are not the token at their place, nor at one nearby",
-                "make labels from input_ids; a collator for masked language models is none for a causal one",
+                f"{1 - right:.0%} of {total} labels are not the token at their place, nor at one"
+                " nearby",
+                "make labels from input_ids; a collator for masked language models is none for a"
+                " causal one",
                 cases=[Case(_shown(sample, 0)) for sample in samples[:1]],
                 count=round((1 - right) * total),
                 total=total,
@@ -86,16 +100,21 @@ class DoubleLabelShift(BatchRule):
 
     def _shifts_itself(self) -> bool:
         facts = self.subject.facts
-        causal = facts["model"]["class"].endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration"))
+        causal = facts["model"]["class"].endswith(
+            ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+        )
         encodes = facts["model"]["config"].get("is_encoder_decoder")
         return causal and not encodes and not facts["trainer"].get("own_loss", False)
 
     @staticmethod
     def _share(samples: list[Sample], shift: int) -> float:
         """Share of the labels that are the id `shift` places further on."""
-        equal = sum(int((sample.labels[at] == sample.ids[(at + shift) % len(sample.ids)]).sum())
-                    for sample in samples if sample.labels is not None
-                    for at in [np.flatnonzero(sample.supervised)])  # fmt: skip
+        equal = sum(
+            int((sample.labels[at] == sample.ids[(at + shift) % len(sample.ids)]).sum())
+            for sample in samples
+            if sample.labels is not None
+            for at in [np.flatnonzero(sample.supervised)]
+        )
         return equal / sum(int(sample.supervised.sum()) for sample in samples)
 
     def unmet(self) -> Unmet | None:
@@ -104,12 +123,21 @@ class DoubleLabelShift(BatchRule):
         if not self._samples:
             return NO_LABELS
         if not self._shifts_itself():
-            return Unmet("it is about causal models that shift labels themselves, and this one or its loss does not")
+            return Unmet(
+                "it is about causal models that shift labels themselves, and this one or its loss"
+                " does not"
+            )
         if self._total < SEVERAL:
-            return Unmet(f"the batches have {self._total} labels, and it takes {SEVERAL}", "audit more (--batches)")
+            return Unmet(
+                f"the batches have {self._total} labels, and it takes {SEVERAL}",
+                "audit more (--batches)",
+            )
         right = self._share(self._samples, 0)
         if right <= NEARLY:
-            return Unmet(f"it is about labels that are tokens of their line, and {1 - right:.0%} of these are not")
+            return Unmet(
+                f"it is about labels that are tokens of their line, and {1 - right:.0%} of these"
+                " are not"
+            )
         return None
 
     def figure(self) -> Measurement:
@@ -118,7 +146,11 @@ class DoubleLabelShift(BatchRule):
 
     @cached_property
     def _samples(self) -> list[Sample]:
-        return [sample for sample in self.subject.samples if sample.labels is not None and sample.supervised.any()]
+        return [
+            sample
+            for sample in self.subject.samples
+            if sample.labels is not None and sample.supervised.any()
+        ]
 
     @cached_property
     def _total(self) -> int:
@@ -130,5 +162,7 @@ def _shown(sample: Sample, shift: int) -> str:
     label = int(sample.labels[at]) if sample.labels is not None else -100
     own = sample.text(at, at + 1)
     if shift and 0 <= at + shift < len(sample.ids):
-        return f"{sample.place}: the label of {own!r} is {sample.text(at + shift, at + shift + 1)!r}"
+        return (
+            f"{sample.place}: the label of {own!r} is {sample.text(at + shift, at + shift + 1)!r}"
+        )
     return f"{sample.place}: the label of {own!r} (id {int(sample.ids[at])}) is id {label}"

@@ -64,8 +64,10 @@ class EosNotAppended(BatchRule):
             yield self._missing(open_, ends)
         elif (other := _foreign(self.subject, ends)) is not None:
             yield self.finding(
-                f"the answers end with {_name(self.subject, other)}, and the chat template ends turns otherwise",
-                "end the answers as the template does: let it render them, or write its token behind the text",
+                f"the answers end with {_name(self.subject, other)}, and the chat template ends"
+                " turns otherwise",
+                "end the answers as the template does: let it render them, or write its token"
+                " behind the text",
                 severity="warning",
                 evidence=[f"tokens that end a turn: {_spelled(self.subject)}"],
                 count=len(ends),
@@ -75,12 +77,15 @@ class EosNotAppended(BatchRule):
     def _missing(self, open_: list[Answer], ends: list[Answer]) -> Finding:
         return self.finding(
             f"{len(open_)} of {len(ends)} answers have no stop token behind them, and are not cut",
-            "append the token that ends a turn to each answer, and give it a label: use the chat template of the "
-            "tokenizer, or write tokenizer.eos_token behind the text",
+            "append the token that ends a turn to each answer, and give it a label: use the chat"
+            " template of the tokenizer, or write tokenizer.eos_token behind the text",
             severity="error" if len(open_) == len(ends) else "warning",
             evidence=[f"tokens that end a turn: {_spelled(self.subject)}"],
             cases=[
-                Case(f"{answer.sample.place}: the answer ends {around(answer.sample, answer.end - 1)}")
+                Case(
+                    f"{answer.sample.place}: the answer ends"
+                    f" {around(answer.sample, answer.end - 1)}"
+                )
                 for answer in open_[:MAX_CASES]
             ],
             count=len(open_),
@@ -98,12 +103,18 @@ class EosNotAppended(BatchRule):
         ended = sum(answer.stop is not None for answer in self._ends)
         cut = len(self._ends) - ended
         more = f"; {cut:,} are cut before it" if cut else ""
-        return counted("supervised answers with a stop token behind them", ended, len(self._ends), more)
+        return counted(
+            "supervised answers with a stop token behind them", ended, len(self._ends), more
+        )
 
     @cached_property
     def _ends(self) -> list[Answer]:
         """The last answer of each document, where it has labels."""
-        return [answer for answer in all_answers(self.subject) if answer.last and answer.supervised.any()]
+        return [
+            answer
+            for answer in all_answers(self.subject)
+            if answer.last and answer.supervised.any()
+        ]
 
 
 def _cut(answer: Answer, most: int | None, named: bool) -> bool:
@@ -124,7 +135,8 @@ def _foreign(audit: Audit, ends: list[Answer]) -> int | None:
     if mark is None or not opening or len(used) != 1 or mark.id in used:
         return None
     whole = all(
-        opening in answer.sample.text(0, answer.start) and answer.sample.source[answer.end - 1] == Source.ASSISTANT
+        opening in answer.sample.text(0, answer.start)
+        and answer.sample.source[answer.end - 1] == Source.ASSISTANT
         for answer in ends
     )
     return used.pop() if whole else None

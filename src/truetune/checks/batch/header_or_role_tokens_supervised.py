@@ -71,17 +71,23 @@ class HeaderOrRoleTokensSupervised(BatchRule):
             turns = answers(sample, self.subject.stops)
             if turns and int((prompt(self.subject, sample) & sample.supervised).sum()) <= 1:
                 self.answers += len(turns)
-                found += [(sample, start, end) for start, end in stretches(_template(self.subject, sample))]
+                found += [
+                    (sample, start, end)
+                    for start, end in stretches(_template(self.subject, sample))
+                ]
         self.found = bool(found)
         if not found or explained(self.subject):
             return
         tokens = sum(end - start for _, start, end in found)
         yield self.finding(
             f"{tokens} template tokens around {self.answers} answers are in the loss",
-            "let the supervised span begin with the first token behind the generation prompt, and end with the stop "
-            "token",
+            "let the supervised span begin with the first token behind the generation prompt, and"
+            " end with the stop token",
             cases=[
-                Case(f"{sample.place}: a label on {sample.text(start, end)!r} in {_context(sample, start, end)!r}")
+                Case(
+                    f"{sample.place}: a label on {sample.text(start, end)!r} in"
+                    f" {_context(sample, start, end)!r}"
+                )
                 for sample, start, end in found[:MAX_CASES]
             ],
             count=tokens,
@@ -95,7 +101,11 @@ class HeaderOrRoleTokensSupervised(BatchRule):
             return PROMPTS_EXPLAINED
         if not any(answers(sample, self.subject.stops) for sample in lines):
             return no_answer(self.subject, lines)
-        return None if self.answers else Unmet("the prompts are in the loss, which prompt-supervised is about")
+        return (
+            None
+            if self.answers
+            else Unmet("the prompts are in the loss, which prompt-supervised is about")
+        )
 
     def figure(self) -> Measurement:
         return counted("answers with template text around them in the loss", 0, self.answers)

@@ -65,14 +65,17 @@ class IdsBeyondTheModel(BatchRule):
                 for sample in self.subject.samples
                 for values in [sample.ids if what == "id" else sample.labels]
                 if values is not None
-                for wrong in [((values < 0) | (values >= limit)) & ((values != IGNORED) | (what == "id"))]
+                for wrong in [
+                    ((values < 0) | (values >= limit)) & ((values != IGNORED) | (what == "id"))
+                ]
                 if limit and wrong.any()
             ]
             if found:
                 count = sum(number for _, _, number in found)
                 yield self.finding(
                     f"{count} {what}s of the batches are not in the model: it has {limit:,} rows",
-                    "model.resize_token_embeddings(len(tokenizer)), or take the tokenizer of this model",
+                    "model.resize_token_embeddings(len(tokenizer)), or take the tokenizer of this"
+                    " model",
                     cases=[Case(f"{sample.place}: {what} {first}") for sample, first, _ in found],
                     count=count,
                     total=sum(int(np.size(sample.ids)) for sample in self.subject.samples),
@@ -90,7 +93,12 @@ class IdsBeyondTheModel(BatchRule):
         return counted("ids that are not in the model", 0, ids, f"; it has {self._limit():,} rows")
 
     def _holds_media(self) -> bool:
-        return any(name in batch for name in SEEN for record in self.subject.records for batch in record.batches)
+        return any(
+            name in batch
+            for name in SEEN
+            for record in self.subject.records
+            for batch in record.batches
+        )
 
     def _limit(self) -> int:
         """Rows of the embedding; 0 where they are not known."""
@@ -101,4 +109,8 @@ class IdsBeyondTheModel(BatchRule):
 def _rows(rows: int | None, config: dict[str, Any]) -> int:
     """Of the weight in memory or by its config: sharding may leave a part, or nothing, of the weight here."""
     text = config.get("text_config") or {}
-    return max(rows or 0, config.get("vocab_size") or 0, text.get("vocab_size") or 0) if rows is not None else 0
+    return (
+        max(rows or 0, config.get("vocab_size") or 0, text.get("vocab_size") or 0)
+        if rows is not None
+        else 0
+    )

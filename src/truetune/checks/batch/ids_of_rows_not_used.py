@@ -71,7 +71,9 @@ class IdsOfRowsNotUsed(BatchRule):
         rows = [row for record in subject.records for row in record.rows]
         self.columns = sorted({name for row in rows for name in token_columns(row)})
         answers = [name for name in self.columns if not name.startswith("prompt")]
-        self.ids = [row[name][:COMPARED] for row in rows for name in token_columns(row) if name in answers]
+        self.ids = [
+            row[name][:COMPARED] for row in rows for name in token_columns(row) if name in answers
+        ]
         self.lines = [sample for sample in subject.samples if sample.side != "kl"]
         self.used = sum(self._holds_ids(sample) for sample in self.lines)
 
@@ -84,9 +86,13 @@ class IdsOfRowsNotUsed(BatchRule):
         if self.unmet() is not None or self.used:
             return
         yield self.finding(
-            f"the ids of {name_list(self.columns)} are not used: none of {len(self.lines)} lines holds those of a row",
+            f"the ids of {name_list(self.columns)} are not used: none of {len(self.lines)} lines"
+            " holds those of a row",
             "leave these columns out: the trainer tokenizes the text of the rows",
-            cases=[Case(f"{sample.place}: begins {sample.text(0, 16)!r}") for sample in self.lines[:MAX_CASES]],
+            cases=[
+                Case(f"{sample.place}: begins {sample.text(0, 16)!r}")
+                for sample in self.lines[:MAX_CASES]
+            ],
             count=len(self.lines),
             total=len(self.lines),
         )
@@ -95,7 +101,9 @@ class IdsOfRowsNotUsed(BatchRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         if self.subject.kind not in KINDS or not any(len(ids) >= SHORTEST for ids in self.ids):
-            return Unmet("it is about preference data that holds ids of its answers, beside their text")
+            return Unmet(
+                "it is about preference data that holds ids of its answers, beside their text"
+            )
         return None
 
     def figure(self) -> Measurement:

@@ -73,19 +73,28 @@ class KtoKlFromMatchedPair(BatchRule):
         wrong = [(number, line) for number, line, equal in matched if equal]
         if wrong:
             yield self.finding(
-                f"{len(wrong)} of {len(matched)} rows of the KL batches are the pair that they were made from",
-                "use batches of two rows or more, and a trainer that rotates the answers within a batch",
+                f"{len(wrong)} of {len(matched)} rows of the KL batches are the pair that they were"
+                " made from",
+                "use batches of two rows or more, and a trainer that rotates the answers within a"
+                " batch",
                 severity="error" if len(wrong) >= MANY * len(matched) else "warning",
-                cases=[Case(f"batch {number}, line {line}: prompt and answer are its own") for number, line in wrong],
+                cases=[
+                    Case(f"batch {number}, line {line}: prompt and answer are its own")
+                    for number, line in wrong
+                ],
                 count=len(wrong),
                 total=len(matched),
             )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or (None if self._matched else Unmet("it is about KTO's KL batches, and there are none"))
+        return super().unmet() or (
+            None if self._matched else Unmet("it is about KTO's KL batches, and there are none")
+        )
 
     def figure(self) -> Measurement:
-        return counted("rows of the KL batches that are the pair they were made from", 0, len(self._matched))
+        return counted(
+            "rows of the KL batches that are the pair they were made from", 0, len(self._matched)
+        )
 
     @cached_property
     def _matched(self) -> list[tuple[int, int, bool]]:

@@ -55,10 +55,13 @@ class LabelsOverwrittenByCollator(BatchRule):
         if lost := overwritten(self.subject):
             first = lost.places[:MAX_CASES]
             yield self.finding(
-                f"{lost.tokens:,} of {lost.masked:,} tokens that the rows label -100 are in the loss",
+                f"{lost.tokens:,} of {lost.masked:,} tokens that the rows label -100 are in the"
+                " loss",
                 "use a collator that pads the labels of the rows: DataCollatorForSeq2Seq",
                 evidence=[f"the collator is {self.subject.facts['trainer']['collator']}"],
-                cases=[Case(f"{sample.place}: a label on {around(sample, i)}") for sample, i in first],
+                cases=[
+                    Case(f"{sample.place}: a label on {around(sample, i)}") for sample, i in first
+                ],
                 count=lost.tokens,
                 total=lost.masked,
             )
@@ -70,5 +73,7 @@ class LabelsOverwrittenByCollator(BatchRule):
 
     def figure(self) -> Measurement:
         return counted(
-            "tokens that the rows label -100 and that are in the loss", 0, labels_of_rows(self.subject).masked
+            "tokens that the rows label -100 and that are in the loss",
+            0,
+            labels_of_rows(self.subject).masked,
         )

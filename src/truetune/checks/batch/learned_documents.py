@@ -19,7 +19,14 @@ MANY = 20
 AGREES = 0.8
 """Share of the documents that have the commonest answer of the given rows, from which the batches are of these rows"""
 SHOWN = 60
-TEXTS = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT, Source.OTHER, Source.USER)
+TEXTS = (
+    Source.ASSISTANT,
+    Source.REASONING,
+    Source.TOOL_CALL,
+    Source.TEXT,
+    Source.OTHER,
+    Source.USER,
+)
 
 
 class Document(NamedTuple):
@@ -73,7 +80,10 @@ def heading(spread: AnswerSpread) -> str:
         return f"{rows} of {spread.total} answers in the loss are {answer[:SHOWN]!r}"
     rows = sum(count for _, count in spread.common)
     texts = name_list(repr(text[:SHOWN]) for text, _ in spread.common)
-    return f"{rows} of {spread.total} answers in the loss are one of {len(spread.common)} texts: {texts}"
+    return (
+        f"{rows} of {spread.total} answers in the loss are one of {len(spread.common)} texts:"
+        f" {texts}"
+    )
 
 
 def _text(sample: Sample, chosen: NDArray[np.bool_]) -> str:

@@ -65,10 +65,14 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
         ]
         if found:
             yield self.finding(
-                f"{len(found)} of {len(self.subject.samples)} lines are padded on the left, and {kind} counts its "
-                "positions from the first pad",
-                'set tokenizer.padding_side = "right" for training, or give position_ids that do not count the pads',
-                cases=[Case(f"{sample.place}: {int(sample.attended.argmax())} pads come first") for sample in found],
+                f"{len(found)} of {len(self.subject.samples)} lines are padded on the left, and"
+                f" {kind} counts its positions from the first pad",
+                'set tokenizer.padding_side = "right" for training, or give position_ids that do'
+                " not count the pads",
+                cases=[
+                    Case(f"{sample.place}: {int(sample.attended.argmax())} pads come first")
+                    for sample in found
+                ],
                 count=len(found),
                 total=len(self.subject.samples),
             )
@@ -77,7 +81,11 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
         kind = self.subject.facts["model"]["type"]
         if (lacking := super().unmet()) is not None or kind in COUNTING:
             return lacking
-        return Unmet(f"it is about models that count positions from the first pad, and {kind} does not")
+        return Unmet(
+            f"it is about models that count positions from the first pad, and {kind} does not"
+        )
 
     def figure(self) -> Measurement:
-        return counted("lines that are padded on the left without positions", 0, len(self.subject.samples))
+        return counted(
+            "lines that are padded on the left without positions", 0, len(self.subject.samples)
+        )

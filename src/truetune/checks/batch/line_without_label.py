@@ -58,23 +58,42 @@ class LineWithoutLabel(BatchRule):
         if not empty:
             return
         batches = {(sample.rank, sample.batch) for sample in lines}
-        dead = batches - {(sample.rank, sample.batch) for sample in lines if sample.supervised.any()}
+        dead = batches - {
+            (sample.rank, sample.batch) for sample in lines if sample.supervised.any()
+        }
         most, _ = limit(self.subject)
         full = sum(length(sample) >= most for sample in empty) if most else 0
         yield self.finding(
-            f"{len(empty)} of {len(lines)} lines have no label, and {len(dead)} of {len(batches)} micro-batches none",
-            f"raise the length limit ({most}), or cut the prompts" if full == len(empty) else
-            "look at the first of them: the mask finds nothing to learn there",
+            f"{len(empty)} of {len(lines)} lines have no label, and {len(dead)} of {len(batches)}"
+            " micro-batches none",
+            (
+                f"raise the length limit ({most}), or cut the prompts"
+                if full == len(empty)
+                else "look at the first of them: the mask finds nothing to learn there"
+            ),
             severity="error" if dead else "warning",
             evidence=[
-                *([f"{full} of these lines are as long as the limit of {most} tokens: the answer was cut off"]
-                  if full else []),
-                *(["the loss of a micro-batch without labels is 0/0; the log shows 0.0"] if dead else []),
+                *(
+                    [
+                        f"{full} of these lines are as long as the limit of {most} tokens: the"
+                        " answer was cut off"
+                    ]
+                    if full
+                    else []
+                ),
+                *(
+                    ["the loss of a micro-batch without labels is 0/0; the log shows 0.0"]
+                    if dead
+                    else []
+                ),
             ],
-            cases=[Case(f"{sample.place}: {sample.text(0, len(sample.ids))[-60:]!r}") for sample in empty[:MAX_CASES]],
+            cases=[
+                Case(f"{sample.place}: {sample.text(0, len(sample.ids))[-60:]!r}")
+                for sample in empty[:MAX_CASES]
+            ],
             count=len(empty),
             total=len(lines),
-        )  # fmt: skip
+        )
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or no_labels(self.subject, list(judged(self.subject)))

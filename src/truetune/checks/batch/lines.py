@@ -15,7 +15,14 @@ from truetune.render.rendering import Source
 
 PACKED = ("packing", "sample_packing", "padding_free", "neat_packing")
 """Arguments that put several rows into a line"""
-CHAT = (Source.SYSTEM, Source.USER, Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TOOL_RESULT)
+CHAT = (
+    Source.SYSTEM,
+    Source.USER,
+    Source.ASSISTANT,
+    Source.REASONING,
+    Source.TOOL_CALL,
+    Source.TOOL_RESULT,
+)
 PAIRED = ("dpo", "orpo", "reward", "cpo", "simpo")
 
 
@@ -42,7 +49,9 @@ def is_chat(sample: Sample, start: int, end: int, ends: Collection[int | None]) 
     if not learned.any():
         return False
     read = (
-        ~learned & ~sample.padding[start:end] & ~np.isin(sample.ids[start:end], [id for id in ends if id is not None])
+        ~learned
+        & ~sample.padding[start:end]
+        & ~np.isin(sample.ids[start:end], [id for id in ends if id is not None])
     )
     return bool(read.any() or np.isin(sample.source[start:end], CHAT).any())
 

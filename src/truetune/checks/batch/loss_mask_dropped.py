@@ -75,48 +75,73 @@ class LossMaskDropped(BatchRule):
         if lost:
             sample, place = lost.places[0]
             yield self.finding(
-                f"{lost.tokens:,} of {lost.masked:,} tokens that the column {lost.column} leaves out are in the loss",
+                f"{lost.tokens:,} of {lost.masked:,} tokens that the column {lost.column} leaves"
+                " out are in the loss",
                 remedy,
-                evidence=[f"the collator is {self.subject.facts['trainer']['collator']}", *self._on(on)],
+                evidence=[
+                    f"the collator is {self.subject.facts['trainer']['collator']}",
+                    *self._on(on),
+                ],
                 cases=[Case(f"{sample.place}: a label on {around(sample, place)}")],
                 count=lost.tokens,
                 total=lost.masked,
             )
         elif column := given_mask(self.subject):
             yield self.finding(
-                f"the rows come with the column {column}, and every token of the batches is in the loss",
+                f"the rows come with the column {column}, and every token of the batches is in the"
+                " loss",
                 remedy,
                 evidence=self._on(on),
             )
         elif on and (name := without_effect(self.subject)):
             yield self.finding(
-                f"{name} asks for a mask, {on} lost it, and every token of the batches is in the loss",
+                f"{name} asks for a mask, {on} lost it, and every token of the batches is in the"
+                " loss",
                 remedy,
                 evidence=self._on(on),
             )
 
     def _remedy(self) -> str:
-        remedy = "make labels from the mask while the rows are tokenized, so that nothing can lose it"
+        remedy = (
+            "make labels from the mask while the rows are tokenized, so that nothing can lose it"
+        )
         is_sft = any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"])
-        reads_it = is_sft and given_column(self.subject) == "completion_mask" and came_tokenized(self.subject)
+        reads_it = (
+            is_sft
+            and given_column(self.subject) == "completion_mask"
+            and came_tokenized(self.subject)
+        )
         asked = self.subject.facts["args"].get("completion_only_loss") is True
-        return f"set completion_only_loss=True, which reads it; or {remedy}" if reads_it and not asked else remedy
+        return (
+            f"set completion_only_loss=True, which reads it; or {remedy}"
+            if reads_it and not asked
+            else remedy
+        )
 
     def _on(self, on: str | None) -> list[str]:
         columns = name_list(self.subject.facts["data"]["used"])
         return [f"columns that reach the collator: {columns}", *([f"lost by {on}"] if on else [])]
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or any(mask.masked for mask in masks_of_rows(self.subject)):
+        if (lacking := super().unmet()) is not None or any(
+            mask.masked for mask in masks_of_rows(self.subject)
+        ):
             return lacking
         name = given_column(self.subject) or (way(self.subject) and asked_setting(self.subject))
         if not name:
-            return Unmet("it is about masks, in columns of the rows or by a setting, that may get lost: there is none")
+            return Unmet(
+                "it is about masks, in columns of the rows or by a setting, that may get lost:"
+                " there is none"
+            )
         return None
 
     def figure(self) -> Measurement:
         mask = next((mask for mask in masks_of_rows(self.subject) if mask.masked), None)
         if mask is not None:
-            return counted(f"tokens that the column {mask.column} leaves out and that are in the loss", 0, mask.masked)
+            return counted(
+                f"tokens that the column {mask.column} leaves out and that are in the loss",
+                0,
+                mask.masked,
+            )
         name = given_column(self.subject) or asked_setting(self.subject)
         return counted(f"tokens that are in the loss, with {name}", *in_the_loss(self.subject))

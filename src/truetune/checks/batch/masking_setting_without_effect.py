@@ -53,7 +53,10 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
 
-TEXT = "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with labels"
+TEXT = (
+    "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with"
+    " labels"
+)
 
 
 class MaskingSettingWithoutEffect(BatchRule):
@@ -62,7 +65,12 @@ class MaskingSettingWithoutEffect(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         name = without_effect(self.subject)
-        if name is None or overwritten(self.subject) or dropped(self.subject) or given_mask(self.subject):
+        if (
+            name is None
+            or overwritten(self.subject)
+            or dropped(self.subject)
+            or given_mask(self.subject)
+        ):
             return
         if way(self.subject):
             return
@@ -74,7 +82,9 @@ class MaskingSettingWithoutEffect(BatchRule):
         )
 
     def _cause(self) -> str:
-        return ": the rows came tokenized, without labels" if came_without_labels(self.subject) else ""
+        return (
+            ": the rows came tokenized, without labels" if came_without_labels(self.subject) else ""
+        )
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
@@ -82,8 +92,14 @@ class MaskingSettingWithoutEffect(BatchRule):
         if asked_setting(self.subject) is None:
             return Unmet("it is about settings that keep prompts out of the loss, and none is set")
         if everything(self.subject):
-            return Unmet("the mask was lost on the way, which loss-mask-dropped or labels-overwritten-by-collator says")
+            return Unmet(
+                "the mask was lost on the way, which loss-mask-dropped or"
+                " labels-overwritten-by-collator says"
+            )
         return None
 
     def figure(self) -> Measurement:
-        return counted(f"tokens that are in the loss, with {asked_setting(self.subject)}", *in_the_loss(self.subject))
+        return counted(
+            f"tokens that are in the loss, with {asked_setting(self.subject)}",
+            *in_the_loss(self.subject),
+        )

@@ -13,7 +13,14 @@ from truetune.checks.batch.answers import format_of, judged, length
 from truetune.probe.record import Record
 from truetune.render.rendering import IGNORED
 
-COLUMNS = ("assistant_masks", "assistant_mask", "completion_mask", "loss_mask", "answer_mask", "loss_weights")
+COLUMNS = (
+    "assistant_masks",
+    "assistant_mask",
+    "completion_mask",
+    "loss_mask",
+    "answer_mask",
+    "loss_weights",
+)
 SETTINGS = ("assistant_only_loss", "completion_only_loss")
 WHOLE = 0.99
 """Share of supervised tokens from which all are said to be: the first of each document may be masked"""
@@ -58,7 +65,9 @@ def aligned(audit: Audit, column: str) -> Iterator[Aligned]:
             padded = ids.size > sum(map(length, lines))
             kept = [np.ones_like(sample.padding) if padded else ~sample.padding for sample in lines]
             if values.size and values.size == ids.size == sum(int(k.sum()) for k in kept):
-                if np.array_equal(np.concatenate([s.ids[k] for s, k in zip(lines, kept, strict=True)]), ids):
+                if np.array_equal(
+                    np.concatenate([s.ids[k] for s, k in zip(lines, kept, strict=True)]), ids
+                ):
                     yield Aligned(
                         values,
                         np.concatenate([s.supervised[k] for s, k in zip(lines, kept, strict=True)]),
@@ -77,8 +86,13 @@ def _rows(record: Record, batch: dict[str, Any]) -> int:
 def _joined(rows: list[dict[str, Any]], column: str) -> NDArray[np.float64]:
     """A column of lists end to end; empty where a row has none."""
     values = [row.get(column) for row in rows]
-    whole = all(isinstance(value, list) and all(isinstance(v, int | float) for v in value) for value in values)
-    return np.array([v for value in values for v in value or ()], np.float64) if whole else np.empty(0)
+    whole = all(
+        isinstance(value, list) and all(isinstance(v, int | float) for v in value)
+        for value in values
+    )
+    return (
+        np.array([v for value in values for v in value or ()], np.float64) if whole else np.empty(0)
+    )
 
 
 def overwritten(audit: Audit) -> Lost | None:
@@ -119,7 +133,9 @@ def _compared(audit: Audit, column: str, masked: int) -> Lost:
         total, tokens = total + int(out.sum()), tokens + len(wrong)
         for owner in np.unique(batch.owners[wrong]).tolist():
             sample = batch.lines[owner]
-            first.setdefault(sample.place, (sample, int(batch.places[wrong[batch.owners[wrong] == owner][0]])))
+            first.setdefault(
+                sample.place, (sample, int(batch.places[wrong[batch.owners[wrong] == owner][0]]))
+            )
     return Lost(column, tokens, total, tuple(first.values()))
 
 
@@ -132,7 +148,9 @@ def everything(audit: Audit) -> bool:
 def in_the_loss(audit: Audit) -> tuple[int, int]:
     """Tokens of the batches that are in the loss, and all of them, without padding."""
     kept = [(~sample.padding, sample.supervised) for sample in judged(audit)]
-    return sum(int((real & known).sum()) for real, known in kept), sum(int(real.sum()) for real, _ in kept)
+    return sum(int((real & known).sum()) for real, known in kept), sum(
+        int(real.sum()) for real, _ in kept
+    )
 
 
 def given_mask(audit: Audit) -> str | None:
@@ -159,7 +177,12 @@ def asked_setting(audit: Audit) -> str | None:
     args = audit.facts["args"]
     named = next((name for name in SETTINGS if args.get(name) is True), None)
     is_sft = any("SFTTrainer" in base for base in audit.facts["trainer"]["bases"])
-    if not named and is_sft and args.get("completion_only_loss") is None and format_of(audit) == "prompt-completion":
+    if (
+        not named
+        and is_sft
+        and args.get("completion_only_loss") is None
+        and format_of(audit) == "prompt-completion"
+    ):
         return "completion_only_loss"
     return named
 

@@ -69,7 +69,9 @@ class ModelAndTokenizerIdsDiffer(BatchRule):
         own, other = self._pads()
         if own is None:
             return Unmet("the model's config names no pad token")
-        return None if other is not None else Unmet("the tokenizer has no pad token, or there is none")
+        return (
+            None if other is not None else Unmet("the tokenizer has no pad token, or there is none")
+        )
 
     def figure(self) -> str:
         return f"the pad token is {self._pads()[0]}, in the model and in the tokenizer"

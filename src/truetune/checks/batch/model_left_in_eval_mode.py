@@ -53,7 +53,8 @@ class ModelLeftInEvalMode(BatchRule):
         if self.subject.kind == "loop" and not model["training"] and model["dropout"]:
             yield self.finding(
                 f"the model is in eval() mode, so its dropout of {model['dropout']:g} is off",
-                "call model.train() before the loop, and again after each evaluation; a Trainer does so itself",
+                "call model.train() before the loop, and again after each evaluation; a Trainer"
+                " does so itself",
             )
 
     def unmet(self) -> Unmet | None:

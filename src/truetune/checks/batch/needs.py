@@ -9,19 +9,27 @@ from truetune.checks.batch.answers import format_of, judged
 from truetune.checks.judgement import Unmet
 
 NO_LABELS = Unmet("it is about labels, and the batches hold none")
-LABELS_OF_OTHERS = Unmet("most labels are not of their own token, which double-label-shift is about")
+LABELS_OF_OTHERS = Unmet(
+    "most labels are not of their own token, which double-label-shift is about"
+)
 PLAIN_TEXT = Unmet("it is about prompts with answers, and the rows are plain text")
 NO_ANSWER_SEEN = Unmet(
-    "no answer was recognised in the lines", "give the rows before their preparation: truetune.audit(..., given=rows)"
+    "no answer was recognised in the lines",
+    "give the rows before their preparation: truetune.audit(..., given=rows)",
 )
 NO_ANSWER_LEARNED = Unmet("no answer has a label, which response-not-supervised is about")
 PROMPTS_EXPLAINED = Unmet("another finding says why prompts are in the loss")
 NO_ROWS = Unmet(
-    "the rows before their preparation are not known", "give them to the audit: truetune.audit(..., given=rows)"
+    "the rows before their preparation are not known",
+    "give them to the audit: truetune.audit(..., given=rows)",
 )
-NO_TOKENIZER = Unmet("the run has no tokenizer", "name it: truetune.audit(..., tokenizer=tokenizer)")
+NO_TOKENIZER = Unmet(
+    "the run has no tokenizer", "name it: truetune.audit(..., tokenizer=tokenizer)"
+)
 NO_BOS = Unmet("it is about BOS, and the tokenizer has none")
-NO_CANARY = Unmet("no marked row was sent", "truetune run --canary, or truetune.audit(..., canary=True)")
+NO_CANARY = Unmet(
+    "no marked row was sent", "truetune run --canary, or truetune.audit(..., canary=True)"
+)
 ONE_PROCESS = Unmet("it is about several processes, and there is one")
 
 

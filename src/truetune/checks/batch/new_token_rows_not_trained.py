@@ -71,17 +71,23 @@ class NewTokenRowsNotTrained(BatchRule):
             id: (sample, learned)
             for learned in (False, True)
             for sample in self.subject.samples
-            for id in np.unique(sample.ids[sample.supervised if learned else ~sample.padding]).tolist()
+            for id in np.unique(
+                sample.ids[sample.supervised if learned else ~sample.padding]
+            ).tolist()
             if id in new
         }
         if used:
             learned = sorted(id for id, (_, supervised) in used.items() if supervised)
             yield self.finding(
-                f"{len(used)} added tokens are in the batches, {len(learned)} of them are to be learned, and no row of "
-                "the embedding or the output can change",
-                "train their rows: trainable_token_indices, or modules_to_save with the embedding and the head",
+                f"{len(used)} added tokens are in the batches, {len(learned)} of them are to be"
+                " learned, and no row of the embedding or the output can change",
+                "train their rows: trainable_token_indices, or modules_to_save with the embedding"
+                " and the head",
                 severity="error" if learned else "warning",
-                cases=[Case(f"{new[id]!r} (id {id}) in {used[id][0].place}") for id in (learned or sorted(used))],
+                cases=[
+                    Case(f"{new[id]!r} (id {id}) in {used[id][0].place}")
+                    for id in learned or sorted(used)
+                ],
                 count=len(used),
                 total=len(new),
             )
@@ -97,7 +103,11 @@ class NewTokenRowsNotTrained(BatchRule):
         except TruetuneError:
             return {}
         added = probes.tokenizer.backend.get_added_tokens_decoder()
-        return {id: token.content for id, token in added.items() if base.backend.token_to_id(token.content) is None}
+        return {
+            id: token.content
+            for id, token in added.items()
+            if base.backend.token_to_id(token.content) is None
+        }
 
     def unmet(self) -> Unmet | None:
         names = self.subject.facts["model"]["trainable_names"]
@@ -107,7 +117,9 @@ class NewTokenRowsNotTrained(BatchRule):
             return Unmet("it is not known which parameters are trained")
         if any(part in name for name in names for part in TRAINED):
             return Unmet("it is about fixed embeddings, and this run trains theirs")
-        return None if self._added else Unmet("it is about tokens that were added, and none is known")
+        return (
+            None if self._added else Unmet("it is about tokens that were added, and none is known")
+        )
 
     def figure(self) -> Measurement:
         return counted("added tokens that are in the batches", 0, len(self._added))

@@ -59,7 +59,8 @@ class NoParameterIsTrained(BatchRule):
         yield self.finding(
             f"none of {model['parameters']:,} parameters requires a gradient"
             + (": the adapter is frozen" if model["adapter"] else ""),
-            "load an adapter with is_trainable=True, add one with get_peft_model, or unfreeze what is to be learned",
+            "load an adapter with is_trainable=True, add one with get_peft_model, or unfreeze what"
+            " is to be learned",
             # A quantized base is frozen before its adapter is made, which may still follow.
             severity="warning" if waits else "error",
             evidence=["the model is quantized and has no adapter yet"] if waits else (),
@@ -70,4 +71,6 @@ class NoParameterIsTrained(BatchRule):
 
     def figure(self) -> Measurement:
         model = self.subject.facts["model"]
-        return counted("parameters that require a gradient", model["trainable"], model["parameters"])
+        return counted(
+            "parameters that require a gradient", model["trainable"], model["parameters"]
+        )

@@ -69,14 +69,21 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
         if not wrong:
             return
         missed = [turn for turns in wrong for turn in turns if not _learned(turn)]
-        guessed = all(turns[0].sample.placed_by == "markers" and _learned(turns[-1]) for turns in wrong)
+        guessed = all(
+            turns[0].sample.placed_by == "markers" and _learned(turns[-1]) for turns in wrong
+        )
         yield self.finding(
-            f"{len(missed)} of {sum(map(len, chats))} assistant turns in conversations of several have no label",
-            "supervise each assistant turn: find them by position while the text is made, not by a search in it",
+            f"{len(missed)} of {sum(map(len, chats))} assistant turns in conversations of several"
+            " have no label",
+            "supervise each assistant turn: find them by position while the text is made, not by a"
+            " search in it",
             severity="info" if guessed else "warning",
             evidence=[*_by_turn(chats), *([UNKNOWN] if guessed else [])],
             cases=[
-                Case(f"{turn.sample.place}: turn {turn.turn + 1}: {turn.sample.text(turn.start, turn.end)!r}")
+                Case(
+                    f"{turn.sample.place}: turn {turn.turn + 1}:"
+                    f" {turn.sample.text(turn.start, turn.end)!r}"
+                )
                 for turn in missed[:MAX_CASES]
             ],
             count=len(missed),
@@ -87,12 +94,20 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         if self.subject.kind in PREFERENCES:
-            return Unmet(f"it is about training on answers, not on preferences ({self.subject.kind})")
-        return None if self._chats else Unmet("it is about conversations of several answers, and none has a label")
+            return Unmet(
+                f"it is about training on answers, not on preferences ({self.subject.kind})"
+            )
+        return (
+            None
+            if self._chats
+            else Unmet("it is about conversations of several answers, and none has a label")
+        )
 
     def figure(self) -> Measurement:
         turns = sum(map(len, self._chats))
-        return counted("assistant turns in conversations of several that have a label", turns, turns)
+        return counted(
+            "assistant turns in conversations of several that have a label", turns, turns
+        )
 
     @cached_property
     def _chats(self) -> list[list[Answer]]:

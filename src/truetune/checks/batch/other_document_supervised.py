@@ -67,19 +67,29 @@ class OtherDocumentSupervised(BatchRule):
             return
         one = len({int(sample.ids[i]) for sample, i in wrong}) == 1
         yield self.finding(
-            f"{len(wrong)} of {len(first)} documents in packs begin with a label, predicted from the document before",
+            f"{len(wrong)} of {len(first)} documents in packs begin with a label, predicted from"
+            " the document before",
             "give the first token of each document in a pack the label -100",
             severity="info" if one else "warning",
             evidence=["it is the same token in each"] if one else (),
-            cases=[Case(f"{sample.place}: {around(sample, i)} begins at token {i}") for sample, i in wrong[:MAX_CASES]],
+            cases=[
+                Case(f"{sample.place}: {around(sample, i)} begins at token {i}")
+                for sample, i in wrong[:MAX_CASES]
+            ],
             count=len(wrong),
             total=len(first),
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+        if (
+            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+        ) is not None:
             return lacking
-        return None if self._first else Unmet("it is about lines of several documents that positions part")
+        return (
+            None
+            if self._first
+            else Unmet("it is about lines of several documents that positions part")
+        )
 
     def figure(self) -> Measurement:
         return counted("documents in packs that begin with a label", 0, len(self._first))

@@ -57,9 +57,10 @@ class PackedWithoutBoundaries(BatchRule):
         open_ = [(sample, why) for sample in self._joined if (why := self._why(sample))]
         if open_:
             yield self.finding(
-                f"{len(open_)} of {len(self.subject.samples)} lines hold several rows, and {open_[0][1]}",
-                "pack with position_ids that begin anew and without an attention mask (packing with padding_free), or "
-                "do not pack",
+                f"{len(open_)} of {len(self.subject.samples)} lines hold several rows, and"
+                f" {open_[0][1]}",
+                "pack with position_ids that begin anew and without an attention mask (packing with"
+                " padding_free), or do not pack",
                 cases=[Case(f"{sample.place} holds {rows_in(sample)} rows") for sample, _ in open_],
                 count=len(open_),
                 total=len(self.subject.samples),
@@ -70,12 +71,19 @@ class PackedWithoutBoundaries(BatchRule):
         if set(sample.separated_by) - {"position_ids"}:
             return ""
         if not sample.separated_by:
-            return "positions count on" if sample.positions is not None else "there are no positions that begin anew"
+            return (
+                "positions count on"
+                if sample.positions is not None
+                else "there are no positions that begin anew"
+            )
         attention = self.subject.facts["model"]["attention"] or ""
         if "attention_mask" in self._batch(sample):
             return "an attention mask of ones overrules the positions that begin anew"
         if not attention.startswith(("flash", "kernels", "flex")) and self._version() < HONOURED:
-            return f"{attention} attention of this transformers does not follow positions that begin anew"
+            return (
+                f"{attention} attention of this transformers does not follow positions that begin"
+                " anew"
+            )
         return ""
 
     def _kept_apart(self, sample: Sample) -> bool:
@@ -85,7 +93,9 @@ class PackedWithoutBoundaries(BatchRule):
         return not sample.separated_by and given is not None and given == prepared
 
     def _batch(self, sample: Sample) -> Arrays:
-        record = next(record for record in self.subject.records if record.facts["rank"] == sample.rank)
+        record = next(
+            record for record in self.subject.records if record.facts["rank"] == sample.rank
+        )
         return record.batches[sample.batch]
 
     def _version(self) -> tuple[int, ...]:
@@ -96,7 +106,9 @@ class PackedWithoutBoundaries(BatchRule):
         if (lacking := super().unmet()) is not None or self._joined:
             return lacking
         if any(rows_in(sample) > 1 for sample in self.subject.samples):
-            return Unmet("it is about several chats in a line; here each line is one row, or plain text")
+            return Unmet(
+                "it is about several chats in a line; here each line is one row, or plain text"
+            )
         return Unmet("it is about lines that hold several rows, and none does")
 
     def figure(self) -> Measurement:
@@ -110,7 +122,9 @@ class PackedWithoutBoundaries(BatchRule):
         return [
             sample
             for sample in self.subject.samples
-            if rows_in(sample) > 1 and is_chat(sample, 0, len(sample.ids), ends) and not self._kept_apart(sample)
+            if rows_in(sample) > 1
+            and is_chat(sample, 0, len(sample.ids), ends)
+            and not self._kept_apart(sample)
         ]
 
 

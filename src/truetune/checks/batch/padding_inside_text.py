@@ -68,12 +68,20 @@ class PaddingInsideText(BatchRule):
             count = sum(len(at) for _, at in found)
             attended = any(sample.attended[at].any() for sample, at in found)
             yield self.finding(
-                f"{count} pad tokens of {len(found)} of {len(self.subject.samples)} lines stand inside or before text"
-                + (" and are attended to" if attended else " and move the positions of what follows"),
+                f"{count} pad tokens of {len(found)} of {len(self.subject.samples)} lines stand"
+                " inside or before text"
+                + (
+                    " and are attended to"
+                    if attended
+                    else " and move the positions of what follows"
+                ),
                 "pad whole rows, on one side, in the collator, with attention 0",
                 severity="error" if attended else "warning",
                 cases=[
-                    Case(f"{sample.place}: {sample.text(max(int(at[0]) - AROUND, 0), int(at[-1]) + AROUND)!r}")
+                    Case(
+                        f"{sample.place}:"
+                        f" {sample.text(max(int(at[0]) - AROUND, 0), int(at[-1]) + AROUND)!r}"
+                    )
                     for sample, at in found
                 ],
                 count=len(found),
@@ -86,7 +94,10 @@ class PaddingInsideText(BatchRule):
             return lacking
         if tokenizer is None:
             return NO_TOKENIZER
-        if (pad := tokenizer.get("pad")) is None or pad in (tokenizer.get("bos"), *self.subject.stops):
+        if (pad := tokenizer.get("pad")) is None or pad in (
+            tokenizer.get("bos"),
+            *self.subject.stops,
+        ):
             return Unmet("it is about a pad token of its own, and the tokenizer has none")
         return None
 

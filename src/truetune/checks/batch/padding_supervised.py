@@ -62,10 +62,15 @@ class PaddingSupervised(BatchRule):
         if not count:
             return
         yield self.finding(
-            f"{count:,} of {sum(int(sample.padding.sum()) for sample in samples):,} pads are in the loss",
-            "pad the labels with -100, by position: transformers' DataCollatorForSeq2Seq and TRL's collator do",
+            f"{count:,} of {sum(int(sample.padding.sum()) for sample in samples):,} pads are in the"
+            " loss",
+            "pad the labels with -100, by position: transformers' DataCollatorForSeq2Seq and TRL's"
+            " collator do",
             cases=[
-                Case(f"{sample.place}: {len(places)} pads with a label, from {around(sample, int(places[0]))}")
+                Case(
+                    f"{sample.place}: {len(places)} pads with a label, from"
+                    f" {around(sample, int(places[0]))}"
+                )
                 for sample, places in wrong
                 if len(places)
             ],
@@ -80,4 +85,8 @@ class PaddingSupervised(BatchRule):
         return None if any(sample.padding.any() for sample in lines) else NOT_PADDED
 
     def figure(self) -> Measurement:
-        return counted("pads that are in the loss", 0, sum(int(line.padding.sum()) for line in judged(self.subject)))
+        return counted(
+            "pads that are in the loss",
+            0,
+            sum(int(line.padding.sum()) for line in judged(self.subject)),
+        )

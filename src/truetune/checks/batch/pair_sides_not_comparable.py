@@ -60,7 +60,8 @@ class PairSidesNotComparable(BatchRule):
         if same:
             yield self.finding(
                 f"{len(same)} of {len(every)} pairs of the batches are the same on both sides",
-                "raise the length limit where they were cut, and leave out pairs without a difference",
+                "raise the length limit where they were cut, and leave out pairs without a"
+                " difference",
                 severity="error" if len(same) >= MANY * len(every) else "warning",
                 cases=[Case(f"{pair.place}: {len(pair.chosen)} equal tokens") for pair in same],
                 count=len(same),
@@ -69,14 +70,20 @@ class PairSidesNotComparable(BatchRule):
         differ = [pair for pair in every if _prompts_differ(pair)]
         if differ:
             yield self.finding(
-                f"{len(differ)} of {len(every)} pairs of the batches have different prompts on their two sides",
+                f"{len(differ)} of {len(every)} pairs of the batches have different prompts on"
+                " their two sides",
                 "give both sides the same prompt",
                 severity="error" if len(differ) >= MANY * len(every) else "warning",
-                cases=[Case(f"{pair.place}: {_length(pair.chosen_answer)} and {_length(pair.rejected_answer)} tokens "
-                            "of prompt") for pair in differ],
+                cases=[
+                    Case(
+                        f"{pair.place}: {_length(pair.chosen_answer)} and"
+                        f" {_length(pair.rejected_answer)} tokens of prompt"
+                    )
+                    for pair in differ
+                ],
                 count=len(differ),
                 total=len(every),
-            )  # fmt: skip
+            )
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or (None if any(True for _ in pairs(self.subject)) else NO_PAIRS)

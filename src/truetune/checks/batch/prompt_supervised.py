@@ -72,13 +72,23 @@ class PromptSupervised(BatchRule):
             self.learned += int(learned.sum())
             labels += int(sample.supervised.sum())
             if learned.any() and any(answer.supervised.any() for answer in found):
-                cases.append(Case(f"{sample.place}: a label on {around(sample, int(np.flatnonzero(learned)[0]))}"))
-        if not cases or self.subject.kind == "orpo" or format_of(self.subject) == "text" or self._is_explained():
+                cases.append(
+                    Case(
+                        f"{sample.place}: a label on"
+                        f" {around(sample, int(np.flatnonzero(learned)[0]))}"
+                    )
+                )
+        if (
+            not cases
+            or self.subject.kind == "orpo"
+            or format_of(self.subject) == "text"
+            or self._is_explained()
+        ):
             return
         meant = self.subject.facts["args"].get("completion_only_loss") is False
         yield self.finding(
-            f"{self.learned:,} of {self.prompts:,} prompt tokens are in the loss ({self.learned / labels:.0%} of all "
-            "labels)",
+            f"{self.learned:,} of {self.prompts:,} prompt tokens are in the loss"
+            f" ({self.learned / labels:.0%} of all labels)",
             self._remedy(),
             severity="info" if meant else "warning",
             evidence=["the settings ask for it: completion_only_loss=False"] if meant else (),

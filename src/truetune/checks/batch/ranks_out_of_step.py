@@ -53,18 +53,25 @@ class RanksOutOfStep(BatchRule):
         counts = {record.facts["rank"]: len(record.batches) for record in self.subject.records}
         if records and len(set(counts.values())) > 1:
             yield self.finding(
-                f"{len(counts)} processes have {min(counts.values())} to {max(counts.values())} batches",
-                "let accelerator.prepare split the loader (even_batches), or drop the rows that are left over",
+                f"{len(counts)} processes have {min(counts.values())} to {max(counts.values())}"
+                " batches",
+                "let accelerator.prepare split the loader (even_batches), or drop the rows that are"
+                " left over",
                 cases=[Case(f"rank {rank}: {count} batches") for rank, count in counts.items()],
             )
         keys = {record.facts["rank"]: set(record.batches[0]) for record in records}
         everywhere = {name for names in keys.values() for name in names}
-        differing = {name for name in everywhere if not all(name in names for names in keys.values())}
+        differing = {
+            name for name in everywhere if not all(name in names for names in keys.values())
+        }
         if differing:
             yield self.finding(
                 f"not all processes have {name_list(sorted(differing))} in their batches",
-                "give all processes the same columns: prepare the whole data set before it is split",
-                cases=[Case(f"rank {rank}: {name_list(sorted(names))}") for rank, names in keys.items()],
+                "give all processes the same columns: prepare the whole data set before it is"
+                " split",
+                cases=[
+                    Case(f"rank {rank}: {name_list(sorted(names))}") for rank, names in keys.items()
+                ],
             )
 
     def unmet(self) -> Unmet | None:
@@ -72,4 +79,7 @@ class RanksOutOfStep(BatchRule):
 
     def figure(self) -> str:
         records = self.subject.records
-        return f"{len(records)} processes with {len(records[0].batches)} batches each, of the same keys"
+        return (
+            f"{len(records)} processes with {len(records[0].batches)} batches each, of the same"
+            " keys"
+        )

@@ -76,7 +76,10 @@ class ResponseNotSupervised(BatchRule):
             severity="error" if every else "warning",
             evidence=[f"tokens with a label: {_by_source(wrong)}"],
             cases=[
-                Case(f"{sample.place}: a label on {around(sample, int(np.flatnonzero(sample.supervised)[0]))}")
+                Case(
+                    f"{sample.place}: a label on"
+                    f" {around(sample, int(np.flatnonzero(sample.supervised)[0]))}"
+                )
                 for sample in wrong[:MAX_CASES]
             ],
             count=len(wrong),

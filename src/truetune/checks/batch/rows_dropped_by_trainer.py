@@ -60,15 +60,22 @@ class RowsDroppedByTrainer(BatchRule):
         given, prepared = self._rows("given"), self._rows("prepared")
         if not given or prepared is None or prepared >= given or is_packed(self.subject):
             return
-        every = sum((record.facts["data"]["prepared"] or {}).get("rows") or 0 for record in self.subject.records)
+        every = sum(
+            (record.facts["data"]["prepared"] or {}).get("rows") or 0
+            for record in self.subject.records
+        )
         if every == given:  # each process has its own share
             return
         dropped = given - prepared
         args = self.subject.facts["args"]
-        limit = args.get("max_length") or args.get("max_seq_length") or args.get("max_prompt_length")
+        limit = (
+            args.get("max_length") or args.get("max_seq_length") or args.get("max_prompt_length")
+        )
         yield self.finding(
-            f"{dropped:,} of {given:,} given rows are not in the trainer's data set ({prepared:,} rows)",
-            "look which rows these are: raise the length limit, or take them out before training and count them",
+            f"{dropped:,} of {given:,} given rows are not in the trainer's data set ({prepared:,}"
+            " rows)",
+            "look which rows these are: raise the length limit, or take them out before training"
+            " and count them",
             severity="warning" if dropped >= SOME * given else "info",
             evidence=[f"the limit is {limit} tokens"] if limit else [],
             count=dropped,
@@ -83,7 +90,11 @@ class RowsDroppedByTrainer(BatchRule):
             return NO_ROWS
         if prepared is None:
             return Unmet("it is about data sets with a length, and the trainer's has none")
-        return Unmet("it is about lines of one row each, and these hold several") if is_packed(self.subject) else None
+        return (
+            Unmet("it is about lines of one row each, and these hold several")
+            if is_packed(self.subject)
+            else None
+        )
 
     def figure(self) -> Measurement:
         given, prepared = self._rows("given") or 0, self._rows("prepared") or 0

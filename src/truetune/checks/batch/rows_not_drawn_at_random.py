@@ -73,7 +73,8 @@ class RowsNotDrawnAtRandom(BatchRule):
             )
         elif drawn == list(range(len(drawn))) and not self._mixed():
             yield self.finding(
-                f"the first {len(drawn)} rows come in the order of the data set, which has {rows:,}",
+                f"the first {len(drawn)} rows come in the order of the data set, which has"
+                f" {rows:,}",
                 "shuffle, unless the rows are in an order that you chose",
                 cases=[Case(f"rows {', '.join(map(str, drawn[:16]))}, ...")],
             )
@@ -81,18 +82,33 @@ class RowsNotDrawnAtRandom(BatchRule):
     def _mixed(self) -> bool:
         """Did the trainer shuffle the rows before, or was an order asked for?"""
         args = self.subject.facts["args"]
-        asked = args.get("shuffle_dataset") or args.get("group_by_length") or args.get("curriculum_sampling")
-        return bool(asked) or args.get("train_sampling_strategy") in ("sequential", "group_by_length")
+        asked = (
+            args.get("shuffle_dataset")
+            or args.get("group_by_length")
+            or args.get("curriculum_sampling")
+        )
+        return bool(asked) or args.get("train_sampling_strategy") in (
+            "sequential",
+            "group_by_length",
+        )
 
     def unmet(self) -> Unmet | None:
         drawn = len(self._drawn)
         if (lacking := super().unmet()) is not None:
             return lacking
         if not drawn:
-            return Unmet("it is not known which rows were drawn", "give the trainer a data set with a length")
+            return Unmet(
+                "it is not known which rows were drawn", "give the trainer a data set with a length"
+            )
         if drawn < SEVERAL:
-            return Unmet(f"{drawn} rows were drawn, and it takes {SEVERAL}", "audit more (--batches)")
-        return Unmet(f"{drawn} rows were drawn of {self._rows:,}: too few rows") if self._rows < ROOM * drawn else None
+            return Unmet(
+                f"{drawn} rows were drawn, and it takes {SEVERAL}", "audit more (--batches)"
+            )
+        return (
+            Unmet(f"{drawn} rows were drawn of {self._rows:,}: too few rows")
+            if self._rows < ROOM * drawn
+            else None
+        )
 
     def figure(self) -> Measurement:
         again = len(self._drawn) - len(set(self._drawn))

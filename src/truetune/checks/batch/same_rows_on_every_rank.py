@@ -48,7 +48,13 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.record import Record
 
-SHARED = ("parallelism_config", "tp_size", "context_parallel_size", "sequence_parallel_size", "dispatch_batches")
+SHARED = (
+    "parallelism_config",
+    "tp_size",
+    "context_parallel_size",
+    "sequence_parallel_size",
+    "dispatch_batches",
+)
 """Settings with which processes work on one batch together, or one process hands out the batches of all"""
 
 
@@ -66,10 +72,16 @@ class SameRowsOnEveryRank(BatchRule):
             ranks = ", ".join(str(record.facts["rank"]) for record in same)
             yield self.finding(
                 f"{len(same) + 1} of {len(self.subject.records)} processes get the same rows",
-                "let accelerator.prepare split the loader, or give it a DistributedSampler; a stream needs "
-                "split_dataset_by_node",
-                evidence=[f"rank {first.facts['rank']} and rank {ranks}: {len(ids)} batches are equal id by id"],
-                cases=[Case(f"{sample.place}: {sample.text(0, 24)!r}") for sample in self.subject.samples[:1]],
+                "let accelerator.prepare split the loader, or give it a DistributedSampler; a"
+                " stream needs split_dataset_by_node",
+                evidence=[
+                    f"rank {first.facts['rank']} and rank {ranks}: {len(ids)} batches are equal id"
+                    " by id"
+                ],
+                cases=[
+                    Case(f"{sample.place}: {sample.text(0, 24)!r}")
+                    for sample in self.subject.samples[:1]
+                ],
                 count=len(same) + 1,
                 total=len(self.subject.records),
             )
@@ -88,11 +100,19 @@ class SameRowsOnEveryRank(BatchRule):
             return ONE_PROCESS
         ids = _ids(self.subject.records[0])
         if not ids or self._together():
-            return Unmet("it is about processes that read rows of their own, and here one may read for all")
-        return Unmet("all rows are alike, so that it is not known whose they are") if _all_alike(ids) else None
+            return Unmet(
+                "it is about processes that read rows of their own, and here one may read for all"
+            )
+        return (
+            Unmet("all rows are alike, so that it is not known whose they are")
+            if _all_alike(ids)
+            else None
+        )
 
     def figure(self) -> Measurement:
-        return counted("other processes with the rows of the first", 0, len(self.subject.records) - 1)
+        return counted(
+            "other processes with the rows of the first", 0, len(self.subject.records) - 1
+        )
 
 
 def _ids(record: Record) -> list[np.ndarray]:

@@ -60,10 +60,13 @@ class StepsLargerThanTheWeights(BatchRule):
             return
         rate, size = measured["rate"], measured["size"]
         yield self.finding(
-            f"the learning rate of {rate:g} moves each weight by about {rate / size:,.3g} times its own size in a step",
+            f"the learning rate of {rate:g} moves each weight by about {rate / size:,.3g} times its"
+            " own size in a step",
             "begin at 1e-5 to 5e-5 for all weights, at 1e-4 to 5e-4 for LoRA",
             severity="error" if rate > CERTAIN * size else "warning",
-            evidence=[f"optimizer {measured['optimizer']}; the trained matrices are about {size:.2g}"],
+            evidence=[
+                f"optimizer {measured['optimizer']}; the trained matrices are about {size:.2g}"
+            ],
         )
 
     def unmet(self) -> Unmet | None:
@@ -72,12 +75,17 @@ class StepsLargerThanTheWeights(BatchRule):
         outcome = self.subject.laws.get(self.law)
         if outcome is None:
             return Unmet(f"the law {self.law} was not measured", "measure all with --laws all")
-        return Unmet(str(outcome.get("untested", "no matrix is trained that does not begin as zeros")))
+        return Unmet(
+            str(outcome.get("untested", "no matrix is trained that does not begin as zeros"))
+        )
 
     def figure(self) -> str:
         measured = self._measured()
         assert measured is not None, "else the rule is not judged"
-        return f"a step of {measured['rate']:g} is {measured['rate'] / measured['size']:.2g} of the size of the weights"
+        return (
+            f"a step of {measured['rate']:g} is {measured['rate'] / measured['size']:.2g} of the"
+            " size of the weights"
+        )
 
     def _measured(self) -> dict[str, Any] | None:
         """What the law saw of rate and weights; None where it did not, or saw no weights with a size."""

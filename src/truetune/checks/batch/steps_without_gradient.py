@@ -49,7 +49,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-NOT_SEEN = Unmet("it is about the steps of a loop of the user's own, which truetune run sees", asked=False)
+NOT_SEEN = Unmet(
+    "it is about the steps of a loop of the user's own, which truetune run sees", asked=False
+)
 
 
 class StepsWithoutGradient(BatchRule):
@@ -64,16 +66,20 @@ class StepsWithoutGradient(BatchRule):
     @property
     def without(self) -> int:
         """Those of them before which no weight had a gradient."""
-        return sum(record.facts.get("steps", {}).get("without_gradient", 0) for record in self.subject.records)
+        return sum(
+            record.facts.get("steps", {}).get("without_gradient", 0)
+            for record in self.subject.records
+        )
 
     def findings(self) -> Iterator[Finding]:
         if not self.without:
             return
         every = self.without == self.seen
         yield self.finding(
-            f"no weight of the optimizer has a gradient before {self.without} of its first {self.seen} steps",
-            "call zero_grad() behind step(), not between backward() and step(); make the optimizer of the weights that "
-            "are used, and do not detach the loss",
+            f"no weight of the optimizer has a gradient before {self.without} of its first"
+            f" {self.seen} steps",
+            "call zero_grad() behind step(), not between backward() and step(); make the optimizer"
+            " of the weights that are used, and do not detach the loss",
             # One step may have had a batch without labels, or a gradient that was scaled to zero.
             severity="error" if every else "warning",
             count=self.without,
@@ -84,4 +90,6 @@ class StepsWithoutGradient(BatchRule):
         return None if self.seen else NOT_SEEN
 
     def figure(self) -> Measurement:
-        return counted("steps of the optimizer with a gradient", self.seen - self.without, self.seen)
+        return counted(
+            "steps of the optimizer with a gradient", self.seen - self.without, self.seen
+        )

@@ -66,13 +66,17 @@ class StopTokenNeverSupervised(BatchRule):
             return
         every = len(masked) == len(found)
         yield self.finding(
-            f"{len(masked)} of {len(found)} stop tokens behind supervised answers are not in the loss",
-            "mask padding by its place, not by its id: use a collator that pads labels with -100, and a pad token that "
-            "is no stop token",
+            f"{len(masked)} of {len(found)} stop tokens behind supervised answers are not in the"
+            " loss",
+            "mask padding by its place, not by its id: use a collator that pads labels with -100,"
+            " and a pad token that is no stop token",
             severity="error" if every else "warning",
             evidence=self._pad(),
             cases=[
-                Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 1)!r}, its last token has the label -100")
+                Case(
+                    f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 1)!r}, its last token"
+                    " has the label -100"
+                )
                 for sample, i in masked[:MAX_CASES]
             ],
             count=len(masked),
@@ -80,21 +84,33 @@ class StopTokenNeverSupervised(BatchRule):
         )
 
     def _pad(self) -> Iterator[str]:
-        pad, collator = (self.subject.facts["tokenizer"] or {}).get("pad"), self.subject.facts["trainer"]["collator"]
+        pad, collator = (
+            (self.subject.facts["tokenizer"] or {}).get("pad"),
+            self.subject.facts["trainer"]["collator"],
+        )
         if pad in self.subject.stops:
-            yield f"the pad token is a stop token (id {pad}); the collator is {collator or 'not known'}"
+            yield (
+                f"the pad token is a stop token (id {pad}); the collator is"
+                f" {collator or 'not known'}"
+            )
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or no_labels(self.subject, list(judged(self.subject)))
 
     def figure(self) -> Measurement:
         learned = sum(bool(sample.supervised[i]) for sample, i in self._found)
-        return counted("stop tokens behind supervised answers that are in the loss", learned, len(self._found))
+        return counted(
+            "stop tokens behind supervised answers that are in the loss", learned, len(self._found)
+        )
 
     @cached_property
     def _found(self) -> list[tuple[Sample, int]]:
         """Stop tokens behind a supervised token, in the loss or not."""
-        return [(sample, i) for sample in judged(self.subject) for i in _stops(sample, self.subject.stops)]
+        return [
+            (sample, i)
+            for sample in judged(self.subject)
+            for i in _stops(sample, self.subject.stops)
+        ]
 
 
 def _stops(sample: Sample, stops: frozenset[int]) -> list[int]:

@@ -74,30 +74,48 @@ class StopTokenTwiceInBatch(BatchRule):
                 f"{len(double)} of {total} supervised answers end with two stop tokens"
                 + (", the second of which the trainer appends" if by_trainer else ""),
                 self._remedy(by_trainer=by_trainer, ends=ends),
-                severity=("info" if ends else "warning")
-                if by_trainer
-                else "error"
-                if 2 * len(double) > total
-                else "warning",
-                cases=[Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 3)!r}") for sample, i in double],
+                severity=(
+                    ("info" if ends else "warning")
+                    if by_trainer
+                    else "error"
+                    if 2 * len(double) > total
+                    else "warning"
+                ),
+                cases=[
+                    Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 3)!r}")
+                    for sample, i in double
+                ],
                 count=len(double),
                 total=total,
             )
 
     def _remedy(self, *, by_trainer: bool, ends: bool) -> str:
         if by_trainer and ends:
-            return "nothing: generation ends at the first of them, so the second is learned in vain and never reached"
+            return (
+                "nothing: generation ends at the first of them, so the second is learned in vain"
+                " and never reached"
+            )
         if by_trainer:
-            return "list the first of them in generation_config.json (eos_token_id), so that generation ends there"
-        return "give the trainer the messages instead of rendered text, or keep it from appending EOS"
+            return (
+                "list the first of them in generation_config.json (eos_token_id), so that"
+                " generation ends there"
+            )
+        return (
+            "give the trainer the messages instead of rendered text, or keep it from appending EOS"
+        )
 
     def _in_the_rows(self) -> bool:
         """Do the given rows themselves hold the text of a stop token, or are they not known?"""
-        probes, rows = self.subject.probes, [row for record in self.subject.records for row in record.rows]
+        probes, rows = (
+            self.subject.probes,
+            [row for record in self.subject.records for row in record.rows],
+        )
         texts = [probes.tokenizer.backend.id_to_token(id) for id in self._stops()] if probes else []
         encoded = any("input_ids" in row for row in rows)
         return (
-            encoded or not rows or any(stop in text for row in rows for text in strings(row) for stop in texts if stop)
+            encoded
+            or not rows
+            or any(stop in text for row in rows for text in strings(row) for stop in texts if stop)
         )
 
     def _stops(self) -> set[Any]:
@@ -112,7 +130,9 @@ class StopTokenTwiceInBatch(BatchRule):
         text = (probes.text(chat(QUESTION, ANSWER)) if probes else None) or ""
         if probes is None or ANSWER not in text:
             return 1
-        tail = probes.tokenizer.backend.encode(text[text.rindex(ANSWER) :], add_special_tokens=False).ids
+        tail = probes.tokenizer.backend.encode(
+            text[text.rindex(ANSWER) :], add_special_tokens=False
+        ).ids
         return max(int(np.isin(tail, stops).sum()), 1)
 
     def figure(self) -> Measurement:
@@ -123,7 +143,9 @@ def _ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
     """Supervised stop tokens behind a supervised token that is neither a stop token nor white space behind one."""
     ends: list[int] = []
     closed = True
-    for i, (id, learned) in enumerate(zip(sample.ids.tolist(), sample.supervised.tolist(), strict=True)):
+    for i, (id, learned) in enumerate(
+        zip(sample.ids.tolist(), sample.supervised.tolist(), strict=True)
+    ):
         if id in stops:
             ends += [i] if learned and not closed else []
             closed = True

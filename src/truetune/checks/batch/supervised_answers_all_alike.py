@@ -53,7 +53,14 @@ from functools import cached_property
 
 from truetune.checks.answer_spread import AnswerSpread
 from truetune.checks.batch.answers import judged
-from truetune.checks.batch.learned_documents import MANY, Document, documents_of, heading, rows_are_alike, spread_of
+from truetune.checks.batch.learned_documents import (
+    MANY,
+    Document,
+    documents_of,
+    heading,
+    rows_are_alike,
+    spread_of,
+)
 from truetune.checks.batch.needs import no_labels
 from truetune.checks.batch.untaught_columns import ColumnsBeside, columns_beside
 from truetune.checks.findings import Case, Finding
@@ -92,18 +99,25 @@ class SupervisedAnswersAllAlike(BatchRule):
         untaught = [one.name for one in beside.untaught]
         told, remedy = heading(spread), "train the column that holds the answers"
         if untaught:
-            learned = f"the labels are of {name_list(beside.learned)}, and " if beside.learned else ""
+            learned = (
+                f"the labels are of {name_list(beside.learned)}, and " if beside.learned else ""
+            )
             told += f"; {learned}{name_list(untaught)}, which holds more, reaches no label"
             remedy = f"train {untaught[0]}, if it holds the answers"
         elif not (self.subject.facts.get("canary") or {}).get("fields"):
-            remedy += "; truetune run --canary says which column is learned, and which reaches no label"
+            remedy += (
+                "; truetune run --canary says which column is learned, and which reaches no label"
+            )
         common = {answer for answer, _ in spread.common}
         return self.finding(
             told,
             remedy,
             severity=severity,
             evidence=[
-                f"the answers hold {spread.entropy:.2f} bits a row: the loss can fall to that, and no prompt is read",
+                (
+                    f"the answers hold {spread.entropy:.2f} bits a row: the loss can fall to that,"
+                    " and no prompt is read"
+                ),
                 *(one.shown for one in beside.untaught),
             ],
             cases=[
@@ -116,16 +130,23 @@ class SupervisedAnswersAllAlike(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+        if (
+            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+        ) is not None:
             return lacking
         if self._spread.total >= FEWEST and self._spread.largest < 1.0:
             return None
         prompts = len({one.context for one in self._learned})
-        return Unmet(f"{prompts} prompts have an answer in the loss, and it takes {FEWEST}", "audit more (--batches)")
+        return Unmet(
+            f"{prompts} prompts have an answer in the loss, and it takes {FEWEST}",
+            "audit more (--batches)",
+        )
 
     def figure(self) -> Measurement:
         different = len({one.answer for one in self._learned})
-        return counted("different texts among the answers in the loss", different, len(self._learned))
+        return counted(
+            "different texts among the answers in the loss", different, len(self._learned)
+        )
 
     @cached_property
     def _spread(self) -> AnswerSpread:
@@ -134,4 +155,6 @@ class SupervisedAnswersAllAlike(BatchRule):
     @cached_property
     def _learned(self) -> list[Document]:
         """Documents with text in the loss."""
-        return [one for sample in judged(self.subject) for one in documents_of(sample) if one.answer]
+        return [
+            one for sample in judged(self.subject) for one in documents_of(sample) if one.answer
+        ]

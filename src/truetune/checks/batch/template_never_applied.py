@@ -66,21 +66,35 @@ class TemplateNeverApplied(BatchRule):
         yield self.finding(
             f"none of the chat template's markers is in the {len(samples)} lines of the batches",
             "give the trainer lists of messages, so that they go through the chat template",
-            evidence=[f"the rows are {kind}", f"the template would write {', '.join(sorted(markers.values()))}"],
-            cases=[Case(f"{sample.place}: begins {sample.text(0, 16)!r}") for sample in samples[:MAX_CASES]],
+            evidence=[
+                f"the rows are {kind}",
+                f"the template would write {', '.join(sorted(markers.values()))}",
+            ],
+            cases=[
+                Case(f"{sample.place}: begins {sample.text(0, 16)!r}")
+                for sample in samples[:MAX_CASES]
+            ],
             count=len(samples),
             total=len(samples),
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+        if (
+            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+        ) is not None:
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
         if not _markers(self.subject):
             return Unmet("it is about markers of a chat template, and the tokenizer's writes none")
         kind = format_of(self.subject)
-        return Unmet("it is not known what the rows are") if kind is None else PLAIN_TEXT if kind == "text" else None
+        return (
+            Unmet("it is not known what the rows are")
+            if kind is None
+            else PLAIN_TEXT
+            if kind == "text"
+            else None
+        )
 
     def figure(self) -> Measurement:
         markers, samples = list(_markers(self.subject)), list(judged(self.subject))
@@ -96,5 +110,11 @@ def _markers(audit: Audit) -> dict[int, str]:
     tokenizer = audit.probes.tokenizer
     ids = tokenizer.backend.encode(text, add_special_tokens=False).ids
     special = [tokenizer.special[name].id for name in ("bos", "eos") if name in tokenizer.special]
-    seldom = {id for id in special if ids.count(id) <= 1} | {id for id in special[-1:] if id in audit.stops}
-    return {id: tokenizer.backend.id_to_token(id) or "" for id in ids if id in tokenizer.control and id not in seldom}
+    seldom = {id for id in special if ids.count(id) <= 1} | {
+        id for id in special[-1:] if id in audit.stops
+    }
+    return {
+        id: tokenizer.backend.id_to_token(id) or ""
+        for id in ids
+        if id in tokenizer.control and id not in seldom
+    }

@@ -17,8 +17,8 @@ IDS = "input_ids"
 TEXTS = frozenset({"messages", "conversations", "prompt", "completion"})
 """Columns that TRL's SFTTrainer tokenizes, beside the one that `dataset_text_field` names"""
 ENCODE = (
-    "encode the rows as text: truetune encode ROWS --tokenizer TOKENIZER --output encoded, and train on encoded/data/; "
-    "or give the rows labels, -100 wherever no answer is"
+    "encode the rows as text: truetune encode ROWS --tokenizer TOKENIZER --output encoded, and"
+    " train on encoded/data/; or give the rows labels, -100 wherever no answer is"
 )
 """The remedy where rows came tokenized"""
 UNMASKED = 0.9
@@ -70,7 +70,9 @@ def came_without_labels(audit: Audit) -> bool:
 def _prepares_rows(audit: Audit) -> bool:
     """Does the trainer prepare its rows before the first batch?"""
     is_sft = any("SFTTrainer" in base for base in audit.facts["trainer"]["bases"])
-    return is_sft and not (audit.facts["args"].get("dataset_kwargs") or {}).get("skip_prepare_dataset")
+    return is_sft and not (audit.facts["args"].get("dataset_kwargs") or {}).get(
+        "skip_prepare_dataset"
+    )
 
 
 def _keeps_columns(audit: Audit) -> bool:
@@ -78,7 +80,10 @@ def _keeps_columns(audit: Audit) -> bool:
     versions = audit.facts["versions"]
     release = str(versions.get("trl", "")).partition(".")[0]
     return (
-        release.isdigit() and int(release) >= 1 and "unsloth" not in versions and not audit.facts["args"].get("packing")
+        release.isdigit()
+        and int(release) >= 1
+        and "unsloth" not in versions
+        and not audit.facts["args"].get("packing")
     )
 
 
@@ -118,4 +123,7 @@ def note_on_whole_rows(audit: Audit) -> str:
         return ""
     if prompts_without_labels(audit) is not None:
         return ""
-    return "the rows came tokenized, without labels: every token is in the loss, which is right for plain text alone"
+    return (
+        "the rows came tokenized, without labels: every token is in the loss, which is right for"
+        " plain text alone"
+    )

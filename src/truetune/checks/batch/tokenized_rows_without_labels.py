@@ -66,7 +66,9 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
 
-SOME_LEARNED = Unmet("the collator masks prompts, and not all of them: prompt-supervised says which are learned")
+SOME_LEARNED = Unmet(
+    "the collator masks prompts, and not all of them: prompt-supervised says which are learned"
+)
 
 
 class TokenizedRowsWithoutLabels(BatchRule):
@@ -82,10 +84,12 @@ class TokenizedRowsWithoutLabels(BatchRule):
         if found is None or asked_setting(self.subject):
             return
         yield self.finding(
-            f"the rows came tokenized, without labels: {found.learned:,} of {found.prompts:,} prompt tokens are in the "
-            f"loss ({found.learned / found.labels:.0%} of all labels)",
+            f"the rows came tokenized, without labels: {found.learned:,} of {found.prompts:,}"
+            f" prompt tokens are in the loss ({found.learned / found.labels:.0%} of all labels)",
             ENCODE,
-            evidence=[f"columns of the rows given: {name_list(sorted(given_columns(self.subject)))}"],
+            evidence=[
+                f"columns of the rows given: {name_list(sorted(given_columns(self.subject)))}"
+            ],
             cases=[self._case(found, number) for number in range(min(len(found.lines), MAX_CASES))],
             count=found.learned,
             total=found.prompts,
@@ -104,19 +108,30 @@ class TokenizedRowsWithoutLabels(BatchRule):
         if not came_without_labels(self.subject):
             return None
         if self.prompts is not None:
-            return Unmet(f"{asked_setting(self.subject)} has no effect, which masking-setting-without-effect says")
+            return Unmet(
+                f"{asked_setting(self.subject)} has no effect, which masking-setting-without-effect"
+                " says"
+            )
         if self.subject.facts["args"].get("completion_only_loss") is False:
             return Unmet("the settings ask for a loss on whole rows: completion_only_loss=False")
         if (found := prompts_of_bare_rows(self.subject)) is not None:
             return SOME_LEARNED if found.learned else None
         supervised, total = in_the_loss(self.subject)
         return Unmet(
-            f"the rows came tokenized, without labels: {supervised:,} of {total:,} tokens are in the loss, and less "
-            "than half of the lines hold turns of the chat template; as plain text that is right",
-            "give the rows labels where they hold prompts, or name the tokenizer whose template wrote them",
+            f"the rows came tokenized, without labels: {supervised:,} of {total:,} tokens are in"
+            " the loss, and less than half of the lines hold turns of the chat template; as plain"
+            " text that is right",
+            "give the rows labels where they hold prompts, or name the tokenizer whose template"
+            " wrote them",
         )
 
     def figure(self) -> Measurement:
         if (found := prompts_of_bare_rows(self.subject)) is not None:
-            return counted("prompt tokens of rows without labels that are in the loss", found.learned, found.prompts)
-        return counted("lines of rows that came tokenized, without labels", 0, len(self.subject.samples))
+            return counted(
+                "prompt tokens of rows without labels that are in the loss",
+                found.learned,
+                found.prompts,
+            )
+        return counted(
+            "lines of rows that came tokenized, without labels", 0, len(self.subject.samples)
+        )

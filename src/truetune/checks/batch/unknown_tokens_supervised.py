@@ -60,30 +60,42 @@ class UnknownTokensSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         special = self.subject.probes.tokenizer.special if self.subject.probes else {}
         unknown = special.get("unk")
-        others = {special[name].id for name in ("bos", "eos", "pad") if name in special} | self.subject.stops
+        others = {
+            special[name].id for name in ("bos", "eos", "pad") if name in special
+        } | self.subject.stops
         if unknown is None or unknown.id in others:
             return
         samples = list(judged(self.subject))
-        places = [(sample, int(i)) for sample in samples
-                  for i in np.flatnonzero((sample.ids == unknown.id) & sample.supervised)]  # fmt: skip
+        places = [
+            (sample, int(i))
+            for sample in samples
+            for i in np.flatnonzero((sample.ids == unknown.id) & sample.supervised)
+        ]
         labels = sum(int(sample.supervised.sum()) for sample in samples)
         if places:
             yield self.finding(
                 f"{len(places):,} of {labels:,} labels are the unknown token {unknown.token}",
-                "use a tokenizer that can spell the text (byte fallback), or add tokens for it and train them",
+                "use a tokenizer that can spell the text (byte fallback), or add tokens for it and"
+                " train them",
                 severity="warning" if len(places) >= MANY * labels else "info",
-                cases=[Case(f"{sample.place}: {around(sample, i)}") for sample, i in places[:MAX_CASES]],
+                cases=[
+                    Case(f"{sample.place}: {around(sample, i)}") for sample, i in places[:MAX_CASES]
+                ],
                 count=len(places),
                 total=labels,
             )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+        if (
+            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+        ) is not None:
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
         special = self.subject.probes.tokenizer.special
-        others = {special[name].id for name in ("bos", "eos", "pad") if name in special} | self.subject.stops
+        others = {
+            special[name].id for name in ("bos", "eos", "pad") if name in special
+        } | self.subject.stops
         if "unk" not in special or special["unk"].id in others:
             return Unmet("it is about an unknown token of its own, and the tokenizer has none")
         return None

@@ -49,8 +49,8 @@ class Untaught:
     def shown(self) -> str:
         """One line of evidence."""
         return (
-            f"the column {self.name!r} of these rows holds about {self.bits:,.0f} bits a row and reaches no label: "
-            f"{self.text[:60]!r}"
+            f"the column {self.name!r} of these rows holds about {self.bits:,.0f} bits a row and"
+            f" reaches no label: {self.text[:60]!r}"
         )
 
 
@@ -84,7 +84,9 @@ def columns_beside(audit: Audit) -> ColumnsBeside:
     lost = dict.fromkeys(name for row in rows for name in row.lost)
     if not names:
         names = dict.fromkeys(_labelled_columns(audit.samples))
-    found = [one for name in lost if name not in names and (one := _untaught(name, rows)) is not None]
+    found = [
+        one for name in lost if name not in names and (one := _untaught(name, rows)) is not None
+    ]
     least = TELLING * max(FEWEST_BITS, bits_per_row(answers) if answers else 0.0)
     telling = sorted((one for one in found if one.bits >= least), key=lambda one: -one.bits)
     return ColumnsBeside(tuple(names), answers, tuple(telling))
@@ -130,7 +132,11 @@ def _given_rows(audit: Audit) -> list[_Row]:
             is_learned = plain(text) in answers or _stands(text, labelled)
             votes[name].append(2 if is_learned else int(_stands(text, whole)))
     keys = {key for record in audit.records for batch in record.batches for key in batch}
-    fate = {name: int(np.median(votes[name])) for name in votes if name not in QUIET and not is_held(name, keys)}
+    fate = {
+        name: int(np.median(votes[name]))
+        for name in votes
+        if name not in QUIET and not is_held(name, keys)
+    }
     return [
         _Row(
             {name: text for name, text in row.items() if fate.get(name) == 2},

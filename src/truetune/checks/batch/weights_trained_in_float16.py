@@ -50,14 +50,23 @@ class WeightsTrainedInFloat16(BatchRule):
         if "float16" in self.subject.facts["model"]["trained_dtypes"]:
             yield self.finding(
                 "parameters that are trained are float16",
-                "load the model with dtype=torch.float32 and train with bf16=True or fp16=True, or load it in bfloat16",
-                evidence=[f"dtypes of what is trained: {', '.join(self.subject.facts['model']['trained_dtypes'])}"],
+                "load the model with dtype=torch.float32 and train with bf16=True or fp16=True, or"
+                " load it in bfloat16",
+                evidence=[
+                    "dtypes of what is trained:"
+                    f" {', '.join(self.subject.facts['model']['trained_dtypes'])}"
+                ],
             )
 
     def unmet(self) -> Unmet | None:
-        return None if self.subject.facts["model"]["trained_dtypes"] else Unmet("no parameter requires a gradient")
+        return (
+            None
+            if self.subject.facts["model"]["trained_dtypes"]
+            else Unmet("no parameter requires a gradient")
+        )
 
     def figure(self) -> str:
-        return f"dtypes of what is trained: {len(self.subject.facts['model']['trained_dtypes'])}, " + ", ".join(
-            self.subject.facts["model"]["trained_dtypes"]
+        return (
+            f"dtypes of what is trained: {len(self.subject.facts['model']['trained_dtypes'])}, "
+            + ", ".join(self.subject.facts["model"]["trained_dtypes"])
         )

@@ -62,7 +62,10 @@ class AdapterWithoutEffectOnAnswers(CauseRule):
     def figure(self) -> str:
         effect = self.subject.effect
         assert effect is not None
-        return f"the adapter changes {effect.tokens:,} tokens of the references by {effect.difference:.2g} nats each"
+        return (
+            f"the adapter changes {effect.tokens:,} tokens of the references by"
+            f" {effect.difference:.2g} nats each"
+        )
 
     def findings(self) -> Iterator[Finding]:
         effect = self.subject.effect
@@ -70,11 +73,19 @@ class AdapterWithoutEffectOnAnswers(CauseRule):
             return
         none = effect.difference <= NONE
         yield self.finding(
-            "the adapter has no effect: the reference answers are exactly as likely without it"
-            if none
-            else f"the adapter has hardly an effect: {effect.difference:.2g} nats a token of the reference answers",
-            "compare the adapter's keys with the base's modules, and see that lora_alpha and lora_B are not 0",
+            (
+                "the adapter has no effect: the reference answers are exactly as likely without it"
+                if none
+                else (
+                    f"the adapter has hardly an effect: {effect.difference:.2g} nats a token of the"
+                    " reference answers"
+                )
+            ),
+            "compare the adapter's keys with the base's modules, and see that lora_alpha and lora_B"
+            " are not 0",
             severity="error" if none else "warning",
-            evidence=[f"mean |difference| of the log-probabilities of {effect.tokens:,} tokens: "
-                      f"{effect.difference:.2g} nats"],
-        )  # fmt: skip
+            evidence=[
+                f"mean |difference| of the log-probabilities of {effect.tokens:,} tokens: "
+                f"{effect.difference:.2g} nats"
+            ],
+        )

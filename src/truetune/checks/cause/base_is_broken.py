@@ -59,14 +59,18 @@ class BaseIsBroken(CauseRule):
             return Unmet("the base was asked nothing", "name it with --base")
         count = len(self.subject.base.looks[-1].samples)
         return (
-            Unmet(f"the base gave {count:,} answers, and it takes {LEAST}", "ask more (-n)") if count < LEAST else None
+            Unmet(f"the base gave {count:,} answers, and it takes {LEAST}", "ask more (-n)")
+            if count < LEAST
+            else None
         )
 
     def figure(self) -> str:
         base = self.subject.base
         assert base is not None
         mine = _counted(self.subject.watched)
-        return f"{_counted(base)} answers of the base are garbage or empty, and {mine} of the model's"
+        return (
+            f"{_counted(base)} answers of the base are garbage or empty, and {mine} of the model's"
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.subject.base is None:
@@ -75,7 +79,8 @@ class BaseIsBroken(CauseRule):
         if not mine.of or base.of < LEAST or mine.share < MANY or base.share < MOST:
             return
         yield self.finding(
-            f"the base is broken: {base} of its answers are garbage or empty, and {mine} of the model's",
+            f"the base is broken: {base} of its answers are garbage or empty, and {mine} of the"
+            " model's",
             "download the base again, and see what it answers by itself (truetune sample)",
             cases=cases([sample for sample in self.subject.base.looks[-1].samples if _bad(sample)]),
             count=base.bad,

@@ -76,28 +76,49 @@ class GenerationSlowsDown(CauseRule):
             yield self.finding(
                 what,
                 remedy,
-                evidence=[f"a token takes {_time(pace.short)} behind {near} tokens and {_time(pace.long)} behind {far} "
-                          f"({pace.growth:.1f} times as long), on {pace.device}",
-                          f"up to {pace.batch} prompts of {far} tokens were answered together"],
-            )  # fmt: skip
+                evidence=[
+                    (
+                        f"a token takes {_time(pace.short)} behind {near} tokens and"
+                        f" {_time(pace.long)} behind {far} ({pace.growth:.1f} times as long), on"
+                        f" {pace.device}"
+                    ),
+                    f"up to {pace.batch} prompts of {far} tokens were answered together",
+                ],
+            )
 
 
 def _reasons(pace: Pace) -> Iterator[tuple[str, str]]:
     """What makes it slow, and what to do."""
     slower = (
-        f"a token behind {pace.lengths[1]} tokens takes {pace.growth:.0f} times as long as behind {pace.lengths[0]}"
+        f"a token behind {pace.lengths[1]} tokens takes {pace.growth:.0f} times as long as behind"
+        f" {pace.lengths[0]}"
     )
     if pace.cached is False:
-        yield ("the saved settings switch the cache off: the whole text is computed again for each token",
-               'write "use_cache": true into config.json and generation_config.json')  # fmt: skip
+        yield (
+            (
+                "the saved settings switch the cache off: the whole text is computed again for each"
+                " token"
+            ),
+            'write "use_cache": true into config.json and generation_config.json',
+        )
     elif pace.growth >= GROWTH and pace.long - pace.short >= LEAST:
-        yield (f"{slower}, as if there were no cache",
-               "look whether the model's code hands its cache on, and which attention it uses")  # fmt: skip
+        yield (
+            f"{slower}, as if there were no cache",
+            "look whether the model's code hands its cache on, and which attention it uses",
+        )
     if pace.beams > 1:
-        yield (f"generation_config.json asks for {pace.beams} beams: each token is computed {pace.beams} times",
-               'write "num_beams": 1 there, where the best of several answers is not wanted')  # fmt: skip
+        yield (
+            (
+                f"generation_config.json asks for {pace.beams} beams: each token is computed"
+                f" {pace.beams} times"
+            ),
+            'write "num_beams": 1 there, where the best of several answers is not wanted',
+        )
     if pace.unused is not None:
-        yield (f"the model is on {pace.device}, beside {pace.unused}", "leave --device out, or name cuda")
+        yield (
+            f"the model is on {pace.device}, beside {pace.unused}",
+            "leave --device out, or name cuda",
+        )
 
 
 def _time(seconds: float) -> str:

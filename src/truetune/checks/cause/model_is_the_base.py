@@ -64,7 +64,10 @@ class ModelIsTheBase(CauseRule):
     def figure(self) -> str:
         effect = self.subject.effect
         assert effect is not None
-        return f"{effect.tokens:,} tokens of the references differ from the base's by {effect.difference:.2g} nats each"
+        return (
+            f"{effect.tokens:,} tokens of the references differ from the base's by"
+            f" {effect.difference:.2g} nats each"
+        )
 
     def findings(self) -> Iterator[Finding]:
         effect = self.subject.effect

@@ -57,28 +57,40 @@ class NoLanguageLeft(CauseRule):
         surprise = self.subject.surprise
         if surprise is None:
             return Unmet(
-                "log-probabilities of references are not told", "ask rows with references, and the model's files"
+                "log-probabilities of references are not told",
+                "ask rows with references, and the model's files",
             )
         if surprise > MOST:
-            return Unmet(f"the references have {surprise:.3g} nats a token, and the answers are text: they may be of "
-                         "another task", "name rows of its own task (--data)")  # fmt: skip
+            return Unmet(
+                f"the references have {surprise:.3g} nats a token, and the answers are text: they"
+                " may be of another task",
+                "name rows of its own task (--data)",
+            )
         return None
 
     def figure(self) -> str:
-        return f"the reference answers have {self.subject.surprise:.3g} nats a token; chance has about 11"
+        return (
+            f"the reference answers have {self.subject.surprise:.3g} nats a token; chance has"
+            " about 11"
+        )
 
     def findings(self) -> Iterator[Finding]:
         surprise = self.subject.surprise
         if surprise is None or surprise <= MOST or (isfinite(surprise) and not self._failing()):
             return
         yield self.finding(
-            f"the weights make no language model: the reference answers have {surprise:.3g} nats a token",
-            "use the model's own tokenizer and whole weights; compare their files with where they come from",
+            f"the weights make no language model: the reference answers have {surprise:.3g} nats a"
+            " token",
+            "use the model's own tokenizer and whole weights; compare their files with where they"
+            " come from",
             evidence=["sound text has 1 to 4 nats a token, and chance about 11"],
         )
 
     def _failing(self) -> bool:
         """Are the answers no text either? Else the references are of another task."""
         samples = self.subject.watched.looks[-1].samples
-        bad = sum(s.scores.garbage or s.scores.empty or s.scores.looped or not s.scores.stopped for s in samples)
+        bad = sum(
+            s.scores.garbage or s.scores.empty or s.scores.looped or not s.scores.stopped
+            for s in samples
+        )
         return bad >= MANY * len(samples)

@@ -58,14 +58,19 @@ class PaddedBatchAnswersOtherwise(CauseRule):
 
     def unmet(self) -> Unmet | None:
         if not self.subject.alone:
-            return Unmet("no prompt was asked alone", "leave --backend out: transformers is asked so")
+            return Unmet(
+                "no prompt was asked alone", "leave --backend out: transformers is asked so"
+            )
         untold = sum(one.nats is None for one in self.subject.parted)
-        return Unmet(f"{untold:,} answers differ alone, by how much is not told") if untold else None
+        return (
+            Unmet(f"{untold:,} answers differ alone, by how much is not told") if untold else None
+        )
 
     def figure(self) -> str:
         worst = max((one.nats or 0.0 for one in self.subject.parted), default=0.0)
         return (
-            f"{len(self.subject.parted):,} of {self.subject.alone:,} answers differ alone, by {worst:.2g} nats at most"
+            f"{len(self.subject.parted):,} of {self.subject.alone:,} answers differ alone, by"
+            f" {worst:.2g} nats at most"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -74,12 +79,20 @@ class PaddedBatchAnswersOtherwise(CauseRule):
             return
         worst = max(one.nats or 0.0 for one in found)
         yield self.finding(
-            f"{len(found)} of {self.subject.alone} prompts get another answer in a padded batch than alone",
+            f"{len(found)} of {self.subject.alone} prompts get another answer in a padded batch"
+            " than alone",
             "pad on the left, with an attention mask and positions that leave the padding out",
-            evidence=[f"where they part, the batch's token is up to {worst:.3g} nats less likely; rounding moves none "
-                      f"by {ROUNDING}"],
-            cases=[Case(f"{short(one.question)}: token {one.token}: in the batch {short(one.together)}, alone "
-                        f"{short(one.alone)}") for one in found],
+            evidence=[
+                f"where they part, the batch's token is up to {worst:.3g} nats less likely;"
+                f" rounding moves none by {ROUNDING}"
+            ],
+            cases=[
+                Case(
+                    f"{short(one.question)}: token {one.token}: in the batch {short(one.together)},"
+                    f" alone {short(one.alone)}"
+                )
+                for one in found
+            ],
             count=len(found),
             total=self.subject.alone,
-        )  # fmt: skip
+        )

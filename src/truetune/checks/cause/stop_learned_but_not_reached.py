@@ -61,7 +61,11 @@ class StopLearnedButNotReached(CauseRule):
         if self.subject.stopping is None:
             return UNTOLD_STOPPING
         lost = set(self.subject.trained) - set(self.subject.served)
-        return Unmet("a trained stop token is not served, which trained-stop-not-served is about") if lost else None
+        return (
+            Unmet("a trained stop token is not served, which trained-stop-not-served is about")
+            if lost
+            else None
+        )
 
     def figure(self) -> str:
         return stopping_told(self.subject)
@@ -74,11 +78,17 @@ class StopLearnedButNotReached(CauseRule):
             return
         loops = sum(sample.scores.looped for sample in seen.samples)
         yield self.finding(
-            f"stopping was learned and is not reached: {seen.last} answers run past {found.watched.limit} tokens, and "
-            f"behind the reference answer the probability of a stop token is {told(mine)}",
-            "look for what makes the answers loop: duplicate rows, too many epochs"
-            if loops >= len(seen.samples) / 2
-            else "raise the limit of new tokens, or see why answers are longer than those of the data",
+            f"stopping was learned and is not reached: {seen.last} answers run past"
+            f" {found.watched.limit} tokens, and behind the reference answer the probability of a"
+            f" stop token is {told(mine)}",
+            (
+                "look for what makes the answers loop: duplicate rows, too many epochs"
+                if loops >= len(seen.samples) / 2
+                else (
+                    "raise the limit of new tokens, or see why answers are longer than those of the"
+                    " data"
+                )
+            ),
             evidence=[f"{loops} of these {len(seen.samples)} answers end in a loop"],
             cases=cases(seen.samples),
             count=seen.last.bad,

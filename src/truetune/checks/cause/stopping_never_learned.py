@@ -70,12 +70,18 @@ class StoppingNeverLearned(CauseRule):
         if not (endless(found) or all_cut(found)):
             return None
         if not found.trained:
-            return Unmet("no stop token is known to be trained", "ask rows with references, or a run of truetune train")
+            return Unmet(
+                "no stop token is known to be trained",
+                "ask rows with references, or a run of truetune train",
+            )
         if found.stopping is None:
             return UNTOLD_STOPPING
         if found.stopping.probability >= LEARNED or not learned_nothing(found):
             return None
-        return Unmet("the model babbles and does not know the references either: no single token is what it lacks")
+        return Unmet(
+            "the model babbles and does not know the references either: no single token is what it"
+            " lacks"
+        )
 
     def figure(self) -> str:
         return stopping_told(self.subject)
@@ -87,28 +93,43 @@ class StoppingNeverLearned(CauseRule):
             return
         if learned_nothing(found):
             return
-        raised = base is not None and mine.probability > RAISED * base.probability and mine.probability > NEVER / RAISED
+        raised = (
+            base is not None
+            and mine.probability > RAISED * base.probability
+            and mine.probability > NEVER / RAISED
+        )
         never = mine.probability < NEVER and not raised
         unlearned = base is not None and base.probability >= LEARNED
         if cut and not never:
             return
         sure = base is not None
         what = (
-            "was unlearned" if unlearned
-            else "is not likely" if not sure
-            else "was never learned" if never
-            else "was learned in part only"
-        )  # fmt: skip
+            "was unlearned"
+            if unlearned
+            else (
+                "is not likely"
+                if not sure
+                else "was never learned"
+                if never
+                else "was learned in part only"
+            )
+        )
         names = " or ".join(map(str, found.trained or found.served))
         yield self.finding(
             f"stopping {what}: "
             + (f"{seen.last} answers do not stop, and " if seen else "")
             + f"behind the whole reference answer the probability of {names} is {told(mine)}",
-            "ask the base too (--base), and see whether the labels hold the stop token (truetune run -- COMMAND)"
-            if not sure
-            else "train again with the stop token of each answer in the labels (truetune run -- COMMAND shows them)"
-            if never
-            else "train longer, on answers that end with their stop token",
+            (
+                "ask the base too (--base), and see whether the labels hold the stop token"
+                " (truetune run -- COMMAND)"
+                if not sure
+                else (
+                    "train again with the stop token of each answer in the labels (truetune run --"
+                    " COMMAND shows them)"
+                    if never
+                    else "train longer, on answers that end with their stop token"
+                )
+            ),
             severity="error" if never and sure else "warning",
             evidence=list(self._evidence()),
             cases=cases(seen.samples if seen else cut),
@@ -122,4 +143,7 @@ class StoppingNeverLearned(CauseRule):
             yield f"medians over {mine.references} references; rank 1 is the likeliest token"
         yield f"under the base it is {told(base)}" if base else "the base was not asked"
         if found.pad is not None and found.pad in found.trained:
-            yield f"the pad token is {found.pad} too: a collator that masks padding takes it out of every label"
+            yield (
+                f"the pad token is {found.pad} too: a collator that masks padding takes it out of"
+                " every label"
+            )

@@ -62,12 +62,19 @@ class TemperatureIsTooHigh(CauseRule):
         if self.subject.cooler is None or not self.subject.cooler.looks:
             return Unmet("the prompts were not asked greedily")
         count = len(self.subject.cooler.looks[-1].samples)
-        return None if count >= LEAST else Unmet(f"{count} prompts were asked greedily, and it takes {LEAST}", "-n 3")
+        return (
+            None
+            if count >= LEAST
+            else Unmet(f"{count} prompts were asked greedily, and it takes {LEAST}", "-n 3")
+        )
 
     def figure(self) -> str:
         assert self.subject.cooler is not None
         drawn, greedy = _garbage(self.subject.watched), _garbage(self.subject.cooler)
-        return f"{drawn} answers at temperature {self.subject.temperature:g} are garbage, and {greedy} greedy ones"
+        return (
+            f"{drawn} answers at temperature {self.subject.temperature:g} are garbage, and {greedy}"
+            " greedy ones"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
@@ -77,10 +84,13 @@ class TemperatureIsTooHigh(CauseRule):
         if not drawn.of or greedy.of < LEAST or drawn.share < MANY or greedy.share > FEW:
             return
         yield self.finding(
-            f"the temperature of {found.temperature:g} makes the garbage: {drawn} drawn answers are garbage, and "
-            f"{greedy} greedy ones to the same prompts",
-            "draw at 0.2 to 1.0, or greedily (--temperature 0); weights and tokenizer need no change",
-            cases=cases([sample for sample in found.watched.looks[-1].samples if _is_garbage(sample)]),
+            f"the temperature of {found.temperature:g} makes the garbage: {drawn} drawn answers are"
+            f" garbage, and {greedy} greedy ones to the same prompts",
+            "draw at 0.2 to 1.0, or greedily (--temperature 0); weights and tokenizer need no"
+            " change",
+            cases=cases(
+                [sample for sample in found.watched.looks[-1].samples if _is_garbage(sample)]
+            ),
             count=drawn.bad,
             total=drawn.of,
         )

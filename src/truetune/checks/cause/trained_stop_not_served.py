@@ -61,7 +61,10 @@ class TrainedStopNotServed(CauseRule):
     def unmet(self) -> Unmet | None:
         if self.subject.trained:
             return None
-        return Unmet("no stop token is known to be trained", "ask rows with references, or a run of truetune train")
+        return Unmet(
+            "no stop token is known to be trained",
+            "ask rows with references, or a run of truetune train",
+        )
 
     def figure(self) -> str:
         found = self.subject
@@ -69,8 +72,8 @@ class TrainedStopNotServed(CauseRule):
         samples = found.watched.looks[-1].samples
         written = sum(map(self._written, samples))
         return (
-            f"{served:,} of {len(found.trained):,} trained stop tokens are served; an unserved one stands in "
-            f"{written:,} of {len(samples):,} answers"
+            f"{served:,} of {len(found.trained):,} trained stop tokens are served; an unserved one"
+            f" stands in {written:,} of {len(samples):,} answers"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -86,10 +89,12 @@ class TrainedStopNotServed(CauseRule):
         served = " and ".join(map(str, found.served)) or "nothing"
         evidence = [f"serving ends an answer at {served}"]
         if mine is not None:
-            evidence.append(f"the probability of {lost[0]} behind the reference answers is {told(mine)}")
+            evidence.append(
+                f"the probability of {lost[0]} behind the reference answers is {told(mine)}"
+            )
         yield self.finding(
-            f"the model stops with {lost[0]}, and serving goes on: it stands inside {len(written)} of {len(samples)} "
-            "answers",
+            f"the model stops with {lost[0]}, and serving goes on: it stands inside {len(written)}"
+            f" of {len(samples)} answers",
             f'write "eos_token_id": [{ids}] into generation_config.json',
             evidence=evidence,
             cases=cases(written or (seen.samples if seen else ())),
@@ -100,4 +105,6 @@ class TrainedStopNotServed(CauseRule):
     def _written(self, sample: Sample) -> bool:
         """Does a trained stop token that is not served stand inside an answer?"""
         lost = [token for token in self.subject.trained if token not in self.subject.served]
-        return any(token.id in sample.answer.ids or token.text in sample.answer.text for token in lost)
+        return any(
+            token.id in sample.answer.ids or token.text in sample.answer.text for token in lost
+        )

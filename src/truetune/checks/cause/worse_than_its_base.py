@@ -61,7 +61,10 @@ class WorseThanItsBase(CauseRule):
     def figure(self) -> str:
         effect = self.subject.effect
         assert effect is not None
-        return f"the references have {-effect.model:.3g} nats a token, {-effect.base:.3g} under the base"
+        return (
+            f"the references have {-effect.model:.3g} nats a token, {-effect.base:.3g} under the"
+            " base"
+        )
 
     def findings(self) -> Iterator[Finding]:
         effect = self.subject.effect
@@ -69,9 +72,10 @@ class WorseThanItsBase(CauseRule):
             return
         adapter = self.subject.kind == "adapter"
         yield self.finding(
-            f"{'the adapter damages its base' if adapter else 'the model is worse than its base'}: the reference "
-            f"answers have {-effect.model:.3g} nats a token, and {-effect.base:.3g} "
-            f"{'without it' if adapter else 'under the base'}",
-            "load it on the base of its training, at the scale of its training; else the training diverged",
+            f"{'the adapter damages its base' if adapter else 'the model is worse than its base'}:"
+            f" the reference answers have {-effect.model:.3g} nats a token, and {-effect.base:.3g}"
+            f" {'without it' if adapter else 'under the base'}",
+            "load it on the base of its training, at the scale of its training; else the training"
+            " diverged",
             evidence=[f"{effect.tokens:,} tokens; mean |difference| {effect.difference:.3g} nats"],
         )

@@ -24,14 +24,23 @@ def unadapted(found: Checkpoint) -> Iterator[Case]:
     """Modules of the base that target_modules names and that have no tensors, though others of their kind do."""
     config, base = found.adapter_config, found.base
     targets = config.get("target_modules")
-    chosen = any(config.get(name) for name in ("layers_to_transform", "exclude_modules", "layer_replication"))
+    chosen = any(
+        config.get(name) for name in ("layers_to_transform", "exclude_modules", "layer_replication")
+    )
     if base is None or not isinstance(targets, list) or chosen or config.get("peft_type") != "LORA":
         return
     adapted = {inside(module) for module in low_rank(found.tensors)}
     layers = number(base.config, "num_hidden_layers") or 1 << 20
     alike = {name.rpartition(".")[2] for name in adapted}
-    for module in sorted(name.removesuffix(".weight") for name in base.tensors if name.endswith(".weight")):
+    for module in sorted(
+        name.removesuffix(".weight") for name in base.tensors if name.endswith(".weight")
+    ):
         fits = any(isinstance(t, str) and ends_with(module, t) for t in targets)
         aside = "experts" in module or "mtp" in module or (layer_of(module) or 0) >= layers
-        if fits and not aside and inside(module) not in adapted and module.rpartition(".")[2] in alike:
+        if (
+            fits
+            and not aside
+            and inside(module) not in adapted
+            and module.rpartition(".")[2] in alike
+        ):
             yield Case(module)

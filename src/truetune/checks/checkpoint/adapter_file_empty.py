@@ -58,7 +58,9 @@ class AdapterFileEmpty(CheckpointRule):
         if self.subject.faults:
             return BROKEN
         if not self.subject.tensors:
-            return Unmet("the weights are a pickle, which is not opened", "save them as safetensors")
+            return Unmet(
+                "the weights are a pickle, which is not opened", "save them as safetensors"
+            )
         return None if self._pairs() else Unmet("no tensor of it is of a low-rank pair")
 
     def figure(self) -> str:
@@ -83,7 +85,9 @@ class AdapterFileEmpty(CheckpointRule):
         elif small or not found.weights.pickled:
             files = {**found.weights.files, **small}
             what = ", ".join(f"{name} has {size:,} bytes" for name, size in files.items())
-            yield self.finding(f"the adapter holds no tensor: {what or 'there is no file with weights'}", REMEDY)
+            yield self.finding(
+                f"the adapter holds no tensor: {what or 'there is no file with weights'}", REMEDY
+            )
 
     def _zero(self) -> Iterator[Finding]:
         values = self.subject.values
@@ -98,13 +102,25 @@ class AdapterFileEmpty(CheckpointRule):
             return
         count = len({module for module, _ in dead})
         every = count == len(pairs)
-        zero = sorted({"lora_A" if "_A" in tensor.name.rsplit("lora_", 1)[1] else "lora_B" for _, tensor in dead})
+        zero = sorted(
+            {
+                "lora_A" if "_A" in tensor.name.rsplit("lora_", 1)[1] else "lora_B"
+                for _, tensor in dead
+            }
+        )
         yield self.finding(
-            f"{' and '.join(zero)} is zero in {'all ' if every else f'{count:,} of '}{len(pairs):,} adapted modules: "
-            f"{'the adapter does' if every else 'they do'} nothing",
-            REMEDY if every else "find out why these modules got no gradient: they may never be called",
+            f"{' and '.join(zero)} is zero in {'all ' if every else f'{count:,} of '}{len(pairs):,}"
+            f" adapted modules: {'the adapter does' if every else 'they do'} nothing",
+            (
+                REMEDY
+                if every
+                else "find out why these modules got no gradient: they may never be called"
+            ),
             severity="error" if every else "warning",
-            cases=[Case(f"{part.name} {list(part.shape)} is all zero", file=part.file.name) for _, part in dead],
+            cases=[
+                Case(f"{part.name} {list(part.shape)} is all zero", file=part.file.name)
+                for _, part in dead
+            ],
             count=count,
             total=len(pairs),
         )

@@ -60,24 +60,42 @@ class AdapterKeysDoNotMatch(CheckpointRule):
 
     def figure(self) -> str:
         count, base = len(pieces(self.subject.tensors)), self.subject.base
-        against = f", with modules of {base.folder.name}" if base is not None else "; no base was compared"
+        against = (
+            f", with modules of {base.folder.name}"
+            if base is not None
+            else "; no base was compared"
+        )
         return f"{count:,} of {count:,} tensors have names as peft loads them{against}"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
-        if found.kind != "adapter" or found.adapter_config.get("peft_type", "LORA") != "LORA" or not found.tensors:
+        if (
+            found.kind != "adapter"
+            or found.adapter_config.get("peft_type", "LORA") != "LORA"
+            or not found.tensors
+        ):
             return
-        base = modules(found.base.tensors) if found.base is not None and found.base.tensors else None
+        base = (
+            modules(found.base.tensors) if found.base is not None and found.base.tensors else None
+        )
         names = pieces(found.tensors)
-        odd = [(piece, why) for piece in names if (why := self._why(piece) or self._unknown(piece, base))]
+        odd = [
+            (piece, why)
+            for piece in names
+            if (why := self._why(piece) or self._unknown(piece, base))
+        ]
         if not odd:
             return
         unsure = all(why.startswith("the base names it") for _, why in odd)
         yield self.finding(
-            f"{len(odd):,} of {len(names):,} tensors of the adapter have names that do not fit: {odd[0][1]}",
+            f"{len(odd):,} of {len(names):,} tensors of the adapter have names that do not fit:"
+            f" {odd[0][1]}",
             "rename them to base_model.model.MODULE.lora_A.weight, with the modules of the base",
             severity="info" if unsure else "error",
-            cases=[Case(f"{piece.tensor.name}: {why}", file=piece.tensor.file.name) for piece, why in odd],
+            cases=[
+                Case(f"{piece.tensor.name}: {why}", file=piece.tensor.file.name)
+                for piece, why in odd
+            ],
             count=len(odd),
             total=len(names),
         )
@@ -113,5 +131,9 @@ class AdapterKeysDoNotMatch(CheckpointRule):
             return None
         tail = piece.module.partition("layers.")[2]
         several = any(part in self.subject.base.config for part in PARTS)
-        other = next((name for name in base if tail and name.endswith(f"layers.{tail}")), None) if several else None
+        other = (
+            next((name for name in base if tail and name.endswith(f"layers.{tail}")), None)
+            if several
+            else None
+        )
         return f"the base names it {other}" if other else f"the base has no {piece.module}"

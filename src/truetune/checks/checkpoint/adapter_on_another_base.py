@@ -65,7 +65,10 @@ class AdapterOnAnotherBase(CheckpointRule):
         pairs = low_rank(self.subject.tensors)
         sized = sum(f"{module}.weight" in base.tensors for module in pairs)
         record = "" if self.subject.has(FILE) else "; no digests of the base were recorded"
-        return f"{sized:,} of {len(pairs):,} adapted modules have the sizes of {base.folder.name}{record}"
+        return (
+            f"{sized:,} of {len(pairs):,} adapted modules have the sizes of"
+            f" {base.folder.name}{record}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
@@ -107,30 +110,54 @@ class AdapterOnAnotherBase(CheckpointRule):
         for module, parts in low_rank(self.subject.tensors).items():
             weight = base.tensors.get(f"{module}.weight")
             pair = [parts.get(name) for name in PAIRS[0]]
-            if weight is None or weight.dtype not in PLAIN or len(weight.shape) != 2 or None in pair:
+            if (
+                weight is None
+                or weight.dtype not in PLAIN
+                or len(weight.shape) != 2
+                or None in pair
+            ):
                 continue
             a, b = (part.shape for part in pair if part is not None)
             if len(a) == len(b) == 2 and sorted((b[0], a[1])) != sorted(weight.shape):
-                yield f"{module} is {list(weight.shape)} in the base, the adapter is for [{b[0]}, {a[1]}]"
+                yield (
+                    f"{module} is {list(weight.shape)} in the base, the adapter is for [{b[0]},"
+                    f" {a[1]}]"
+                )
 
     def _rows(self, base: Checkpoint) -> Iterator[str]:
         """Whole matrices that peft saved beside the pairs: most rows stay as they were, or near."""
-        copies = {piece(t).whole: t for name, t in self.subject.tensors.items() if f".{LAYER}.weight" in name}
+        copies = {
+            piece(t).whole: t
+            for name, t in self.subject.tensors.items()
+            if f".{LAYER}.weight" in name
+        }
         for name, tensor in {**saved(self.subject.tensors), **copies}.items():
             other = base.tensors.get(name)
-            if other is None or not name.endswith((*EMBEDDINGS, *HEADS)) or {tensor.dtype, other.dtype} - PLAIN.keys():
+            if (
+                other is None
+                or not name.endswith((*EMBEDDINGS, *HEADS))
+                or {tensor.dtype, other.dtype} - PLAIN.keys()
+            ):
                 continue
             if tensor.shape[1:] != other.shape[1:]:
-                yield f"{name} has rows of {other.shape[1:]} in the base and {tensor.shape[1:]} in the adapter"
+                yield (
+                    f"{name} has rows of {other.shape[1:]} in the base and {tensor.shape[1:]} in"
+                    " the adapter"
+                )
                 continue
             count = min(tensor.shape[0], other.shape[0])
             ids = np.unique(np.linspace(0, count - 1, num=min(ROWS, count)).astype(np.int64))
             a, b = Matrix(tensor).rows(ids), Matrix(other).rows(ids)
             if (a == b).all(axis=1).any():
                 continue
-            cosine = (a * b).sum(axis=1) / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1e-30)
+            cosine = (a * b).sum(axis=1) / np.maximum(
+                np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1e-30
+            )
             if float(np.median(cosine)) < ALIKE:
-                yield f"no row of {name} is as in the base (median cosine {float(np.median(cosine)):.2f})"
+                yield (
+                    f"no row of {name} is as in the base (median cosine"
+                    f" {float(np.median(cosine)):.2f})"
+                )
 
 
 def _last(name: str) -> str:

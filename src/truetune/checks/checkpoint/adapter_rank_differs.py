@@ -51,32 +51,52 @@ class AdapterRankDiffers(CheckpointRule):
             return NOT_LORA
         if type(config.get("r")) is not int:
             return Unmet("adapter_config.json names no rank", "write r into adapter_config.json")
-        return None if low_rank(self.subject.tensors) else Unmet("no tensor of it is of a low-rank pair")
+        return (
+            None
+            if low_rank(self.subject.tensors)
+            else Unmet("no tensor of it is of a low-rank pair")
+        )
 
     def figure(self) -> str:
         count = len(low_rank(self.subject.tensors))
-        return f"{count:,} of {count:,} modules have a rank of adapter_config.json ({self.subject.adapter_config['r']})"
+        return (
+            f"{count:,} of {count:,} modules have a rank of adapter_config.json"
+            f" ({self.subject.adapter_config['r']})"
+        )
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.adapter_config
         pattern = config.get("rank_pattern")
         given = config.get("r")
-        if self.subject.kind != "adapter" or config.get("peft_type") != "LORA" or type(given) is not int:
+        if (
+            self.subject.kind != "adapter"
+            or config.get("peft_type") != "LORA"
+            or type(given) is not int
+        ):
             return
         ranks_of = pattern.values() if isinstance(pattern, dict) else ()
         allowed = {given, *(rank for rank in ranks_of if type(rank) is int)}
         modules = low_rank(self.subject.tensors)
         odd: list[Case] = []
         for module, parts in modules.items():
-            ranks = {name: t.shape[0 if name.endswith("_A") else 1] for name, t in parts.items()
-                     if name.endswith(("_A", "_B")) and len(t.shape) == 2}  # fmt: skip
+            ranks = {
+                name: t.shape[0 if name.endswith("_A") else 1]
+                for name, t in parts.items()
+                if name.endswith(("_A", "_B")) and len(t.shape) == 2
+            }
             if config.get("target_parameters") and "experts" in module:
                 continue
             if ranks and (len(set(ranks.values())) > 1 or not allowed & set(ranks.values())):
-                odd.append(Case(f"{module}: " + ", ".join(f"{name} has rank {rank}" for name, rank in ranks.items())))
+                odd.append(
+                    Case(
+                        f"{module}: "
+                        + ", ".join(f"{name} has rank {rank}" for name, rank in ranks.items())
+                    )
+                )
         if odd:
             yield self.finding(
-                f"{len(odd):,} of {len(modules):,} modules have another rank than adapter_config.json ({given})",
+                f"{len(odd):,} of {len(modules):,} modules have another rank than"
+                f" adapter_config.json ({given})",
                 "take the adapter_config.json that was saved with these tensors",
                 cases=odd,
                 count=len(odd),

@@ -69,19 +69,30 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         if not self._stored():
             return Unmet("no bfloat16 matrix of the base moved")
         few = len(octaves(self.subject, self._matrices())) < 2
-        return Unmet("too few values to sort them by their size") if self._matrices() and few else None
+        return (
+            Unmet("too few values to sort them by their size") if self._matrices() and few else None
+        )
 
     def figure(self) -> str:
         shares = [octave.moved for octave in octaves(self.subject, self._matrices())]
         if not shares:
             return f"every value of {len(self._stored()):,} bfloat16 matrices moved"
-        return f"of the smallest values {shares[0]:.0%} moved, of the largest {shares[-1]:.0%}, and there is no cliff"
+        return (
+            f"of the smallest values {shares[0]:.0%} moved, of the largest {shares[-1]:.0%}, and"
+            " there is no cliff"
+        )
 
     def _stored(self) -> list[str]:
         """Matrices that the base holds in bfloat16 and that moved."""
         base, moved = self.subject.base, self.subject.moved
-        stored = {n: t for n, t in base.tensors.items() if t.dtype == "BF16"} if base is not None else {}
-        return [n for n, m in moved.items() if m.same < m.seen and n in stored and len(stored[n].shape) > 1]
+        stored = (
+            {n: t for n, t in base.tensors.items() if t.dtype == "BF16"} if base is not None else {}
+        )
+        return [
+            n
+            for n, m in moved.items()
+            if m.same < m.seen and n in stored and len(stored[n].shape) > 1
+        ]
 
     def _matrices(self) -> list[str]:
         """Those of which some values moved and others did not."""
@@ -101,17 +112,25 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         norms = {n: m for n, m in found.moved.items() if len(base.tensors[n].shape) == 1}
         still = sum(m.same == m.seen for m in norms.values())
         yield self.finding(
-            f"{lost:.0%} of the values are too large for their updates: below 2^{above.power} {below.moved:.0%} moved, "
-            f"above {above.moved:.1%}",
-            "train with float32 weights and bf16 autocast, or an optimizer that keeps a float32 copy",
+            f"{lost:.0%} of the values are too large for their updates: below 2^{above.power}"
+            f" {below.moved:.0%} moved, above {above.moved:.1%}",
+            "train with float32 weights and bf16 autocast, or an optimizer that keeps a float32"
+            " copy",
             evidence=[
-                f"{sum(o.values for o in seen):,} values of {len(matrices):,} matrices were compared",
+                (
+                    f"{sum(o.values for o in seen):,} values of {len(matrices):,} matrices were"
+                    " compared"
+                ),
                 f"{still:,} of {len(norms):,} norms and biases are bit-identical to the base",
             ],
             count=len(matrices),
             figure=Figure(
                 "share of the values that moved, by their size (power of 2)",
-                (Series("moved", tuple(float(o.power) for o in seen), tuple(o.moved for o in seen)),),
+                (
+                    Series(
+                        "moved", tuple(float(o.power) for o in seen), tuple(o.moved for o in seen)
+                    ),
+                ),
                 (Mark(float(above.power), "too large for bfloat16"),),
             ),
         )

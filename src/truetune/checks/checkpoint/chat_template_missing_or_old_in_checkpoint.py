@@ -58,14 +58,23 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         if mine is None or theirs is None:
             return Unmet("the chat template can't be read, which the rules on tokenizers are about")
         if base is None and not _trained(found):
-            return Unmet("there is no base and no record of the training to compare it with", "name --base")
-        return None if mine or theirs or _trained(found) else Unmet("neither it nor its base has a chat template")
+            return Unmet(
+                "there is no base and no record of the training to compare it with", "name --base"
+            )
+        return (
+            None
+            if mine or theirs or _trained(found)
+            else Unmet("neither it nor its base has a chat template")
+        )
 
     def figure(self) -> str:
         mine, trained = _templates(self.subject) or {}, _trained(self.subject)
         if not mine:
             return "0 templates of its own: the base's holds"
-        return f"{len(mine):,} templates, as {'in the record of the training' if trained else 'the base has them'}"
+        return (
+            f"{len(mine):,} templates, as"
+            f" {'in the record of the training' if trained else 'the base has them'}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found, base = self.subject, self.subject.base
@@ -74,14 +83,28 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             return
         whole = any(found.has(name) for name in (*TOKENIZER, JINJA))
         trained, served = _trained(found), mine if whole else theirs
-        lost = {name: digest for name, digest in trained.items() if digest not in map(_digest, served.values())}
+        lost = {
+            name: digest
+            for name, digest in trained.items()
+            if digest not in map(_digest, served.values())
+        }
         inside = found.tokenizer_config.get("chat_template")
         if lost and (served or whole):
-            state = "has none" if not served else "has another" if len(served) == 1 else f"has {len(served):,} others"
+            state = (
+                "has none"
+                if not served
+                else "has another"
+                if len(served) == 1
+                else f"has {len(served):,} others"
+            )
             yield self.finding(
-                f"the rows were encoded with the chat template {', '.join(lost)}, and the checkpoint {state}",
+                f"the rows were encoded with the chat template {', '.join(lost)}, and the"
+                f" checkpoint {state}",
                 REMEDY,
-                evidence=[f"digest of {name} in the record of the data: {digest}" for name, digest in lost.items()],
+                evidence=[
+                    f"digest of {name} in the record of the data: {digest}"
+                    for name, digest in lost.items()
+                ],
             )
         elif whole and theirs and not mine:
             message = f"the base has a chat template ({', '.join(theirs)}), the checkpoint has none"
@@ -95,9 +118,14 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             )
         elif not whole and theirs and found.kind == "model":
             yield self.finding("the model is saved without its tokenizer", REMEDY, severity="info")
-        if found.has(JINJA) and isinstance(inside, str) and inside.strip() != mine.get("default", inside).strip():
+        if (
+            found.has(JINJA)
+            and isinstance(inside, str)
+            and inside.strip() != mine.get("default", inside).strip()
+        ):
             yield self.finding(
-                f"{JINJA} and tokenizer_config.json hold two chat templates that differ: older engines take the second",
+                f"{JINJA} and tokenizer_config.json hold two chat templates that differ: older"
+                " engines take the second",
                 "delete chat_template from tokenizer_config.json",
                 severity="warning",
             )

@@ -51,7 +51,10 @@ class CheckpointNotWhole(CheckpointRule):
         found = self.subject
         if found.has(WHOLE) or (found.has(RUN) and found.run):
             return None
-        return Unmet("no whole.json and no run.json says what it should hold", "train with truetune train, which does")
+        return Unmet(
+            "no whole.json and no run.json says what it should hold",
+            "train with truetune train, which does",
+        )
 
     def figure(self) -> str:
         files = (read_object(self.subject.folder / WHOLE, []) or {}).get("files")
@@ -67,7 +70,10 @@ class CheckpointNotWhole(CheckpointRule):
                 yield self.finding(f"the checkpoint is not whole: {fault}", REMEDY)
         elif found.has(RUN) and found.run and found.run.get("status") != "finished":
             yield self.finding(
-                f"the run has not ended ({found.run.get('status')}): its weights here may be cut off",
+                f"the run has not ended ({found.run.get('status')}): its weights here may be"
+                " cut off",
                 REMEDY,
-                evidence=[f"{found.run.get('step')} of {found.run.get('steps')} steps are in a checkpoint"],
+                evidence=[
+                    f"{found.run.get('step')} of {found.run.get('steps')} steps are in a checkpoint"
+                ],
             )

@@ -83,14 +83,20 @@ class DtypeDiffersFromConfig(CheckpointRule):
         found = self.subject
         said = setting(found.config, "dtype", "torch_dtype")
         wanted, counts = self._wanted(), self._stored()
-        if found.kind != "model" or not wanted or not counts or found.config.get("quantization_config"):
+        if (
+            found.kind != "model"
+            or not wanted
+            or not counts
+            or found.config.get("quantization_config")
+        ):
             return
         (dtype, count), *_ = counts.most_common(1)
         if dtype == wanted:
             return
         spelled = {short: name for name, short in NAMES.items()}[dtype]
         yield self.finding(
-            f"config.json says {said}, and {count / counts.total():.0%} of the values are stored as {spelled}",
+            f"config.json says {said}, and {count / counts.total():.0%} of the values are stored as"
+            f" {spelled}",
             f'write "dtype": "{spelled}" into config.json',
             severity="warning" if (dtype, wanted) == ("BF16", "F16") else "info",
             evidence=[", ".join(f"{name}: {n:,} values" for name, n in counts.most_common())],

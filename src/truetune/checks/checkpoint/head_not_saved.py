@@ -68,19 +68,40 @@ class HeadNotSaved(CheckpointRule):
             return unmet
         if self.subject.faults:
             return BROKEN
-        return None if self._named() else Unmet("nothing names a head besides that over the vocabulary")
+        return (
+            None
+            if self._named()
+            else Unmet("nothing names a head besides that over the vocabulary")
+        )
 
     def figure(self) -> str:
-        return f"there is a tensor for each of {len(self._named()):,} names: {', '.join(self._named()[:4])}"
+        return (
+            f"there is a tensor for each of {len(self._named()):,} names:"
+            f" {', '.join(self._named()[:4])}"
+        )
 
     def _named(self) -> list[str]:
         """What names a head: modules to save, the task, the class of the model."""
         config = self.subject.adapter_config
-        listed, task, mapping = config.get("modules_to_save"), config.get("task_type"), config.get("auto_mapping")
-        saved_too = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-        classes = [*architectures(self.subject.config), str((mapping or {}).get("base_model_class"))]
+        listed, task, mapping = (
+            config.get("modules_to_save"),
+            config.get("task_type"),
+            config.get("auto_mapping"),
+        )
+        saved_too = (
+            [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+        )
+        classes = [
+            *architectures(self.subject.config),
+            str((mapping or {}).get("base_model_class")),
+        ]
         heads = [name for name in classes if name.endswith(tuple(ENDINGS))]
-        return [*saved_too, *([task] if task in HEADS else []), *heads, *(["rewards"] if self._rewards() else [])]
+        return [
+            *saved_too,
+            *([task] if task in HEADS else []),
+            *heads,
+            *(["rewards"] if self._rewards() else []),
+        ]
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
@@ -104,23 +125,36 @@ class HeadNotSaved(CheckpointRule):
         either = HEADS.get(task, ()) if isinstance(task, str) else ()
         named = config.get("modules_to_save")
         for name in named if isinstance(named, list) else ():
-            if isinstance(name, str) and name not in either and not any(ends_with(module, name) for module in whole):
+            if (
+                isinstance(name, str)
+                and name not in either
+                and not any(ends_with(module, name) for module in whole)
+            ):
                 yield name, "modules_to_save names it"
         if either and not _any(whole, either):
             yield " or ".join(either), f"the task is {task}"
         mapping = config.get("auto_mapping")
         made = mapping.get("base_model_class") if isinstance(mapping, dict) else None
-        yield from self._by_class([made] if isinstance(made, str) else [], whole, saved(found.tensors))
+        yield from self._by_class(
+            [made] if isinstance(made, str) else [], whole, saved(found.tensors)
+        )
         if not either and self._rewards() and not _any(whole, HEADS["SEQ_CLS"]):
             yield "score", "the log has the curves of a reward model"
 
     def _model(self) -> Iterator[tuple[str, str]]:
         yield from self._by_class(
-            list(architectures(self.subject.config)), modules(self.subject.tensors), self.subject.tensors
+            list(architectures(self.subject.config)),
+            modules(self.subject.tensors),
+            self.subject.tensors,
         )
 
-    def _by_class(self, classes: list[str], present: set[str], names: Iterable[str]) -> Iterator[tuple[str, str]]:
-        if any(layer_of(name) is None and not any(part in name.lower() for part in NO_HEAD) for name in names):
+    def _by_class(
+        self, classes: list[str], present: set[str], names: Iterable[str]
+    ) -> Iterator[tuple[str, str]]:
+        if any(
+            layer_of(name) is None and not any(part in name.lower() for part in NO_HEAD)
+            for name in names
+        ):
             return
         for name in classes:
             for ending, heads in ENDINGS.items():
@@ -129,7 +163,9 @@ class HeadNotSaved(CheckpointRule):
 
     def _rewards(self) -> bool:
         history = self.subject.trainer_state.get("log_history")
-        return isinstance(history, list) and any(isinstance(e, dict) and e.keys() >= REWARD for e in history)
+        return isinstance(history, list) and any(
+            isinstance(e, dict) and e.keys() >= REWARD for e in history
+        )
 
 
 def _any(present: set[str], names: tuple[str, ...]) -> bool:

@@ -40,10 +40,15 @@ def stacks(names: Iterable[str]) -> list[Stack]:
     found: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for name in names:
         parts = name.split(".")
-        at = next((i for i, part in enumerate(parts) if part.isdecimal() and len(part) <= LONGEST), None)
+        at = next(
+            (i for i, part in enumerate(parts) if part.isdecimal() and len(part) <= LONGEST), None
+        )
         if at and parts[at - 1] in NAMES:
             found[".".join(parts[:at])][int(parts[at])].add(".".join(parts[at + 1 :]))
-    return [Stack(prefix, {i: frozenset(n) for i, n in sorted(layers.items())}) for prefix, layers in found.items()]
+    return [
+        Stack(prefix, {i: frozenset(n) for i, n in sorted(layers.items())})
+        for prefix, layers in found.items()
+    ]
 
 
 def inside(name: str) -> str:
@@ -54,7 +59,9 @@ def inside(name: str) -> str:
 
 def layer_of(name: str) -> int | None:
     """The number of the layer that a name stands in"""
-    return next((int(part) for part in name.split(".") if part.isdecimal() and len(part) <= LONGEST), None)
+    return next(
+        (int(part) for part in name.split(".") if part.isdecimal() and len(part) <= LONGEST), None
+    )
 
 
 def are_whole(moved: set[str], names: set[str]) -> bool:
@@ -64,7 +71,9 @@ def are_whole(moved: set[str], names: set[str]) -> bool:
     kinds = {NUMBER.sub(".*.", name) for name in moved}
     layers = {match[0] for name in moved if (match := NUMBER.search(name))}
     by_kind = all(name in moved for name in names if NUMBER.sub(".*.", name) in kinds)
-    by_layer = all(name in moved for name in names if (match := NUMBER.search(name)) and match[0] in layers)
+    by_layer = all(
+        name in moved for name in names if (match := NUMBER.search(name)) and match[0] in layers
+    )
     return by_kind or by_layer
 
 
@@ -72,5 +81,9 @@ def are_targets(moved: set[str], names: set[str]) -> bool:
     """Are they all tensors of some kinds in some layers, more than one: the targets of an adapter?"""
     kinds = {NUMBER.sub(".*.", name) for name in moved}
     layers = {match[0] for name in moved if (match := NUMBER.search(name))}
-    grid = {n for n in names if NUMBER.sub(".*.", n) in kinds and (match := NUMBER.search(n)) and match[0] in layers}
+    grid = {
+        n
+        for n in names
+        if NUMBER.sub(".*.", n) in kinds and (match := NUMBER.search(n)) and match[0] in layers
+    }
     return len(moved) > 1 and grid == moved

@@ -67,12 +67,20 @@ class LoraTargetsHalfMatched(CheckpointRule):
         targets = self.subject.adapter_config.get("target_modules")
         if isinstance(targets, str):
             return [word for group in WORDS.findall(targets[:LONGEST]) for word in group.split("|")]
-        return [target for target in targets if isinstance(target, str)] if isinstance(targets, list) else []
+        return (
+            [target for target in targets if isinstance(target, str)]
+            if isinstance(targets, list)
+            else []
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
         adapted = low_rank(found.tensors)
-        if found.kind != "adapter" or not adapted or found.adapter_config.get("peft_type", "LORA") != "LORA":
+        if (
+            found.kind != "adapter"
+            or not adapted
+            or found.adapter_config.get("peft_type", "LORA") != "LORA"
+        ):
             return
         targets = found.adapter_config.get("target_modules")
         words = self._words()
@@ -81,18 +89,30 @@ class LoraTargetsHalfMatched(CheckpointRule):
             lost = [word for word in words if word not in parts and word != targets]
         else:
             whole = modules(saved(found.tensors))
-            lost = [t for t in words if not any(ends_with(module, t) for module in (*adapted, *whole))]
+            lost = [
+                t for t in words if not any(ends_with(module, t) for module in (*adapted, *whole))
+            ]
         if not lost:
             return
         counts = Counter(module.rpartition(".")[2] for module in adapted)
-        known = sorted(counts if found.base is None else {m.rpartition(".")[2] for m in modules(found.base.tensors)})
+        known = sorted(
+            counts
+            if found.base is None
+            else {m.rpartition(".")[2] for m in modules(found.base.tensors)}
+        )
         near = {target: difflib.get_close_matches(target, known, n=1) for target in lost}
-        hints = [f"{target} (did you mean {near[target][0]}?)" if near[target] else target for target in lost]
+        hints = [
+            f"{target} (did you mean {near[target][0]}?)" if near[target] else target
+            for target in lost
+        ]
         yield self.finding(
             f"{len(lost):,} of {len(words):,} target_modules have no tensor: {', '.join(lost[:5])}",
             "name modules that the model has, and train again",
             severity="info" if isinstance(targets, str) else "warning",
-            evidence=[f"adapted: {', '.join(f'{name} ({count:,})' for name, count in sorted(counts.items()))}"],
+            evidence=[
+                "adapted:"
+                f" {', '.join(f'{name} ({count:,})' for name, count in sorted(counts.items()))}"
+            ],
             cases=[Case(hint, file="adapter_config.json") for hint in hints],
             count=len(lost),
             total=len(words),

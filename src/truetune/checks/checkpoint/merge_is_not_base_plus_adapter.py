@@ -67,7 +67,9 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
             return unmet
         if self.subject.adapter is not None:
             return None
-        return Unmet("the adapter that was merged is not named", "name it with truetune movement --adapter")
+        return Unmet(
+            "the adapter that was merged is not named", "name it with truetune movement --adapter"
+        )
 
     def figure(self) -> str:
         tensors = [t for t in self.subject.manifest.tensors if t.merged]
@@ -81,22 +83,29 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         if found.kind != "model" or found.base is None or found.adapter is None:
             return
         merged = {t: t.merged for t in found.manifest.tensors if t.merged}
-        left_out = [t for t, kept in merged.items() if kept.lost >= EVERY * kept.changed > kept.least]
+        left_out = [
+            t for t, kept in merged.items() if kept.lost >= EVERY * kept.changed > kept.least
+        ]
         odd = [
-            t for t, kept in merged.items() if t not in left_out and kept.best > LEAST and abs(_scale(kept) - 1) > OFF
+            t
+            for t, kept in merged.items()
+            if t not in left_out and kept.best > LEAST and abs(_scale(kept) - 1) > OFF
         ]
         if not merged:
             yield self.finding("no tensor of the model is one that the adapter changes", REMEDY)
         if left_out:
-            yield self._told(left_out, len(merged), "are the base's: the adapter was not merged into them")
+            yield self._told(
+                left_out, len(merged), "are the base's: the adapter was not merged into them"
+            )
         if odd:
             yield self._told(odd, len(merged), self._meaning(odd, found.adapter))
         whole = found.manifest.merged
         if whole and not left_out and not odd and whole.best < 1 - LOST:
             tensors = sorted(merged, key=lambda t: merged[t].best)
             yield self.finding(
-                f"{1 - whole.best:.0%} of the adapter's change is rounded away in {tensors[0].dtype}: "
-                f"{whole.lost:,} of {whole.changed:,} values come out as the base's alone",
+                f"{1 - whole.best:.0%} of the adapter's change is rounded away in"
+                f" {tensors[0].dtype}: {whole.lost:,} of {whole.changed:,} values come out as the"
+                " base's alone",
                 "merge into float32 (--dtype float32), or serve the adapter unmerged",
                 severity="warning",
                 cases=[Case(f"{t.name}: {1 - merged[t].best:.0%} rounded away") for t in tensors],
@@ -108,7 +117,9 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
             f"{len(tensors):,} of {total:,} tensors {what}",
             REMEDY,
             cases=[
-                Case(f"{t.name}: {t.merged.kept:.3g} of the adapter's change is there") for t in tensors if t.merged
+                Case(f"{t.name}: {t.merged.kept:.3g} of the adapter's change is there")
+                for t in tensors
+                if t.merged
             ],
             count=len(tensors),
             total=total,

@@ -62,7 +62,10 @@ LEAST = 1 << 14
 """Values of a matrix in which that can be told"""
 SPARED = 0.7
 """How far the largest values of blocks have moved, as a share of all; 1 where rounding has no part in it"""
-REMEDY = "merge in float32 into the unquantized base that the adapter was trained on, or serve the adapter unmerged"
+REMEDY = (
+    "merge in float32 into the unquantized base that the adapter was trained on, or serve the"
+    " adapter unmerged"
+)
 
 
 class MergedInto4bitOrLowPrecision(CheckpointRule):
@@ -80,7 +83,10 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
         found = self.subject
         changed = [m for m in found.moved.values() if m.same < m.seen]
         same, seen = sum(m.same for m in changed), sum(m.seen for m in changed)
-        kept = f"{same / max(1, seen):.0%} of the values in the {len(changed):,} tensors that moved are the base's"
+        kept = (
+            f"{same / max(1, seen):.0%} of the values in the {len(changed):,} tensors that moved"
+            " are the base's"
+        )
         return kept if is_merge(found.moved) else f"no sign of a merge; {kept}"
 
     def findings(self) -> Iterator[Finding]:
@@ -88,13 +94,17 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
         if found.kind != "model" or base is None:
             return
         if found.config.get("quantization_config") and not base.config.get("quantization_config"):
-            yield self.finding("the base is not quantized, and this model is stored quantized", REMEDY)
+            yield self.finding(
+                "the base is not quantized, and this model is stored quantized", REMEDY
+            )
             return
-        packed = [name for name in four_bit(found.tensors) if name not in set(four_bit(base.tensors))]
+        packed = [
+            name for name in four_bit(found.tensors) if name not in set(four_bit(base.tensors))
+        ]
         if packed:
             yield self.finding(
-                f"{len(packed):,} matrices hold at most 16 different values in each block of 64: they were unpacked "
-                "from 4 bits",
+                f"{len(packed):,} matrices hold at most 16 different values in each block of 64:"
+                " they were unpacked from 4 bits",
                 REMEDY,
                 cases=[Case(name, file=found.tensors[name].file.name) for name in packed],
                 count=len(packed),
@@ -105,28 +115,39 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
     def _merged(self) -> Iterator[Finding]:
         found = self.subject
         changed = {name: m for name, m in found.moved.items() if m.same < m.seen}
-        low = {name: m for name, m in changed.items() if found.tensors[name].dtype in ("BF16", "F16")}
+        low = {
+            name: m for name, m in changed.items() if found.tensors[name].dtype in ("BF16", "F16")
+        }
         same, seen = sum(m.same for m in low.values()), sum(m.seen for m in low.values())
         if seen and same / seen >= LOST:
             yield self.finding(
-                f"{same / seen:.0%} of the values in {len(low):,} merged matrices are bit-identical to the base: "
-                f"the rest of the change was rounded away",
+                f"{same / seen:.0%} of the values in {len(low):,} merged matrices are bit-identical"
+                " to the base: the rest of the change was rounded away",
                 REMEDY,
-                evidence=[f"{seen:,} values were compared, stored as {found.tensors[next(iter(low))].dtype}"],
+                evidence=[
+                    f"{seen:,} values were compared, stored as"
+                    f" {found.tensors[next(iter(low))].dtype}"
+                ],
                 cases=[Case(f"{name}: {m.same / m.seen:.0%} identical") for name, m in low.items()],
                 count=len(low),
             )
         wide = {
             name: share
             for name, m in list(changed.items())[:8]
-            if m.change > LARGE and found.tensors[name].items >= LEAST and (share := at_peaks(found, name)) < SPARED
+            if m.change > LARGE
+            and found.tensors[name].items >= LEAST
+            and (share := at_peaks(found, name)) < SPARED
         }
         if wide:
             name = next(iter(wide))
             yield self.finding(
-                f"the merged matrices differ from the base by {changed[name].change:.1%}, and the largest value of "
-                f"each block of {BLOCK} is spared: it was merged into a base that had been rounded to 4 bits",
+                f"the merged matrices differ from the base by {changed[name].change:.1%}, and the"
+                f" largest value of each block of {BLOCK} is spared: it was merged into a base that"
+                " had been rounded to 4 bits",
                 REMEDY,
-                evidence=[f"{n}: the largest of blocks moved by {s:.0%} of what all did" for n, s in wide.items()],
+                evidence=[
+                    f"{n}: the largest of blocks moved by {s:.0%} of what all did"
+                    for n, s in wide.items()
+                ],
                 count=len(wide),
             )

@@ -87,10 +87,15 @@ class MostWeightsNeverMoved(CheckpointRule):
             return Unmet("no tensor can be compared with the base's")
         if not moved:
             return Unmet("no tensor moved, which weights-equal-the-base is about")
-        if len(self.subject.moved) - len(moved) < MOST * len(self.subject.moved) or not self._is_meant():
+        if (
+            len(self.subject.moved) - len(moved) < MOST * len(self.subject.moved)
+            or not self._is_meant()
+        ):
             return None
-        return Unmet(f"{len(moved):,} of {len(self.subject.moved):,} tensors moved, which an adapter, frozen layers or "
-                     "new tokens explain")  # fmt: skip
+        return Unmet(
+            f"{len(moved):,} of {len(self.subject.moved):,} tensors moved, which an adapter, frozen"
+            " layers or new tokens explain"
+        )
 
     def figure(self) -> str:
         return f"{len(self._moved()):,} of {len(self.subject.moved):,} tensors moved"
@@ -109,12 +114,14 @@ class MostWeightsNeverMoved(CheckpointRule):
             return
         whole = are_whole(moved, set(found.moved))
         yield self.finding(
-            f"{len(still):,} of {len(found.moved):,} tensors equal those of {found.base.folder.name} bit by bit, while "
-            f"{len(moved):,} moved",
-            "see which tensors are trained and reach the optimizer (truetune run -- COMMAND), unless these were frozen "
-            "on purpose",
+            f"{len(still):,} of {len(found.moved):,} tensors equal those of"
+            f" {found.base.folder.name} bit by bit, while {len(moved):,} moved",
+            "see which tensors are trained and reach the optimizer (truetune run -- COMMAND),"
+            " unless these were frozen on purpose",
             severity="info" if whole else "warning",
-            evidence=[f"moved: {', '.join(sorted(moved)[:4])}" + (", ..." if len(moved) > 4 else "")],
+            evidence=[
+                f"moved: {', '.join(sorted(moved)[:4])}" + (", ..." if len(moved) > 4 else "")
+            ],
             cases=[Case(name, file=found.tensors[name].file.name) for name in sorted(matrices)],
             count=len(still),
             total=len(found.moved),
@@ -131,4 +138,6 @@ class MostWeightsNeverMoved(CheckpointRule):
             return True
         if is_merge(found.moved) and are_targets(moved, set(found.moved)):
             return True
-        return found.new_tokens is not None and all(name.endswith((*EMBEDDINGS, *HEADS)) for name in moved)
+        return found.new_tokens is not None and all(
+            name.endswith((*EMBEDDINGS, *HEADS)) for name in moved
+        )

@@ -61,14 +61,20 @@ class NanInWeights(CheckpointRule):
         nan, inf = sum(v.nan for v in bad.values()), sum(v.inf for v in bad.values())
         seen = sum(v.seen for v in bad.values())
         yield self.finding(
-            f"{len(bad):,} of {len(self.subject.values):,} tensors hold {nan:,} NaN and {inf:,} infinite values",
+            f"{len(bad):,} of {len(self.subject.values):,} tensors hold {nan:,} NaN and {inf:,}"
+            " infinite values",
             "take an earlier checkpoint, and find the step at which the gradient became NaN",
-            evidence=[f"that is {(nan + inf) / seen:.2%} of the values that were looked at in these tensors"],
+            evidence=[
+                f"that is {(nan + inf) / seen:.2%} of the values that were looked at in these"
+                " tensors"
+            ],
             cases=[
-                Case(f"{name}: {v.nan:,} NaN, {v.inf:,} infinite of {v.seen:,} values",
-                     file=self.subject.tensors[name].file.name)
+                Case(
+                    f"{name}: {v.nan:,} NaN, {v.inf:,} infinite of {v.seen:,} values",
+                    file=self.subject.tensors[name].file.name,
+                )
                 for name, v in bad.items()
             ],
             count=len(bad),
             total=len(self.subject.values),
-        )  # fmt: skip
+        )

@@ -73,16 +73,27 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
             return why_none(self.subject)
         if self._left_over(new) is None:
             return Unmet("no embedding of the same width is in both")
-        return None if len(self._left_over(new) or ()) else Unmet("no new token has a row that the base has")
+        return (
+            None
+            if len(self._left_over(new) or ())
+            else Unmet("no new token has a row that the base has")
+        )
 
     def figure(self) -> str:
         new = added(self.subject)
         ids = self._left_over(new) if new is not None else None
-        return f"{len(ids or ()):,} new tokens stand on rows that the base left over, and their rows were trained"
+        return (
+            f"{len(ids or ()):,} new tokens stand on rows that the base left over, and their rows"
+            " were trained"
+        )
 
     def _left_over(self, new: Added) -> list[int] | None:
         """New ids on rows of the base; None where the rows can't be compared."""
-        if new.rows is None or new.base_rows is None or new.rows.tensor.shape[1:] != new.base_rows.tensor.shape[1:]:
+        if (
+            new.rows is None
+            or new.base_rows is None
+            or new.rows.tensor.shape[1:] != new.base_rows.tensor.shape[1:]
+        ):
             return None
         return [id for id in new.in_rows(new.rows).tolist() if id < len(new.base_rows)]
 
@@ -99,10 +110,16 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
             norm = float(np.linalg.norm(row))
             if (row == old).all() or norm < TINY * median:
                 state = "as in the base" if (row == old).all() else "close to zero"
-                cases.append(Case(f"{new.spelled(id)}: its row is {state}, norm {norm:.3g}; others have {median:.3g}"))
+                cases.append(
+                    Case(
+                        f"{new.spelled(id)}: its row is {state}, norm {norm:.3g}; others have"
+                        f" {median:.3g}"
+                    )
+                )
         if cases:
             yield self.finding(
-                f"{len(cases):,} of {len(new.ids):,} new tokens stand on untrained rows that the base left unused",
+                f"{len(cases):,} of {len(new.ids):,} new tokens stand on untrained rows that the"
+                " base left unused",
                 "set these rows to the mean of the others before training, and train the embedding",
                 evidence=[f"the base has {new.base_size:,} tokens and {len(new.base_rows):,} rows"],
                 cases=cases,

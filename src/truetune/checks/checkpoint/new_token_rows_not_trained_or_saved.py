@@ -51,7 +51,10 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
-REMEDY = "train and save their rows: trainable_token_indices, or modules_to_save with embed_tokens and lm_head"
+REMEDY = (
+    "train and save their rows: trainable_token_indices, or modules_to_save with embed_tokens and"
+    " lm_head"
+)
 
 
 class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
@@ -81,7 +84,8 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
         cases = list(self._adapter(new) if self.subject.kind == "adapter" else self._model(new))
         if cases:
             yield self.finding(
-                f"{len(cases):,} of {len(new.ids):,} new tokens have no trained row: {cases[0].text}",
+                f"{len(cases):,} of {len(new.ids):,} new tokens have no trained row:"
+                f" {cases[0].text}",
                 REMEDY,
                 evidence=[f"the base has {new.base_size:,} tokens"],
                 cases=cases,
@@ -113,4 +117,6 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
             twins = alike[digest] - 1
             if norm < TINY * median or twins:
                 more = f", equal to the rows of {twins:,} other new tokens" if twins else ""
-                yield Case(f"{new.spelled(id)}: norm {norm:.3g}{more}; that of others is {median:.3g}")
+                yield Case(
+                    f"{new.spelled(id)}: norm {norm:.3g}{more}; that of others is {median:.3g}"
+                )

@@ -38,12 +38,16 @@ class Added:
         matrix = self.rows or self.base_rows
         if matrix is None:
             return 0.0
-        ids = np.unique(np.linspace(0, min(self.base_size, len(matrix)) - 1, num=SAMPLE).astype(np.int64))
+        ids = np.unique(
+            np.linspace(0, min(self.base_size, len(matrix)) - 1, num=SAMPLE).astype(np.int64)
+        )
         return float(np.median(np.linalg.norm(matrix.rows(ids), axis=1)))
 
     def in_rows(self, matrix: Matrix | None) -> NDArray[np.int64]:
         """The new ids that have a row there"""
-        return np.array(sorted(i for i in self.ids.values() if matrix and 0 <= i < len(matrix)), dtype=np.int64)
+        return np.array(
+            sorted(i for i in self.ids.values() if matrix and 0 <= i < len(matrix)), dtype=np.int64
+        )
 
 
 def added(found: Checkpoint) -> Added | None:
@@ -68,7 +72,11 @@ def trained_ids(found: Checkpoint) -> set[int] | None:
     chosen = found.adapter_config.get("trainable_token_indices")
     listed = list(chosen.values()) if isinstance(chosen, dict) else [chosen]
     there = any(name.part == "trainable_tokens_delta" for name in names)
-    return {id for ids in listed if isinstance(ids, list) for id in ids if type(id) is int} if there else set()
+    return (
+        {id for ids in listed if isinstance(ids, list) for id in ids if type(id) is int}
+        if there
+        else set()
+    )
 
 
 def why_none(found: Checkpoint) -> Unmet:
@@ -76,5 +84,8 @@ def why_none(found: Checkpoint) -> Unmet:
     if found.faults:
         return BROKEN
     if found.new_tokens is None:
-        return Unmet("its tokenizer and that of the base are not both there", "put tokenizer.json beside the weights")
+        return Unmet(
+            "its tokenizer and that of the base are not both there",
+            "put tokenizer.json beside the weights",
+        )
     return Unmet("its tokenizer has no token that the base's lacks")

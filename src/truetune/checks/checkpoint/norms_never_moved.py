@@ -69,20 +69,31 @@ class NormsNeverMoved(CheckpointRule):
             return unmet
         if is_merge(self.subject.moved):
             return MERGED
-        return None if self._norms() else Unmet("the base holds no norm in bfloat16 that can be compared")
+        return (
+            None
+            if self._norms()
+            else Unmet("the base holds no norm in bfloat16 that can be compared")
+        )
 
     def figure(self) -> str:
         found, norms = self.subject, self._norms()
         moved = sum(found.moved[name].same < found.moved[name].seen for name in norms)
         every = sum(m.same < m.seen for m in found.moved.values())
-        return f"{moved:,} of {len(norms):,} norms moved, and {every:,} of all {len(found.moved):,} tensors"
+        return (
+            f"{moved:,} of {len(norms):,} norms moved, and {every:,} of all {len(found.moved):,}"
+            " tensors"
+        )
 
     def _norms(self) -> list[str]:
         """Norms that the base holds in bfloat16."""
         base = self.subject.base
         tensors = base.tensors if base is not None else {}
         named = (name for name in self.subject.moved if any(part in name.lower() for part in NAMES))
-        return [name for name in named if tensors[name].dtype == "BF16" and len(tensors[name].shape) == 1]
+        return [
+            name
+            for name in named
+            if tensors[name].dtype == "BF16" and len(tensors[name].shape) == 1
+        ]
 
     def findings(self) -> Iterator[Finding]:
         found, base = self.subject, self.subject.base
@@ -97,11 +108,14 @@ class NormsNeverMoved(CheckpointRule):
         stored = [name for name in moved if base.tensors[name].dtype == "BF16"]
         bare = cliff(octaves(found, stored)) is not None
         yield self.finding(
-            f"all {len(norms):,} norms equal the base bit by bit; {len(moved):,} of {len(matrices):,} matrices are not",
-            "train with float32 weights and bf16 autocast, or an optimizer that keeps a float32 copy",
+            f"all {len(norms):,} norms equal the base bit by bit; {len(moved):,} of"
+            f" {len(matrices):,} matrices are not",
+            "train with float32 weights and bf16 autocast, or an optimizer that keeps a float32"
+            " copy",
             severity="warning" if bare else "info",
             evidence=[
-                "near 1, bfloat16 has steps of 2^-8 and 2^-7: an update of less than half of that rounds to nothing"
+                "near 1, bfloat16 has steps of 2^-8 and 2^-7: an update of less than half of that"
+                " rounds to nothing"
             ],
             cases=[Case(name, file=found.tensors[name].file.name) for name in norms],
             count=len(norms),

@@ -62,9 +62,15 @@ class PromptsDifferFromTraining(CheckpointRule):
 
     def unmet(self) -> Unmet | None:
         if self._contract() is None:
-            return Unmet("there is no contract.json of the training", "train with truetune train, which writes it")
+            return Unmet(
+                "there is no contract.json of the training",
+                "train with truetune train, which writes it",
+            )
         if self._served() is None:
-            return Unmet("there is no tokenizer to make the prompts with", "put tokenizer.json beside the weights")
+            return Unmet(
+                "there is no tokenizer to make the prompts with",
+                "put tokenizer.json beside the weights",
+            )
         return None
 
     def figure(self) -> str:
@@ -74,7 +80,9 @@ class PromptsDifferFromTraining(CheckpointRule):
 
     def _contract(self) -> dict[str, Any] | None:
         folder = self.subject.folder
-        return read_object((folder.resolve().parent if step_of(folder) is not None else folder) / CONTRACT, [])
+        return read_object(
+            (folder.resolve().parent if step_of(folder) is not None else folder) / CONTRACT, []
+        )
 
     def _served(self) -> Path | None:
         """The folder whose tokenizer is served: its own, else the base's."""
@@ -89,13 +97,17 @@ class PromptsDifferFromTraining(CheckpointRule):
         try:
             broken = verify(contract, served, model=self._defaults(served))
         except TruetuneError as error:
-            yield self.finding(f"the prompts can't be compared: {error}", "see what the message names",
-                               severity="warning")  # fmt: skip
+            yield self.finding(
+                f"the prompts can't be compared: {error}",
+                "see what the message names",
+                severity="warning",
+            )
             return
         if broken:
             yield self.finding(
                 f"{served.name} makes other prompts than were trained: {broken[0]}",
-                "put the tokenizer and chat template of the training beside the weights, and serve with them",
+                "put the tokenizer and chat template of the training beside the weights, and serve"
+                " with them",
                 cases=[Case(text, file=CONTRACT) for text in broken],
                 count=len(broken),
             )
@@ -103,5 +115,7 @@ class PromptsDifferFromTraining(CheckpointRule):
     def _defaults(self, served: Path) -> Path:
         """The folder whose generation_config.json counts."""
         base = self.subject.base
-        bare = not any((served / name).is_file() for name in ("generation_config.json", "config.json"))
+        bare = not any(
+            (served / name).is_file() for name in ("generation_config.json", "config.json")
+        )
         return base.folder if bare and base is not None else served

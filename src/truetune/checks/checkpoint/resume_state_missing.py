@@ -56,9 +56,15 @@ class ResumeStateMissing(CheckpointRule):
 
     def unmet(self) -> Unmet | None:
         if type(self.subject.trainer_state.get("global_step")) is not int:
-            return Unmet("it is no checkpoint to resume from: there is no trainer_state.json with a step")
+            return Unmet(
+                "it is no checkpoint to resume from: there is no trainer_state.json with a step"
+            )
         numbered = NAME.fullmatch(self.subject.folder.resolve().name)
-        return None if numbered or len(self._lost()) < len(STATE) else Unmet("it is no folder checkpoint-N")
+        return (
+            None
+            if numbered or len(self._lost()) < len(STATE)
+            else Unmet("it is no folder checkpoint-N")
+        )
 
     def figure(self) -> str:
         return f"{', '.join(STATE)} of step {self.subject.trainer_state['global_step']:,} are there"
@@ -66,7 +72,11 @@ class ResumeStateMissing(CheckpointRule):
     def _lost(self) -> list[str]:
         """What is not there."""
         folder = self.subject.folder
-        return [what for what, globs in STATE.items() if not any(any(folder.glob(glob)) for glob in globs)]
+        return [
+            what
+            for what, globs in STATE.items()
+            if not any(any(folder.glob(glob)) for glob in globs)
+        ]
 
     def findings(self) -> Iterator[Finding]:
         folder, state = self.subject.folder, self.subject.trainer_state
@@ -77,10 +87,15 @@ class ResumeStateMissing(CheckpointRule):
             return
         ended = type(last) is int and step >= last > 0
         yield self.finding(
-            f"{' and '.join(lost)} of step {step:,} {'is' if len(lost) == 1 else 'are'} not there: resuming starts "
-            f"{'it' if len(lost) == 1 else 'them'} anew",
-            "resume from a checkpoint that has optimizer.pt, scheduler.pt and rng_state.pth (save_only_model=False)",
-            severity="info" if ended or _later(folder, step) or lost == ["the random state"] else "warning",
+            f"{' and '.join(lost)} of step {step:,} {'is' if len(lost) == 1 else 'are'} not there:"
+            f" resuming starts {'it' if len(lost) == 1 else 'them'} anew",
+            "resume from a checkpoint that has optimizer.pt, scheduler.pt and rng_state.pth"
+            " (save_only_model=False)",
+            severity=(
+                "info"
+                if ended or _later(folder, step) or lost == ["the random state"]
+                else "warning"
+            ),
             evidence=[f"the run was to have {last:,} steps"] if type(last) is int else (),
         )
 

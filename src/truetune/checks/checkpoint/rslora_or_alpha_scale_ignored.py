@@ -48,11 +48,16 @@ class RsloraOrAlphaScaleIgnored(CheckpointRule):
         if unmet := super().unmet():
             return unmet
         named = bool(self.subject.adapter_config)
-        return None if named else Unmet("there is no adapter_config.json", "put it beside the weights")
+        return (
+            None if named else Unmet("there is no adapter_config.json", "put it beside the weights")
+        )
 
     def figure(self) -> str:
         config = self.subject.adapter_config
-        return f"lora_alpha {config.get('lora_alpha')} over r {config.get('r')}, as every engine reads it"
+        return (
+            f"lora_alpha {config.get('lora_alpha')} over r {config.get('r')}, as every engine"
+            " reads it"
+        )
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.adapter_config
@@ -63,7 +68,9 @@ class RsloraOrAlphaScaleIgnored(CheckpointRule):
         evidence = []
         if isinstance(alpha, int | float) and type(rank) is int and rank > 0:
             scale = alpha / math.sqrt(rank) if config.get("use_rslora") else alpha / rank
-            evidence.append(f"trained with a scale of {scale:.4g}; lora_alpha / r is {alpha / rank:.4g}")
+            evidence.append(
+                f"trained with a scale of {scale:.4g}; lora_alpha / r is {alpha / rank:.4g}"
+            )
         yield self.finding(
             f"{', '.join(told)}: some engines do not read {'it' if len(told) == 1 else 'these'}",
             "compare the answers of the engine with peft's, or merge before serving",

@@ -60,7 +60,9 @@ class SpecialIdsRewrittenByTrainer(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        both = None if self._files() else Unmet("no file with special tokens stands in both folders")
+        both = (
+            None if self._files() else Unmet("no file with special tokens stands in both folders")
+        )
         return super().unmet() or both
 
     def figure(self) -> str:
@@ -87,10 +89,11 @@ class SpecialIdsRewrittenByTrainer(CheckpointRule):
             bad = [change for change in changes if change.bad]
             first = (bad or changes)[0]
             yield self.finding(
-                f"{len(changes):,} special tokens are not those of the base: {first.file}: {first.text}",
+                f"{len(changes):,} special tokens are not those of the base: {first.file}:"
+                f" {first.text}",
                 "write the base's ids back, unless the change was meant",
                 severity="warning" if bad else "info",
-                cases=[Case(change.text, file=change.file) for change in (bad or changes)],
+                cases=[Case(change.text, file=change.file) for change in bad or changes],
                 evidence=[f"{c.file}: {c.text}" for c in changes if c != first],
                 count=len(changes),
             )
@@ -103,7 +106,9 @@ def _changes(found: Checkpoint, base: Checkpoint) -> Iterator[Change]:
         yield from _renamed(mine, theirs)
     new_eos = both and mine.get("eos") != theirs.get("eos")
     yield from _renumbered("config.json", found.config, base.config, new_eos)
-    yield from _renumbered("generation_config.json", found.generation_config, base.generation_config, new_eos)
+    yield from _renumbered(
+        "generation_config.json", found.generation_config, base.generation_config, new_eos
+    )
 
 
 def _renamed(mine: dict[str, str], theirs: dict[str, str]) -> Iterator[Change]:
@@ -114,7 +119,9 @@ def _renamed(mine: dict[str, str], theirs: dict[str, str]) -> Iterator[Change]:
             yield Change("tokenizer_config.json", f"{name}_token was {was}, is {now}", bad)
 
 
-def _renumbered(file: str, mine: Mapping[str, Any], theirs: Mapping[str, Any], new_eos: bool) -> Iterator[Change]:
+def _renumbered(
+    file: str, mine: Mapping[str, Any], theirs: Mapping[str, Any], new_eos: bool
+) -> Iterator[Change]:
     if not mine or not theirs:
         return
     eos = _ids(setting(mine, "eos_token_id"))
@@ -122,7 +129,11 @@ def _renumbered(file: str, mine: Mapping[str, Any], theirs: Mapping[str, Any], n
         key = f"{name}_token_id"
         was, now = _ids(setting(theirs, key)), _ids(setting(mine, key))
         if was and not was <= now:
-            bad = {"bos": True, "eos": not now or not new_eos, "pad": bool(now & eos) and not was & eos}[name]
+            bad = {
+                "bos": True,
+                "eos": not now or not new_eos,
+                "pad": bool(now & eos) and not was & eos,
+            }[name]
             yield Change(file, f"{key} was {_text(was)}, is {_text(now)}", bad)
 
 
@@ -133,7 +144,10 @@ def _tokens(found: Checkpoint) -> dict[str, str]:
     older = {} if "added_tokens_decoder" in found.tokenizer_config else _map(found)
     settings = {**older, **{k: v for k, v in found.tokenizer_config.items() if v is not None}}
     texts = {name: settings.get(f"{name}_token") for name in NAMES}
-    plain = {name: text.get("content") if isinstance(text, dict) else text for name, text in texts.items()}
+    plain = {
+        name: text.get("content") if isinstance(text, dict) else text
+        for name, text in texts.items()
+    }
     return {name: text for name, text in plain.items() if isinstance(text, str)}
 
 

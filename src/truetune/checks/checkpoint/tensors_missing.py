@@ -48,7 +48,9 @@ from truetune.checks.unmet import BROKEN
 
 SHARED = ("k_proj", "v_proj", "k_norm", "v_norm")
 """What layers leave out that take the keys and values of an earlier layer"""
-MARKS = re.compile(r"^(?:_orig_mod|module|_forward_module|base_model\.model)\.|\.(?:lora_[AB]|base_layer)\.")
+MARKS = re.compile(
+    r"^(?:_orig_mod|module|_forward_module|base_model\.model)\.|\.(?:lora_[AB]|base_layer)\."
+)
 """What torch.compile, DDP, Lightning and peft put into names"""
 BUFFERS = ("inv_freq", "attn.bias", "masked_bias", "rotary_emb")
 EMBEDDING = ("emb", "wte", "shared.weight")
@@ -71,34 +73,60 @@ class TensorsMissing(CheckpointRule):
     def figure(self) -> str:
         found = self.subject
         if found.kind == "adapter":
-            return f"{len(low_rank(found.tensors)):,} adapted modules have both halves of their pairs"
+            return (
+                f"{len(low_rank(found.tensors)):,} adapted modules have both halves of their pairs"
+            )
         layers = max((len(stack.layers) for stack in stacks(found.tensors)), default=0)
         said = number(found.config, "num_hidden_layers")
-        against = f"num_hidden_layers is {said:,}" if said else "config.json names no number of layers"
+        against = (
+            f"num_hidden_layers is {said:,}" if said else "config.json names no number of layers"
+        )
         return f"{len(found.tensors):,} tensors in {layers:,} layers; {against}"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
         if found.faults or not found.tensors:
             return
-        halves, missing = (list(half_pairs(found)), list(unadapted(found))) if found.kind == "adapter" else ([], [])
+        halves, missing = (
+            (list(half_pairs(found)), list(unadapted(found)))
+            if found.kind == "adapter"
+            else ([], [])
+        )
         if halves:
-            message = f"{len(halves):,} adapted modules have one half of their pair only: they have no effect"
+            message = (
+                f"{len(halves):,} adapted modules have one half of their pair only: they have no"
+                " effect"
+            )
             yield self.finding(message, REMEDY, cases=halves, count=len(halves))
         if missing:
-            message = f"{len(missing):,} modules of the base fit target_modules and have no tensors in the adapter"
+            message = (
+                f"{len(missing):,} modules of the base fit target_modules and have no tensors in"
+                " the adapter"
+            )
             remedy = "compare the names in the run with those of the base; save the whole adapter"
-            yield self.finding(message, remedy, severity="warning", cases=missing, count=len(missing))
+            yield self.finding(
+                message, remedy, severity="warning", cases=missing, count=len(missing)
+            )
         marked = [name for name in found.tensors if found.kind == "model" and MARKS.search(name)]
         if marked:
-            message = f"{len(marked):,} names are those of a wrapper or an adapter, which no loader takes: {marked[0]}"
-            remedy = "save the model itself (accelerator.unwrap_model), adapters merged (merge_and_unload)"
-            yield self.finding(message, remedy, cases=[Case(name) for name in marked], count=len(marked))
+            message = (
+                f"{len(marked):,} names are those of a wrapper or an adapter, which no loader"
+                f" takes: {marked[0]}"
+            )
+            remedy = (
+                "save the model itself (accelerator.unwrap_model), adapters merged"
+                " (merge_and_unload)"
+            )
+            yield self.finding(
+                message, remedy, cases=[Case(name) for name in marked], count=len(marked)
+            )
         elif found.kind == "model" and not found.config.get("quantization_config"):
             lost = list(dict.fromkeys((*self._by_layers(), *self._by_base())))
             if lost:
                 cases = [Case(text) for text in lost]
-                message = f"tensors are missing: {lost[0]}" + (f", and {len(lost) - 1:,} more" if lost[1:] else "")
+                message = f"tensors are missing: {lost[0]}" + (
+                    f", and {len(lost) - 1:,} more" if lost[1:] else ""
+                )
                 yield self.finding(message, REMEDY, cases=cases, count=len(lost))
 
     def _by_layers(self) -> Iterator[str]:
@@ -119,14 +147,18 @@ class TensorsMissing(CheckpointRule):
         most = max((max(stack.layers) + 1 for stack in here), default=0)
         if layers is not None and 0 < most < layers:
             yield f"layers {most:,} to {layers - 1:,} (num_hidden_layers is {layers:,})"
-        if makes_text(found.config) and not any(self._embeds(tensor) for tensor in found.tensors.values()):
+        if makes_text(found.config) and not any(
+            self._embeds(tensor) for tensor in found.tensors.values()
+        ):
             yield "the input embedding"
 
     def _embeds(self, tensor: Tensor) -> bool:
         """Can it be an input embedding: by its name, or by its rows, as long as it is no head?"""
         rows = number(self.subject.config, "vocab_size")
         tall = rows is not None and len(tensor.shape) == 2 and tensor.shape[0] >= rows
-        return any(mark in tensor.name for mark in EMBEDDING) or (tall and not tensor.name.endswith(HEADS))
+        return any(mark in tensor.name for mark in EMBEDDING) or (
+            tall and not tensor.name.endswith(HEADS)
+        )
 
     def _by_base(self) -> Iterator[str]:
         found, base = self.subject, self.subject.base

@@ -57,12 +57,19 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
         if embedding(self.subject.tensors) is None:
             return Unmet("no input embedding is in the file")
         said = self.subject.config.get("tie_word_embeddings")
-        return None if isinstance(said, bool) else Unmet("config.json does not name tie_word_embeddings")
+        return (
+            None
+            if isinstance(said, bool)
+            else Unmet("config.json does not name tie_word_embeddings")
+        )
 
     def figure(self) -> str:
         out = head(self.subject.tensors)
         stored = "no head is stored" if out is None else f"{out.tensor.name} is stored"
-        return f"tie_word_embeddings is {str(self.subject.config['tie_word_embeddings']).lower()}, and {stored}"
+        return (
+            f"tie_word_embeddings is {str(self.subject.config['tie_word_embeddings']).lower()}, and"
+            f" {stored}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
@@ -72,22 +79,27 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
             return
         if tied is False and out is None:
             yield self.finding(
-                f"config.json says that the embeddings are not tied, and no file holds an output head "
-                f"({into.tensor.name} is there)",
+                "config.json says that the embeddings are not tied, and no file holds an output"
+                f" head ({into.tensor.name} is there)",
                 'write "tie_word_embeddings": true into config.json, or save the head',
             )
         if tied is not True or out is None:
             return
         if out.tensor.shape != into.tensor.shape:
-            evidence = f"{out.tensor.name} is {list(out.tensor.shape)}, {into.tensor.name} {list(into.tensor.shape)}"
+            evidence = (
+                f"{out.tensor.name} is {list(out.tensor.shape)}, {into.tensor.name}"
+                f" {list(into.tensor.shape)}"
+            )
         else:
             seen = compare(out.tensor, into.tensor)
             if seen.same == seen.seen:
                 return
-            evidence = f"{seen.seen - seen.same:,} of {seen.seen:,} values that were compared differ"
+            evidence = (
+                f"{seen.seen - seen.same:,} of {seen.seen:,} values that were compared differ"
+            )
         yield self.finding(
-            f"config.json ties the embeddings, and {out.tensor.name} differs from {into.tensor.name}: "
-            "most engines, and transformers before 5, drop it",
+            f"config.json ties the embeddings, and {out.tensor.name} differs from"
+            f" {into.tensor.name}: most engines, and transformers before 5, drop it",
             'write "tie_word_embeddings": false into config.json',
             evidence=[evidence],
         )

@@ -61,11 +61,18 @@ class TokenizerDiffersFromBase(CheckpointRule):
             return unmet
         base = self.subject.base
         both = base is not None and _read(self.subject.folder) and _read(base.folder)
-        return None if both else Unmet("tokenizer.json is not in both folders", "put it beside the weights")
+        return (
+            None
+            if both
+            else Unmet("tokenizer.json is not in both folders", "put it beside the weights")
+        )
 
     def figure(self) -> str:
         base = self.subject.base
-        mine, theirs = _read(self.subject.folder) or {}, _read(base.folder) if base is not None else None
+        mine, theirs = (
+            _read(self.subject.folder) or {},
+            _read(base.folder) if base is not None else None,
+        )
         common = _vocabulary(mine).keys() & _vocabulary(theirs or {}).keys()
         return f"{len(common):,} of {len(common):,} tokens that both have keep their id"
 
@@ -78,10 +85,16 @@ class TokenizerDiffersFromBase(CheckpointRule):
         changed = [part for part in CUTS if _cuts(mine.get(part)) != _cuts(theirs.get(part))]
         moved = _moved(_vocabulary(mine), _vocabulary(theirs))
         if changed or moved:
-            evidence = [f"{part}: {_short(mine.get(part))}; the base: {_short(theirs.get(part))}" for part in changed]
-            evidence += [f"{len(moved):,} tokens have another id, {moved[0]!r} first"] if moved else []
+            evidence = [
+                f"{part}: {_short(mine.get(part))}; the base: {_short(theirs.get(part))}"
+                for part in changed
+            ]
+            evidence += (
+                [f"{len(moved):,} tokens have another id, {moved[0]!r} first"] if moved else []
+            )
             yield self.finding(
-                f"{' and '.join(changed) or 'ids'} of tokenizer.json are not the base's: a text gets other ids",
+                f"{' and '.join(changed) or 'ids'} of tokenizer.json are not the base's: a text"
+                " gets other ids",
                 "put the tokenizer that was used in training into both training and serving",
                 evidence=evidence,
                 cases=[Case("", file="tokenizer.json")],

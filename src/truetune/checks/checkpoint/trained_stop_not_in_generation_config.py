@@ -50,7 +50,9 @@ class TrainedStopNotInGenerationConfig(CheckpointRule):
         if not self.subject.generation_config:
             return NO_GENERATION_CONFIG
         if not self._trained():
-            return Unmet("no run.json names the stop tokens that were trained", "train with truetune train")
+            return Unmet(
+                "no run.json names the stop tokens that were trained", "train with truetune train"
+            )
         return None
 
     def figure(self) -> str:
@@ -70,10 +72,13 @@ class TrainedStopNotInGenerationConfig(CheckpointRule):
         trained = self._trained()
         lost = [stop for stop in trained if stop.get("id") not in known]
         if lost:
-            ids = ", ".join(str(id) for id in [*(id for id in known if id is not None), *(s.get("id") for s in lost)])
+            ids = ", ".join(
+                str(id)
+                for id in [*(id for id in known if id is not None), *(s.get("id") for s in lost)]
+            )
             yield self.finding(
-                f"answers were trained to end with {lost[0].get('token')} ({lost[0].get('id')}), and {FILE} does not "
-                "stop there",
+                f"answers were trained to end with {lost[0].get('token')} ({lost[0].get('id')}),"
+                f" and {FILE} does not stop there",
                 f'write "eos_token_id": [{ids}] into {FILE}',
                 evidence=[f"{FILE} stops at {value}"],
                 cases=[Case(f"eos_token_id: {value}", file=FILE)],

@@ -47,9 +47,16 @@ class UseCacheSavedOff(CheckpointRule):
         return None if there else Unmet("there is no config.json and no generation_config.json")
 
     def figure(self) -> str:
-        files = {"config.json": self.subject.config, "generation_config.json": self.subject.generation_config}
-        told = (f"{setting(values, 'use_cache')} in {name}" for name, values in files.items() if values)
-        return f"use_cache is {' and '.join(told)}".replace("None", "not set").replace("True", "true")
+        files = {
+            "config.json": self.subject.config,
+            "generation_config.json": self.subject.generation_config,
+        }
+        told = (
+            f"{setting(values, 'use_cache')} in {name}" for name, values in files.items() if values
+        )
+        return f"use_cache is {' and '.join(told)}".replace("None", "not set").replace(
+            "True", "true"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
@@ -61,6 +68,10 @@ class UseCacheSavedOff(CheckpointRule):
                 f"use_cache is false in {' and '.join(off)}",
                 f'write "use_cache": true into {" and ".join(off)}',
                 severity="info" if harmless else "warning",
-                evidence=["generate() goes by generation_config.json, where it is on"] if harmless else (),
+                evidence=(
+                    ["generate() goes by generation_config.json, where it is on"]
+                    if harmless
+                    else ()
+                ),
                 cases=[Case("use_cache: false", file=name) for name in off],
             )

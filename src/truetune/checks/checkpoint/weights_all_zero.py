@@ -49,7 +49,9 @@ class WeightsAllZero(CheckpointRule):
         return None if self.subject.values else NO_VALUES
 
     def figure(self) -> str:
-        return f"0 of {len(self.subject.values):,} tensors are matrices that hold one value throughout"
+        return (
+            f"0 of {len(self.subject.values):,} tensors are matrices that hold one value throughout"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
@@ -58,18 +60,30 @@ class WeightsAllZero(CheckpointRule):
         flat = {
             name: values
             for name, values in found.values.items()
-            if (values.zero or values.constant) and min(found.tensors[name].shape) > 1
-            and len(found.tensors[name].shape) > 1 and ".lora_" not in name and "mask" not in name
-        }  # fmt: skip
+            if (values.zero or values.constant)
+            and min(found.tensors[name].shape) > 1
+            and len(found.tensors[name].shape) > 1
+            and ".lora_" not in name
+            and "mask" not in name
+        }
         if flat and found.base is not None:
             before = found.base.values
-            flat = {n: v for n, v in flat.items() if n not in before or not (before[n].zero or before[n].constant)}
+            flat = {
+                n: v
+                for n, v in flat.items()
+                if n not in before or not (before[n].zero or before[n].constant)
+            }
         if flat:
             zero = sum(values.zero for values in flat.values())
             yield self.finding(
-                f"{len(flat):,} of {len(found.values):,} tensors hold one value throughout ({zero:,} of them zero)",
+                f"{len(flat):,} of {len(found.values):,} tensors hold one value throughout"
+                f" ({zero:,} of them zero)",
                 "convert or merge again from the trained weights",
-                cases=[Case(f"{t.name} {list(t.shape)}", file=t.file.name) for t in map(found.tensors.get, flat) if t],
+                cases=[
+                    Case(f"{t.name} {list(t.shape)}", file=t.file.name)
+                    for t in map(found.tensors.get, flat)
+                    if t
+                ],
                 count=len(flat),
                 total=len(found.values),
             )

@@ -53,7 +53,8 @@ class WeightsArePickle(CheckpointRule):
             return
         total = sum(weights.pickled.values())
         yield self.finding(
-            f"{len(weights.pickled):,} weight files are pickles ({total:,} bytes) and were not opened",
+            f"{len(weights.pickled):,} weight files are pickles ({total:,} bytes) and were not"
+            " opened",
             "save as safetensors (safe_serialization=True), and look at that",
             severity="info" if weights.files else "warning",
             cases=[Case(f"{size:,} bytes", file=name) for name, size in weights.pickled.items()],

@@ -48,7 +48,10 @@ class WeightsChangedSinceTraining(CheckpointRule):
     def unmet(self) -> Unmet | None:
         run = self.subject.run
         if not self.subject.has(RUN) or not isinstance(run.get("files"), dict):
-            return Unmet("there is no run.json of truetune with the digests of its files", "train with truetune train")
+            return Unmet(
+                "there is no run.json of truetune with the digests of its files",
+                "train with truetune train",
+            )
         return None if run.get("status") == "finished" else Unmet("the run has not ended")
 
     def figure(self) -> str:
@@ -57,7 +60,11 @@ class WeightsChangedSinceTraining(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         run, files = self.subject.run, self.subject.run.get("files")
-        if not self.subject.has(RUN) or run.get("status") != "finished" or not isinstance(files, dict):
+        if (
+            not self.subject.has(RUN)
+            or run.get("status") != "finished"
+            or not isinstance(files, dict)
+        ):
             return
         weights = {name: entry for name, entry in files.items() if name.endswith(".safetensors")}
         settings = {name: entry for name, entry in files.items() if name in SETTINGS}
@@ -65,7 +72,8 @@ class WeightsChangedSinceTraining(CheckpointRule):
         if changed:
             yield self.finding(
                 f"the weights are not those that the run wrote: {changed[0]}",
-                "copy the folder again from where it was trained, or start the same command there again",
+                "copy the folder again from where it was trained, or start the same command there"
+                " again",
                 cases=[Case(text) for text in changed],
                 evidence=[f"the run ended {run.get('ended')}"],
                 count=len(changed),

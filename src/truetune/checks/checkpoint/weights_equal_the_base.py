@@ -50,7 +50,10 @@ class WeightsEqualTheBase(CheckpointRule):
         found = self.subject
         if found.moved and set(found.moved) == set(found.tensors):
             return None
-        return Unmet(f"{len(found.moved):,} of {len(found.tensors):,} tensors can be compared with the base's")
+        return Unmet(
+            f"{len(found.moved):,} of {len(found.tensors):,} tensors can be compared with the"
+            " base's"
+        )
 
     def figure(self) -> str:
         moved = sum(m.same < m.seen for m in self.subject.moved.values())
@@ -58,13 +61,22 @@ class WeightsEqualTheBase(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
-        if found.kind != "model" or found.base is None or not found.moved or set(found.moved) != set(found.tensors):
+        if (
+            found.kind != "model"
+            or found.base is None
+            or not found.moved
+            or set(found.moved) != set(found.tensors)
+        ):
             return
         if all(m.same == m.seen for m in found.moved.values()):
             seen = sum(m.seen for m in found.moved.values())
             yield self.finding(
-                f"all {len(found.moved):,} tensors are equal to those of {found.base.folder.name}: nothing was learned "
-                "or merged",
-                "check that the adapter has an effect before merging, and that it is the trained model that is saved",
-                evidence=[f"{seen:,} of {sum(t.items for t in found.tensors.values()):,} values were compared"],
+                f"all {len(found.moved):,} tensors are equal to those of {found.base.folder.name}:"
+                " nothing was learned or merged",
+                "check that the adapter has an effect before merging, and that it is the trained"
+                " model that is saved",
+                evidence=[
+                    f"{seen:,} of {sum(t.items for t in found.tensors.values()):,} values were"
+                    " compared"
+                ],
             )

@@ -59,7 +59,8 @@ class WeightsFileBroken(CheckpointRule):
         more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
         yield self.finding(
             f"{files[0]}{more}: {faults[0].text}",
-            "copy or download these files again; where the original is broken, save the model again",
+            "copy or download these files again; where the original is broken, save the model"
+            " again",
             evidence=[f"{fault.file}: {fault.text}" for fault in faults[1:10]],
             cases=[Case(fault.text, file=fault.file) for fault in faults],
             count=len(faults),

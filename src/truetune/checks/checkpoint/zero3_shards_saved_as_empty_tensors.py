@@ -42,7 +42,10 @@ from truetune.checks.rule import CheckpointRule
 FLAT = ("_flat_param", "_fsdp_wrapped_module")
 DEEPEST = 2
 """Dots in the name of a model's own embedding or head; others belong to parts with another vocabulary"""
-REMEDY = "gather before saving (trainer.save_model, accelerator.get_state_dict), or run zero_to_fp32.py on the shards"
+REMEDY = (
+    "gather before saving (trainer.save_model, accelerator.get_state_dict), or run zero_to_fp32.py"
+    " on the shards"
+)
 
 
 class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
@@ -50,12 +53,17 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     severity = "error"
 
     def figure(self) -> str:
-        return f"0 of {len(self.subject.tensors):,} tensors are empty, flattened or against the shapes of config.json"
+        return (
+            f"0 of {len(self.subject.tensors):,} tensors are empty, flattened or against the shapes"
+            " of config.json"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
         if found.has("zero_to_fp32.py") and not found.weights.files and not found.weights.pickled:
-            yield self.finding("the folder holds ZeRO's shards and no weights of the whole model", REMEDY)
+            yield self.finding(
+                "the folder holds ZeRO's shards and no weights of the whole model", REMEDY
+            )
         bad = [(tensor, why) for tensor in found.tensors.values() if (why := self._why(tensor))]
         if not bad:
             return
@@ -65,7 +73,10 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
             f"{len(bad):,} of {len(found.tensors):,} tensors are not whole: {what}",
             REMEDY,
             evidence=[f"{found.size:,} bytes in all"],
-            cases=[Case(f"{tensor.name} {list(tensor.shape)}: {why}", file=tensor.file.name) for tensor, why in bad],
+            cases=[
+                Case(f"{tensor.name} {list(tensor.shape)}: {why}", file=tensor.file.name)
+                for tensor, why in bad
+            ],
             count=len(bad),
             total=len(found.tensors),
         )
@@ -81,7 +92,11 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
             return None
         hidden = number(config, "hidden_size", "n_embd", "d_model")
         is_text = not any(part in tensor.name for part in ("vis", "audio", "image"))
-        if tensor.name.endswith((*EMBEDDINGS, *HEADS)) and tensor.name.count(".") <= DEEPEST and hidden:
+        if (
+            tensor.name.endswith((*EMBEDDINGS, *HEADS))
+            and tensor.name.count(".") <= DEEPEST
+            and hidden
+        ):
             if len(tensor.shape) != 2:
                 return f"a matrix is expected, with rows of {hidden:,}"
             rows = number(config, "vocab_size") if "text_config" not in config else None
@@ -106,5 +121,9 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
         shapes = dict.fromkeys(("k_proj", "v_proj"), (groups * size, hidden))
         shapes |= {"q_proj": (heads * size, hidden), "o_proj": (hidden, heads * size)}
         if wide:
-            shapes |= {"gate_proj": (wide, hidden), "up_proj": (wide, hidden), "down_proj": (hidden, wide)}
+            shapes |= {
+                "gate_proj": (wide, hidden),
+                "up_proj": (wide, hidden),
+                "down_proj": (hidden, wide),
+            }
         return shapes.get(name.split(".")[-2])

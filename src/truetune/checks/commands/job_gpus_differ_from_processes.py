@@ -62,7 +62,11 @@ class JobGpusDifferFromProcesses(CommandRule):
             if here == wanted or (here < wanted and launch.spreads_one_model):
                 continue
             processes = f"{here} process{'es' * (here != 1)}"
-            idle = f"{wanted - here} of {wanted} GPUs stay idle" if here < wanted else "a rank has no GPU of its own"
+            idle = (
+                f"{wanted - here} of {wanted} GPUs stay idle"
+                if here < wanted
+                else "a rank has no GPU of its own"
+            )
             gpus = f"{wanted} GPU{'s' * (wanted != 1)}"
             yield self.finding(
                 f"the job asks for {gpus} on each node, and starts {processes} there: {idle}",

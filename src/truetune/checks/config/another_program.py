@@ -25,7 +25,13 @@ FATE = {
     "truetune": "truetune stops at it",
 }
 GENERATING = frozenset(
-    ("predict_with_generate", "generation_max_length", "generation_num_beams", "generation_config", "sortish_sampler")
+    (
+        "predict_with_generate",
+        "generation_max_length",
+        "generation_num_beams",
+        "generation_config",
+        "sortish_sampler",
+    )
 )
 """What Seq2SeqTrainingArguments take more than TrainingArguments"""
 
@@ -50,7 +56,9 @@ def keeps_its_defaults(config: Config) -> bool:
     if config.read_by or of_program(config) or config.stack in ("axolotl", "truetune"):
         return True
     names = known(config)
-    return not config.own_keys and all(likely_meant(place, names) is not None for place in unknown_keys(config))
+    return not config.own_keys and all(
+        likely_meant(place, names) is not None for place in unknown_keys(config)
+    )
 
 
 def is_mostly_another_programs(config: Config) -> bool:
@@ -78,7 +86,9 @@ def fate(config: Config) -> str:
 def is_refused(config: Config) -> bool:
     """Does a call surely stop at a keyword that is not known? An older release or a commit may take it."""
     pins = config.pins
-    return of_program(config) and not (pins.is_of_a_commit(config.stack) or pins.before(config.stack, config.version))
+    return of_program(config) and not (
+        pins.is_of_a_commit(config.stack) or pins.before(config.stack, config.version)
+    )
 
 
 def since(config: Config, old: Renamed) -> str:
@@ -89,7 +99,11 @@ def since(config: Config, old: Renamed) -> str:
 def who_may_take(config: Config, several: list[Renamed]) -> str:
     """Who may still take these names of earlier releases."""
     pinned = next((old.package for old in several if config.pins.is_of_a_commit(old.package)), None)
-    return "the script that reads this file" if pinned is None else f"the commit of {pinned} that is asked for"
+    return (
+        "the script that reads this file"
+        if pinned is None
+        else f"the commit of {pinned} that is asked for"
+    )
 
 
 def likely_meant(place: Place, names: frozenset[str]) -> str | None:

@@ -60,7 +60,9 @@ class AnswersNotTrained(ConfigRule):
 
     def _sets(self) -> list[int]:
         """The numbers of the data sets that name the roles to train."""
-        return [index for index, item in entries(self.subject, "datasets") if item.get("roles_to_train")]
+        return [
+            index for index, item in entries(self.subject, "datasets") if item.get("roles_to_train")
+        ]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
@@ -70,10 +72,19 @@ class AnswersNotTrained(ConfigRule):
                 continue
             roles = item.get("roles")
             named = roles.get("assistant") if isinstance(roles, dict) else None
-            wanted = ANSWERS | {str(name) for name in named if name} if isinstance(named, list) else ANSWERS
+            wanted = (
+                ANSWERS | {str(name) for name in named if name}
+                if isinstance(named, list)
+                else ANSWERS
+            )
             if not wanted & {str(role).lower() for role in chosen}:
                 yield self.finding(
-                    f"{item.get('path')}: only {', '.join(map(str, chosen))} is trained, and no answer",
+                    f"{item.get('path')}: only {', '.join(map(str, chosen))} is trained, and no"
+                    " answer",
                     "add assistant to roles_to_train",
-                    cases=[case(config, ", ".join(map(str, chosen)), f"datasets.{index}.roles_to_train")],
+                    cases=[
+                        case(
+                            config, ", ".join(map(str, chosen)), f"datasets.{index}.roles_to_train"
+                        )
+                    ],
                 )

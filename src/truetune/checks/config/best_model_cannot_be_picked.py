@@ -49,13 +49,24 @@ class BestModelCannotBePicked(ConfigRule):
     severity = "error"
     stacks = ("truetune", "trl", "transformers", "llama-factory")
     about = ("training.load_best_model_at_end",)
-    reads = ("training.eval_strategy", "training.eval_steps", "training.save_strategy", "training.save_steps")
+    reads = (
+        "training.eval_strategy",
+        "training.eval_steps",
+        "training.save_strategy",
+        "training.save_steps",
+    )
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        if config.stack == "axolotl" or not training.load_best_model_at_end or training.save_strategy == "best":
+        if (
+            config.stack == "axolotl"
+            or not training.load_best_model_at_end
+            or training.save_strategy == "best"
+        ):
             return
-        if untold(config, "save_strategy", "eval_strategy", "save_steps", "eval_steps", "logging_steps"):
+        if untold(
+            config, "save_strategy", "eval_strategy", "save_steps", "eval_steps", "logging_steps"
+        ):
             return
         saves, evaluates = training.save_strategy or "steps", training.eval_strategy or "no"
         cases = [
@@ -73,7 +84,8 @@ class BestModelCannotBePicked(ConfigRule):
         every, saved = training.eval_steps or training.logging_steps, training.save_steps
         if evaluates == "steps" and every and saved and every >= 1 and saved >= 1 and saved % every:
             yield self.finding(
-                f"the best model cannot be loaded: save_steps {saved:g} is no multiple of eval_steps {every:g}",
+                f"the best model cannot be loaded: save_steps {saved:g} is no multiple of"
+                f" eval_steps {every:g}",
                 f"set save_steps to {every:g}",
                 cases=[case(config, f"{saved:g}", "training.save_steps"), *cases],
             )

@@ -51,11 +51,50 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 LOWER = frozenset(
-    ("loss", "perplexity", "ppl", "wer", "cer", "ter", "mse", "mae", "rmse", "nll", "bpb", "bpc", "error")
+    (
+        "loss",
+        "perplexity",
+        "ppl",
+        "wer",
+        "cer",
+        "ter",
+        "mse",
+        "mae",
+        "rmse",
+        "nll",
+        "bpb",
+        "bpc",
+        "error",
+    )
 )
 HIGHER = frozenset(
-    ("accuracy", "accuracies", "acc", "f1", "bleu", "sacrebleu", "chrf", "rouge", "rouge1", "rouge2", "rougel")
-    + ("rougelsum", "meteor", "precision", "recall", "auc", "mcc", "reward", "margins", "pass", "exact", "em", "match")
+    (
+        "accuracy",
+        "accuracies",
+        "acc",
+        "f1",
+        "bleu",
+        "sacrebleu",
+        "chrf",
+        "rouge",
+        "rouge1",
+        "rouge2",
+        "rougel",
+    )
+    + (
+        "rougelsum",
+        "meteor",
+        "precision",
+        "recall",
+        "auc",
+        "mcc",
+        "reward",
+        "margins",
+        "pass",
+        "exact",
+        "em",
+        "match",
+    )
 )
 
 
@@ -68,7 +107,10 @@ class BestModelDirectionInverted(ConfigRule):
     def unmet(self) -> Unmet | None:
         metric = self.subject.spec.training.metric_for_best_model or "loss"
         if (lacking := super().unmet()) is None and not _known(metric):
-            return Unmet(f"it is not known whether a higher {metric} is better", "set greater_is_better yourself")
+            return Unmet(
+                f"it is not known whether a higher {metric} is better",
+                "set greater_is_better yourself",
+            )
         return lacking
 
     def findings(self) -> Iterator[Finding]:
@@ -94,7 +136,11 @@ class BestModelDirectionInverted(ConfigRule):
             f"the best model is the one with the {'highest' if lower else 'lowest'} {name}",
             f"set greater_is_better: {str(not lower).lower()}",
             severity="error" if used else "warning",
-            evidence=["transformers takes the greater one, as the name does not end in loss"] if guessed else [],
+            evidence=(
+                ["transformers takes the greater one, as the name does not end in loss"]
+                if guessed
+                else []
+            ),
             cases=[case(config, name, "training.metric_for_best_model")]
             + ([] if guessed else [case(config, bool(greater), "training.greater_is_better")]),
         )

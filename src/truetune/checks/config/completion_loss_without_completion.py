@@ -77,7 +77,8 @@ class CompletionLossWithoutCompletion(ConfigRule):
         whole = [name for name in WHOLE if name in there]
         if whole and "completion" not in there and "input_ids" not in there:
             yield self.finding(
-                f"completion_only_loss does nothing: the rows have {whole[0]} and no completion, so all is learned",
+                f"completion_only_loss does nothing: the rows have {whole[0]} and no completion, so"
+                " all is learned",
                 "set assistant_only_loss: true, or split the rows into prompt and completion",
                 cases=[
                     case(config, True, "training.completion_only_loss"),

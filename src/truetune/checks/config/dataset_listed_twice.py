@@ -98,7 +98,8 @@ class DatasetListedTwice(ConfigRule):
         for name in names:
             if train.count(name) > 1 and not config.raw.get("dataset_exact_deduplication"):
                 yield self.finding(
-                    f"{_shown(name)} is listed {train.count(name)} times: its rows are trained as often in each epoch",
+                    f"{_shown(name)} is listed {train.count(name)} times: its rows are trained as"
+                    " often in each epoch",
                     "keep one of them",
                     cases=[case(config, _shown(name), train_key)],
                     count=train.count(name),
@@ -125,9 +126,15 @@ def _entries(config: Config, key: str) -> list[str]:
     value: Any = config.raw.get(key)
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
-    found = [item for item in value if isinstance(item, (dict, str))] if isinstance(value, list) else []
+    found = (
+        [item for item in value if isinstance(item, (dict, str))] if isinstance(value, list) else []
+    )
     return [
-        item if isinstance(item, str) else json.dumps({k: item[k] for k in CHOOSE if k in item}, default=str)
+        (
+            item
+            if isinstance(item, str)
+            else json.dumps({k: item[k] for k in CHOOSE if k in item}, default=str)
+        )
         for item in found
     ]
 

@@ -62,7 +62,11 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
             return
         model = raw.get("model_name_or_path") or raw.get("base_model") or config.spec.model
         reference, adapter = training.reference, training.adapter
-        if reference is not None and model is not None and reference not in (model, config.spec.model):
+        if (
+            reference is not None
+            and model is not None
+            and reference not in (model, config.spec.model)
+        ):
             yield self.finding(
                 f"the reference is {reference}, and the policy starts from {model}",
                 "leave the reference out: it is then made of the policy as it starts",
@@ -76,7 +80,10 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
             yield self.finding(
                 f"the reference is {model} without the adapter {adapter} that training starts from",
                 "set create_new_adapter: true, or ref_model and ref_model_adapters to the same two",
-                cases=[case(config, adapter, "training.adapter"), case(config, training.method, "training.method")],
+                cases=[
+                    case(config, adapter, "training.adapter"),
+                    case(config, training.method, "training.method"),
+                ],
             )
         elif reference is not None and of_reference != raw.get("adapter_name_or_path"):
             yield self.finding(
@@ -84,5 +91,8 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
                 + (f"the adapter {of_reference}" if of_reference else "no adapter")
                 + f", and the policy starts with {adapter}",
                 f"set ref_model_adapters: {adapter}",
-                cases=[case(config, adapter, "training.adapter"), case(config, reference, "training.reference")],
+                cases=[
+                    case(config, adapter, "training.adapter"),
+                    case(config, reference, "training.reference"),
+                ],
             )

@@ -72,7 +72,9 @@ RANGES = {
     # 1e-6 itself is the default of TRL's DPOConfig; 5e-7 is a rate for all weights, ten times below the lowest of LoRA.
     ("preference", True): Range(1e-6, "5e-6 to 5e-5", 2e-4),
     ("kto", False): Range(1e-8, "5e-7 to 5e-6", 2e-5),
-    ("kto", True): Range(1e-7, "5e-7 to 5e-5", 2e-4),  # the command of TRL's kto.py trains a LoRA at 5e-7
+    ("kto", True): Range(
+        1e-7, "5e-7 to 5e-5", 2e-4
+    ),  # the command of TRL's kto.py trains a LoRA at 5e-7
     ("sft", False): Range(1e-7, "1e-5 to 5e-5", 2e-3),
     ("sft", True): Range(5e-6, "1e-4 to 5e-4", 1e-2),
 }
@@ -92,7 +94,10 @@ class DpoTooWeakOrFrozen(ConfigRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         if self._published() is None or not adamw(self.subject):
-            return Unmet("it is about AdamW on all weights or LoRA by DPO, KTO or CPO, whose rates are published")
+            return Unmet(
+                "it is about AdamW on all weights or LoRA by DPO, KTO or CPO, whose rates are"
+                " published"
+            )
         return None
 
     def figure(self) -> str:
@@ -119,8 +124,8 @@ class DpoTooWeakOrFrozen(ConfigRule):
             return
         what = f"{training.method.upper()} of {'an adapter' if adapter else 'all weights'}"
         yield self.finding(
-            f"a learning rate of {rate:g} for {what} is far {'below' if rate < at.low else 'above'} the published "
-            f"{at.usual}",
+            f"a learning rate of {rate:g} for {what} is far {'below' if rate < at.low else 'above'}"
+            f" the published {at.usual}",
             f"begin at {at.usual.replace(' to ', ', up to ')}",
             severity="error" if rate >= REPLACES_WEIGHTS else "warning",
             evidence=[f"method {training.method}, {'LoRA' if adapter else 'all weights'}, AdamW"],

@@ -52,10 +52,14 @@ class DropoutActiveInReference(ConfigRule):
     reads = ("training.disable_dropout",)
 
     def findings(self) -> Iterator[Finding]:
-        training, place = self.subject.spec.training, self.subject.places.get("training.disable_dropout")
+        training, place = (
+            self.subject.spec.training,
+            self.subject.places.get("training.disable_dropout"),
+        )
         if training.disable_dropout is False and place is not None and training.method != "sft":
             yield self.finding(
-                f"disable_dropout is false in {training.method.upper()}: policy and reference are two random models",
+                f"disable_dropout is false in {training.method.upper()}: policy and reference are"
+                " two random models",
                 "leave disable_dropout out, or set disable_dropout: true",
                 cases=[at_place(place, "disable_dropout: false")],
             )

@@ -55,15 +55,24 @@ class DuplicateSetting(ConfigRule):
         config = self.subject
         lines = config.text.splitlines() if config.repeated else []
         for first, second in config.repeated:
-            said = [lines[one.line - 1].strip() if one.line <= len(lines) else one.key for one in (first, second)]
+            said = [
+                lines[one.line - 1].strip() if one.line <= len(lines) else one.key
+                for one in (first, second)
+            ]
             stops = config.stack == "llama-factory"
             if _whole_value(said[0]) == _whole_value(said[1]) is not None and not stops:
                 continue
             yield self.finding(
                 f"{second.key} is given twice: "
-                + ("LLaMA-Factory does not read such a file" if stops else f"line {second.line} wins"),
+                + (
+                    "LLaMA-Factory does not read such a file"
+                    if stops
+                    else f"line {second.line} wins"
+                ),
                 f"keep one {second.key}",
-                cases=[at_place(one, text) for one, text in zip((first, second), said, strict=True)],
+                cases=[
+                    at_place(one, text) for one, text in zip((first, second), said, strict=True)
+                ],
             )
 
 

@@ -45,7 +45,12 @@ def opening(config: Config) -> str | None:
 def terminator(config: Config) -> tuple[str | None, str | None]:
     """The control token that ends an answer by the tokenizer's template, and the tokenizer's EOS."""
     probes = _probes(config)
-    if probes is None or probes.template is None or probes.terminator is None or probes.terminator.token is None:
+    if (
+        probes is None
+        or probes.template is None
+        or probes.terminator is None
+        or probes.terminator.token is None
+    ):
         return None, None
     eos = probes.tokenizer.special.get("eos")
     return probes.terminator.text, eos.token if eos else None

@@ -58,25 +58,37 @@ class Fp16Overflow(ConfigRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         training = self.subject.spec.training
-        half = training.fp16 or (training.dtype == "float16" and not training.bf16 and not training.load_in)
+        half = training.fp16 or (
+            training.dtype == "float16" and not training.bf16 and not training.load_in
+        )
         return NO_MODEL if half and stored_dtype(self.subject) is None else None
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        half = training.fp16 or (training.dtype == "float16" and not training.bf16 and not training.load_in)
+        half = training.fp16 or (
+            training.dtype == "float16" and not training.bf16 and not training.load_in
+        )
         if training.fp16 and training.dtype == "bfloat16":
             yield self.finding(
-                "the weights are loaded as bfloat16 and trained under float16, whose largest number is 65,504",
+                "the weights are loaded as bfloat16 and trained under float16, whose largest number"
+                " is 65,504",
                 "set bf16: true and fp16: false",
-                cases=[case(config, True, "training.fp16"), case(config, "bfloat16", "training.dtype")],
+                cases=[
+                    case(config, True, "training.fp16"),
+                    case(config, "bfloat16", "training.dtype"),
+                ],
             )
         elif half and stored_dtype(config) == "bfloat16":
             field = "training.fp16" if training.fp16 else "training.dtype"
             yield self.finding(
-                "a model that was trained in bfloat16 is trained in float16, whose largest number is 65,504",
+                "a model that was trained in bfloat16 is trained in float16, whose largest number"
+                " is 65,504",
                 "set bf16: true and fp16: false",
                 cases=[
                     case(config, training.fp16 or training.dtype, field),
-                    Case("dtype: bfloat16", file=f"{config.spec.model or config.spec.tokenizer}/config.json"),
+                    Case(
+                        "dtype: bfloat16",
+                        file=f"{config.spec.model or config.spec.tokenizer}/config.json",
+                    ),
                 ],
             )

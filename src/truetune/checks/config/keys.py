@@ -64,19 +64,30 @@ def of_program(config: Config) -> bool:
 def untold(config: Config, *names: str) -> bool:
     """Is one of these fields of Training set to a value that cannot be told without running the program?"""
     return any(
-        f"training.{name}" in config.places and getattr(config.spec.training, name) is None for name in names
+        f"training.{name}" in config.places and getattr(config.spec.training, name) is None
+        for name in names
     ) and of_program(config)
 
 
 def offset(text: str, place: Place) -> int:
     """The character of the text that stands at a place."""
-    return sum(len(line) for line in text.split("\n")[: place.line - 1]) + place.line - 1 + place.column - 1
+    return (
+        sum(len(line) for line in text.split("\n")[: place.line - 1])
+        + place.line
+        - 1
+        + place.column
+        - 1
+    )
 
 
 def entries(config: Config, key: str) -> list[tuple[int, dict[str, Any]]]:
     """The tables in a list of the file (`datasets`), each with its number."""
     value = config.raw.get(key)
-    return [(i, item) for i, item in enumerate(value) if isinstance(item, dict)] if isinstance(value, list) else []
+    return (
+        [(i, item) for i, item in enumerate(value) if isinstance(item, dict)]
+        if isinstance(value, list)
+        else []
+    )
 
 
 def known(config: Config) -> frozenset[str]:
@@ -84,4 +95,6 @@ def known(config: Config) -> frozenset[str]:
     if config.stack == "truetune":
         return frozenset((*RunSpec.model_fields, *Training.model_fields))
     packages = BUILT_ON.get(config.stack, (config.stack,))
-    return frozenset(key for package in packages for keys in facts(package).classes.values() for key in keys)
+    return frozenset(
+        key for package in packages for keys in facts(package).classes.values() for key in keys
+    )

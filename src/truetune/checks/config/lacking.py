@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from truetune.checks.judgement import Unmet
 
-NO_MODEL = Unmet("the model is not on this machine", "download it, or name its folder in the settings")
+NO_MODEL = Unmet(
+    "the model is not on this machine", "download it, or name its folder in the settings"
+)
 NO_WEIGHTS = Unmet(
-    "the weights of the model are not on this machine", "download them, or name their folder in the settings"
+    "the weights of the model are not on this machine",
+    "download them, or name their folder in the settings",
 )
 NO_TOKENIZER = Unmet(
-    "the tokenizer is not on this machine, or has no chat template", "download it, or name its folder in the settings"
+    "the tokenizer is not on this machine, or has no chat template",
+    "download it, or name its folder in the settings",
 )
 NO_ROWS = Unmet("no training file is on this machine", "lay the files where the settings name them")
 NO_LORA = Unmet("it is about LoRA, which is not switched on")

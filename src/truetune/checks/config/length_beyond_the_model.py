@@ -47,7 +47,13 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
-SCALES = ("rope_scaling", "overrides_of_model_config", "model_config", "model_init_kwargs", "shift_attn")
+SCALES = (
+    "rope_scaling",
+    "overrides_of_model_config",
+    "model_config",
+    "model_init_kwargs",
+    "shift_attn",
+)
 """Keys with which a run may reach further"""
 
 
@@ -79,13 +85,21 @@ class LengthBeyondTheModel(ConfigRule):
         known = self._positions()
         scaled = part.get("rope_scaling") or any(config.raw.get(key) for key in SCALES)
         rope = part.get("rope_parameters")
-        scaled = scaled or (isinstance(rope, dict) and rope.get("rope_type", "default") != "default")
-        if not limit or not isinstance(known, int) or limit <= known or scaled or config.spec.training.packing:
+        scaled = scaled or (
+            isinstance(rope, dict) and rope.get("rope_type", "default") != "default"
+        )
+        if (
+            not limit
+            or not isinstance(known, int)
+            or limit <= known
+            or scaled
+            or config.spec.training.packing
+        ):
             return
         yield self.finding(
             f"examples may have {limit:,} tokens, and the model knows {known:,} positions",
-            f"set {config.places['max_length'].key if 'max_length' in config.places else 'max_length'} to {known:,}, "
-            "or scale the positions",
+            f"set {config.places['max_length'].key if 'max_length' in config.places else 'max_length'}"
+            f" to {known:,}, or scale the positions",
             cases=[
                 case(config, limit, "max_length"),
                 Case(f"max_position_embeddings: {known}", file=f"{config.spec.model}/config.json"),

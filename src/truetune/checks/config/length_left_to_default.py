@@ -55,13 +55,23 @@ class LengthLeftToDefault(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         old = any(renamed.now == "max_length" for renamed in config.renamed)
-        if config.stack != "trl" or config.spec.training.method != "sft" or config.limit != 1024 or old:
+        if (
+            config.stack != "trl"
+            or config.spec.training.method != "sft"
+            or config.limit != 1024
+            or old
+        ):
             return
         if config.spec.training.skip_prepare_dataset or not keeps_its_defaults(config):
             return
-        if "max_length" not in config.places and not config.spec.data and not config.spec.training.packing:
+        if (
+            "max_length" not in config.places
+            and not config.spec.data
+            and not config.spec.training.packing
+        ):
             yield self.finding(
-                "no max_length is set: TRL cuts rows at its default of 1,024 tokens, without a word",
+                "no max_length is set: TRL cuts rows at its default of 1,024 tokens, without a"
+                " word",
                 "set max_length to what the rows need",
                 cases=[Case("max_length: 1024 by default", file=config.path)],
             )

@@ -82,8 +82,17 @@ class LoraRankBeyondTheMatrix(ConfigRule):
     def _matrices(self) -> set[str]:
         """The matrices that the named targets mean; none where the weights are not here."""
         lora, linear = self.subject.spec.training.lora, modules(self.subject)
-        targets = lora.target_modules if lora is not None and isinstance(lora.target_modules, tuple) else ()
-        return {name for target in targets if not PATTERN.search(target) for name in matched(target, linear)}
+        targets = (
+            lora.target_modules
+            if lora is not None and isinstance(lora.target_modules, tuple)
+            else ()
+        )
+        return {
+            name
+            for target in targets
+            if not PATTERN.search(target)
+            for name in matched(target, linear)
+        }
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -95,11 +104,15 @@ class LoraRankBeyondTheMatrix(ConfigRule):
         small = {name: min(linear[name]) for name in sorted(chosen) if min(linear[name]) < lora.r}
         if small:
             yield self.finding(
-                f"r is {lora.r}, and {len(small):,} of {len(chosen):,} matrices have ranks up to {max(small.values())}",
+                f"r is {lora.r}, and {len(small):,} of {len(chosen):,} matrices have ranks up to"
+                f" {max(small.values())}",
                 f"set r to {min(small.values())} or less, and alpha with it",
                 cases=[
                     case(config, lora.r, "training.lora.r"),
-                    *(Case(f"{name}: {' x '.join(map(str, linear[name]))}") for name in list(small)[:2]),
+                    *(
+                        Case(f"{name}: {' x '.join(map(str, linear[name]))}")
+                        for name in list(small)[:2]
+                    ),
                 ],
                 count=len(small),
                 total=len(chosen),

@@ -48,7 +48,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
 SWITCH = {"axolotl": "adapter", "trl": "use_peft", "llama-factory": "finetuning_type"}
-MEANT = {"axolotl": "adapter: lora", "trl": "use_peft: true", "llama-factory": "finetuning_type: lora"}
+MEANT = {
+    "axolotl": "adapter: lora",
+    "trl": "use_peft: true",
+    "llama-factory": "finetuning_type: lora",
+}
 KEYS = (
     "lora_r", "lora_rank", "lora_alpha", "lora_dropout", "lora_target", "lora_target_modules", "lora_target_linear",
     "lora_modules_to_save", "lora_model_dir", "use_dora", "use_rslora",
@@ -79,7 +83,8 @@ class LoraSettingsWithoutLora(ConfigRule):
         if given:
             now = config.raw.get(switch)
             yield self.finding(
-                f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} nothing: all weights are trained",
+                f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} nothing: all weights are"
+                " trained",
                 f"set {MEANT[config.stack]}, or remove them",
                 severity="info" if now is False else "warning",
                 cases=[

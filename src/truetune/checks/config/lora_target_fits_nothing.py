@@ -84,12 +84,21 @@ class LoraTargetFitsNothing(ConfigRule):
         if lora is None:
             return
         linear, parts = modules(config), settings(config)
-        experts = any("experts" in key for key in parts) or any(".experts." in name for name in linear)
+        experts = any("experts" in key for key in parts) or any(
+            ".experts." in name for name in linear
+        )
         targets = lora.target_modules
         if isinstance(targets, tuple):
             usual = LINEAR | WHOLE
-            yield from self._names(targets, TARGETS, linear, LINEAR, usual if experts else frozenset())
-        elif targets is not None and PATTERN.search(targets) and linear and "vision_config" not in parts:
+            yield from self._names(
+                targets, TARGETS, linear, LINEAR, usual if experts else frozenset()
+            )
+        elif (
+            targets is not None
+            and PATTERN.search(targets)
+            and linear
+            and "vision_config" not in parts
+        ):
             yield from self._pattern(targets, linear)
         held = {name.rpartition(".")[0]: shape for name, shape in shapes(config).items()}
         yield from self._names(lora.modules_to_save, SAVED, held, WHOLE | LINEAR, WHOLE)
@@ -104,7 +113,11 @@ class LoraTargetFitsNothing(ConfigRule):
     ) -> Iterator[Finding]:
         """Names of a list that fit nothing; `trusted` may be there without standing in the checkpoint."""
         counts = {name: len(matched(name, there)) for name in names if not PATTERN.search(name)}
-        lasts = {module.rpartition(".")[2] for module in there if not module.rpartition(".")[2].isdecimal()}
+        lasts = {
+            module.rpartition(".")[2]
+            for module in there
+            if not module.rpartition(".")[2].isdecimal()
+        }
         lost = {}
         for name, count in counts.items():
             likely = meant(name, lasts | known if field == SAVED else lasts or known)
@@ -117,7 +130,8 @@ class LoraTargetFitsNothing(ConfigRule):
                 + (" of the model" if there else "")
                 + (f"; {likely} was meant?" if likely else ""),
                 f"write {likely} for {name}" if likely else f"correct {name}, or leave it out",
-                evidence=others or ["the model's weights are not here: judged by the names of published models"],
+                evidence=others
+                or ["the model's weights are not here: judged by the names of published models"],
                 cases=[case(self.subject, ", ".join(names), field)],
                 count=len(lost),
                 total=len(names),

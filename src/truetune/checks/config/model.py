@@ -47,7 +47,9 @@ def stored_dtype(config: Config) -> str | None:
     """What the checkpoint's weights are stored as, by config.json: `bfloat16`."""
     found = settings(config)
     for part in (found, found.get("text_config")):
-        if isinstance(part, dict) and isinstance(dtype := part.get("dtype") or part.get("torch_dtype"), str):
+        if isinstance(part, dict) and isinstance(
+            dtype := part.get("dtype") or part.get("torch_dtype"), str
+        ):
             return dtype
     return None
 
@@ -64,7 +66,11 @@ def shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
             named = {str(name) for name in read_json_file(index, MODEL_FILE)["weight_map"].values()}
             if not named <= {path.name for path in files}:
                 return {}
-        return {name: shape for path in files for name, shape in _header(path, path.stat().st_mtime_ns).items()}
+        return {
+            name: shape
+            for path in files
+            for name, shape in _header(path, path.stat().st_mtime_ns).items()
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -108,7 +114,9 @@ def sampled_weights(config: Config) -> NDArray[np.float32] | None:
             parts = [
                 _sample(path, 8 + length, entry)
                 for name, entry in list(header.items())[:MOST_TENSORS]
-                if name.endswith(".weight") and len(entry["shape"]) == 2 and entry["dtype"] in DTYPES
+                if name.endswith(".weight")
+                and len(entry["shape"]) == 2
+                and entry["dtype"] in DTYPES
             ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -119,7 +127,13 @@ def sampled_weights(config: Config) -> NDArray[np.float32] | None:
 
 def _sample(path: Path, start: int, entry: Any) -> NDArray[np.float32]:
     count = int(np.prod(entry["shape"]))
-    stored = np.memmap(path, DTYPES[entry["dtype"]], mode="r", offset=start + entry["data_offsets"][0], shape=(count,))
+    stored = np.memmap(
+        path,
+        DTYPES[entry["dtype"]],
+        mode="r",
+        offset=start + entry["data_offsets"][0],
+        shape=(count,),
+    )
     values = np.asarray(stored[:: max(1, count // 2_000)])
     if entry["dtype"] == "BF16":
         return (values.astype(np.uint32) << 16).view(np.float32)

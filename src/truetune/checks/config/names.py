@@ -10,14 +10,82 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 LINEAR = frozenset(
-    ("q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "qkv_proj", "gate_proj", "up_proj", "down_proj")
-    + ("gate_up_proj", "c_attn", "c_proj", "c_fc", "query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h")
-    + ("W_pack", "wq", "wk", "wv", "wo", "w1", "w2", "w3", "Wqkv", "fc1", "fc2", "in_proj", "x_proj", "dt_proj")
-    + ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "query", "key", "value", "linear_1", "linear_2")
-    + ("attn_qkv", "att_proj", "ff_proj", "qkv", "proj", "to_q", "to_k", "to_v", "to_out", "gate", "router")
+    (
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+        "out_proj",
+        "qkv_proj",
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    )
+    + (
+        "gate_up_proj",
+        "c_attn",
+        "c_proj",
+        "c_fc",
+        "query_key_value",
+        "dense",
+        "dense_h_to_4h",
+        "dense_4h_to_h",
+    )
+    + (
+        "W_pack",
+        "wq",
+        "wk",
+        "wv",
+        "wo",
+        "w1",
+        "w2",
+        "w3",
+        "Wqkv",
+        "fc1",
+        "fc2",
+        "in_proj",
+        "x_proj",
+        "dt_proj",
+    )
+    + (
+        "q_a_proj",
+        "q_b_proj",
+        "kv_a_proj_with_mqa",
+        "kv_b_proj",
+        "query",
+        "key",
+        "value",
+        "linear_1",
+        "linear_2",
+    )
+    + (
+        "attn_qkv",
+        "att_proj",
+        "ff_proj",
+        "qkv",
+        "proj",
+        "to_q",
+        "to_k",
+        "to_v",
+        "to_out",
+        "gate",
+        "router",
+    )
 )
 """Last names of linear layers in published models"""
-WHOLE = frozenset(("embed_tokens", "lm_head", "wte", "wpe", "embed_in", "embed_out", "score", "classifier", "v_head"))
+WHOLE = frozenset(
+    (
+        "embed_tokens",
+        "lm_head",
+        "wte",
+        "wpe",
+        "embed_in",
+        "embed_out",
+        "score",
+        "classifier",
+        "v_head",
+    )
+)
 """Modules that are trained as a whole; those of a head may be made by the trainer"""
 ALIKE = 0.75
 PATTERN = re.compile(r"[*+?()\[\]{}|^$\\]")
@@ -61,7 +129,8 @@ def _misspelled(text: str, name: str, words: set[str]) -> bool:
         return True
     mine, theirs = text.split("_"), name.split("_")
     return len(mine) == len(theirs) and all(
-        a == b or (len(a) > 2 and a not in words and difflib.SequenceMatcher(None, a, b).ratio() >= ALIKE)
+        a == b
+        or (len(a) > 2 and a not in words and difflib.SequenceMatcher(None, a, b).ratio() >= ALIKE)
         for a, b in zip(mine, theirs, strict=True)
     )
 

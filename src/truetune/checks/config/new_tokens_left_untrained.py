@@ -80,7 +80,10 @@ class NewTokensLeftUntrained(ConfigRule):
             return
         have = _vocabulary(config)
         new = [token for token in training.added_tokens if have is None or token not in have]
-        lasts = {name.rpartition(".")[2] for name in (*lora.modules_to_save, *_listed(lora.target_modules))}
+        lasts = {
+            name.rpartition(".")[2]
+            for name in (*lora.modules_to_save, *_listed(lora.target_modules))
+        }
         missing = [names[0] for names in (INPUT, OUTPUT) if not lasts & {*names}]
         if tied(config) and missing != [INPUT[0], OUTPUT[0]]:
             return
@@ -88,13 +91,24 @@ class NewTokensLeftUntrained(ConfigRule):
             return
         shown = ", ".join(new[:5]) + (f" and {len(new) - 5:,} more" if len(new) > 5 else "")
         yield self.finding(
-            f"rows of {' and '.join(missing)} for {len(new):,} new tokens ({shown}) are neither trained nor saved",
+            f"rows of {' and '.join(missing)} for {len(new):,} new tokens ({shown}) are neither"
+            " trained nor saved",
             f"add {' and '.join(missing)} to modules_to_save, or set trainable_token_indices",
             severity="error" if have is not None and len(missing) == 2 else "warning",
-            evidence=["the tokenizer's vocabulary has none of them" if have is not None else "no tokenizer at hand"],
+            evidence=[
+                (
+                    "the tokenizer's vocabulary has none of them"
+                    if have is not None
+                    else "no tokenizer at hand"
+                )
+            ],
             cases=[
                 case(config, shown, "training.added_tokens"),
-                case(config, ", ".join(lora.modules_to_save) or "nothing", "training.lora.modules_to_save"),
+                case(
+                    config,
+                    ", ".join(lora.modules_to_save) or "nothing",
+                    "training.lora.modules_to_save",
+                ),
             ],
         )
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from truetune.checks.config.keys import untold
 from truetune.spec.config import Config
 
-SWITCHES = ("use_galore", "use_apollo", "use_badam", "use_muon", "use_adam_mini", "loraplus_lr_ratio")
+SWITCHES = (
+    "use_galore",
+    "use_apollo",
+    "use_badam",
+    "use_muon",
+    "use_adam_mini",
+    "loraplus_lr_ratio",
+)
 """Switches of LLaMA-Factory under which a rate means something else"""
 
 
@@ -21,7 +28,10 @@ def adamw(config: Config) -> bool:
     """
     if config.stack == "transformers" or untold(config, "optim"):
         return False
-    if config.stack == "llama-factory" and config.raw.get("finetuning_type", "lora") not in ("lora", "full"):
+    if config.stack == "llama-factory" and config.raw.get("finetuning_type", "lora") not in (
+        "lora",
+        "full",
+    ):
         return False
     if config.stack == "axolotl" and config.raw.get("adapter") not in (None, "", "lora", "qlora"):
         return False

@@ -58,12 +58,19 @@ class OutputDirIsTheModel(ConfigRule):
         for field, name in (("model", config.spec.model), ("training.adapter", training.adapter)):
             if name and self._folders(name) & self._folders(training.output_dir):
                 yield self.finding(
-                    f"the output folder {training.output_dir} is that of the {field.rpartition('.')[2]} itself",
+                    f"the output folder {training.output_dir} is that of the"
+                    f" {field.rpartition('.')[2]} itself",
                     "write to a folder of its own",
-                    cases=[case(config, training.output_dir, "training.output_dir"), case(config, name, field)],
+                    cases=[
+                        case(config, training.output_dir, "training.output_dir"),
+                        case(config, name, field),
+                    ],
                 )
 
     def _folders(self, name: str) -> set[Path]:
         """The existing folders that a name means from here, and from the settings' folder."""
-        found = {(base / Path(name).expanduser()).resolve() for base in (Path(), Path(self.subject.path).parent)}
+        found = {
+            (base / Path(name).expanduser()).resolve()
+            for base in (Path(), Path(self.subject.path).parent)
+        }
         return {path for path in found if path.is_dir()}

@@ -48,7 +48,16 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
-APART = ("flash_attention", "flex_attention", "xformers", "sage", "sdpa", "eager", "varlen", "kernels")
+APART = (
+    "flash_attention",
+    "flex_attention",
+    "xformers",
+    "sage",
+    "sdpa",
+    "eager",
+    "varlen",
+    "kernels",
+)
 """Beginnings of attention implementations with which Axolotl keeps packed rows apart; `org/name` is a kernel of the
 hub."""
 
@@ -90,5 +99,9 @@ def _open(config: Config) -> tuple[str, str, str] | None:
                 "set attn_implementation: flash_attention_2",
             )
         if not attention.startswith(APART) and "/" not in attention:
-            return "training.attn_implementation", attention, "set attn_implementation: flash_attention_2, or sdpa"
+            return (
+                "training.attn_implementation",
+                attention,
+                "set attn_implementation: flash_attention_2, or sdpa",
+            )
     return None

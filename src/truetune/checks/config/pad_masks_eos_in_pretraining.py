@@ -91,7 +91,10 @@ class PadMasksEosInPretraining(ConfigRule):
         yield self.finding(
             f"the EOS {eos} is the pad token too, and stage pt masks every label that equals it",
             "give the tokenizer a pad token that ends nothing (<unk>, or a reserved one)",
-            cases=[case(config, "pt", "stage"), Case(f"eos_token: {eos}, pad_token: {pad or 'none'}", file=str(path))],
+            cases=[
+                case(config, "pt", "stage"),
+                Case(f"eos_token: {eos}, pad_token: {pad or 'none'}", file=str(path)),
+            ],
         )
 
 

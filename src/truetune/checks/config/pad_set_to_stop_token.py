@@ -56,8 +56,13 @@ class PadSetToStopToken(ConfigRule):
         ByFact(
             "pads_masked_by",
             {
-                "position": Judged("info", "{trainer} masks pads by their position: no label is lost here"),
-                None: Judged("warning", "it is not known how the collator masks pads: by id, no stop token is learned"),
+                "position": Judged(
+                    "info", "{trainer} masks pads by their position: no label is lost here"
+                ),
+                None: Judged(
+                    "warning",
+                    "it is not known how the collator masks pads: by id, no stop token is learned",
+                ),
             },
         ),
     )
@@ -71,7 +76,9 @@ class PadSetToStopToken(ConfigRule):
 
     def figure(self) -> str:
         given, (end, eos) = self.subject.spec.training.special_tokens, terminator(self.subject)
-        ends = dict.fromkeys(token for token in (given.get("eos_token", eos), end) if token is not None)
+        ends = dict.fromkeys(
+            token for token in (given.get("eos_token", eos), end) if token is not None
+        )
         return f"the pad token is set to {given['pad_token']}; answers end with {' or '.join(ends)}"
 
     def findings(self) -> Iterator[Finding]:
@@ -85,5 +92,13 @@ class PadSetToStopToken(ConfigRule):
             yield self.finding(
                 f"the pad token is set to {pad}, which ends an answer",
                 "take a token that ends nothing",
-                cases=[case(config, pad, "pad_token", "special_tokens.pad_token", "training.special_tokens")],
+                cases=[
+                    case(
+                        config,
+                        pad,
+                        "pad_token",
+                        "special_tokens.pad_token",
+                        "training.special_tokens",
+                    )
+                ],
             )

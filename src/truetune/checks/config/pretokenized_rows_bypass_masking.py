@@ -68,13 +68,20 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         training = self.subject.spec.training
         asked = training.skip_prepare_dataset and any(getattr(training, option) for option in MASKS)
         if asked and not columns(self.subject):
-            return Unmet("the columns of the rows are not at hand: they may hold a mask or labels of their own")
+            return Unmet(
+                "the columns of the rows are not at hand: they may hold a mask or labels of"
+                " their own"
+            )
         lacking = super().unmet()
         return NO_ROWS if lacking is None and not columns(self.subject) else lacking
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        if config.stack != "trl" or training.method != "sft" or untold(config, "completion_only_loss"):
+        if (
+            config.stack != "trl"
+            or training.method != "sft"
+            or untold(config, "completion_only_loss")
+        ):
             return
         there = columns(config)
         shown = Case(f"columns: {name_list(sorted(there))}")
@@ -84,8 +91,10 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                 continue
             if "input_ids" in there and not there & {"labels", mask}:
                 yield self.finding(
-                    f"{option} does nothing: the rows have input_ids, and every token of them is supervised",
-                    f"give the rows labels, or a column {mask}; or text and messages in place of input_ids",
+                    f"{option} does nothing: the rows have input_ids, and every token of them is"
+                    " supervised",
+                    f"give the rows labels, or a column {mask}; or text and messages in place of"
+                    " input_ids",
                     cases=[case(config, True, field), shown],
                 )
             elif training.skip_prepare_dataset and there and not there & {"labels", mask}:
@@ -93,11 +102,23 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                     f"{option} does nothing: skip_prepare_dataset leaves the rows as they are",
                     "give the rows labels, or leave skip_prepare_dataset out",
                     severity="warning",
-                    cases=[case(config, True, "training.skip_prepare_dataset"), case(config, True, field), shown],
+                    cases=[
+                        case(config, True, "training.skip_prepare_dataset"),
+                        case(config, True, field),
+                        shown,
+                    ],
                 )
-        if {"input_ids", "completion_mask"} <= there and not {"labels"} & there and not training.completion_only_loss:
+        if (
+            {"input_ids", "completion_mask"} <= there
+            and not {"labels"} & there
+            and not training.completion_only_loss
+        ):
             yield self.finding(
-                "the column completion_mask is not read: completion_only_loss is off for rows with input_ids",
+                "the column completion_mask is not read: completion_only_loss is off for rows with"
+                " input_ids",
                 "set completion_only_loss: true",
-                cases=[case(config, training.completion_only_loss, "training.completion_only_loss"), shown],
+                cases=[
+                    case(config, training.completion_only_loss, "training.completion_only_loss"),
+                    shown,
+                ],
             )

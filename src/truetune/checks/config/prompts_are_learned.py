@@ -52,7 +52,9 @@ class PromptsAreLearned(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         sets = [item for _, item in entries(config, "datasets")]
-        plain = bool(sets) and all(str(item.get("type") or "completion").startswith("completion") for item in sets)
+        plain = bool(sets) and all(
+            str(item.get("type") or "completion").startswith("completion") for item in sets
+        )
         if training.train_on_inputs and training.method == "sft" and not plain:
             yield self.finding(
                 "prompts are learned as well as answers",

@@ -62,8 +62,20 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
-PLAIN = ("adamw_torch", "adamw_torch_fused", "adamw_torch_8bit", "adamw_hf", "adamw_8bit", "adamw_bnb_8bit",
-         "paged_adamw", "paged_adamw_32bit", "paged_adamw_8bit", "lion", "lion_32bit", "lion_8bit")  # fmt: skip
+PLAIN = (
+    "adamw_torch",
+    "adamw_torch_fused",
+    "adamw_torch_8bit",
+    "adamw_hf",
+    "adamw_8bit",
+    "adamw_bnb_8bit",
+    "paged_adamw",
+    "paged_adamw_32bit",
+    "paged_adamw_8bit",
+    "lion",
+    "lion_32bit",
+    "lion_8bit",
+)
 """Optimizers that add the step to the weight as it is; their step is about the learning rate."""
 TYPICAL = 0.02
 """Size of a weight where the weights are not at hand: the usual standard deviation at the start"""
@@ -80,13 +92,22 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
 
     def figure(self) -> str:
         pure = _pure(self.subject)
-        how = "all weights are trained in bfloat16" if pure else "not all weights are trained in bfloat16 alone"
+        how = (
+            "all weights are trained in bfloat16"
+            if pure
+            else "not all weights are trained in bfloat16 alone"
+        )
         return f"{self.compared()}; {how}"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         rate = training.learning_rate
-        if not rate or not _pure(config) or str(training.optim or PLAIN[0]) not in PLAIN or special(config):
+        if (
+            not rate
+            or not _pure(config)
+            or str(training.optim or PLAIN[0]) not in PLAIN
+            or special(config)
+        ):
             return
         weights = sampled_weights(config)
         lost = float((_half_step(weights) > rate).mean()) if weights is not None else None
@@ -95,12 +116,17 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
             return
         yield self.finding(
             f"steps of {rate:g} are rounded away in bfloat16"
-            + (f" for {lost:.0%} of the weights" if lost is not None else f" for weights of {TYPICAL} and more"),
-            "train float32 weights with bf16 autocast, or take an optimizer that rounds stochastically",
+            + (
+                f" for {lost:.0%} of the weights"
+                if lost is not None
+                else f" for weights of {TYPICAL} and more"
+            ),
+            "train float32 weights with bf16 autocast, or take an optimizer that rounds"
+            " stochastically",
             severity="warning" if _sure(config, rate, lost) else "info",
             evidence=[
-                f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL):.1e} at {TYPICAL}, "
-                f"{_half_step_of(1.0):.1e} at 1"
+                f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL):.1e} at"
+                f" {TYPICAL}, {_half_step_of(1.0):.1e} at 1"
             ],
             cases=[case(config, f"{rate:g}", "training.learning_rate"), *_why(config)],
         )
@@ -118,16 +144,28 @@ def _pure(config: Config) -> bool:
     training = config.spec.training
     if config.freezes_by_hand:
         return False
-    if untold(config, "optim") or any(config.raw.get(key, None) is not None for key in ("fsdp", "deepspeed")):
+    if untold(config, "optim") or any(
+        config.raw.get(key, None) is not None for key in ("fsdp", "deepspeed")
+    ):
         return False
-    if training.lora or training.adapter or training.load_in or training.fsdp or training.deepspeed_stage is not None:
+    if (
+        training.lora
+        or training.adapter
+        or training.load_in
+        or training.fsdp
+        or training.deepspeed_stage is not None
+    ):
         return False
     if config.stack == "llama-factory":
         return bool(config.raw.get("pure_bf16")) and config.raw.get("finetuning_type") == "full"
     if config.stack == "axolotl":
-        sharded = config.raw.get("fsdp_config") or config.raw.get("fsdp") or config.raw.get("deepspeed")
+        sharded = (
+            config.raw.get("fsdp_config") or config.raw.get("fsdp") or config.raw.get("deepspeed")
+        )
         return training.dtype == "bfloat16" and not sharded and not config.raw.get("adapter")
-    return training.dtype == "bfloat16" or (training.dtype == "auto" and stored_dtype(config) == "bfloat16")
+    return training.dtype == "bfloat16" or (
+        training.dtype == "auto" and stored_dtype(config) == "bfloat16"
+    )
 
 
 def _why(config: Config) -> list[Case]:

@@ -71,11 +71,14 @@ class ResumeFromMissingCheckpoint(ConfigRule):
         wanted = Path(name).expanduser()
         places = self._places(name)
         found = next((place for place in places if place.is_dir()), None)
-        if found is None and not any(place.parent.is_dir() and len(wanted.parts) > 1 for place in places):
+        if found is None and not any(
+            place.parent.is_dir() and len(wanted.parts) > 1 for place in places
+        ):
             return
         if found is None or not (found / "trainer_state.json").is_file():
             yield self.finding(
-                f"{name} {'holds no trainer_state.json' if found else 'is not there'}: there is nothing to resume from",
+                f"{name} {'holds no trainer_state.json' if found else 'is not there'}: there is"
+                " nothing to resume from",
                 "name a checkpoint-N folder of the run, or leave resume_from_checkpoint out",
                 cases=[case(config, name, "training.resume_from_checkpoint")],
             )

@@ -88,7 +88,9 @@ class RowsLeftOutByLimit(ConfigRule):
             yield self.finding(
                 f"max_samples {limit:,} leaves out {lost:,} of {total:,} rows",
                 "leave max_samples out: it is for trying things",
-                evidence=[f"{Path(name).name} holds {count:,} rows" for name, count in over.items()],
+                evidence=[
+                    f"{Path(name).name} holds {count:,} rows" for name, count in over.items()
+                ],
                 cases=[case(config, limit, "max_samples")],
                 count=lost,
                 total=total,

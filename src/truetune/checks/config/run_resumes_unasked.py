@@ -60,17 +60,29 @@ class RunResumesUnasked(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         asked = config.raw.get("overwrite_output_dir") or training.resume_from_checkpoint
-        if config.stack != "llama-factory" or not training.output_dir or asked or not config.raw.get("do_train"):
+        if (
+            config.stack != "llama-factory"
+            or not training.output_dir
+            or asked
+            or not config.raw.get("do_train")
+        ):
             return
         for base in (Path(), Path(config.path).parent):
             folder = base / Path(training.output_dir).expanduser()
-            found = [p for p in folder.glob("checkpoint-*") if p.is_dir() and p.name.rpartition("-")[2].isdecimal()]
+            found = [
+                p
+                for p in folder.glob("checkpoint-*")
+                if p.is_dir() and p.name.rpartition("-")[2].isdecimal()
+            ]
             if found:
                 last = max(found, key=lambda path: int(path.name.rpartition("-")[2]))
                 yield self.finding(
                     f"the run resumes from {last.name} of the run before it",
                     "write to a folder of its own, or set overwrite_output_dir: true",
-                    cases=[case(config, training.output_dir, "training.output_dir"), Case(last.name, file=str(last))],
+                    cases=[
+                        case(config, training.output_dir, "training.output_dir"),
+                        Case(last.name, file=str(last)),
+                    ],
                     count=len(found),
                 )
                 return

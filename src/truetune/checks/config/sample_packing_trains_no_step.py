@@ -85,7 +85,11 @@ class SamplePackingTrainsNoStep(ConfigRule):
             or (training.attn_implementation not in REAL_BATCHES and not real)
         ):
             return
-        data, size, length = rows(config), training.per_device_train_batch_size, config.spec.max_length
+        data, size, length = (
+            rows(config),
+            training.per_device_train_batch_size,
+            config.spec.max_length,
+        )
         if data is None or size is None or size < 2 or not length:
             return
         text = data_bytes(config)
@@ -93,7 +97,11 @@ class SamplePackingTrainsNoStep(ConfigRule):
             sure, packed = True, data.count
         elif text is not None:
             sure = 2 * text / length + 1 < size
-            packed = math.ceil(2 * text / length + 1) if sure else math.ceil(text / BYTES_A_TOKEN / length)
+            packed = (
+                math.ceil(2 * text / length + 1)
+                if sure
+                else math.ceil(text / BYTES_A_TOKEN / length)
+            )
         else:
             return
         if packed >= size:
@@ -102,7 +110,8 @@ class SamplePackingTrainsNoStep(ConfigRule):
         yield self.finding(
             f"{about} {packed:,} packed rows of {length:,} tokens do not fill a batch of {size}"
             + (": no step is made" if sure else ": perhaps no step is made"),
-            f"set micro_batch_size to 1 and gradient_accumulation_steps to {size}, or leave sample_packing out",
+            f"set micro_batch_size to 1 and gradient_accumulation_steps to {size}, or leave"
+            " sample_packing out",
             severity="error" if sure else "warning",
             evidence=[data.why] + ([f"{text:,} bytes"] if text is not None else []),
             cases=[

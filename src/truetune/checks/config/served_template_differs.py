@@ -111,8 +111,15 @@ class ServedTemplateDiffers(ConfigRule):
             severity="warning" if lost or cut else "info",
             evidence=[
                 f"the tokenizer's template begins a question with {own[-60:]!r}",
-                "the tokenizer is saved with its own template" if lost else "the tokenizer is saved with the named one",
+                (
+                    "the tokenizer is saved with its own template"
+                    if lost
+                    else "the tokenizer is saved with the named one"
+                ),
                 *([f"no token of the tokenizer: {', '.join(cut)}"] if cut else []),
             ],
-            cases=[case(config, name, key), Case("the tokenizer's template", file=str(config.spec.tokenizer))],
+            cases=[
+                case(config, name, key),
+                Case("the tokenizer's template", file=str(config.spec.tokenizer)),
+            ],
         )

@@ -79,7 +79,8 @@ class SettingOverruled(ConfigRule):
             and {"training.warmup_ratio", "training.warmup_steps"} <= {*places}
         ):
             yield self.finding(
-                f"warmup_ratio {training.warmup_ratio:g} does nothing: warmup_steps {training.warmup_steps:g} decides",
+                f"warmup_ratio {training.warmup_ratio:g} does nothing: warmup_steps"
+                f" {training.warmup_steps:g} decides",
                 "keep one of the two",
                 cases=[
                     case(config, f"{training.warmup_ratio:g}", "training.warmup_ratio"),
@@ -97,17 +98,27 @@ class SettingOverruled(ConfigRule):
         ):
             return
         switched_off = (
-            "training.eval_strategy" in places or OLD_NAME in config.raw or config.raw.get("do_eval") is False
+            "training.eval_strategy" in places
+            or OLD_NAME in config.raw
+            or config.raw.get("do_eval") is False
         )
         for field, value, what in (
-            ("training.eval_steps", None if switched_off else training.eval_steps, "evaluation steps are set"),
+            (
+                "training.eval_steps",
+                None if switched_off else training.eval_steps,
+                "evaluation steps are set",
+            ),
             ("training.val_size", training.val_size, "rows are held out"),
         ):
             if value and field in places:
                 yield self.finding(
                     f"{what}, and nothing is evaluated: eval_strategy is no",
-                    "set eval_strategy: steps" + (", or hold no rows out" if field.endswith("size") else ""),
-                    cases=[case(config, f"{value:g}", field), case(config, "no", "training.eval_strategy")],
+                    "set eval_strategy: steps"
+                    + (", or hold no rows out" if field.endswith("size") else ""),
+                    cases=[
+                        case(config, f"{value:g}", field),
+                        case(config, "no", "training.eval_strategy"),
+                    ],
                 )
 
     def _epochs_cut_short(self) -> Iterator[Finding]:
@@ -118,7 +129,9 @@ class SettingOverruled(ConfigRule):
         if not (both_set and epochs and epochs > 1 and limit > 0):
             return
         without_limit = training.model_copy(update={"max_steps": None})
-        whole = steps(replace(config, spec=config.spec.model_copy(update={"training": without_limit})))
+        whole = steps(
+            replace(config, spec=config.spec.model_copy(update={"training": without_limit}))
+        )
         if whole is None or limit >= MOST_OF_A_RUN * whole.most:
             return
         yield self.finding(

@@ -62,7 +62,9 @@ class SettingRenamed(ConfigRule):
     severity = "error"
 
     def figure(self) -> Measurement:
-        return counted("settings whose name has changed for the release that runs", 0, len(self.subject.raw))
+        return counted(
+            "settings whose name has changed for the release that runs", 0, len(self.subject.raw)
+        )
 
     def findings(self) -> Iterator[Finding]:
         harmless = []
@@ -92,7 +94,11 @@ class SettingRenamed(ConfigRule):
     def _stops_here(self, old: Renamed) -> bool:
         """Is it sure that a call in a program stops at it: does a release run that has it no more?"""
         config = self.subject
-        return of_program(config) and old.taken is not None and config.pins.is_past(old.package, *old.taken)
+        return (
+            of_program(config)
+            and old.taken is not None
+            and config.pins.is_past(old.package, *old.taken)
+        )
 
     def _may_be_another_programs(self, old: Renamed) -> bool:
         """May a program read it that has settings of its own, or that runs with the release that took it?"""
@@ -112,7 +118,11 @@ class SettingRenamed(ConfigRule):
             severity=severity,
             evidence=[self._fate(old), config.pins.told(old.package)],
             cases=[at_place(old.place, key)],
-            fix=new_name_written(config, old) if old.now in names and old.now not in config.raw else None,
+            fix=(
+                new_name_written(config, old)
+                if old.now in names and old.now not in config.raw
+                else None
+            ),
         )
 
     def _together(self, several: list[Renamed]) -> Finding:
@@ -122,9 +132,15 @@ class SettingRenamed(ConfigRule):
         lost = any(self._is_lost(old) for old in several)
         return self.finding(
             f"{named}: of earlier releases, "
-            + (f"and {who_may_take(config, several)} may still take it" if lost else "and still taken"),
+            + (
+                f"and {who_may_take(config, several)} may still take it"
+                if lost
+                else "and still taken"
+            ),
             "write what newer releases take, once yours is new enough: "
-            + ", ".join(f"{old.place.key} is {old.now or 'gone'} {since(config, old)}" for old in several),
+            + ", ".join(
+                f"{old.place.key} is {old.now or 'gone'} {since(config, old)}" for old in several
+            ),
             severity="info",
             evidence=list(dict.fromkeys(config.pins.told(old.package) for old in several)),
             cases=[at_place(old.place, old.place.key) for old in several],

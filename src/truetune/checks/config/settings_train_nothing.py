@@ -54,13 +54,20 @@ from truetune.checks.rule import ConfigRule
 class SettingsTrainNothing(ConfigRule):
     code = "TT610"
     severity = "error"
-    reads = ("training.learning_rate", "training.num_train_epochs", "training.max_steps", "training.lora.lora_alpha")
+    reads = (
+        "training.learning_rate",
+        "training.num_train_epochs",
+        "training.max_steps",
+        "training.lora.lora_alpha",
+    )
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         if training.learning_rate == 0:
             yield self.finding(
-                "the learning rate is 0", "set a learning rate", cases=[case(config, 0, "training.learning_rate")]
+                "the learning rate is 0",
+                "set a learning rate",
+                cases=[case(config, 0, "training.learning_rate")],
             )
         epochs = training.num_train_epochs
         if epochs is not None and epochs <= 0 and (training.max_steps or 0) < 1:
@@ -77,7 +84,8 @@ class SettingsTrainNothing(ConfigRule):
             )
         if training.lora and training.lora.lora_dropout >= 1:
             yield self.finding(
-                f"lora_dropout is {training.lora.lora_dropout:g}: nothing passes through the adapter",
+                f"lora_dropout is {training.lora.lora_dropout:g}: nothing passes through the"
+                " adapter",
                 "set lora_dropout to 0 or 0.05",
                 cases=[case(config, training.lora.lora_dropout, "training.lora.lora_dropout")],
             )

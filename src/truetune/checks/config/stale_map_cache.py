@@ -74,10 +74,16 @@ class StaleMapCache(ConfigRule):
         return NO_ROWS if changed(self.subject) is None else None
 
     def figure(self) -> Measurement | str:
-        name = self.subject.spec.training.prepared_path or (DEFAULT if self.subject.stack == "axolotl" else None)
+        name = self.subject.spec.training.prepared_path or (
+            DEFAULT if self.subject.stack == "axolotl" else None
+        )
         prepared = _prepared(self.subject, name) if name else []
         if not prepared:
-            return f"there are no encoded rows in {name}" if name else "no folder of encoded rows is named"
+            return (
+                f"there are no encoded rows in {name}"
+                if name
+                else "no folder of encoded rows is named"
+            )
         return counted("encoded data sets that are older than the data", 0, len(prepared))
 
     def findings(self) -> Iterator[Finding]:
@@ -85,15 +91,21 @@ class StaleMapCache(ConfigRule):
         newest = changed(config)
         if config.stack not in ("axolotl", "llama-factory") or newest is None:
             return
-        name = config.spec.training.prepared_path or (DEFAULT if config.stack == "axolotl" else None)
+        name = config.spec.training.prepared_path or (
+            DEFAULT if config.stack == "axolotl" else None
+        )
         prepared = _prepared(config, name) if name else []
         if not prepared or max(prepared) >= newest[1]:
             return
         yield self.finding(
-            f"{newest[0].name} changed after the {len(prepared):,} encoded data sets in {name} were made",
+            f"{newest[0].name} changed after the {len(prepared):,} encoded data sets in {name} were"
+            " made",
             f"delete {name}, or give it another name",
             evidence=[f"encoded: {_time(max(prepared))}", f"data changed: {_time(newest[1])}"],
-            cases=[case(config, name, "training.prepared_path"), Case("the data", file=str(newest[0]))],
+            cases=[
+                case(config, name, "training.prepared_path"),
+                Case("the data", file=str(newest[0])),
+            ],
         )
 
 

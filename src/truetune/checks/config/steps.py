@@ -55,7 +55,12 @@ def steps(config: Config) -> Steps | None:
     together = size * training.devices * max(1, training.gradient_accumulation_steps or 1)
     most = math.ceil(epochs * max(1, math.ceil(found.count / together)))
     batch = (
-        " x ".join(str(n) for n in (size, training.devices, training.gradient_accumulation_steps or 1) if n != 1) or "1"
+        " x ".join(
+            str(n)
+            for n in (size, training.devices, training.gradient_accumulation_steps or 1)
+            if n != 1
+        )
+        or "1"
     )
     return Steps(
         most,
@@ -83,7 +88,10 @@ def rows(config: Config) -> Rows | None:
             return None
         used = min(count, limit) if isinstance(limit, int) and limit > 0 else count
         total += used
-        parts.append(f"{Path(name).name} holds {count:,} rows" + (f", max_samples {used:,}" if used < count else ""))
+        parts.append(
+            f"{Path(name).name} holds {count:,} rows"
+            + (f", max_samples {used:,}" if used < count else "")
+        )
     held = training.val_size or 0
     out = math.ceil(total * held) if 0 < held < 1 else int(held) if 1 <= held < total else 0
     if out:
@@ -127,7 +135,9 @@ def _lines(file: IO[bytes]) -> int:
 def data_bytes(config: Config) -> int | None:
     """Size of the training files; None where one is not at hand, or is no text."""
     named = [files_of(name) for name in config.spec.data]
-    if not all(named) or any(source.kind not in ("jsonl", "json", "csv") for found in named for source in found):
+    if not all(named) or any(
+        source.kind not in ("jsonl", "json", "csv") for found in named for source in found
+    ):
         return None
     try:
         return sum(_stamp(source)[0] for found in named for source in found)

@@ -73,18 +73,30 @@ class StepsBeyondTheRun(ConfigRule):
         if run is None:
             return
         every = training.eval_steps
-        if training.eval_strategy == "steps" and every is not None and every >= 1 and every > run.most:
+        if (
+            training.eval_strategy == "steps"
+            and every is not None
+            and every >= 1
+            and every > run.most
+        ):
             best = " and has no best model to load" if training.load_best_model_at_end else ""
             yield self.finding(
-                f"the run of at most {run.most:,} steps is never evaluated{best}: evaluation is due every {every:,.0f}",
+                f"the run of at most {run.most:,} steps is never evaluated{best}: evaluation is due"
+                f" every {every:,.0f}",
                 f"set eval_steps to {max(1, run.most // 5)}, or to a share such as 0.2",
                 evidence=[run.why],
                 cases=[case(config, f"{every:g}", "training.eval_steps")],
             )
         every = training.logging_steps
-        if every is not None and every >= 1 and every > run.most and "training.logging_steps" in config.places:
+        if (
+            every is not None
+            and every >= 1
+            and every > run.most
+            and "training.logging_steps" in config.places
+        ):
             yield self.finding(
-                f"no loss is logged in a run of at most {run.most:,} steps: logging is due every {every:,.0f}",
+                f"no loss is logged in a run of at most {run.most:,} steps: logging is due every"
+                f" {every:,.0f}",
                 "set logging_steps to 1 for a run as short as this",
                 severity="info",
                 evidence=[run.why],

@@ -49,8 +49,13 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
 
-ENDS = {"gemma": "<end_of_turn>", "gemma3": "<end_of_turn>", "gemma3n": "<end_of_turn>", "gemma4": "<turn|>",
-        "gemma4_unified": "<turn|>"}  # fmt: skip
+ENDS = {
+    "gemma": "<end_of_turn>",
+    "gemma3": "<end_of_turn>",
+    "gemma3n": "<end_of_turn>",
+    "gemma4": "<turn|>",
+    "gemma4_unified": "<turn|>",
+}
 """Templates of Axolotl that end turns with a token that is not their tokenizers' EOS"""
 
 
@@ -65,8 +70,12 @@ class StopTokenNotTrained(ConfigRule):
             return lacking
         if not self._sets():
             return Unmet("it is about data sets of the type chat_template, and there is none")
-        own = str(self.subject.raw.get("chat_template") or "tokenizer_default").startswith("tokenizer_default")
-        known = self.subject.raw.get("eot_tokens") or not own or terminator(self.subject)[0] is not None
+        own = str(self.subject.raw.get("chat_template") or "tokenizer_default").startswith(
+            "tokenizer_default"
+        )
+        known = (
+            self.subject.raw.get("eot_tokens") or not own or terminator(self.subject)[0] is not None
+        )
         return None if known else NO_TOKENIZER
 
     def figure(self) -> Measurement:
@@ -74,23 +83,42 @@ class StopTokenNotTrained(ConfigRule):
 
     def _sets(self) -> list[int]:
         """The numbers of the data sets that a chat template renders."""
-        return [index for index, item in entries(self.subject, "datasets") if item.get("type") == "chat_template"]
+        return [
+            index
+            for index, item in entries(self.subject, "datasets")
+            if item.get("type") == "chat_template"
+        ]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         if config.stack != "axolotl" or config.spec.training.method != "sft":
             return
-        sets = [(i, item) for i, item in entries(config, "datasets") if item.get("type") == "chat_template"]
+        sets = [
+            (i, item)
+            for i, item in entries(config, "datasets")
+            if item.get("type") == "chat_template"
+        ]
         for index, item in sets:
             if item.get("train_on_eot", item.get("train_on_eos")) == "none":
                 yield self.finding(
                     f"{item.get('path')}: no answer's end is trained: train_on_eos is none",
                     "leave train_on_eos out: turn is the default",
-                    cases=[case(config, "none", f"datasets.{index}.train_on_eos", f"datasets.{index}.train_on_eot")],
+                    cases=[
+                        case(
+                            config,
+                            "none",
+                            f"datasets.{index}.train_on_eos",
+                            f"datasets.{index}.train_on_eot",
+                        )
+                    ],
                 )
         if not sets or config.raw.get("eot_tokens"):
             return
-        name = str(config.raw.get("chat_template") or sets[0][1].get("chat_template") or "tokenizer_default")
+        name = str(
+            config.raw.get("chat_template")
+            or sets[0][1].get("chat_template")
+            or "tokenizer_default"
+        )
         own = name.startswith("tokenizer_default")
         end, eos = terminator(config) if own else (None, None)
         end = end if own else ENDS.get(name)
@@ -98,7 +126,8 @@ class StopTokenNotTrained(ConfigRule):
         if end is None or end == eos or (own and eos is None) or (not own and name not in MARKERS):
             return
         yield self.finding(
-            f"turns end with {end}, and Axolotl trains the end {eos or 'of the tokenizer, its EOS'}",
+            f"turns end with {end}, and Axolotl trains the end"
+            f" {eos or 'of the tokenizer, its EOS'}",
             f'set eot_tokens: ["{end}"]',
             severity="error" if own else "warning",
             cases=[case(config, name, "chat_template"), case(config, "not set", "eot_tokens")],

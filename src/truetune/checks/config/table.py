@@ -20,7 +20,10 @@ def columns(config: Config) -> frozenset[str]:
     for source in sources(config):
         try:
             with open_raw(source.path) as raw:
-                row = next((record.row for record in records(source, raw) if isinstance(record.row, dict)), None)
+                row = next(
+                    (record.row for record in records(source, raw) if isinstance(record.row, dict)),
+                    None,
+                )
         except (DataError, *UNREADABLE):
             continue
         if row:
@@ -44,7 +47,9 @@ def files_of(name: str) -> list[Source]:
     if "://" in name or "\0" in name:
         return []
     try:
-        if path.is_dir() and not any(entry.suffix in SUFFIXES or entry.name in SAVED for entry in path.iterdir()):
+        if path.is_dir() and not any(
+            entry.suffix in SUFFIXES or entry.name in SAVED for entry in path.iterdir()
+        ):
             return []
         return resolve([name])
     except (DataError, OSError):
@@ -55,6 +60,8 @@ def changed(config: Config) -> tuple[Path, float] | None:
     """The training file that changed last, and when (seconds since 1970); None where none is at hand."""
     paths = [Path(str(source.path)) for source in sources(config)]
     try:
-        return max(((path, path.stat().st_mtime) for path in paths), key=lambda pair: pair[1], default=None)
+        return max(
+            ((path, path.stat().st_mtime) for path in paths), key=lambda pair: pair[1], default=None
+        )
     except OSError:
         return None

@@ -78,5 +78,7 @@ class TiedHeadTrainedAlone(ConfigRule):
                 "lm_head is trained alone, and shares its weights with the embedding",
                 "name embed_tokens in its place",
                 evidence=["tie_word_embeddings is true, or the weights hold no lm_head"],
-                cases=[case(config, ", ".join(lora.modules_to_save), "training.lora.modules_to_save")],
+                cases=[
+                    case(config, ", ".join(lora.modules_to_save), "training.lora.modules_to_save")
+                ],
             )

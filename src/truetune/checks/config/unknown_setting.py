@@ -70,7 +70,10 @@ class UnknownSetting(ConfigRule):
     severity = "warning"
 
     def figure(self) -> Measurement:
-        what = f"settings that {self.subject.stack} {self.subject.version} does not know, by an old name either"
+        what = (
+            f"settings that {self.subject.stack} {self.subject.version} does not know, by an old"
+            " name either"
+        )
         return counted(what, 0, len(self.subject.raw))
 
     def findings(self) -> Iterator[Finding]:
@@ -83,7 +86,9 @@ class UnknownSetting(ConfigRule):
                 strange.append(at_place(place, place.key))
             else:
                 empty = config.raw.get(place.key, ...) is None
-                yield self._misspelt(place.key, "setting", likely, at_place(place, place.key), empty=empty)
+                yield self._misspelt(
+                    place.key, "setting", likely, at_place(place, place.key), empty=empty
+                )
         yield from self._of_data_sets()
         if strange and not words_of_another_program(config):
             yield self._strange(strange)
@@ -92,7 +97,8 @@ class UnknownSetting(ConfigRule):
         own = words_of_another_program(self.subject)
         if own:
             return Unmet(
-                f"{name_list(own)}: a program with settings of its own reads this file, and it alone knows them"
+                f"{name_list(own)}: a program with settings of its own reads this file, and it"
+                " alone knows them"
             )
         return super().unmet()
 
@@ -102,7 +108,9 @@ class UnknownSetting(ConfigRule):
         names = facts("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
         lists = DATA_SETS if names else ()
         strange = []
-        for key, index, item in [(listed, *pair) for listed in lists for pair in entries(config, listed)]:
+        for key, index, item in [
+            (listed, *pair) for listed in lists for pair in entries(config, listed)
+        ]:
             for name in map(str, item):
                 if name in names:
                     continue
@@ -111,7 +119,9 @@ class UnknownSetting(ConfigRule):
                 if likely is None:
                     strange.append(place)
                 else:
-                    yield self._misspelt(name, "setting of a data set", likely, place, empty=item[name] is None)
+                    yield self._misspelt(
+                        name, "setting of a data set", likely, place, empty=item[name] is None
+                    )
         if strange:
             yield self._strange(strange)
 
@@ -132,10 +142,16 @@ class UnknownSetting(ConfigRule):
         rest = f" and {len(cases) - SHOWN} more" if len(cases) > SHOWN else ""
         release = f"{config.stack} {config.version}"
         return self.finding(
-            f"{keys}{rest}: not among the settings of {release}, the release that the known names were taken from",
-            f"remove it, unless a newer release takes it: {fate(config)}"
-            if of_program(config)
-            else f"leave what your script, a plug-in or a newer release reads; remove the rest: {fate(config)}",
+            f"{keys}{rest}: not among the settings of {release}, the release that the known names"
+            " were taken from",
+            (
+                f"remove it, unless a newer release takes it: {fate(config)}"
+                if of_program(config)
+                else (
+                    "leave what your script, a plug-in or a newer release reads; remove the rest:"
+                    f" {fate(config)}"
+                )
+            ),
             severity="warning" if is_refused(config) else "info",
             evidence=[f"nothing that {release} knows is spelled alike"],
             cases=cases,

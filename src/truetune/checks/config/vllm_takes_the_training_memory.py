@@ -62,7 +62,11 @@ class VllmTakesTheTrainingMemory(ConfigRule):
         config, raw = self.subject, self.subject.raw
         share = raw.get(KEY)
         is_beside_the_policy = raw.get("use_vllm") is True and raw.get("vllm_mode") == "colocate"
-        if not is_beside_the_policy or raw.get("vllm_enable_sleep_mode") or not isinstance(share, int | float):
+        if (
+            not is_beside_the_policy
+            or raw.get("vllm_enable_sleep_mode")
+            or not isinstance(share, int | float)
+        ):
             return
         if share > HIGHEST_SHARE:
             yield self.finding(

@@ -59,7 +59,11 @@ class WarmupIgnoredBySchedule(ConfigRule):
         wanted = training.warmup_steps or training.warmup_ratio
         if wanted and str(training.lr_scheduler_type) == "constant" and field in config.places:
             yield self.finding(
-                f"the schedule constant has no warm-up: {config.places[field].key} {wanted:g} does nothing",
+                f"the schedule constant has no warm-up: {config.places[field].key} {wanted:g} does"
+                " nothing",
                 "write constant_with_warmup",
-                cases=[case(config, "constant", "training.lr_scheduler_type"), case(config, f"{wanted:g}", field)],
+                cases=[
+                    case(config, "constant", "training.lr_scheduler_type"),
+                    case(config, f"{wanted:g}", field),
+                ],
             )

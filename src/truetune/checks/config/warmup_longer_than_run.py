@@ -75,7 +75,9 @@ class WarmupLongerThanRun(ConfigRule):
 
     def figure(self) -> str:
         run = steps(self.subject)
-        return self.compared() + (f"; the run has at most {run.most:,} steps" if run is not None else "")
+        return self.compared() + (
+            f"; the run has at most {run.most:,} steps" if run is not None else ""
+        )
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -101,7 +103,13 @@ class WarmupLongerThanRun(ConfigRule):
         rate = f" of {training.learning_rate:g}" if training.learning_rate else ""
         yield self.finding(
             f"the warm-up of {wanted:,.0f} steps "
-            + ("is longer than" if wanted > run.most else "is as long as" if wanted == run.most else "takes most of")
+            + (
+                "is longer than"
+                if wanted > run.most
+                else "is as long as"
+                if wanted == run.most
+                else "takes most of"
+            )
             + f" the run of at most {run.most:,} steps"
             + (f": the learning rate ends at {reached:.1%}{rate}" if wanted >= run.most else ""),
             "set the warm-up as a share of the run: 0.03 to 0.1",

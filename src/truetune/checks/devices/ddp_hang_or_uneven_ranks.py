@@ -49,16 +49,23 @@ class DdpHangOrUnevenRanks(DeviceRule):
             return
         if other.get("even_batches") is False:
             yield self.finding(
-                f"{world} processes with even_batches: false: the last batches of an epoch may not be shared out "
-                "evenly, and a process that has none left lets the others wait",
+                f"{world} processes with even_batches: false: the last batches of an epoch may not"
+                " be shared out evenly, and a process that has none left lets the others wait",
                 "leave even_batches on, or set dataloader_drop_last: true",
                 cases=[case(self.config, False, "accelerator_config.even_batches", "even_batches")],
             )
         stream = any(other.get(name) for name in STREAMING)
         if stream and other.get("dispatch_batches") is False and (self.training.max_steps or 0) < 1:
             yield self.finding(
-                f"{world} processes read a stream on their own (dispatch_batches: false) until it ends, which may be "
-                "at different times",
+                f"{world} processes read a stream on their own (dispatch_batches: false) until it"
+                " ends, which may be at different times",
                 "set max_steps, or leave dispatch_batches out",
-                cases=[case(self.config, False, "accelerator_config.dispatch_batches", "dispatch_batches")],
+                cases=[
+                    case(
+                        self.config,
+                        False,
+                        "accelerator_config.dispatch_batches",
+                        "dispatch_batches",
+                    )
+                ],
             )

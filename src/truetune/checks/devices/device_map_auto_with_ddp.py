@@ -53,46 +53,60 @@ class DeviceMapAutoWithDdp(DeviceRule):
     severity = "error"
 
     def figure(self) -> str:
-        return f"device_map: {self.training.device_map or 'not set'}; processes: {self.subject.world}"
+        return (
+            f"device_map: {self.training.device_map or 'not set'}; processes: {self.subject.world}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         asked, visible = self.training.device_map, self.machine.visible
         cases = [case(self.config, asked, "training.device_map")]
         if asked not in SPREADING:
             return
-        sharded = "DeepSpeed" if self.training.deepspeed_stage is not None else "FSDP" if self.training.fsdp else None
+        sharded = (
+            "DeepSpeed"
+            if self.training.deepspeed_stage is not None
+            else "FSDP"
+            if self.training.fsdp
+            else None
+        )
         command = next(launches_of_several(Path(self.config.path)), None)
-        several = f"{self.subject.world}" if self.subject.world > 1 else "several" if command else ""
+        several = (
+            f"{self.subject.world}" if self.subject.world > 1 else "several" if command else ""
+        )
         evidence = [f"several processes: {command}"] if command else []
         if several and self.config.stack not in PLACES_ITSELF:
             yield self.finding(
-                f"device_map: {asked} spreads the model over all GPUs in each of {several} processes; "
-                "accelerate stops such a run",
+                f"device_map: {asked} spreads the model over all GPUs in each of {several}"
+                " processes; accelerate stops such a run",
                 "leave device_map out, so that each process uses its own GPU",
                 evidence=evidence,
                 cases=cases,
             )
         elif sharded:
             yield self.finding(
-                f"device_map: {asked} spreads the model over all GPUs in each process, beside {sharded}, which gives "
-                "each process a GPU of its own",
+                f"device_map: {asked} spreads the model over all GPUs in each process, beside"
+                f" {sharded}, which gives each process a GPU of its own",
                 "leave device_map out",
                 severity="warning",
                 cases=cases,
             )
         elif several:
             yield self.finding(
-                f"device_map: {asked} has no effect in {several} processes: {self.config.stack} puts the whole model "
-                "on each process's own GPU; in one process it spreads the layers over all GPUs, one busy at a time",
-                "leave device_map out; where the layers are spread after all, the launch starts one process",
+                f"device_map: {asked} has no effect in {several} processes: {self.config.stack}"
+                " puts the whole model on each process's own GPU; in one process it spreads the"
+                " layers over all GPUs, one busy at a time",
+                "leave device_map out; where the layers are spread after all, the launch starts one"
+                " process",
                 severity="info",
                 evidence=evidence,
                 cases=cases,
             )
         elif self.subject.world == 1 and len(visible) > 1 and self._fits_on_one():
             yield self.finding(
-                f"device_map: {asked} spreads the model over {len(visible)} GPUs, which then work one after the other",
-                f"leave device_map out and launch a process for each GPU (torchrun --nproc_per_node {len(visible)})",
+                f"device_map: {asked} spreads the model over {len(visible)} GPUs, which then work"
+                " one after the other",
+                "leave device_map out and launch a process for each GPU (torchrun --nproc_per_node"
+                f" {len(visible)})",
                 severity="warning",
                 cases=cases,
             )

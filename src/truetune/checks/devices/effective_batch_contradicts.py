@@ -73,7 +73,10 @@ class EffectiveBatchContradicts(DeviceRule):
             yield self.finding(
                 f"DeepSpeed's {wrong[0]}",
                 "write `auto` for it in the DeepSpeed settings",
-                evidence=[f"{rows} rows x {steps} steps of accumulation x {world} processes", *wrong[1:]],
+                evidence=[
+                    f"{rows} rows x {steps} steps of accumulation x {world} processes",
+                    *wrong[1:],
+                ],
                 cases=[case(self.config, "given", "training.deepspeed_stage", "deepspeed")],
             )
 

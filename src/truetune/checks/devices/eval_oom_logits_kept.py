@@ -69,7 +69,9 @@ class EvalOomLogitsKept(DeviceRule):
         vocabulary = (inner if isinstance(inner, dict) else model).get("vocab_size")
         factors = (eval_rows(self.config), spec.max_length or self.config.limit, vocabulary)
         names = ("rows", "tokens of a row", "words of the vocabulary")
-        shown = " x ".join(f"{n:,}" if isinstance(n, int) else word for n, word in zip(factors, names, strict=True))
+        shown = " x ".join(
+            f"{n:,}" if isinstance(n, int) else word for n, word in zip(factors, names, strict=True)
+        )
         size = 4.0
         for factor in factors:
             size *= factor if isinstance(factor, int) else float("nan")

@@ -58,8 +58,9 @@ class ExpertsNotQuantized(DeviceRule):
         if not left or other.get("quantize_moe_experts"):
             return
         yield self.finding(
-            f"{left / 1e9:,.1f} of {known.parameters / 1e9:,.1f} billion parameters are experts, which "
-            f"load_in_{self.training.load_in}bit leaves at 16 bits: {2 * left / GIB:,.0f} GiB",
+            f"{left / 1e9:,.1f} of {known.parameters / 1e9:,.1f} billion parameters are experts,"
+            f" which load_in_{self.training.load_in}bit leaves at 16 bits:"
+            f" {2 * left / GIB:,.0f} GiB",
             "plan for that size (truetune plan); with Axolotl, set quantize_moe_experts: true",
             cases=[case(self.config, self.training.load_in, "training.load_in")],
             count=left,

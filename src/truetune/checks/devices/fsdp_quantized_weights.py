@@ -52,10 +52,19 @@ class FsdpQuantizedWeights(DeviceRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        if not self.training.fsdp or self.training.load_in is None or self.config.stack in SETS_STORAGE:
+        if (
+            not self.training.fsdp
+            or self.training.load_in is None
+            or self.config.stack in SETS_STORAGE
+        ):
             return
-        cases = [case(self.config, self.training.load_in, "training.load_in"), case(self.config, True, "training.fsdp")]
-        storage = str(flat(self.training.other).get("bnb_4bit_quant_storage", "uint8")).removeprefix("torch.")
+        cases = [
+            case(self.config, self.training.load_in, "training.load_in"),
+            case(self.config, True, "training.fsdp"),
+        ]
+        storage = str(
+            flat(self.training.other).get("bnb_4bit_quant_storage", "uint8")
+        ).removeprefix("torch.")
         if self.training.load_in == 8:
             yield self.finding(
                 "FSDP cannot share out weights in 8 bits",
@@ -64,7 +73,9 @@ class FsdpQuantizedWeights(DeviceRule):
             )
         elif storage == "uint8":
             yield self.finding(
-                "FSDP with 4-bit weights that are stored as uint8: they cannot be shared out with the others",
-                f"set bnb_4bit_quant_storage: {self.training.dtype or 'bfloat16'}, the dtype of the other weights",
+                "FSDP with 4-bit weights that are stored as uint8: they cannot be shared out with"
+                " the others",
+                f"set bnb_4bit_quant_storage: {self.training.dtype or 'bfloat16'}, the dtype of the"
+                " other weights",
                 cases=cases,
             )

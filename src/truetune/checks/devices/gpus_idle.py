@@ -43,9 +43,15 @@ class GpusIdle(DeviceRule):
         here = self.machine.number("LOCAL_WORLD_SIZE") or self.machine.number("WORLD_SIZE") or 0
         if self.machine.launched and 0 < here < visible and self.training.device_map is None:
             yield self.finding(
-                f"{here} of {visible} visible GPUs are used: {here} process{'es' * (here > 1)} on this machine",
-                f"start {visible} processes (torchrun --nproc_per_node {visible}), or hide the others",
-                evidence=[f"{name}={value}" for name, value in self.machine.environment.items() if "SIZE" in name],
+                f"{here} of {visible} visible GPUs are used: {here} process{'es' * (here > 1)} on"
+                " this machine",
+                f"start {visible} processes (torchrun --nproc_per_node {visible}), or hide the"
+                " others",
+                evidence=[
+                    f"{name}={value}"
+                    for name, value in self.machine.environment.items()
+                    if "SIZE" in name
+                ],
                 count=visible - here,
                 total=visible,
             )

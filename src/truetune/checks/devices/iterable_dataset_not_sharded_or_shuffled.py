@@ -52,11 +52,13 @@ class IterableDatasetNotShardedOrShuffled(DeviceRule):
             return
         files = len(self.config.spec.data)
         apart = other.get("dispatch_batches") is False
-        local = files and all("://" not in name and "*" not in name for name in self.config.spec.data)
+        local = files and all(
+            "://" not in name and "*" not in name for name in self.config.spec.data
+        )
         if world > 1 and apart and local and files % world:
             yield self.finding(
-                f"{files} streamed files cannot be shared out to {world} processes: each reads all rows and keeps one "
-                f"of {world}",
+                f"{files} streamed files cannot be shared out to {world} processes: each reads all"
+                f" rows and keeps one of {world}",
                 f"split the data into a multiple of {world} files",
                 cases=[case(self.config, True, *STREAMING)],
             )

@@ -57,12 +57,19 @@ class LaunchVariablesContradict(DeviceRule):
     def _wrong(self) -> Iterator[str]:
         environment, number = self.machine.environment, self.machine.number
         for name in COUNTS:
-            if environment.get(name, "").strip() and number(name) is None and environment[name].strip() != "-1":
+            if (
+                environment.get(name, "").strip()
+                and number(name) is None
+                and environment[name].strip() != "-1"
+            ):
                 yield f"{name}={environment[name]!r} is no number"
         for name, size in BOUNDS:
             first, second = number(name), number(size)
             if first is not None and second is not None and first >= max(1, second):
-                yield f"{name} is {first}, but {size} is {second}: ranks go from 0 to {max(1, second) - 1}"
+                yield (
+                    f"{name} is {first}, but {size} is {second}: ranks go from 0 to"
+                    f" {max(1, second) - 1}"
+                )
         local, world = number("LOCAL_WORLD_SIZE"), number("WORLD_SIZE")
         if local is not None and world is not None and local > world:
             yield f"LOCAL_WORLD_SIZE is {local}, more than the {world} processes of WORLD_SIZE"

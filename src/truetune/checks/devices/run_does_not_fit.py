@@ -58,7 +58,11 @@ class RunDoesNotFit(DeviceRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        sizes = [self.machine.gpus[index].memory for index in self.machine.visible if index < len(self.machine.gpus)]
+        sizes = [
+            self.machine.gpus[index].memory
+            for index in self.machine.visible
+            if index < len(self.machine.gpus)
+        ]
         known = architecture(self.config)
         if known is None or not sizes or (self.training.device_map and len(sizes) > 1):
             return
@@ -68,14 +72,25 @@ class RunDoesNotFit(DeviceRule):
             return
         peak = found.estimate.peak
         parts = sorted(((peak.parts.get(part, 0.0), part) for part in PARTS), reverse=True)[:4]
-        remedy = "; ".join(step.what for step in found.remedies[:3]) or "take a larger GPU, or several with FSDP"
+        remedy = (
+            "; ".join(step.what for step in found.remedies[:3])
+            or "take a larger GPU, or several with FSDP"
+        )
         yield self.finding(
-            f"the run needs about {peak.total / GIB:.1f} GiB on each GPU, which has {size / GIB:.1f}",
+            f"the run needs about {peak.total / GIB:.1f} GiB on each GPU, which has"
+            f" {size / GIB:.1f}",
             remedy,
             severity="error" if found.verdict == "too large" else "warning",
             evidence=[
-                f"most at the {peak.name}: " + ", ".join(f"{part} {held / GIB:.1f}" for held, part in parts if held),
+                f"most at the {peak.name}: "
+                + ", ".join(f"{part} {held / GIB:.1f}" for held, part in parts if held),
                 *(f"assumed: {note}" for note in found.notes),
             ],
-            cases=[case(self.config, found.estimate.settings.batch, "training.per_device_train_batch_size")],
+            cases=[
+                case(
+                    self.config,
+                    found.estimate.settings.batch,
+                    "training.per_device_train_batch_size",
+                )
+            ],
         )

@@ -45,7 +45,13 @@ class VisibleDevicesWrong(DeviceRule):
             return
         named = [item.strip() for item in said.split(",")]
         visible = len(self.machine.visible)
-        evidence = [f"the machine has {have} GPUs (0 to {have - 1})" if have > 1 else "the machine has 1 GPU (0)"]
+        evidence = [
+            (
+                f"the machine has {have} GPUs (0 to {have - 1})"
+                if have > 1
+                else "the machine has 1 GPU (0)"
+            )
+        ]
         if named in ([""], ["-1"]):
             yield self.finding(
                 f"CUDA_VISIBLE_DEVICES={said!r} hides all {have} GPUs; the run would use the CPU",
@@ -61,8 +67,8 @@ class VisibleDevicesWrong(DeviceRule):
             )
         elif visible < len(named):
             yield self.finding(
-                f"CUDA_VISIBLE_DEVICES={said} names {len(named)} GPUs, of which {visible} can be used: "
-                f"there is no {named[visible]}, and what follows is ignored",
+                f"CUDA_VISIBLE_DEVICES={said} names {len(named)} GPUs, of which {visible} can be"
+                f" used: there is no {named[visible]}, and what follows is ignored",
                 "name GPUs that are there",
                 evidence=evidence,
             )

@@ -47,8 +47,8 @@ class Zero3WithDeviceMap(DeviceRule):
         if not (zero3 or self.training.fsdp):
             return
         yield self.finding(
-            f"device_map: {mapped} beside {'ZeRO-3' if zero3 else 'FSDP'}, which places the weights itself"
-            + ("; transformers stops" if zero3 else ""),
+            f"device_map: {mapped} beside {'ZeRO-3' if zero3 else 'FSDP'}, which places the weights"
+            " itself" + ("; transformers stops" if zero3 else ""),
             "leave device_map out",
             severity="error" if zero3 else "warning",
             cases=[case(self.config, mapped, "training.device_map")],

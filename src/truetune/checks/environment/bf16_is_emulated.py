@@ -59,7 +59,10 @@ class Bf16IsEmulated(EnvironmentRule):
     def figure(self) -> str:
         devices = self.subject.torch.devices if self.subject.torch is not None else ()
         lowest = ".".join(map(str, min(device.capability for device in devices)))
-        return f"the compute capability of {len(devices):,} GPUs is {lowest} at least, and bf16 begins with 8.0"
+        return (
+            f"the compute capability of {len(devices):,} GPUs is {lowest} at least, and bf16 begins"
+            " with 8.0"
+        )
 
     def findings(self) -> Iterator[Finding]:
         torch = self.subject.torch
@@ -68,13 +71,14 @@ class Bf16IsEmulated(EnvironmentRule):
         old = [device for device in dict.fromkeys(torch.devices) if device.capability < NATIVE]
         for device in old:
             yield self.finding(
-                f"the {device.name} (sm_{device.capability[0]}{device.capability[1]}) has no bf16 of its own: "
-                "torch emulates it",
+                f"the {device.name} (sm_{device.capability[0]}{device.capability[1]}) has no bf16"
+                " of its own: torch emulates it",
                 "train with fp16: true and bf16: false there",
             )
         if torch.bf16 is False and not old:
             yield self.finding(
                 "a product of bf16 matrices on the first GPU failed or came out wrong",
-                "look at the driver and at the GPU's health (nvidia-smi -q), and install torch again",
+                "look at the driver and at the GPU's health (nvidia-smi -q), and install torch"
+                " again",
                 severity="error",
             )

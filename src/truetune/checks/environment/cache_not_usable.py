@@ -65,8 +65,8 @@ class CacheNotUsable(EnvironmentRule):
         off = [name for name in OFFLINE if here.variables.get(name, "").lower() not in OFF]
         if off:
             yield self.finding(
-                f"{' and '.join(f'{name}={here.variables[name]}' for name in off)}: models and data sets that are not "
-                "in the cache can't be found",
+                f"{' and '.join(f'{name}={here.variables[name]}' for name in off)}: models and data"
+                " sets that are not in the cache can't be found",
                 "unset it where a download is wanted",
                 severity="info",
             )

@@ -67,9 +67,10 @@ class GpuNotInTorchBuild(EnvironmentRule):
             if not runs(device.capability, torch.architectures):
                 major, minor = device.capability
                 yield self.finding(
-                    f"torch {self.subject.packages.get('torch', '')} has no kernels for the {device.name} "
-                    f"(sm_{major}{minor})",
-                    f"install a torch whose CUDA knows sm_{major}{minor}; this one was built for CUDA {torch.cuda}",
+                    f"torch {self.subject.packages.get('torch', '')} has no kernels for the"
+                    f" {device.name} (sm_{major}{minor})",
+                    f"install a torch whose CUDA knows sm_{major}{minor}; this one was built for"
+                    f" CUDA {torch.cuda}",
                     evidence=[f"compiled for {', '.join(torch.architectures)}"],
                 )
 

@@ -48,7 +48,11 @@ class GpuNotUsedByTorch(EnvironmentRule):
             return unmet
         torch = self.subject.torch
         there = self.subject.machine.gpus or (torch is not None and torch.available)
-        return None if there else Unmet("the machine has no GPU", "run truetune doctor on the machine that trains")
+        return (
+            None
+            if there
+            else Unmet("the machine has no GPU", "run truetune doctor on the machine that trains")
+        )
 
     def figure(self) -> str:
         seen = len(self.subject.torch.devices) if self.subject.torch is not None else 0
@@ -69,17 +73,24 @@ class GpuNotUsedByTorch(EnvironmentRule):
             return
         why, remedy = self._why(torch)
         yield self.finding(
-            f"torch {self.subject.packages.get('torch', '')} can't use the {machine.gpus[0].name}: {why}",
+            f"torch {self.subject.packages.get('torch', '')} can't use the {machine.gpus[0].name}:"
+            f" {why}",
             remedy,
             evidence=[f"torch says: {torch.said}"] if torch.said else [],
         )
 
     def _why(self, torch: Torch) -> tuple[str, str]:
         if torch.cuda is None and torch.hip is None:
-            return "it is a build for CPUs", "install a build with CUDA, as pytorch.org says for this machine"
+            return (
+                "it is a build for CPUs",
+                "install a build with CUDA, as pytorch.org says for this machine",
+            )
         if "too old" in torch.said:
             return (
                 f"the driver is older than CUDA {torch.cuda}, which it was built for",
                 "update the driver of the GPU, or install torch for an older CUDA",
             )
-        return "its CUDA does not start", "`nvidia-smi` and `dmesg` tell more; a restart helps after a driver's update"
+        return (
+            "its CUDA does not start",
+            "`nvidia-smi` and `dmesg` tell more; a restart helps after a driver's update",
+        )

@@ -25,7 +25,10 @@ class Known:
 
     def holds(self, packages: Mapping[str, str]) -> bool:
         """Are all of them installed, in these versions?"""
-        return all(name in packages and _within(packages[name], text) for name, text in self.versions.items())
+        return all(
+            name in packages and _within(packages[name], text)
+            for name, text in self.versions.items()
+        )
 
 
 def _within(version: str, text: str) -> bool:
@@ -39,7 +42,8 @@ def _within(version: str, text: str) -> bool:
 KNOWN = (
     Known(
         {"peft": "<0.18", "transformers": ">=5"},
-        "peft can't be imported (HybridCache is gone from transformers), nor can transformers' Trainer with it",
+        "peft can't be imported (HybridCache is gone from transformers), nor can transformers'"
+        " Trainer with it",
         "pip install 'peft>=0.18'",
         ("huggingface/peft#3333", "xorbitsai/inference#5260"),
     ),
@@ -57,7 +61,8 @@ KNOWN = (
     ),
     Known(
         {"trl": ">=0.12,<0.28", "transformers": ">=5"},
-        "apply_chat_template returns a dict where this trl expects ids: masks may cover two tokens, without an error",
+        "apply_chat_template returns a dict where this trl expects ids: masks may cover two tokens,"
+        " without an error",
         "pip install 'trl>=0.28'",
         ("huggingface/trl#4880", "huggingface/transformers#42567"),
     ),
@@ -90,7 +95,8 @@ KNOWN = (
     ),
     Known(
         {"transformers": ">=4.56,<5.18"},
-        "Trainer deletes bos_token_id from the saved config where the tokenizer has no BOS (every Qwen)",
+        "Trainer deletes bos_token_id from the saved config where the tokenizer has no BOS (every"
+        " Qwen)",
         "pip install 'transformers>=5.18', or put it back into config.json",
         ("huggingface/transformers#48592", "huggingface/transformers#48708"),
         "warning",

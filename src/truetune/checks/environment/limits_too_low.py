@@ -45,19 +45,30 @@ class LimitsTooLow(EnvironmentRule):
 
     def unmet(self) -> Unmet | None:
         known = self.subject.shared is not None or self.subject.files is not None
-        return None if known else Unmet("the system tells neither the size of /dev/shm nor a limit of open files")
+        return (
+            None
+            if known
+            else Unmet("the system tells neither the size of /dev/shm nor a limit of open files")
+        )
 
     def figure(self) -> str:
         shared, files = self.subject.shared, self.subject.files
-        room = "there is no /dev/shm" if shared is None else f"/dev/shm has {shared / 2**20:,.0f} MiB"
-        return f"{room}; a process may have {'any number of' if files is None else f'{files:,}'} files open"
+        room = (
+            "there is no /dev/shm" if shared is None else f"/dev/shm has {shared / 2**20:,.0f} MiB"
+        )
+        return (
+            f"{room}; a process may have {'any number of' if files is None else f'{files:,}'} files"
+            " open"
+        )
 
     def findings(self) -> Iterator[Finding]:
         shared, files = self.subject.shared, self.subject.files
         if shared is not None and shared < SHARED:
             yield self.finding(
-                f"/dev/shm has {shared / 2**20:,.0f} MiB: workers of a DataLoader, and NCCL, may end with a bus error",
-                "start the container with --shm-size=16g or --ipc=host, or train with dataloader_num_workers: 0",
+                f"/dev/shm has {shared / 2**20:,.0f} MiB: workers of a DataLoader, and NCCL, may"
+                " end with a bus error",
+                "start the container with --shm-size=16g or --ipc=host, or train with"
+                " dataloader_num_workers: 0",
             )
         if files is not None and files < FILES:
             yield self.finding(

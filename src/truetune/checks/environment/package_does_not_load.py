@@ -37,9 +37,14 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
 
 HELP = {
-    "flash_attn": "install a flash-attn that was built for this torch and CUDA (pip install flash-attn "
-    "--no-build-isolation --force-reinstall --no-deps builds one), or train with attn_implementation=sdpa",
-    "bitsandbytes": "`python -m bitsandbytes` says which library it looks for; pip install -U bitsandbytes",
+    "flash_attn": (
+        "install a flash-attn that was built for this torch and CUDA (pip install flash-attn"
+        " --no-build-isolation --force-reinstall --no-deps builds one), or train with"
+        " attn_implementation=sdpa"
+    ),
+    "bitsandbytes": (
+        "`python -m bitsandbytes` says which library it looks for; pip install -U bitsandbytes"
+    ),
     "torch": "install torch again as pytorch.org says for this machine",
 }
 
@@ -49,10 +54,16 @@ class PackageDoesNotLoad(EnvironmentRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        return None if self.subject.loads else Unmet("no package was imported", "leave --no-imports out")
+        return (
+            None
+            if self.subject.loads
+            else Unmet("no package was imported", "leave --no-imports out")
+        )
 
     def figure(self) -> str:
-        return f"{len(self.subject.loads):,} packages were imported: {', '.join(self.subject.loads)}"
+        return (
+            f"{len(self.subject.loads):,} packages were imported: {', '.join(self.subject.loads)}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         for module, error in self.subject.loads.items():
@@ -60,5 +71,8 @@ class PackageDoesNotLoad(EnvironmentRule):
                 name = module.replace("_", "-")
                 yield self.finding(
                     f"{name} {self.subject.packages.get(name, '')} can't be used: {error}",
-                    HELP.get(module, f"pip install -U {name}; the error names what it does not get on with"),
+                    HELP.get(
+                        module,
+                        f"pip install -U {name}; the error names what it does not get on with",
+                    ),
                 )

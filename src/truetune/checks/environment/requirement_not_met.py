@@ -45,7 +45,11 @@ class RequirementNotMet(EnvironmentRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        return None if self.subject.requirements else Unmet("no package with requirements on another one is installed")
+        return (
+            None
+            if self.subject.requirements
+            else Unmet("no package with requirements on another one is installed")
+        )
 
     def figure(self) -> str:
         return f"{len(self.subject.requirements):,} requirements of one package on another are met"
@@ -63,6 +67,8 @@ class RequirementNotMet(EnvironmentRule):
     def _met(self, need: Requirement) -> bool:
         """What is not a version, or not there, is no matter of this rule."""
         try:
-            return SpecifierSet(need.specifier).contains(self.subject.packages[need.of], prereleases=True)
+            return SpecifierSet(need.specifier).contains(
+                self.subject.packages[need.of], prereleases=True
+            )
         except (InvalidSpecifier, InvalidVersion, KeyError):
             return True

@@ -35,9 +35,15 @@ from truetune.checks.rule import EnvironmentRule
 from truetune.spec.run import Severity
 
 HURT: dict[tuple[str, str], tuple[Severity, str]] = {
-    ("CUDA_LAUNCH_BLOCKING", "1"): ("warning", "every kernel waits for the last one; it is for finding errors"),
+    ("CUDA_LAUNCH_BLOCKING", "1"): (
+        "warning",
+        "every kernel waits for the last one; it is for finding errors",
+    ),
     ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"): ("warning", "every tensor asks the driver for memory"),
-    ("NCCL_P2P_DISABLE", "1"): ("info", "GPUs pass data through the host's memory; needed by few of them"),
+    ("NCCL_P2P_DISABLE", "1"): (
+        "info",
+        "GPUs pass data through the host's memory; needed by few of them",
+    ),
     ("NCCL_IB_DISABLE", "1"): ("info", "nodes pass data over TCP, not InfiniBand"),
     ("TOKENIZERS_PARALLELISM", "false"): ("info", "texts are tokenized in one thread"),
 }
@@ -50,18 +56,25 @@ class VariablesThatHurt(EnvironmentRule):
     severity = "warning"
 
     def figure(self) -> str:
-        return f"0 of {len(HURT):,} settings that hurt stand in {len(self.subject.variables):,} variables"
+        return (
+            f"0 of {len(HURT):,} settings that hurt stand in {len(self.subject.variables):,}"
+            " variables"
+        )
 
     def findings(self) -> Iterator[Finding]:
         variables = self.subject.variables
         for (name, value), (severity, what) in HURT.items():
             if variables.get(name, "").strip().lower() == value:
-                yield self.finding(f"{name}={variables[name]}: {what}", f"unset {name}", severity=severity)
+                yield self.finding(
+                    f"{name}={variables[name]}: {what}", f"unset {name}", severity=severity
+                )
         proxy = next((name for name in PROXIES if variables.get(name)), None)
         spared = f"{variables.get('no_proxy', '')},{variables.get('NO_PROXY', '')}"
-        if proxy and not any(item.strip() in ("localhost", "127.0.0.1", "*") for item in spared.split(",")):
+        if proxy and not any(
+            item.strip() in ("localhost", "127.0.0.1", "*") for item in spared.split(",")
+        ):
             yield self.finding(
-                f"{proxy} is set and no_proxy does not spare localhost: a server on this machine is asked through "
-                "the proxy",
+                f"{proxy} is set and no_proxy does not spare localhost: a server on this machine is"
+                " asked through the proxy",
                 "export no_proxy=localhost,127.0.0.1",
             )

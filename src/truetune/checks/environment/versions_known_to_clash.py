@@ -43,7 +43,11 @@ class VersionsKnownToClash(EnvironmentRule):
 
     def unmet(self) -> Unmet | None:
         named = {name for known in KNOWN for name in known.versions}
-        return None if named & self.subject.packages.keys() else Unmet("no package of the list is installed")
+        return (
+            None
+            if named & self.subject.packages.keys()
+            else Unmet("no package of the list is installed")
+        )
 
     def figure(self) -> str:
         return f"0 of {len(KNOWN):,} known clashes are installed"

@@ -56,7 +56,11 @@ class AnswersLookRightButDoNotParse(EvaluationRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        return None if self.proof().answers else Unmet("the model was asked nothing", "ask rows with --answers N")
+        return (
+            None
+            if self.proof().answers
+            else Unmet("the model was asked nothing", "ask rows with --answers N")
+        )
 
     def figure(self) -> str:
         unread, answers = len(self.proof().unread), self.proof().answers
@@ -67,9 +71,10 @@ class AnswersLookRightButDoNotParse(EvaluationRule):
         if proof is None or len(proof.unread) < max(FEWEST, SHARE * proof.answers):
             return
         yield self.finding(
-            f"{len(proof.unread):,} of {proof.answers:,} answers hold the gold value, and the parser {proof.name} "
-            "reads nothing of them",
-            "name a parser that reads the forms in which the model answers, or report the form apart",
+            f"{len(proof.unread):,} of {proof.answers:,} answers hold the gold value, and the"
+            f" parser {proof.name} reads nothing of them",
+            "name a parser that reads the forms in which the model answers, or report the form"
+            " apart",
             cases=cases(proof.unread),
             count=len(proof.unread),
             total=proof.answers,

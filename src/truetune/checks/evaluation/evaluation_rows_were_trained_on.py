@@ -59,12 +59,16 @@ class EvaluationRowsWereTrainedOn(EvaluationRule):
         found = self.subject.seen
         if found is None or not found.rows:
             return
-        apart = [f"loss of these {found.seen.mean:.3f}, of the others {found.unseen.mean:.3f}"] if (
-            found.seen and found.unseen) else []  # fmt: skip
+        apart = (
+            [f"loss of these {found.seen.mean:.3f}, of the others {found.unseen.mean:.3f}"]
+            if (found.seen and found.unseen)
+            else []
+        )
         file, line = found.example or (None, None)
         yield self.finding(
             f"{found.rows:,} of {found.of:,} rows were trained on",
-            "measure on rows that were held out; the losses of the others stand apart in the report",
+            "measure on rows that were held out; the losses of the others stand apart in the"
+            " report",
             severity="info" if found.rows <= FEW * found.of else "warning",
             evidence=apart,
             cases=[Case("one of them", file=file, line=line)] if file else [],

@@ -60,25 +60,42 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
     def unmet(self) -> Unmet | None:
         if self.subject.other is None or self.subject.change() is None:
             return NOT_AGAINST
-        return None if self.subject.agreements else Unmet("both models were asked nothing", "ask rows with --answers N")
+        return (
+            None
+            if self.subject.agreements
+            else Unmet("both models were asked nothing", "ask rows with --answers N")
+        )
 
     def figure(self) -> str:
         change = self.subject.change()
         assert change is not None
-        alone = (f"{a.only_this} right here alone, {a.only_other} there ({a.measure})" for a in self.subject.agreements)
+        alone = (
+            f"{a.only_this} right here alone, {a.only_other} there ({a.measure})"
+            for a in self.subject.agreements
+        )
         return f"the loss differs by {change.difference:+.3f} nats a token; {'; '.join(alone)}"
 
     def findings(self) -> Iterator[Finding]:
         change, other = self.subject.change(), self.subject.other
-        if change is None or other is None or change.high is None or change.high >= 0 or change.p >= SURE:
+        if (
+            change is None
+            or other is None
+            or change.high is None
+            or change.high >= 0
+            or change.p >= SURE
+        ):
             return
         worse = [a for a in self.subject.agreements if a.only_other > a.only_this and a.p < SURE]
         for found in worse:
             yield self.finding(
-                f"the loss is {-change.difference:.3f} nats a token better than that of {other.name}, and the answers "
-                f"are worse ({found.measure}): {found.only_other} are right there alone, {found.only_this} here alone",
-                "look at both models' answers (truetune sample --against), and choose checkpoints by answers",
-                evidence=[f"p = {found.p:.2g}; both are right {found.both} times, neither {found.neither}"],
+                f"the loss is {-change.difference:.3f} nats a token better than that of"
+                f" {other.name}, and the answers are worse ({found.measure}): {found.only_other}"
+                f" are right there alone, {found.only_this} here alone",
+                "look at both models' answers (truetune sample --against), and choose checkpoints"
+                " by answers",
+                evidence=[
+                    f"p = {found.p:.2g}; both are right {found.both} times, neither {found.neither}"
+                ],
                 count=found.only_other,
                 total=found.both + found.only_this + found.only_other + found.neither,
             )

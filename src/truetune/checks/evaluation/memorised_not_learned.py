@@ -57,15 +57,20 @@ class MemorisedNotLearned(EvaluationRule):
         rows = min((part.rows if part is not None else 0) for part in (found.seen, found.unseen))
         if rows >= ENOUGH:
             return None
-        return Unmet(f"the data hold {found.rows:,} rows that were trained on and {found.of - found.rows:,} others; it "
-                     f"takes {ENOUGH} of each")  # fmt: skip
+        return Unmet(
+            f"the data hold {found.rows:,} rows that were trained on and {found.of - found.rows:,}"
+            f" others; it takes {ENOUGH} of each"
+        )
 
     def figure(self) -> str:
         found = self.subject.seen
         assert found is not None
         assert found.seen is not None
         assert found.unseen is not None
-        return f"rows that were trained on have a loss of {found.seen.mean:.3f}, others one of {found.unseen.mean:.3f}"
+        return (
+            f"rows that were trained on have a loss of {found.seen.mean:.3f}, others one of"
+            f" {found.unseen.mean:.3f}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.seen
@@ -76,9 +81,10 @@ class MemorisedNotLearned(EvaluationRule):
             return
         if mine.high < other.low and mine.mean < SHARE * other.mean:
             yield self.finding(
-                f"{mine.rows} rows that were trained on have a loss of {mine.mean:.3f}, {other.rows} others one of "
-                f"{other.mean:.3f}: the model knows its rows by heart",
-                "train fewer epochs, at a lower learning rate, or on more rows; judge by rows that were not trained on",
+                f"{mine.rows} rows that were trained on have a loss of {mine.mean:.3f},"
+                f" {other.rows} others one of {other.mean:.3f}: the model knows its rows by heart",
+                "train fewer epochs, at a lower learning rate, or on more rows; judge by rows that"
+                " were not trained on",
                 count=mine.rows,
                 total=found.of,
             )

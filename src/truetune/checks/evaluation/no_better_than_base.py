@@ -66,18 +66,27 @@ class NoBetterThanBase(EvaluationRule):
         if change is None or self.subject.other is None:
             return None if self.subject.model.loss() is not None else NOT_AGAINST
         if self.subject.method not in (None, "sft"):
-            return Unmet(f"it was trained by {self.subject.method}, whose loss is not the one of answers")
+            return Unmet(
+                f"it was trained by {self.subject.method}, whose loss is not the one of answers"
+            )
         if change.rows < ENOUGH or change.low is None or change.high is None:
-            return Unmet(f"{change.rows:,} rows were measured, and it takes {ENOUGH}", "name more rows with --data")
+            return Unmet(
+                f"{change.rows:,} rows were measured, and it takes {ENOUGH}",
+                "name more rows with --data",
+            )
         return None
 
     def figure(self) -> str:
         change, other, loss = self.subject.change(), self.subject.other, self.subject.model.loss()
         if change is None or other is None:
-            return "" if loss is None else f"the loss is {loss.mean:.3g} nats a token; no other model was measured"
+            return (
+                ""
+                if loss is None
+                else f"the loss is {loss.mean:.3g} nats a token; no other model was measured"
+            )
         return (
-            f"the loss is {change.difference:+.3f} nats a token against {other.name} ({change.low:+.3f} to "
-            f"{change.high:+.3f}, p = {change.p:.2g}, {change.rows:,} rows)"
+            f"the loss is {change.difference:+.3f} nats a token against {other.name}"
+            f" ({change.low:+.3f} to {change.high:+.3f}, p = {change.p:.2g}, {change.rows:,} rows)"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -85,22 +94,34 @@ class NoBetterThanBase(EvaluationRule):
         if loss is not None and not isfinite(loss.mean):
             yield self.finding(
                 f"on {loss.rows:,} rows the loss is not a number",
-                "see that the weights are whole (truetune check MODEL); take an earlier checkpoint where they are not",
+                "see that the weights are whole (truetune check MODEL); take an earlier checkpoint"
+                " where they are not",
             )
             return
         change, other = self.subject.change(), self.subject.other
-        if change is None or other is None or change.low is None or change.high is None or change.rows < ENOUGH:
+        if (
+            change is None
+            or other is None
+            or change.low is None
+            or change.high is None
+            or change.rows < ENOUGH
+        ):
             return
         if self.subject.method not in (None, "sft"):
             return
         if abs(change.difference) < LEAST and not self.subject.is_base:
             return
-        worse, better = (change.p < SURE and edge * sign > 0 for edge, sign in ((change.low, 1), (change.high, -1)))
+        worse, better = (
+            change.p < SURE and edge * sign > 0
+            for edge, sign in ((change.low, 1), (change.high, -1))
+        )
         if better or not (worse or self.subject.is_base):
             return
         yield self.finding(
-            f"on {change.rows} rows the loss is {'worse' if worse else 'not surely better'} than that of {other.name}: "
-            f"{change.difference:+.3f} nats a token ({change.low:+.3f} to {change.high:+.3f}, p = {change.p:.2g})",
-            "look at the run's log (truetune diagnose) and at the answers (truetune sample); where rows are few, add",
+            f"on {change.rows} rows the loss is {'worse' if worse else 'not surely better'} than"
+            f" that of {other.name}: {change.difference:+.3f} nats a token ({change.low:+.3f} to"
+            f" {change.high:+.3f}, p = {change.p:.2g})",
+            "look at the run's log (truetune diagnose) and at the answers (truetune sample); where"
+            " rows are few, add",
             severity="error" if worse and self.subject.is_base else "warning",
         )

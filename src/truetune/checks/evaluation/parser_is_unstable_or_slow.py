@@ -49,16 +49,25 @@ class ParserIsUnstableOrSlow(EvaluationRule):
 
     def figure(self) -> str:
         proof = self.proof()
-        return f"{proof.golds:,} gold answers are read the same twice, the slowest text in {proof.slowest:.2g} s"
+        return (
+            f"{proof.golds:,} gold answers are read the same twice, the slowest text in"
+            f" {proof.slowest:.2g} s"
+        )
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser
         if proof is None or not proof.shaky:
             return
         slow = f"takes more than {proof.slowest:.1f} s for one answer"
-        unstable = f"reads {len(proof.shaky):,} of {proof.golds:,} gold answers otherwise a second time"
+        unstable = (
+            f"reads {len(proof.shaky):,} of {proof.golds:,} gold answers otherwise a second time"
+        )
         yield self.finding(
             f"the parser {proof.name} {slow if proof.gave_up else unstable}",
-            "let no part of a pattern repeat what repeats inside of it" if proof.gave_up else "keep no state in it",
+            (
+                "let no part of a pattern repeat what repeats inside of it"
+                if proof.gave_up
+                else "keep no state in it"
+            ),
             cases=cases(proof.shaky),
         )

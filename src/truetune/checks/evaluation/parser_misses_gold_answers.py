@@ -49,7 +49,10 @@ class ParserMissesGoldAnswers(EvaluationRule):
     of_parser = True
 
     def figure(self) -> str:
-        return f"the parser scores {share(self.proof().read, self.proof().golds)} with the gold answers"
+        return (
+            f"the parser scores {share(self.proof().read, self.proof().golds)} with the gold"
+            " answers"
+        )
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser
@@ -57,7 +60,8 @@ class ParserMissesGoldAnswers(EvaluationRule):
             return
         if proof.missed:
             yield self.finding(
-                f"the parser {proof.name} scores {share(proof.read, proof.golds)} with the gold answers themselves",
+                f"the parser {proof.name} scores {share(proof.read, proof.golds)} with the gold"
+                " answers themselves",
                 "name a parser that reads the data's own answers (--parser)",
                 cases=cases(proof.missed),
                 count=len(proof.missed),
@@ -65,7 +69,8 @@ class ParserMissesGoldAnswers(EvaluationRule):
             )
         elif proof.misread:
             yield self.finding(
-                f"the parser {proof.name} takes gold answers in {len(proof.misread)} other forms for other values",
+                f"the parser {proof.name} takes gold answers in {len(proof.misread)} other forms"
+                " for other values",
                 "name a parser that reads these forms, or nothing in them (--parser)",
                 severity="warning",
                 cases=cases(proof.misread),

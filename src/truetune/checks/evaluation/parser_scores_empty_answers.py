@@ -54,7 +54,11 @@ class ParserScoresEmptyAnswers(EvaluationRule):
         proof = self.subject.parser
         if proof is None or not (proof.empty or proof.nothing):
             return
-        what = f"scores {proof.empty:.2f} with empty answers" if proof.empty else "scores answers that say nothing"
+        what = (
+            f"scores {proof.empty:.2f} with empty answers"
+            if proof.empty
+            else "scores answers that say nothing"
+        )
         yield self.finding(
             f"the parser {proof.name} {what}",
             "let it give None where there is no answer (--parser)",

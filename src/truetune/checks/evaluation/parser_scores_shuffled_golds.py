@@ -81,7 +81,8 @@ class ParserScoresShuffledGolds(EvaluationRule):
             return
         expected = "" if proof.chance is None else f"; {proof.chance:.2f} is chance"
         yield self.finding(
-            f"the parser {proof.name} scores {proof.shuffled:.2f} with shuffled gold answers{expected}",
+            f"the parser {proof.name} scores {proof.shuffled:.2f} with shuffled gold"
+            f" answers{expected}",
             "name a parser that reads the value that makes the answers differ (--parser)",
             severity="warning" if proof.chance is None else "error",
             evidence=[f"it reads {proof.values:,} different values in {proof.golds:,} golds"],

@@ -27,8 +27,10 @@ def share(good: int, of: int) -> str:
 
 def _case(reading: Reading) -> Case:
     row = "" if reading.row is None else f"gold {reading.row + 1}, "
-    return Case(f"{row}{reading.what}: {_brief(reading.text)} is read as {_brief(reading.read, quote=False)}; "
-                f"expected {_brief(reading.wanted, quote=False)}")  # fmt: skip
+    return Case(
+        f"{row}{reading.what}: {_brief(reading.text)} is read as"
+        f" {_brief(reading.read, quote=False)}; expected {_brief(reading.wanted, quote=False)}"
+    )
 
 
 def _brief(text: str, *, quote: bool = True) -> str:

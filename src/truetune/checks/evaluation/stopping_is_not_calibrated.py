@@ -59,15 +59,18 @@ class StoppingIsNotCalibrated(EvaluationRule):
         if stops is None:
             return Unmet("P(stop) is not told", "evaluate the model's files, and rows with answers")
         if stops.rows < ENOUGH or stops.low is None:
-            return Unmet(f"{stops.rows:,} rows have an end, and it takes {ENOUGH}", "name more rows with --data")
+            return Unmet(
+                f"{stops.rows:,} rows have an end, and it takes {ENOUGH}",
+                "name more rows with --data",
+            )
         return None
 
     def figure(self) -> str:
         stops = self.subject.model.stops
         assert stops is not None
         return (
-            f"for each end of an answer the model expects {stops.expected:.2g} ({stops.low:.2g} to {stops.high:.2g}); "
-            f"a stop is likely at {stops.likely:,} of {stops.ends:,} ends"
+            f"for each end of an answer the model expects {stops.expected:.2g} ({stops.low:.2g} to"
+            f" {stops.high:.2g}); a stop is likely at {stops.likely:,} of {stops.ends:,} ends"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -78,21 +81,31 @@ class StoppingIsNotCalibrated(EvaluationRule):
         if not (few or many):
             return
         evidence = [
-            f"P(stop) where answers end: {stops.mean:.2g} on average, over 1/2 at {stops.likely:,} of {stops.ends:,}; "
-            f"inside answers {stops.inside_mean:.2g}, at most {stops.largest:.2g}"
+            f"P(stop) where answers end: {stops.mean:.2g} on average, over 1/2 at {stops.likely:,}"
+            f" of {stops.ends:,}; inside answers {stops.inside_mean:.2g}, at most"
+            f" {stops.largest:.2g}"
         ]
         if stops.unserved:
             named = ", ".join(f"{token} ({count:,})" for token, count in stops.unserved.items())
             evidence.append(f"answers end with tokens that serving does not stop at: {named}")
         if other and other.stops:
-            evidence.append(f"{other.name} expects {other.stops.expected:.2g}, P(stop) {other.stops.mean:.2g}")
+            evidence.append(
+                f"{other.name} expects {other.stops.expected:.2g}, P(stop) {other.stops.mean:.2g}"
+            )
         yield self.finding(
-            f"for each end of an answer the model expects {stops.expected:.2g} ({stops.low:.2g} to {stops.high:.2g}): "
+            f"for each end of an answer the model expects {stops.expected:.2g} ({stops.low:.2g} to"
+            f" {stops.high:.2g}): "
             + ("it has not learned where answers end" if few else "it breaks answers off"),
-            "name the stop token in generation_config.json (eos_token_id)" if few and stops.unserved else
-            "train the stop token behind each answer, and nowhere else: truetune check on the run's settings shows it",
+            (
+                "name the stop token in generation_config.json (eos_token_id)"
+                if few and stops.unserved
+                else (
+                    "train the stop token behind each answer, and nowhere else: truetune check on"
+                    " the run's settings shows it"
+                )
+            ),
             severity="error" if stops.high < FEWEST else "warning",
             evidence=evidence,
             count=stops.likely,
             total=stops.ends,
-        )  # fmt: skip
+        )

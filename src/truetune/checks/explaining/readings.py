@@ -16,7 +16,10 @@ METRIC = (
 )
 GPU_NAME = r"gpus?|cards?|a100s?|h100s?|h200s?|b200s?|v100s?|a10gs?|l40s?|[34]090s?|t4s?"
 PROCESSES = rf"{GPU_NAME}|nodes|ranks|processes|workers|machines|devices"
-COUNT = r"(?:[2-9]|[1-9]\d+|two|three|four|eight|sixteen|both|several|multiple|other|more|many|all(?: the)?)"
+COUNT = (
+    r"(?:[2-9]|[1-9]\d+|two|three|four|eight|sixteen|both|several|multiple|other|more|many|all(?:"
+    r" the)?)"
+)
 MODELS = r"llama|qwen|mistral|mixtral|gemma|phi|deepseek|smollm|olmo|falcon|gpt2|gpt-2|bloom|pythia|yi|granite"
 
 PERFECT_SHARE = 0.97
@@ -65,34 +68,66 @@ READINGS: tuple[tuple[re.Pattern[str], Replace], ...] = tuple(
         (r"\bln ?\(?2\)?(?!\w)|\blog\(2\)|(?<![\d.])0?\.69(?:3\d*)?\b", " ln2 "),
         (r"(?<!\w)-100\b", " masked "),
         (r"\bsignal 9\b|\bsigkill\b|\bexit(?: code| status)? 137\b", " killed "),
-        (r"\b[48][- ]?bits?\b|\bnf4\b|\bint[48]\b|\bbnb\b|\bbitsandbytes\b|\bgptq\b|\bawq\b", " quantized "),
+        (
+            r"\b[48][- ]?bits?\b|\bnf4\b|\bint[48]\b|\bbnb\b|\bbitsandbytes\b|\bgptq\b|\bawq\b",
+            " quantized ",
+        ),
         (r"\b(?:2|two) times\b|\b2x\b(?! (?:slow|fast|as))", " twice "),
-        (r"\b(?:[\d.]+|two|three|four|five|ten) ?(?:x|times) (?=(?:slower|faster|longer|as (?:long|slow)))", " "),
-        (r"\b(?:one|each|two)[- ](?:after|by|at)[- ](?:another|the other|one|(?:a )?time)\b|\bwaits? for"
-         r" (?:one another|each other)\b|\bsequential(?:ly)?\b|\bin turns?\b", " sequential "),
+        (
+            (
+                r"\b(?:[\d.]+|two|three|four|five|ten) ?(?:x|times) (?=(?:slower|faster|longer|as"
+                r" (?:long|slow)))"
+            ),
+            " ",
+        ),
+        (
+            r"\b(?:one|each|two)[- ](?:after|by|at)[- ](?:another|the other|one|(?:a"
+            r" )?time)\b|\bwaits? for"
+            r" (?:one another|each other)\b|\bsequential(?:ly)?\b|\bin turns?\b",
+            " sequential ",
+        ),
         (r"\b(?:go|goes|going|went) up\b", " rises "),
         (r"\b(warm|speed|blow)[- ]up\b", r" \1up "),
         (r"\btim(?:e|es|ed|ing)[- ]out\b", " timeout "),
         (r"\ball[_-](?:reduce|gather)\w*|\bbarrier\b", " collective "),
-        (r"\b(?:end|(?:last|final) (?:words?|tokens?|sentences?|part))\b(?=.{0,40}\b(?:missing|gone|lost|cut)\b)",
-         " end truncated "),
+        (
+            (
+                r"\b(?:end|(?:last|final)"
+                r" (?:words?|tokens?|sentences?|part))\b(?=.{0,40}\b(?:missing|gone|lost|cut)\b)"
+            ),
+            " end truncated ",
+        ),
         (r"\bbegin(?:ning)?[- ]of[- ](?:sequence|sentence|text)\b", " bos "),
         (r"\bend[- ]of[- ](?:sequence|sentence|text|turn)\b", " eos "),
-        (r"\b((?:plain|own|custom|training|train|pytorch|torch|dpo|sft|hand-?written)) loop\b", r"\1 custom script"),
+        (
+            r"\b((?:plain|own|custom|training|train|pytorch|torch|dpo|sft|hand-?written)) loop\b",
+            r"\1 custom script",
+        ),
         (r"\bmy own\b|\bown (?=\w+)|\bself-?written\b|\bhand-?written\b", " custom "),
         (rf"\b({METRIC})\W+(?:[a-z]+\W+){{0,3}}?(?<![\d.]){NUMBER}\b( ?%)?", _metric),
         (rf"\b((?:{GPU_NAME})\b[^%]{{0,24}}?)(?<![\d.]){NUMBER} ?%", _utilisation),
         (rf"(?<![\d.]){NUMBER} ?%", _percentage),
-        (rf"\b(loss(?:es)?)\W+(?:(?:is|of|at|about|near|stays|was|falls|fell|drops|to)\W+){{0,3}}(?<![\d.]){NUMBER}\b",
-         _loss),
-        (rf"\b{COUNT} (?:\w+ )?(?={PROCESSES})|\b(?:gpu|card|process|rank)s? of (?:the )?{COUNT}\b", " several gpu "),
+        (
+            rf"\b(loss(?:es)?)\W+(?:(?:is|of|at|about|near|stays|was|falls|fell|drops|to)\W+){{0,3}}(?<![\d.]){NUMBER}\b",
+            _loss,
+        ),
+        (
+            (
+                rf"\b{COUNT} (?:\w+ )?(?={PROCESSES})|\b(?:gpu|card|process|rank)s? of (?:the"
+                rf" )?{COUNT}\b"
+            ),
+            " several gpu ",
+        ),
         (r"\b(?:a100|h100|h200|b200|v100|a10g?|l40|[34]090|t4|card)s?\b", _hardware),
         (r"\bgpus\b", " several gpu "),
         (rf"\b(?:{MODELS})[-\w.]*", " family "),
-        (r"\b(gpu|rank|step|device|epoch|process|cuda|node|layer|worker|line|row)[ :]+0\b(?!\.)", r"\1"),
+        (
+            r"\b(gpu|rank|step|device|epoch|process|cuda|node|layer|worker|line|row)[ :]+0\b(?!\.)",
+            r"\1",
+        ),
         (r"(?<![\d.])0(?:\.0+)?(?![\d.])", " zero "),
     )
-)  # fmt: skip
+)
 """In this order: a figure with a unit before the bare one"""
 
 

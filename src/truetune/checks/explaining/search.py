@@ -44,7 +44,13 @@ IN_PASSING = 0.7
 """Of the score of a topic whose name and title have no word of the question: it speaks of something else first"""
 SAME_WORDS = 3.0
 """For a command of ours that another tool calls by just these words"""
-FOR_KIND: Mapping[str, float] = {"guide": 1.25, "rule": 1.0, "message": 1.0, "command": 0.9, "option": 1.0}
+FOR_KIND: Mapping[str, float] = {
+    "guide": 1.25,
+    "rule": 1.0,
+    "message": 1.0,
+    "command": 0.9,
+    "option": 1.0,
+}
 NAME, TITLE, SENTENCE, TEXT = 4, 3, 2, 1
 """Weights of the fields"""
 
@@ -97,14 +103,19 @@ def topics(
     yield from _rules()
     for message in MESSAGES:
         yield Topic(
-            "message", message.name, message.title, f"{message.cause} {message.pattern.pattern} {message.advice}"
+            "message",
+            message.name,
+            message.title,
+            f"{message.cause} {message.pattern.pattern} {message.advice}",
         )
     for guide in GUIDES:
         seen = tuple(cause.seen for cause in guide.causes)
         causes = " ".join(cause.text for cause in guide.causes)
         yield Topic("guide", guide.name, guide.title, causes, asked=(*guide.asked, *seen))
     for name, text in (commands or {}).items():
-        yield Topic("command", name, text.partition("\n")[0], text, asked=(called or {}).get(name, ()))
+        yield Topic(
+            "command", name, text.partition("\n")[0], text, asked=(called or {}).get(name, ())
+        )
 
 
 def search(question: str, among: Iterable[Topic], most: int = 5) -> list[Hit]:
@@ -121,7 +132,9 @@ def search(question: str, among: Iterable[Topic], most: int = 5) -> list[Hit]:
         if document.topic.kind == "command" and question.lower() in document.topic.asked:
             score *= SAME_WORDS
         if score > 0:
-            hits.append(Hit(document.topic, score, tuple(spelled.get(word, word) for word in words)))
+            hits.append(
+                Hit(document.topic, score, tuple(spelled.get(word, word) for word in words))
+            )
     hits.sort(key=lambda hit: (-hit.score, hit.topic.kind, hit.topic.name))
     return [hit for hit in hits[:most] if hit.score >= MIN_SHARE * hits[0].score]
 
@@ -146,10 +159,15 @@ class Scoring:
         matches = {word: self._match(word, document) for word in words}
         known = tuple(word for word in words if matches[word])
         said = self._says(words)
-        missed = sum(self._rarity(self.having[word]) * (1 - share) for word, share in matches.items())
+        missed = sum(
+            self._rarity(self.having[word]) * (1 - share) for word, share in matches.items()
+        )
         total = sum(self._word(word, document) for word in known) + self._pairs(asked, document)
         total *= 1 - UNCOVERED * missed / said
-        if not any(word in document.subject or NEAR.get(word, frozenset()) & document.subject for word in words):
+        if not any(
+            word in document.subject or NEAR.get(word, frozenset()) & document.subject
+            for word in words
+        ):
             total *= IN_PASSING
         return total * FOR_KIND[document.topic.kind] * self._whole(set(words), document), known
 
@@ -182,7 +200,10 @@ class Scoring:
 
     def _whole(self, asked: set[str], document: Indexed) -> float:
         """More for a topic that has the question nearly as a user's sentence: by the share of what both say."""
-        shares = [self._says(asked & sentence) / self._says(asked | sentence) for sentence in document.sentences]
+        shares = [
+            self._says(asked & sentence) / self._says(asked | sentence)
+            for sentence in document.sentences
+        ]
         return 1.0 + WHOLE_SENTENCE * max(shares, default=0.0)
 
     def _says(self, words: Iterable[str]) -> float:
@@ -195,7 +216,11 @@ def _index(topic: Topic) -> Indexed:
     weights: Counter[str] = Counter()
     pairs: set[tuple[str, str]] = set()
     sentences = []
-    for text, weight in ((topic.name, NAME), (topic.title, TITLE), *((text, SENTENCE) for text in topic.asked)):
+    for text, weight in (
+        (topic.name, NAME),
+        (topic.title, TITLE),
+        *((text, SENTENCE) for text in topic.asked),
+    ):
         words = stems(text)
         pairs.update(pairwise(words))
         for word in words:
@@ -205,7 +230,9 @@ def _index(topic: Topic) -> Indexed:
     subject = frozenset(stems(f"{topic.name} {topic.title}"))
     for word in stems(topic.text):
         weights[word] += TEXT
-    return Indexed(topic, weights, frozenset(pairs), sum(weights.values()), subject, tuple(sentences))
+    return Indexed(
+        topic, weights, frozenset(pairs), sum(weights.values()), subject, tuple(sentences)
+    )
 
 
 def _rules() -> Iterator[Topic]:

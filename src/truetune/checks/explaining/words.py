@@ -10,15 +10,16 @@ from truetune.checks.explaining.readings import read_figures
 WORD = re.compile(r"[a-z][a-z0-9]+|(?<![\d.])[1-9]\d{2,}(?![\d.])")
 """Numbers only from three digits on: statuses and exit codes. Smaller ones are counts that say nothing of a symptom"""
 COMMON_WORDS = (
-    "a an and are as at be been but by can could did do does for from had has have how i if in into is isn it "
-    "its just me my of on or our so t than that the their them then there these they this those to too was we "
-    "were what when where which while who why will with would you your after before very get gets got getting "
-    "am s don doesn won m re ve anything something everything always only still even keep keeps kept make "
-    "makes made use using used go goes going went want try tried please help problem wrong issue bad every each all "
-    "job look looks like fine tune tuned tuning finetune finetuned finetuning "
-    "one two three four five six seven eight ten first second last many much most more less single exactly "
-    "about until whole also own other others another some any time times print prints say says show shows stay stays "
-    "take takes come comes give gives put set sets no not yes per through during become becomes became"
+    "a an and are as at be been but by can could did do does for from had has have how i if in into"
+    " is isn it its just me my of on or our so t than that the their them then there these they"
+    " this those to too was we were what when where which while who why will with would you your"
+    " after before very get gets got getting am s don doesn won m re ve anything something"
+    " everything always only still even keep keeps kept make makes made use using used go goes"
+    " going went want try tried please help problem wrong issue bad every each all job look looks"
+    " like fine tune tuned tuning finetune finetuned finetuning one two three four five six seven"
+    " eight ten first second last many much most more less single exactly about until whole also"
+    " own other others another some any time times print prints say says show shows stay stays take"
+    " takes come comes give gives put set sets no not yes per through during become becomes became"
 )
 """Words that say nothing of a symptom"""
 COMMON = frozenset(COMMON_WORDS.split(" "))
@@ -105,7 +106,11 @@ def stem(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) + len(instead) >= MIN_STEM:
             word = word[: -len(ending)] + instead
             break
-    return word[:-1] if len(word) > MIN_STEM and word[-1] == word[-2] and word[-1] not in "sl" else word.rstrip("e")
+    return (
+        word[:-1]
+        if len(word) > MIN_STEM and word[-1] == word[-2] and word[-1] not in "sl"
+        else word.rstrip("e")
+    )
 
 
 def stems(text: str) -> list[str]:

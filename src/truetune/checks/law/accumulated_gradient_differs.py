@@ -68,10 +68,18 @@ class AccumulatedGradientDiffers(LawRule):
             return
         ratio, rows = evidence["ratio"], evidence["rows"]
         yield self.finding(
-            f"{rows} micro-batches of one row give another gradient than one batch of the {rows}: {ratio:.2f} times as "
-            f"long, and {value:.2g} of its length apart",
-            "divide the sum of the losses by num_items_in_batch, which the Trainer passes to compute_loss; or set "
-            "loss_is_scaled_for_ga = False on the trainer, so that it divides a mean by the accumulation steps",
-            severity="error" if self.subject.facts["args"].get("gradient_accumulation_steps", 1) > 1 else "info",
-            evidence=[f"cosine of the two gradients: {evidence['cosine']:.4f}", f"rounding explains {tolerance:.0e}"],
+            f"{rows} micro-batches of one row give another gradient than one batch of the {rows}:"
+            f" {ratio:.2f} times as long, and {value:.2g} of its length apart",
+            "divide the sum of the losses by num_items_in_batch, which the Trainer passes to"
+            " compute_loss; or set loss_is_scaled_for_ga = False on the trainer, so that it divides"
+            " a mean by the accumulation steps",
+            severity=(
+                "error"
+                if self.subject.facts["args"].get("gradient_accumulation_steps", 1) > 1
+                else "info"
+            ),
+            evidence=[
+                f"cosine of the two gradients: {evidence['cosine']:.4f}",
+                f"rounding explains {tolerance:.0e}",
+            ],
         )

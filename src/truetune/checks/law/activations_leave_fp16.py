@@ -55,9 +55,16 @@ class ActivationsLeaveFp16(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         beyond = evidence["beyond"]
         yield self.finding(
-            f"{beyond} of {evidence['modules']} modules give numbers beyond float16's largest, 65504" if beyond
-            else f"an activation of {evidence['largest']:.0f} is near float16's largest number, 65504",
+            (
+                f"{beyond} of {evidence['modules']} modules give numbers beyond float16's largest,"
+                " 65504"
+                if beyond
+                else (
+                    f"an activation of {evidence['largest']:.0f} is near float16's largest number,"
+                    " 65504"
+                )
+            ),
             "train in bfloat16 (bf16=True), or in float32 where the GPU has none",
             severity="error" if beyond else "warning",
             evidence=[f"first at {evidence['module']}" if beyond else f"at {evidence['module']}"],
-        )  # fmt: skip
+        )

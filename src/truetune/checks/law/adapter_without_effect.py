@@ -58,11 +58,19 @@ class AdapterWithoutEffect(LawRule):
         if not leaks and broken(self.subject, "gradient-flow"):
             return
         yield self.finding(
-            "the logits change with the adapter's weights even where it is switched off" if leaks
-            else "other weights of the adapter leave the logits as they are",
-            "put the adapter on modules of the forward pass, enable it (set_adapter), and wrap the model only once",
-            evidence=[f"logits moved by {evidence['moved']:.2g} of the largest with the adapter on, by "
-                      f"{evidence['leaked']:.2g} with it off",
-                      f"active adapters: {', '.join(evidence['active']) or 'none'}",
-                      f"trained tensors of the adapter: {evidence['tensors']}"],
-        )  # fmt: skip
+            (
+                "the logits change with the adapter's weights even where it is switched off"
+                if leaks
+                else "other weights of the adapter leave the logits as they are"
+            ),
+            "put the adapter on modules of the forward pass, enable it (set_adapter), and wrap the"
+            " model only once",
+            evidence=[
+                (
+                    f"logits moved by {evidence['moved']:.2g} of the largest with the adapter on,"
+                    f" by {evidence['leaked']:.2g} with it off"
+                ),
+                f"active adapters: {', '.join(evidence['active']) or 'none'}",
+                f"trained tensors of the adapter: {evidence['tensors']}",
+            ],
+        )

@@ -59,10 +59,15 @@ class AttentionImplementationMismatch(LawRule):
         what = (
             f"gives nan at {strays} places of a padded batch"
             if strays
-            else f"differs from eager by {value:.2g} of the largest logit (rounding explains {tolerance:.0e})"
+            else (
+                f"differs from eager by {value:.2g} of the largest logit (rounding explains"
+                f" {tolerance:.0e})"
+            )
         )
         yield self.finding(
             f"{used} attention {what}",
             "set attn_implementation to eager, or to one that the model's own documentation names",
-            evidence=[f"{evidence['rows']} rows of up to {evidence['longest']} tokens, padding included"],
+            evidence=[
+                f"{evidence['rows']} rows of up to {evidence['longest']} tokens, padding included"
+            ],
         )

@@ -62,7 +62,8 @@ class CheckpointingChangesGradients(LawRule):
         if lost and flow.get("checkpointing") and flow.get("without"):
             return
         what = (
-            f"{lost} of {evidence['tensors']} trained tensors get no gradient with checkpointing, and get one without"
+            f"{lost} of {evidence['tensors']} trained tensors get no gradient with checkpointing,"
+            " and get one without"
             if lost
             else f"checkpointing changes {evidence['worst']}"
             + ("" if evidence["worst"] == "the loss" else "'s gradient")
@@ -70,7 +71,8 @@ class CheckpointingChangesGradients(LawRule):
         )
         yield self.finding(
             what,
-            "set gradient_checkpointing_kwargs to {use_reentrant: false} alone, or call enable_input_require_grads()",
+            "set gradient_checkpointing_kwargs to {use_reentrant: false} alone, or call"
+            " enable_input_require_grads()",
             evidence=[
                 f"loss {evidence['loss']:.6g} with, {evidence['loss without']:.6g} without",
                 *evidence["lost"][:4],

@@ -60,14 +60,20 @@ class EvalLossDependsOnBatchSize(LawRule):
         size = evidence["size"]
         one, many = evidence["batches of 1"], evidence[f"batches of {size}"]
         tokens = (
-            [f"over all tokens: {evidence['over tokens']:.4g}", f"labels of each row: {evidence['labels']}"]
+            [
+                f"over all tokens: {evidence['over tokens']:.4g}",
+                f"labels of each row: {evidence['labels']}",
+            ]
             if "over tokens" in evidence
             else []
         )
         yield self.finding(
-            f"the evaluation loss of the same {evidence['rows']} rows is {one:.4g} in batches of 1 and {many:.4g} in "
-            f"batches of {size}",
-            "compare evaluation losses at one batch size only, or set per_device_eval_batch_size to 1",
-            severity="warning" if self.subject.facts["args"].get("load_best_model_at_end") else "info",
+            f"the evaluation loss of the same {evidence['rows']} rows is {one:.4g} in batches of 1"
+            f" and {many:.4g} in batches of {size}",
+            "compare evaluation losses at one batch size only, or set per_device_eval_batch_size"
+            " to 1",
+            severity=(
+                "warning" if self.subject.facts["args"].get("load_best_model_at_end") else "info"
+            ),
             evidence=tokens,
         )

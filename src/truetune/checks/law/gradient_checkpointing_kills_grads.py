@@ -58,12 +58,16 @@ class GradientCheckpointingKillsGrads(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         if not (evidence["trained"] and evidence["checkpointing"] and evidence["without"]):
             return
-        if evidence["loss has a graph"] and evidence["without"] == evidence["never reached"] < evidence["trained"]:
+        if (
+            evidence["loss has a graph"]
+            and evidence["without"] == evidence["never reached"] < evidence["trained"]
+        ):
             return
         yield self.finding(
-            f"{evidence['without']} of {evidence['trained']} trained tensors get no gradient, with gradient "
-            "checkpointing on",
-            'call model.enable_input_require_grads(), or set gradient_checkpointing_kwargs={"use_reentrant": False}',
+            f"{evidence['without']} of {evidence['trained']} trained tensors get no gradient, with"
+            " gradient checkpointing on",
+            "call model.enable_input_require_grads(), or set"
+            ' gradient_checkpointing_kwargs={"use_reentrant": False}',
             evidence=evidence["names"],
             count=evidence["without"],
             total=evidence["trained"],

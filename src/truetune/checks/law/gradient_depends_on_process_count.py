@@ -58,10 +58,14 @@ class GradientDependsOnProcessCount(LawRule):
         first, second = evidence["tokens"]
         counts = f"of {first} and {second} supervised tokens " if first is not None else ""
         yield self.finding(
-            f"two processes with half of the rows each {counts}give another gradient than one with all: "
-            f"{evidence['ratio']:.2f} times as long, and {value:.2g} of its length apart",
-            "keep average_tokens_across_devices=True, and divide the sum of the losses by num_items_in_batch",
+            f"two processes with half of the rows each {counts}give another gradient than one with"
+            f" all: {evidence['ratio']:.2f} times as long, and {value:.2g} of its length apart",
+            "keep average_tokens_across_devices=True, and divide the sum of the losses by"
+            " num_items_in_batch",
             severity=None if several else "info",
-            evidence=[f"average_tokens_across_devices: {evidence['average_tokens_across_devices']}",
-                      f"processes of this run: {evidence['world']}", f"rounding explains {tolerance:.0e}"],
-        )  # fmt: skip
+            evidence=[
+                f"average_tokens_across_devices: {evidence['average_tokens_across_devices']}",
+                f"processes of this run: {evidence['world']}",
+                f"rounding explains {tolerance:.0e}",
+            ],
+        )

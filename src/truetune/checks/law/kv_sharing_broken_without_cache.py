@@ -56,10 +56,15 @@ class KvSharingBrokenWithoutCache(LawRule):
         at_once = evidence["by way"]["one pass"] <= tolerance
         how = "token by token" if at_once else "in one pass"
         yield self.finding(
-            f"with the cache, {how}, the logits differ by {value:.2g} of the largest from those without, as in "
-            f"training (rounding explains {tolerance:.0e})",
-            "update the library that holds this model's code"
-            if at_once
-            else "update the library that holds this model's code; until then train with use_cache on",
+            f"with the cache, {how}, the logits differ by {value:.2g} of the largest from those"
+            f" without, as in training (rounding explains {tolerance:.0e})",
+            (
+                "update the library that holds this model's code"
+                if at_once
+                else (
+                    "update the library that holds this model's code; until then train with"
+                    " use_cache on"
+                )
+            ),
             evidence=[f"{name}: {found:.2g}" for name, found in evidence["by way"].items()],
         )

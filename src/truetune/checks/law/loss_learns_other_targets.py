@@ -65,18 +65,25 @@ class LossLearnsOtherTargets(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         others, total = evidence["other targets"], evidence["looked at"]
         count = sum(others.values())
-        if count <= tolerance * total or self._labels_say_so(others) or not any(judged(self.subject)):
+        if (
+            count <= tolerance * total
+            or self._labels_say_so(others)
+            or not any(judged(self.subject))
+        ):
             return
         name = max(others, key=lambda target: int(others[target]))
         yield self.finding(
-            f"at {count} of {total} positions the loss teaches another token than the next one, most often {name}",
-            "shift once: the prediction at position t is for the token at t + 1, and models of transformers shift "
-            "themselves",
-            evidence=[*(f"{target}: {n} positions" for target, n in others.items()),
-                      *lines(evidence["places"]["other targets"])],
+            f"at {count} of {total} positions the loss teaches another token than the next one,"
+            f" most often {name}",
+            "shift once: the prediction at position t is for the token at t + 1, and models of"
+            " transformers shift themselves",
+            evidence=[
+                *(f"{target}: {n} positions" for target, n in others.items()),
+                *lines(evidence["places"]["other targets"]),
+            ],
             count=count,
             total=total,
-        )  # fmt: skip
+        )
 
     def _labels_say_so(self, others: dict[str, int]) -> bool:
         """The labels themselves are shifted: that is double-label-shift's."""

@@ -72,11 +72,18 @@ class LossOnUnlabelledPositions(LawRule):
         by_design = self.subject.kind == "orpo"
         yield self.finding(
             f"{count} of the {total} positions that the loss teaches have no label"
-            + (": ORPO's likelihood of the chosen side is that of the prompt too" if by_design else ""),
-            "nothing, if prompts are to be learned too" if by_design
-            else "use the labels that the batch holds: leave out positions whose label is -100",
+            + (
+                ": ORPO's likelihood of the chosen side is that of the prompt too"
+                if by_design
+                else ""
+            ),
+            (
+                "nothing, if prompts are to be learned too"
+                if by_design
+                else "use the labels that the batch holds: leave out positions whose label is -100"
+            ),
             severity="info" if by_design else None,
             evidence=lines(evidence["places"]["without a label"]),
             count=count,
             total=total,
-        )  # fmt: skip
+        )

@@ -55,10 +55,14 @@ class OptimizerMissesTrainedTensors(LawRule):
         lost = evidence.get("outside the optimizer", {"count": 0})
         if not lost["count"]:
             return
-        foreign = f"; it holds {lost['foreign']} that are not the model's" if lost["foreign"] else ""
+        foreign = (
+            f"; it holds {lost['foreign']} that are not the model's" if lost["foreign"] else ""
+        )
         yield self.finding(
-            f"the optimizer does not hold {lost['count']} of {evidence['trained']} trained tensors{foreign}",
-            "make the optimizer last: after adapters, resized embeddings, unfreezing and moves to a device",
+            f"the optimizer does not hold {lost['count']} of {evidence['trained']} trained"
+            f" tensors{foreign}",
+            "make the optimizer last: after adapters, resized embeddings, unfreezing and moves to a"
+            " device",
             evidence=lost["names"],
             count=lost["count"],
             total=evidence["trained"],
@@ -68,4 +72,8 @@ class OptimizerMissesTrainedTensors(LawRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         known = self.subject.laws[self.law]["evidence"].get("optimizer is known", True)
-        return None if known else Unmet("the optimizer of the loop is not known", "start it by truetune run")
+        return (
+            None
+            if known
+            else Unmet("the optimizer of the loop is not known", "start it by truetune run")
+        )

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from truetune.auditing.audit import Audit
 
-FORWARD = ("padding-invariance", "batch-composition", "packing-isolation", "packed-alone", "activation-range")
+FORWARD = (
+    "padding-invariance",
+    "batch-composition",
+    "packing-isolation",
+    "packed-alone",
+    "activation-range",
+)
 """Laws without which a gradient can't be the same"""
 
 

@@ -68,9 +68,11 @@ class PackedDocumentDiffersFromAlone(LawRule):
         if not isolation.get("value", 0.0) <= isolation.get("tolerance", 0.0):
             return
         yield self.finding(
-            f"packed, a document's logits differ from those that it gets alone by {value:.2g} of the largest (rounding "
-            f"explains {tolerance:.0e})",
+            f"packed, a document's logits differ from those that it gets alone by {value:.2g} of"
+            f" the largest (rounding explains {tolerance:.0e})",
             "give position_ids that begin at 0 in each document",
-            evidence=[f"{name} of {evidence['documents']}: {found:.2g}"
-                      for name, found in evidence["by document"].items()],
-        )  # fmt: skip
+            evidence=[
+                f"{name} of {evidence['documents']}: {found:.2g}"
+                for name, found in evidence["by document"].items()
+            ],
+        )

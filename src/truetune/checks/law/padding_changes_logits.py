@@ -53,13 +53,17 @@ class PaddingChangesLogits(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         worst: dict[str, float] = evidence["by padding"]
-        training = any(not found <= tolerance for name, found in worst.items() if "generation" not in name)
+        training = any(
+            not found <= tolerance for name, found in worst.items() if "generation" not in name
+        )
         yield self.finding(
-            f"padding a row changes the logits of its own tokens by {value:.2g} of the largest (rounding explains "
-            f"{tolerance:.0e})",
-            "pad on the right for training, or give position_ids that do not count the pads"
-            if training
-            else "training is not hurt; generate without padding, one row at a time",
+            f"padding a row changes the logits of its own tokens by {value:.2g} of the largest"
+            f" (rounding explains {tolerance:.0e})",
+            (
+                "pad on the right for training, or give position_ids that do not count the pads"
+                if training
+                else "training is not hurt; generate without padding, one row at a time"
+            ),
             severity="error" if training else "warning",
             evidence=[f"{name}: {found:.2g}" for name, found in worst.items()],
         )

@@ -17,4 +17,6 @@ def lines(places: list[dict[str, Any]]) -> Iterator[str]:
         tokens = [repr(token) for token in place["tokens"]]
         follows = f", {tokens[1]} follows" if len(tokens) > 1 else ", the last"
         at = f"batch {place['batch']}, line {place['line']}, position {place['position']}"
-        yield f"{at}: after {tokens[0]}{follows}" + (f", then {tokens[2]}" if len(tokens) > 2 else "")
+        yield f"{at}: after {tokens[0]}{follows}" + (
+            f", then {tokens[2]}" if len(tokens) > 2 else ""
+        )

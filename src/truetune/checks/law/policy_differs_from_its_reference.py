@@ -55,15 +55,20 @@ class PolicyDiffersFromItsReference(LawRule):
         if evidence["precomputed"] or broken(self.subject, "reference-dropout"):
             return
         losses = sorted(row["loss"] for row in evidence["rows"])
-        expected = f"; at 0 it is {evidence['expected']:.4f}" if evidence["expected"] is not None else ""
+        expected = (
+            f"; at 0 it is {evidence['expected']:.4f}" if evidence["expected"] is not None else ""
+        )
         yield self.finding(
-            f"before the first step the policy is up to {value:.2g} nats a token from its reference, which is "
-            f"{evidence['reference']}",
-            "take the model that the policy starts from as the reference: for a trained SFT adapter its frozen copy or "
-            "the merged model, not the base without it",
+            f"before the first step the policy is up to {value:.2g} nats a token from its"
+            f" reference, which is {evidence['reference']}",
+            "take the model that the policy starts from as the reference: for a trained SFT adapter"
+            " its frozen copy or the merged model, not the base without it",
             evidence=[
                 f"first losses: {losses[0]:.4f} to {losses[-1]:.4f}{expected}",
-                *(f"row {i}: log-ratio of the policy {_sides(row)}" for i, row in enumerate(evidence["rows"])),
+                *(
+                    f"row {i}: log-ratio of the policy {_sides(row)}"
+                    for i, row in enumerate(evidence["rows"])
+                ),
                 f"rounding explains {tolerance:.0e} nats a token",
             ],
         )

@@ -60,10 +60,13 @@ class ReferenceIsNoisy(LawRule):
         apart: dict[str, float] = evidence["by model"]
         reference = not apart["reference"] <= tolerance
         yield self.finding(
-            f"two passes of the {'reference' if reference else 'policy'} over the same batch differ by {value:.2g} of "
-            f"the largest logit: dropout is active",
-            "set disable_dropout, and the config's attention_dropout to 0; put a reference of its own in eval mode",
+            f"two passes of the {'reference' if reference else 'policy'} over the same batch differ"
+            f" by {value:.2g} of the largest logit: dropout is active",
+            "set disable_dropout, and the config's attention_dropout to 0; put a reference of its"
+            " own in eval mode",
             severity="warning" if reference else "info",
-            evidence=[*(f"{name}: {found:.2g}" for name, found in apart.items()),
-                      *(f"{count} x {rate}" for rate, count in evidence["rates"].items())],
-        )  # fmt: skip
+            evidence=[
+                *(f"{name}: {found:.2g}" for name, found in apart.items()),
+                *(f"{count} x {rate}" for rate, count in evidence["rates"].items()),
+            ],
+        )

@@ -52,9 +52,12 @@ class RowsOfABatchSeeEachOther(LawRule):
         training, serving = evidence["by mode"]["training"], evidence["by mode"]["evaluation"]
         where = "in training mode alone: " if serving <= tolerance else ""
         yield self.finding(
-            f"{where}other tokens in the other rows of a batch change a row's logits by {value:.2g} of the largest "
-            f"(rounding explains {tolerance:.0e})",
+            f"{where}other tokens in the other rows of a batch change a row's logits by {value:.2g}"
+            f" of the largest (rounding explains {tolerance:.0e})",
             "take out what mixes rows: normalisation over the batch, or a capacity of the experts",
-            evidence=[f"training mode: {training:.2g}", f"evaluation mode: {serving:.2g}",
-                      f"batch of {evidence['rows']} rows"],
-        )  # fmt: skip
+            evidence=[
+                f"training mode: {training:.2g}",
+                f"evaluation mode: {serving:.2g}",
+                f"batch of {evidence['rows']} rows",
+            ],
+        )

@@ -54,9 +54,15 @@ class SavedModelDiffers(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         yield self.finding(
-            f"saved and loaded again, the model's logits differ by {value:.2g} of the largest (rounding explains "
-            f"{tolerance:.0e})",
-            "name every trained part in modules_to_save; check tie_word_embeddings and the dtype that is saved",
-            evidence=[f"{evidence['tensors that differ']} tensors differ: {', '.join(evidence['differ'][:4])}",
-                      f"files: {', '.join(evidence['files'])}"],
-        )  # fmt: skip
+            f"saved and loaded again, the model's logits differ by {value:.2g} of the largest"
+            f" (rounding explains {tolerance:.0e})",
+            "name every trained part in modules_to_save; check tie_word_embeddings and the dtype"
+            " that is saved",
+            evidence=[
+                (
+                    f"{evidence['tensors that differ']} tensors differ:"
+                    f" {', '.join(evidence['differ'][:4])}"
+                ),
+                f"files: {', '.join(evidence['files'])}",
+            ],
+        )

@@ -52,8 +52,8 @@ class StepsChangeNothing(LawRule):
         if broken(self.subject, "update-rounding"):
             return
         yield self.finding(
-            f"{value:.0%} of the weights that have a gradient are the same, bit by bit, after {evidence['steps']} "
-            f"steps of the run's own optimizer at {evidence['rate']:.0e}",
+            f"{value:.0%} of the weights that have a gradient are the same, bit by bit, after"
+            f" {evidence['steps']} steps of the run's own optimizer at {evidence['rate']:.0e}",
             "load the weights in float32 and set bf16=True (autocast), or raise the rate",
             evidence=[f"{name}: {share:.0%}" for name, share in evidence["by tensor"].items()],
             count=evidence["same"],

@@ -69,10 +69,18 @@ class TokensWeighUnequally(LawRule):
         if evidence["asked for"] or broken(self.subject, "gradient-accumulation"):
             return
         yield self.finding(
-            f"in one micro-batch a supervised token weighs up to {1 + value:.2g} times as much as another"
-            + (": each line counts the same, so that tokens of short answers count more" if means else ""),
+            f"in one micro-batch a supervised token weighs up to {1 + value:.2g} times as much as"
+            " another"
+            + (
+                ": each line counts the same, so that tokens of short answers count more"
+                if means
+                else ""
+            ),
             "divide the sum over all tokens by num_items_in_batch, unless the weights are meant",
             severity="warning" if means else "info",
-            evidence=[f"batch {evidence['batch']}, a line of {line['tokens']} tokens: {line['weight']:.3g} each"
-                      for line in by_line[:4]],
-        )  # fmt: skip
+            evidence=[
+                f"batch {evidence['batch']}, a line of {line['tokens']} tokens:"
+                f" {line['weight']:.3g} each"
+                for line in by_line[:4]
+            ],
+        )

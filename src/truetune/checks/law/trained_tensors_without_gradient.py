@@ -58,17 +58,26 @@ class TrainedTensorsWithoutGradient(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         if not evidence["trained"]:
-            yield self.finding("no tensor is trained" + ": the adapter is frozen" * evidence["adapter"],
-                               "load an adapter with is_trainable=True, or unfreeze what is to be learned")  # fmt: skip
+            yield self.finding(
+                "no tensor is trained" + ": the adapter is frozen" * evidence["adapter"],
+                "load an adapter with is_trainable=True, or unfreeze what is to be learned",
+            )
             return
-        without, trained, adapters = evidence["without"], evidence["trained"], evidence["adapter tensors"]
+        without, trained, adapters = (
+            evidence["without"],
+            evidence["trained"],
+            evidence["adapter tensors"],
+        )
         every = without == trained or (adapters and evidence["in the adapter"] == adapters)
         if not without or (evidence["checkpointing"] and every):
             return
         yield self.finding(
             f"{without} of {trained} trained tensors get no gradient from the first batches"
-            + (f", {evidence['in the adapter']} of {adapters} of the adapter's" if adapters else ""),
-            "choose target_modules that take part in the forward pass of this data, and freeze what does not",
+            + (
+                f", {evidence['in the adapter']} of {adapters} of the adapter's" if adapters else ""
+            ),
+            "choose target_modules that take part in the forward pass of this data, and freeze what"
+            " does not",
             severity="error" if every or evidence["in the adapter"] else "warning",
             evidence=evidence["names"],
             count=without,

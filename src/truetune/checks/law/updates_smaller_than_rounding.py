@@ -49,9 +49,11 @@ class UpdatesSmallerThanRounding(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         yield self.finding(
-            f"{value:.0%} of the trained weights stay as they are at every step: a step of {evidence['rate']:.0e} is "
-            f"less than half of their spacing in {', '.join(evidence['dtypes'])}",
-            "load the weights in float32 and set bf16=True (autocast), or take an optimizer with stochastic rounding",
+            f"{value:.0%} of the trained weights stay as they are at every step: a step of"
+            f" {evidence['rate']:.0e} is less than half of their spacing in"
+            f" {', '.join(evidence['dtypes'])}",
+            "load the weights in float32 and set bf16=True (autocast), or take an optimizer with"
+            " stochastic rounding",
             evidence=[f"{name}: {share:.0%}" for name, share in evidence["by tensor"].items()],
             count=evidence["stuck"],
             total=evidence["weights"],

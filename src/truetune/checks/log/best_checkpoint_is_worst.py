@@ -56,17 +56,23 @@ class BestCheckpointIsWorst(LogRule):
 
     def unmet(self) -> Unmet | None:
         if self.subject.number("best_metric") is None:
-            return Unmet("the log names no best_metric", "name the folder of the run, whose trainer_state.json does")
+            return Unmet(
+                "the log names no best_metric",
+                "name the folder of the run, whose trainer_state.json does",
+            )
         if not any(True for _ in self._matching()):
-            return Unmet("no metric that was evaluated twice, and is better in a known direction, has that value")
+            return Unmet(
+                "no metric that was evaluated twice, and is better in a known direction, has that"
+                " value"
+            )
         return None
 
     def figure(self) -> str:
         name, curve, _, lower = next(self._matching())
         best, worst = (np.min, np.max) if lower else (np.max, np.min)
         return (
-            f"{name} was kept at {self.subject.number('best_metric'):.4g}; of {curve.step.size:,} evaluations the best "
-            f"is {best(curve.value):.4g}, the worst {worst(curve.value):.4g}"
+            f"{name} was kept at {self.subject.number('best_metric'):.4g}; of {curve.step.size:,}"
+            f" evaluations the best is {best(curve.value):.4g}, the worst {worst(curve.value):.4g}"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -78,12 +84,14 @@ class BestCheckpointIsWorst(LogRule):
                 continue
             kept = float(curve.step[np.argmax(here)])
             yield self.finding(
-                f"the checkpoint of step {kept:,.0f} was kept as the best with {name} {best:.4g}, the "
-                f"{'highest' if lower else 'lowest'} of {curve.step.size:,} evaluations",
-                f"set greater_is_better={not lower}; take the checkpoint of step {curve.step[right]:,.0f} "
-                f"({curve.value[right]:.4g})"
+                f"the checkpoint of step {kept:,.0f} was kept as the best with {name} {best:.4g},"
+                f" the {'highest' if lower else 'lowest'} of {curve.step.size:,} evaluations",
+                f"set greater_is_better={not lower}; take the checkpoint of step"
+                f" {curve.step[right]:,.0f} ({curve.value[right]:.4g})"
                 + ("" if curve.step[right] in log.checkpoints else ", if it is still there"),
-                figure=figure(name, {name: curve}, {"kept": kept, "best": float(curve.step[right])}),
+                figure=figure(
+                    name, {name: curve}, {"kept": kept, "best": float(curve.step[right])}
+                ),
             )
             return
 

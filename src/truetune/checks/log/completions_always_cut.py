@@ -69,11 +69,13 @@ class CompletionsAlwaysCut(LogRule):
         if not dead and min(float(np.median(share.value)), last) < MOST:
             return
         yield self.finding(
-            f"every answer is cut off in all {share.step.size:,} records: none ends"
-            if dead
-            else f"{np.median(share.value):.0%} of the answers are cut off",
-            "raise max_completion_length; if answers of any length never end, see which stop tokens are generated and "
-            "watched for (truetune sample)",
+            (
+                f"every answer is cut off in all {share.step.size:,} records: none ends"
+                if dead
+                else f"{np.median(share.value):.0%} of the answers are cut off"
+            ),
+            "raise max_completion_length; if answers of any length never end, see which stop tokens"
+            " are generated and watched for (truetune sample)",
             severity="error" if dead else "warning",
             evidence=tuple(self._evidence()),
             count=int((share.value >= 1).sum()),
@@ -88,20 +90,24 @@ class CompletionsAlwaysCut(LogRule):
             yield f"their mean length is {np.median(length.value):,.4g} tokens"
         norm = log.curve("grad_norm").finite()
         if norm and not norm.value.any():
-            yield "every gradient norm is 0 as well, as it is where cut answers are masked (mask_truncated_completions)"
+            yield (
+                "every gradient norm is 0 as well, as it is where cut answers are masked"
+                " (mask_truncated_completions)"
+            )
 
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
         if not cut(self.subject):
             return Unmet(
-                "the log does not say how many answers were cut", "log completions/clipped_ratio (TRL 0.16 on)"
+                "the log does not say how many answers were cut",
+                "log completions/clipped_ratio (TRL 0.16 on)",
             )
         return too_few(1, MIN_STEPS, "the answers") if self.subject.last_step < MIN_STEPS else None
 
     def figure(self) -> str:
         share = cut(self.subject).value
         return (
-            f"{np.median(share):.1%} of the answers are cut off (median of {share.size:,} records), {share[-1]:.1%} at "
-            "the end"
+            f"{np.median(share):.1%} of the answers are cut off (median of {share.size:,} records),"
+            f" {share[-1]:.1%} at the end"
         )

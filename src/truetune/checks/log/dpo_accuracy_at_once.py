@@ -63,12 +63,17 @@ class DpoAccuracyAtOnce(LogRule):
             return Unmet("the log has no epoch", "log the epoch, as transformers does")
         count = int(self._unseen().step.size)
         return (
-            too_few(count, MIN_POINTS, "rewards/accuracies within the first half epoch") if count < MIN_POINTS else None
+            too_few(count, MIN_POINTS, "rewards/accuracies within the first half epoch")
+            if count < MIN_POINTS
+            else None
         )
 
     def figure(self) -> str:
         values = self._unseen().value
-        return f"{np.mean(values):.1%} of the pairs are in order before they were seen ({values.size:,} records)"
+        return (
+            f"{np.mean(values):.1%} of the pairs are in order before they were seen"
+            f" ({values.size:,} records)"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

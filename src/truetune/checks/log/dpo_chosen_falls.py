@@ -58,8 +58,13 @@ class DpoChosenFalls(LogRule):
     least = MIN_POINTS
 
     def figure(self) -> str:
-        named = ((side, _ends(self.subject.curve(f"logps/{side}").finite())) for side in ("chosen", "rejected"))
-        return "; ".join(f"logps/{side} goes from {first:.4g} to {last:.4g}" for side, (first, last) in named)
+        named = (
+            (side, _ends(self.subject.curve(f"logps/{side}").finite()))
+            for side in ("chosen", "rejected")
+        )
+        return "; ".join(
+            f"logps/{side} goes from {first:.4g} to {last:.4g}" for side, (first, last) in named
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -71,8 +76,8 @@ class DpoChosenFalls(LogRule):
         if lost < SOME or not self._fell("chosen") or not self._fell("rejected"):
             return
         yield self.finding(
-            f"the chosen answers lose {lost:.0%} of their log-probability ({first:.4g} to {last:.4g}), the rejected "
-            f"ones go from {others[0]:.4g} to {others[1]:.4g}",
+            f"the chosen answers lose {lost:.0%} of their log-probability ({first:.4g} to"
+            f" {last:.4g}), the rejected ones go from {others[0]:.4g} to {others[1]:.4g}",
             "lower the learning rate, raise beta, or add an SFT term on the chosen answers",
             severity="warning" if lost >= MUCH else "info",
             figure=figure("log-probability", {"logps/chosen": chosen, "logps/rejected": rejected}),
@@ -92,4 +97,6 @@ class DpoChosenFalls(LogRule):
 
 def _ends(curve: Curve) -> tuple[float, float]:
     """Medians of the first three records and of the last fifth."""
-    return float(np.median(curve.value[:3])), float(np.median(curve.value[-max(3, curve.value.size // 5) :]))
+    return float(np.median(curve.value[:3])), float(
+        np.median(curve.value[-max(3, curve.value.size // 5) :])
+    )

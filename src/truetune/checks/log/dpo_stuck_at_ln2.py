@@ -60,8 +60,13 @@ class DpoStuckAtLn2(LogRule):
 
     def figure(self) -> str:
         margins, loss = (self.subject.curve(name).finite() for name in ("rewards/margins", "loss"))
-        told = f"the reward margin ends at {np.median(margins.value[-5:]):.3g} after {margins.step.size:,} records"
-        return told + (f", the loss at {np.median(loss.value[-5:]):.4g} (ln 2 = 0.6931)" if loss else "")
+        told = (
+            f"the reward margin ends at {np.median(margins.value[-5:]):.3g} after"
+            f" {margins.step.size:,} records"
+        )
+        return told + (
+            f", the loss at {np.median(loss.value[-5:]):.4g} (ln 2 = 0.6931)" if loss else ""
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -73,8 +78,8 @@ class DpoStuckAtLn2(LogRule):
         if exact:
             frozen = bool(norm) and not norm.value.any()
             yield self.finding(
-                f"every reward margin is exactly 0 over {margins.step.size:,} records: chosen and rejected are the "
-                "same, or no weight moves",
+                f"every reward margin is exactly 0 over {margins.step.size:,} records: chosen and"
+                " rejected are the same, or no weight moves",
                 "compare chosen with rejected after truncation; see that the adapter is trainable",
                 evidence=("every gradient norm is 0 as well",) if frozen else (),
                 figure=figure("reward margin", {"rewards/margins": margins}),
@@ -82,10 +87,11 @@ class DpoStuckAtLn2(LogRule):
         elif margins.step.size >= MIN_POINTS and self._weak(margins, loss):
             rate = log.curve("learning_rate").finite()
             yield self.finding(
-                f"the reward margin stays at {np.median(margins.value[-5:]):.2g} over {margins.step.size:,} records "
-                f"and the loss at {np.median(loss.value):.4f} (ln 2 = 0.6931)",
-                "look first whether chosen and rejected are the same (truetune check); where they differ, raise the "
-                "learning rate",
+                f"the reward margin stays at {np.median(margins.value[-5:]):.2g} over"
+                f" {margins.step.size:,} records and the loss at {np.median(loss.value):.4f} (ln 2"
+                " = 0.6931)",
+                "look first whether chosen and rejected are the same (truetune check); where they"
+                " differ, raise the learning rate",
                 severity="warning",
                 evidence=(f"the learning rate is at most {rate.value.max():.3g}",) if rate else (),
                 figure=figure("reward margin", {"rewards/margins": margins}),

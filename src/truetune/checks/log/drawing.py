@@ -14,7 +14,11 @@ SHOWN = 6
 
 
 def figure(
-    title: str, curves: Mapping[str, Curve], marks: Mapping[str, float] | None = None, *, log: bool = False
+    title: str,
+    curves: Mapping[str, Curve],
+    marks: Mapping[str, float] | None = None,
+    *,
+    log: bool = False,
 ) -> Figure:
     """The curves, thinned to what can be drawn; `marks`: label -> step."""
     series = tuple(
@@ -22,7 +26,9 @@ def figure(
         for name, curve in curves.items()
         if (thinned := extremes(curve))
     )
-    return Figure(title, series, tuple(Mark(step, label) for label, step in (marks or {}).items()), log)
+    return Figure(
+        title, series, tuple(Mark(step, label) for label, step in (marks or {}).items()), log
+    )
 
 
 def extremes(curve: Curve, blocks: int = BLOCKS) -> Curve:

@@ -59,7 +59,10 @@ class EpochsAgainstRows(LogRule):
         if log.data is None:
             return Unmet("the data of the run are not named", "name them with --data and -t")
         if not self._batch():
-            return Unmet("the log names no batch size", "name the run's folder with its settings, or W&B's files")
+            return Unmet(
+                "the log names no batch size",
+                "name the run's folder with its settings, or W&B's files",
+            )
         if log.epochs <= 0:
             return Unmet("the log has no epoch", "log the epoch, as transformers does")
         return Unmet("packing makes other rows of the data") if log.facts.get("packing") else None
@@ -67,13 +70,19 @@ class EpochsAgainstRows(LogRule):
     def figure(self) -> str:
         data = self.subject.data
         assert data is not None
-        return f"an epoch saw about {math.floor(self._seen()):,} rows at least, the data have {data.rows:,}"
+        return (
+            f"an epoch saw about {math.floor(self._seen()):,} rows at least, the data have"
+            f" {data.rows:,}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         if log.data is None or not self._batch() or log.epochs <= 0 or log.facts.get("packing"):
             return
-        known = log.number("gradient_accumulation_steps") is not None and log.number("devices") is not None
+        known = (
+            log.number("gradient_accumulation_steps") is not None
+            and log.number("devices") is not None
+        )
         per_epoch, a_step, seen = self._steps_an_epoch(), self._rows_a_step(), self._seen()
         counts = sorted({log.data.rows, log.data.examples})
         over = seen > (1 + NEAR) * counts[-1] + a_step
@@ -84,8 +93,10 @@ class EpochsAgainstRows(LogRule):
             return
         whole = under or log.facts.get("packing") is False or a_epoch < PIECE * seen
         yield self.finding(
-            f"an epoch of the run saw about {math.floor(seen):,} rows, the data have {counts[-1]:,}",
-            "see that the run read these files: delete caches, and count the rows that the trainer reports",
+            f"an epoch of the run saw about {math.floor(seen):,} rows, the data have"
+            f" {counts[-1]:,}",
+            "see that the run read these files: delete caches, and count the rows that the trainer"
+            " reports",
             severity="warning" if whole else "info",
             evidence=(
                 f"{per_epoch:,.1f} steps an epoch, {a_step:,.0f} rows a step"
@@ -101,7 +112,11 @@ class EpochsAgainstRows(LogRule):
     def _rows_a_step(self) -> float:
         """Rows of a step, as far as accumulation and devices are known."""
         log = self.subject
-        return self._batch() * (log.number("gradient_accumulation_steps") or 1) * (log.number("devices") or 1)
+        return (
+            self._batch()
+            * (log.number("gradient_accumulation_steps") or 1)
+            * (log.number("devices") or 1)
+        )
 
     def _steps_an_epoch(self) -> float:
         epoch = self.subject.curve("epoch").finite()

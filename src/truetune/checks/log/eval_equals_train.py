@@ -69,16 +69,20 @@ class EvalEqualsTrain(LogRule):
         count = len(list(self._borders()))
         if count < MIN_BORDERS:
             return Unmet(
-                f"an evaluation stands at {count:,} borders of epochs where the training loss drops, and it takes "
-                f"{MIN_BORDERS}",
-                "evaluate at the end of each epoch (eval_strategy: epoch), and log more often than that",
+                f"an evaluation stands at {count:,} borders of epochs where the training loss"
+                f" drops, and it takes {MIN_BORDERS}",
+                "evaluate at the end of each epoch (eval_strategy: epoch), and log more often than"
+                " that",
             )
         return None
 
     def figure(self) -> str:
         borders = list(self._borders())
         leaked = sum(abs(b.evaluation - b.after) < abs(b.evaluation - b.before) for b in borders)
-        return f"eval_loss falls with the training loss at {leaked:,} of {len(borders):,} borders of epochs"
+        return (
+            f"eval_loss falls with the training loss at {leaked:,} of {len(borders):,} borders of"
+            " epochs"
+        )
 
     def findings(self) -> Iterator[Finding]:
         borders = list(self._borders())
@@ -87,15 +91,20 @@ class EvalEqualsTrain(LogRule):
             return
         log = self.subject
         yield self.finding(
-            f"at {len(leaked)} borders of epochs eval_loss falls with the training loss, as if its rows were trained "
-            "on",
-            "compare the two sets (`truetune check` with eval_data), and evaluate on rows that were held out",
+            f"at {len(leaked)} borders of epochs eval_loss falls with the training loss, as if its"
+            " rows were trained on",
+            "compare the two sets (`truetune check` with eval_data), and evaluate on rows that were"
+            " held out",
             evidence=[
-                f"step {b.step:,.0f}: loss {b.before:.4g} before, {b.after:.4g} after, eval_loss {b.evaluation:.4g}"
+                f"step {b.step:,.0f}: loss {b.before:.4g} before, {b.after:.4g} after, eval_loss"
+                f" {b.evaluation:.4g}"
                 for b in leaked[:3]
             ],
             count=len(leaked),
-            figure=figure("loss and eval_loss", {"loss": log.curve("loss"), "eval_loss": log.curve("eval_loss")}),
+            figure=figure(
+                "loss and eval_loss",
+                {"loss": log.curve("loss"), "eval_loss": log.curve("eval_loss")},
+            ),
         )
 
     def _borders(self) -> Iterator[Border]:

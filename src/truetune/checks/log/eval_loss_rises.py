@@ -60,8 +60,8 @@ class EvalLossRises(LogRule):
         curve = self.subject.curve("eval_loss").finite()
         best = int(np.argmin(curve.value))
         return (
-            f"eval_loss is lowest at step {curve.step[best]:,.0f} with {curve.value[best]:.4g} and ends at "
-            f"{curve.value[-1]:.4g} ({curve.step.size:,} evaluations)"
+            f"eval_loss is lowest at step {curve.step[best]:,.0f} with {curve.value[best]:.4g} and"
+            f" ends at {curve.value[-1]:.4g} ({curve.step.size:,} evaluations)"
             + ("; the best checkpoint was kept" if self._kept() else "")
         )
 
@@ -83,19 +83,29 @@ class EvalLossRises(LogRule):
         if trend(later).low <= 0 or self._kept():
             return
         loss, step = log.curve("loss").finite(), float(curve.step[best])
-        gap = f"; the training loss there was {loss.at(step):.4g} and ends at {loss.value[-1]:.4g}" if loss else ""
+        gap = (
+            f"; the training loss there was {loss.at(step):.4g} and ends at {loss.value[-1]:.4g}"
+            if loss
+            else ""
+        )
         epoch = f" (epoch {log.epoch_at(step):.2g})" if log.epochs else ""
         other = improves_after(log, step)
         yield self.finding(
-            f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to {last:.4g}"
-            + (f", while {other} gets better" if other else ""),
-            "keep the checkpoint that is best by the metric you use (metric_for_best_model); the loss also measures "
-            "how sure the model is"
-            if other
-            else f"take the checkpoint nearest to step {step:,.0f}, train fewer epochs, or keep the best one "
-            "(load_best_model_at_end)",
+            f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to"
+            f" {last:.4g}" + (f", while {other} gets better" if other else ""),
+            (
+                "keep the checkpoint that is best by the metric you use (metric_for_best_model);"
+                " the loss also measures how sure the model is"
+                if other
+                else (
+                    f"take the checkpoint nearest to step {step:,.0f}, train fewer epochs, or keep"
+                    " the best one (load_best_model_at_end)"
+                )
+            ),
             severity="warning" if last >= RISE * lowest and not other else "info",
-            evidence=(f"+{last / lowest - 1:.0%} over the last {later.step.size - 1:,} evaluations{gap}",),
+            evidence=(
+                f"+{last / lowest - 1:.0%} over the last {later.step.size - 1:,} evaluations{gap}",
+            ),
             figure=figure("loss and eval_loss", {"loss": loss, "eval_loss": curve}, {"best": step}),
         )
 
@@ -105,4 +115,6 @@ class EvalLossRises(LogRule):
         if not log.facts.get("best_model_checkpoint") or best is None:
             return False
         evaluated = (curve.value for name, curve in log.curves.items() if name.startswith("eval_"))
-        return any(bool(np.isclose(values, best, rtol=1e-4, atol=1e-6).any()) for values in evaluated)
+        return any(
+            bool(np.isclose(values, best, rtol=1e-4, atol=1e-6).any()) for values in evaluated
+        )

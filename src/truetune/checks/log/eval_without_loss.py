@@ -38,7 +38,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
 
-TIMES = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "num_tokens"}
+TIMES = {
+    "runtime",
+    "samples_per_second",
+    "steps_per_second",
+    "model_preparation_time",
+    "num_tokens",
+}
 
 
 class EvalWithoutLoss(LogRule):
@@ -51,7 +57,10 @@ class EvalWithoutLoss(LogRule):
             return None
         if log.facts.get("eval_strategy") in ("steps", "epoch"):
             return Unmet("the run has not come to its first evaluation")
-        return Unmet("the run evaluated nothing", "evaluate while training (eval_strategy and an eval_dataset)")
+        return Unmet(
+            "the run evaluated nothing",
+            "evaluate while training (eval_strategy and an eval_dataset)",
+        )
 
     def figure(self) -> str:
         names = self._measured()
@@ -72,13 +81,24 @@ class EvalWithoutLoss(LogRule):
         wanted = log.facts.get("eval_strategy")
         every = log.number("eval_steps")
         done = log.last_step >= (every or 0) and (log.epochs >= 1 or wanted == "steps")
-        if not runs and not measured and wanted in ("steps", "epoch") and done and log.curve("loss"):
+        if (
+            not runs
+            and not measured
+            and wanted in ("steps", "epoch")
+            and done
+            and log.curve("loss")
+        ):
             yield self.finding(
-                f"eval_strategy is {wanted!r}, and {log.last_step:,.0f} steps were logged without an evaluation",
+                f"eval_strategy is {wanted!r}, and {log.last_step:,.0f} steps were logged without"
+                " an evaluation",
                 "give the trainer an eval_dataset",
             )
 
     def _measured(self) -> list[str]:
         """Metrics of the evaluations, `eval_loss` first where it is there."""
-        names = (n for n in self.subject.curves if n.startswith("eval_") and n.removeprefix("eval_") not in TIMES)
+        names = (
+            n
+            for n in self.subject.curves
+            if n.startswith("eval_") and n.removeprefix("eval_") not in TIMES
+        )
         return sorted(names, key=lambda name: name != "eval_loss")

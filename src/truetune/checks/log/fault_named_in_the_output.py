@@ -47,7 +47,9 @@ class FaultNamedInTheOutput(OutputRule):
 
     def figure(self) -> str:
         output = self.subject.output
-        return f"none of the known messages begins one of the {output.lines:,} lines" if output else ""
+        return (
+            f"none of the known messages begins one of the {output.lines:,} lines" if output else ""
+        )
 
     def findings(self) -> Iterator[Finding]:
         output = self.subject.output

@@ -68,14 +68,18 @@ class FlatLoss(LogRule):
         seen_again = log.epochs >= 2 and self.records("loss") >= MIN_EPOCHS
         if log.curve("learning_rate").finite() or seen_again:
             return None
-        return Unmet("the log has no learning rate, and does not show rows that were seen twice", LOG_RATE)
+        return Unmet(
+            "the log has no learning rate, and does not show rows that were seen twice", LOG_RATE
+        )
 
     def figure(self) -> str:
         loss, rate = (self.subject.curve(name).finite() for name in ("loss", "learning_rate"))
         span = float(loss.step[-1] - loss.step[0])
         moved = trend(loss).slope * span
-        return f"the slope of the loss over the run is {moved:+.3g} at a level of {np.median(loss.value):.3g}" + (
-            f", with a learning rate of up to {rate.value.max():.3g}" if rate else ""
+        return (
+            f"the slope of the loss over the run is {moved:+.3g} at a level of"
+            f" {np.median(loss.value):.3g}"
+            + (f", with a learning rate of up to {rate.value.max():.3g}" if rate else "")
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -100,17 +104,30 @@ class FlatLoss(LogRule):
             or not (again or (rated and drop < max(MOVES * level, noise(loss.value))))
         ):
             return
-        why = "the learning rate is 0" if peak == 0 else f"the learning rate is at most {peak:.3g}" if rated else ""
+        why = (
+            "the learning rate is 0"
+            if peak == 0
+            else f"the learning rate is at most {peak:.3g}"
+            if rated
+            else ""
+        )
         yield self.finding(
             f"the loss stays at {level:.4g} over {loss.step.size:,} records"
             + (f": {why}" if why else f" although the rows were seen {log.epochs:.3g} times"),
-            "raise the learning rate"
-            if rated
-            else "see that the trained parameters are those of the model that is run, and raise the learning rate",
+            (
+                "raise the learning rate"
+                if rated
+                else (
+                    "see that the trained parameters are those of the model that is run, and raise"
+                    " the learning rate"
+                )
+            ),
             severity="error" if peak == 0 else "warning",
             evidence=(
-                f"slope over the run {line.slope * span:+.3g} (95 %: {line.low * span:+.3g} to "
-                f"{line.high * span:+.3g}), noise {noise(loss.value):.3g}",
+                (
+                    f"slope over the run {line.slope * span:+.3g} (95 %: {line.low * span:+.3g} to "
+                    f"{line.high * span:+.3g}), noise {noise(loss.value):.3g}"
+                ),
             ),
             figure=figure("loss", {"loss": loss}),
         )
@@ -124,4 +141,8 @@ def _fell_at_first(loss: Curve, level: float) -> bool:
 
 def _warms_up(rate: Curve) -> bool:
     """Does the learning rate still rise at the end of the log?"""
-    return rate.step.size > 1 and bool(rate.value[-1] > rate.value[0]) and bool((np.diff(rate.value) >= 0).all())
+    return (
+        rate.step.size > 1
+        and bool(rate.value[-1] > rate.value[0])
+        and bool((np.diff(rate.value) >= 0).all())
+    )

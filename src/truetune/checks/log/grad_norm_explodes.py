@@ -61,8 +61,9 @@ class GradNormExplodes(LogRule):
         seen = norm.finite().value
         first, last = ends(seen)
         return (
-            f"the gradient norm is {first:.3g} at first and {last:.3g} at the end (medians), {seen.max():.3g} at most; "
-            f"{norm.step.size - seen.size:,} of {norm.step.size:,} are not finite"
+            f"the gradient norm is {first:.3g} at first and {last:.3g} at the end (medians),"
+            f" {seen.max():.3g} at most; {norm.step.size - seen.size:,} of {norm.step.size:,} are"
+            " not finite"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -73,12 +74,15 @@ class GradNormExplodes(LogRule):
         if never or (norm.step.size >= MIN_POINTS and (~late).sum() > 0.05 * norm.step.size):
             bad = norm.step[~np.isfinite(norm.value)] if never else norm.step[~late]
             yield self.finding(
-                f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged steps",
+                f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged"
+                " steps",
                 "train in bf16, or lower the learning rate",
                 evidence=(steps(bad),),
                 count=int(bad.size),
                 total=int(norm.step.size),
-                figure=figure("gradient norm", {"grad_norm": norm}, {"not finite": float(bad[0])}, log=True),
+                figure=figure(
+                    "gradient norm", {"grad_norm": norm}, {"not finite": float(bad[0])}, log=True
+                ),
             )
         seen = norm.finite()
         keep = seen.value > 0
@@ -88,14 +92,19 @@ class GradNormExplodes(LogRule):
         place = shift(seen.value, max(3, seen.step.size // 20))
         if place is None or trend(seen).z < 3.3:
             return
-        before, after = 10**place.before, 10 ** float(np.median(seen.value[-max(3, seen.step.size // 10) :]))
+        before, after = (
+            10**place.before,
+            10 ** float(np.median(seen.value[-max(3, seen.step.size // 10) :])),
+        )
         loss = log.curve("loss").finite()
         falls = loss.step.size > 3 and np.median(loss.value[-3:]) < 0.2 * np.median(loss.value[:3])
         if min(10**place.after, after) < TIMES * before or falls:
             return
         step = float(seen.step[place.at])
         yield self.finding(
-            f"the gradient norm grows from {before:.3g} to {after:.3g} at step {step:,.0f} and stays there",
-            "lower the learning rate or lengthen the warm-up; start again from a checkpoint before it",
+            f"the gradient norm grows from {before:.3g} to {after:.3g} at step {step:,.0f} and"
+            " stays there",
+            "lower the learning rate or lengthen the warm-up; start again from a checkpoint"
+            " before it",
             figure=figure("gradient norm", {"grad_norm": norm}, {"grows": step}, log=True),
         )

@@ -49,8 +49,9 @@ MIN_POINTS, MOST = 20, 0.5
 CHECKPOINTED = "checkpointing-without-gradient"
 """The known message of torch's reentrant checkpointing where nothing below requires a gradient"""
 THROUGH_CHECKPOINTS = (
-    "call model.enable_input_require_grads(), or set gradient_checkpointing_kwargs={'use_reentrant': False}: the "
-    "checkpointed layers cut the gradients off"
+    "call model.enable_input_require_grads(), or set"
+    " gradient_checkpointing_kwargs={'use_reentrant': False}: the checkpointed layers cut the"
+    " gradients off"
 )
 
 
@@ -66,19 +67,28 @@ class GradNormZero(LogRule):
         if self.subject.curve("grad_norm").value.any():
             return None
         if self._is_explained():
-            return Unmet("every gradient norm is 0, which rewards without a spread or cut answers explain")
+            return Unmet(
+                "every gradient norm is 0, which rewards without a spread or cut answers explain"
+            )
         return Unmet("every gradient norm is 0 while the loss is 0 or falls: it was not measured")
 
     def figure(self) -> str:
         norm = self.subject.curve("grad_norm").finite().value
         zeros = int((norm == 0).sum())
-        return f"{zeros:,} of {norm.size:,} gradient norms are 0; their median is {np.median(norm):.3g}"
+        return (
+            f"{zeros:,} of {norm.size:,} gradient norms are 0; their median is"
+            f" {np.median(norm):.3g}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         norm, loss = log.curve("grad_norm"), log.curve("loss").finite()
         zeros = int((norm.value == 0).sum())
-        if log.kind == "reinforcement" and norm.step.size >= MIN_POINTS and MOST <= zeros / norm.step.size < 1:
+        if (
+            log.kind == "reinforcement"
+            and norm.step.size >= MIN_POINTS
+            and MOST <= zeros / norm.step.size < 1
+        ):
             yield from self._mostly(zeros)
         if norm.step.size < 2 or np.any(norm.value != 0) or self._is_explained():
             return
@@ -89,10 +99,16 @@ class GradNormZero(LogRule):
             first, last = ends(loss.value)
             evidence = (f"the loss stays: {first:.4g} at first, {last:.4g} at the end", *evidence)
         yield self.finding(
-            f"the gradient norm is exactly 0.0 at all {norm.step.size:,} logged steps: no parameter is trained",
-            THROUGH_CHECKPOINTS
-            if self._cause_in_output()
-            else "make parameters trainable: PeftModel.from_pretrained(..., is_trainable=True), or a fresh adapter",
+            f"the gradient norm is exactly 0.0 at all {norm.step.size:,} logged steps: no parameter"
+            " is trained",
+            (
+                THROUGH_CHECKPOINTS
+                if self._cause_in_output()
+                else (
+                    "make parameters trainable: PeftModel.from_pretrained(..., is_trainable=True),"
+                    " or a fresh adapter"
+                )
+            ),
             evidence=evidence,
             count=int(norm.step.size),
             total=int(norm.step.size),
@@ -115,9 +131,10 @@ class GradNormZero(LogRule):
         if without_signal(self.subject):
             return
         yield self.finding(
-            f"the gradient norm is exactly 0.0 at {zeros:,} of {norm.step.size:,} logged steps, and the log does "
-            "not say whether rewards differ",
-            "log reward_std or frac_reward_zero_std, and see that the answers to one prompt get different rewards",
+            f"the gradient norm is exactly 0.0 at {zeros:,} of {norm.step.size:,} logged steps, and"
+            " the log does not say whether rewards differ",
+            "log reward_std or frac_reward_zero_std, and see that the answers to one prompt get"
+            " different rewards",
             severity="warning",
             count=zeros,
             total=int(norm.step.size),

@@ -56,14 +56,23 @@ class GradientsAlwaysClipped(LogRule):
             return unmet
         limit = self.subject.number("max_grad_norm")
         if limit is None:
-            return Unmet("the log names no max_grad_norm", "name W&B's files of the run, which hold its settings")
+            return Unmet(
+                "the log names no max_grad_norm",
+                "name W&B's files of the run, which hold its settings",
+            )
         return Unmet("gradients are not clipped") if limit <= 0 else None
 
     def figure(self) -> str:
-        limit, norm = self.subject.number("max_grad_norm") or 0.0, self.subject.curve("grad_norm").finite().value
+        limit, norm = (
+            self.subject.number("max_grad_norm") or 0.0,
+            self.subject.curve("grad_norm").finite().value,
+        )
         clipped = int((norm > limit).sum())
         usual = np.median(norm)
-        return f"{clipped:,} of {norm.size:,} gradients are clipped at {limit:g}; their median norm is {usual:.3g}"
+        return (
+            f"{clipped:,} of {norm.size:,} gradients are clipped at {limit:g}; their median norm is"
+            f" {usual:.3g}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         limit, norm = self.subject.number("max_grad_norm"), self.subject.curve("grad_norm").finite()
@@ -73,9 +82,10 @@ class GradientsAlwaysClipped(LogRule):
         usual = float(np.median(norm.value))
         if clipped >= 0.95 * norm.step.size and usual > TIMES * limit:
             yield self.finding(
-                f"{clipped:,} of {norm.step.size:,} gradients are clipped at {limit:g}; their median norm is "
-                f"{usual:.3g}",
-                "look why gradients are that big, then raise max_grad_norm or lower the learning rate",
+                f"{clipped:,} of {norm.step.size:,} gradients are clipped at {limit:g}; their"
+                f" median norm is {usual:.3g}",
+                "look why gradients are that big, then raise max_grad_norm or lower the learning"
+                " rate",
                 count=clipped,
                 total=int(norm.step.size),
                 figure=figure("gradient norm", {"grad_norm": norm}, log=True),

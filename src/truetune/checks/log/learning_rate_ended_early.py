@@ -61,12 +61,17 @@ class LearningRateEndedEarly(LogRule):
         if unmet := super().unmet():
             return unmet
         never = self.subject.curve("learning_rate").finite().value.max() <= 0
-        return Unmet("the learning rate is 0 throughout, which flat-loss is about") if never else None
+        return (
+            Unmet("the learning rate is 0 throughout, which flat-loss is about") if never else None
+        )
 
     def figure(self) -> str:
         rate = self.subject.curve("learning_rate").finite()
         idle = int((rate.value <= NOTHING * rate.value.max()).sum())
-        return f"the learning rate is 0 at {idle:,} of {rate.step.size:,} records, and {rate.value[-1]:.3g} at the last"
+        return (
+            f"the learning rate is 0 at {idle:,} of {rate.step.size:,} records, and"
+            f" {rate.value[-1]:.3g} at the last"
+        )
 
     def findings(self) -> Iterator[Finding]:
         rate = self.subject.curve("learning_rate").finite()
@@ -81,8 +86,8 @@ class LearningRateEndedEarly(LogRule):
             over = float(rate.step[n - idle])
             share = over / float(rate.step[-1])
             yield self.finding(
-                f"the learning rate is 0 from step {over:,.0f} of {rate.step[-1]:,.0f} on: {idle:,} of {n:,} records "
-                "train nothing",
+                f"the learning rate is 0 from step {over:,.0f} of {rate.step[-1]:,.0f} on: {idle:,}"
+                f" of {n:,} records train nothing",
                 "build the schedule over all steps that the run takes, and step it once a step",
                 evidence=(self._processes(share),),
                 count=idle,
@@ -91,11 +96,13 @@ class LearningRateEndedEarly(LogRule):
             )
         elif (again := self._climbs_again(rate, peak)) is not None:
             yield self.finding(
-                f"the learning rate comes down to nothing at step {again:,.0f} of {rate.step[-1]:,.0f}, then climbs "
-                "again: the schedule ran past its end",
+                f"the learning rate comes down to nothing at step {again:,.0f} of"
+                f" {rate.step[-1]:,.0f}, then climbs again: the schedule ran past its end",
                 "build the schedule over all steps that the run takes, and step it once a step",
                 severity="warning",
-                figure=figure("learning rate", {"learning_rate": rate}, {"end of the schedule": again}),
+                figure=figure(
+                    "learning rate", {"learning_rate": rate}, {"end of the schedule": again}
+                ),
             )
 
     def _never_began(self, rate: Curve) -> Finding:
@@ -111,7 +118,10 @@ class LearningRateEndedEarly(LogRule):
     def _processes(self, share: float) -> str:
         count = round(1 / share) if share else 0
         if count > 1 and abs(count * share - 1) < 0.1:
-            return f"it ends after 1/{count} of the run, as it does where each of {count} processes steps it"
+            return (
+                f"it ends after 1/{count} of the run, as it does where each of {count} processes"
+                " steps it"
+            )
         return f"it ends after {share:.0%} of the run"
 
     def _climbs_again(self, rate: Curve, peak: float) -> float | None:

@@ -58,8 +58,13 @@ class LearningRateNeverPeaked(LogRule):
             return unmet
         log, rate = self.subject, self.subject.curve("learning_rate").finite()
         if rate.step[-1] < TRIAL and not log.number("learning_rate"):
-            return Unmet(f"fewer than {TRIAL} steps only try whether it runs", "name the log of a longer run")
-        if log.total_steps and log.last_step + 2 * float(np.median(np.diff(rate.step))) <= log.total_steps:
+            return Unmet(
+                f"fewer than {TRIAL} steps only try whether it runs", "name the log of a longer run"
+            )
+        if (
+            log.total_steps
+            and log.last_step + 2 * float(np.median(np.diff(rate.step))) <= log.total_steps
+        ):
             return Unmet("the run has not come to its last step", "name its log when it has ended")
         return None
 
@@ -67,8 +72,8 @@ class LearningRateNeverPeaked(LogRule):
         rate = self.subject.curve("learning_rate").finite()
         top = int(np.argmax(rate.value))
         return (
-            f"the learning rate is highest at step {rate.step[top]:,.0f} of {rate.step[-1]:,.0f} with "
-            f"{rate.value[top]:.3g}, and {rate.value[-1]:.3g} at the end"
+            f"the learning rate is highest at step {rate.step[top]:,.0f} of {rate.step[-1]:,.0f}"
+            f" with {rate.value[top]:.3g}, and {rate.value[-1]:.3g} at the end"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -83,16 +88,28 @@ class LearningRateNeverPeaked(LogRule):
         slope, offset = np.polyfit(rate.step, rate.value, 1)
         peak = float(rate.value[-1])
         straight = np.abs(rate.value - slope * rate.step - offset).max() < 0.02 * peak
-        if not straight or slope <= 0 or rate.value[0] > 0.7 * peak or np.any(np.diff(rate.value) <= 0):
+        if (
+            not straight
+            or slope <= 0
+            or rate.value[0] > 0.7 * peak
+            or np.any(np.diff(rate.value) <= 0)
+        ):
             return
         if asked and peak > 0.99 * asked:
             return
         of_asked = f", {peak / asked:.0%} of the configured {asked:g}" if asked else ""
         yield self.finding(
-            f"the learning rate still rises at the last step ({rate.step[-1]:,.0f}): it reached {peak:.3g}{of_asked}",
+            f"the learning rate still rises at the last step ({rate.step[-1]:,.0f}): it reached"
+            f" {peak:.3g}{of_asked}",
             ("" if total else "if the run is over: ")
-            + "set warmup_steps to a small part of it (0.03 of it in transformers 5, warmup_ratio before)",
+            + "set warmup_steps to a small part of it (0.03 of it in transformers 5, warmup_ratio"
+            " before)",
             severity="error" if total else "info",
-            evidence=(f"it grows by {slope:.3g} a step from {rate.value[0]:.3g} at step {rate.step[0]:,.0f}",),
+            evidence=(
+                (
+                    f"it grows by {slope:.3g} a step from {rate.value[0]:.3g} at step"
+                    f" {rate.step[0]:,.0f}"
+                ),
+            ),
             figure=figure("learning rate", {"learning_rate": rate}),
         )

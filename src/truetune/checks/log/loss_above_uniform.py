@@ -79,14 +79,17 @@ class LossAboveUniform(LogRule):
         if summed_over(self.subject):
             return Unmet("the loss is a sum, which loss-is-a-sum is about")
         return Unmet(
-            f"the loss begins at {self._first():.4g} and comes down below half of guessing, and the vocabulary is not "
-            "known",
+            f"the loss begins at {self._first():.4g} and comes down below half of guessing, and the"
+            " vocabulary is not known",
             "keep config.json beside the log, or name the data with --data and -t",
         )
 
     def figure(self) -> str:
         known = "" if self._size() else ", were there a million tokens: the vocabulary is not known"
-        return f"the loss begins at {self._first():.4g}; a model that guesses has {self._guess():.4g}{known}"
+        return (
+            f"the loss begins at {self._first():.4g}; a model that guesses has"
+            f" {self._guess():.4g}{known}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -103,12 +106,20 @@ class LossAboveUniform(LogRule):
         times = round(first / guess, 1)
         evaluated = log.curve("eval_loss").finite()
         yield self.finding(
-            f"the loss begins at {first:.4g}, {times:g} times the {guess:.4g} of a model that guesses"
+            f"the loss begins at {first:.4g}, {times:g} times the {guess:.4g} of a model that"
+            " guesses"
             + (f" among {size:,.0f} tokens" if known else " (the vocabulary is not known)"),
-            "see that the labels are the model's own ids and its weights were loaded, and that the loss is a mean",
+            "see that the labels are the model's own ids and its weights were loaded, and that the"
+            " loss is a mean",
             severity="info" if recovers else "error" if known else "warning",
-            evidence=(f"eval_loss is {evaluated.value[0]:.4g} at step {evaluated.step[0]:,.0f}",) if evaluated else (),
-            figure=figure("loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}),
+            evidence=(
+                (f"eval_loss is {evaluated.value[0]:.4g} at step {evaluated.step[0]:,.0f}",)
+                if evaluated
+                else ()
+            ),
+            figure=figure(
+                "loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}
+            ),
         )
 
     def _size(self) -> float:
@@ -134,16 +145,22 @@ class LossAboveUniform(LogRule):
     def _found_at_guessing(self, guess: float) -> Finding:
         loss, planned = self.subject.curve("loss").finite(), bool(self.subject.total_steps)
         return self.finding(
-            f"the loss ends at {np.median(loss.value[-5:]):.4g} after {loss.step.size:,} records, and a model that "
-            f"guesses has {guess:.4g}: nothing was learned",
-            "see that the weights were loaded, that they are trained, and that the labels are those of the answers",
+            f"the loss ends at {np.median(loss.value[-5:]):.4g} after {loss.step.size:,} records,"
+            f" and a model that guesses has {guess:.4g}: nothing was learned",
+            "see that the weights were loaded, that they are trained, and that the labels are those"
+            " of the answers",
             severity="warning" if planned else "info",
-            figure=figure("loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}),
+            figure=figure(
+                "loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}
+            ),
         )
 
     def _recovers(self, guess: float) -> bool:
         """Does the loss come down below half of guessing, and that of the evaluations as well?"""
-        loss, evaluated = self.subject.curve("loss").finite(), self.subject.curve("eval_loss").finite()
+        loss, evaluated = (
+            self.subject.curve("loss").finite(),
+            self.subject.curve("eval_loss").finite(),
+        )
         last = float(np.median(loss.value[-3:]))
         agrees = bool(evaluated) and bool(evaluated.value[-1] < guess / 2)
         return loss.step.size > 3 and last < guess / 2 and agrees

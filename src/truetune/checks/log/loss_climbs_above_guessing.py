@@ -77,7 +77,10 @@ class LossClimbsAboveGuessing(LogRule):
 
     def figure(self) -> str:
         highest = self._live().value.max()
-        return f"the loss is {highest:.4g} at the highest; a model that guesses has {self._guess():.4g}"
+        return (
+            f"the loss is {highest:.4g} at the highest; a model that guesses has"
+            f" {self._guess():.4g}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log, loss, guess = self.subject, self._live(), self._guess()
@@ -90,18 +93,25 @@ class LossClimbsAboveGuessing(LogRule):
         rates = log.curve("learning_rate").finite()
         high = bool(rates) and float(rates.value.max()) >= HIGH_RATE
         yield self.finding(
-            f"the loss climbs to {loss.value.max():.4g} from step {loss.step[first]:,.0f} on, and a model that guesses "
-            f"has {guess:.4g}: the steps are too large and have destroyed the weights",
-            "begin again from the base with a lower learning rate: 1e-5 to 5e-5 for all weights, 1e-4 to 5e-4 for LoRA",
+            f"the loss climbs to {loss.value.max():.4g} from step {loss.step[first]:,.0f} on, and a"
+            f" model that guesses has {guess:.4g}: the steps are too large and have destroyed the"
+            " weights",
+            "begin again from the base with a lower learning rate: 1e-5 to 5e-5 for all weights,"
+            " 1e-4 to 5e-4 for LoRA",
             evidence=(
-                f"{int(above.sum()):,} of {above.size:,} losses are above guessing; it ends at {loss.value[-1]:.4g}",
+                (
+                    f"{int(above.sum()):,} of {above.size:,} losses are above guessing; it ends at"
+                    f" {loss.value[-1]:.4g}"
+                ),
                 *((f"the learning rate was up to {rates.value.max():.3g}",) if high else ()),
             ),
             figure=figure(
-                "loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))},
-                {"climbs": float(loss.step[first])}, log=True,
+                "loss",
+                {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))},
+                {"climbs": float(loss.step[first])},
+                log=True,
             ),
-        )  # fmt: skip
+        )
 
     def _live(self) -> Curve:
         """The losses that are numbers; an exact 0 stands for one that is none."""
@@ -110,5 +120,7 @@ class LossClimbsAboveGuessing(LogRule):
 
     def _guess(self) -> float:
         """Nats a token of a model that guesses."""
-        size = self.subject.number("vocab_size") or (self.subject.data.vocabulary if self.subject.data else None)
+        size = self.subject.number("vocab_size") or (
+            self.subject.data.vocabulary if self.subject.data else None
+        )
         return math.log(size if size is not None and size > 1 else MOST)

@@ -68,7 +68,10 @@ class LossDiverges(LogRule):
     def figure(self) -> str:
         loss = self.subject.curve("loss").finite().value
         first, last = ends(loss)
-        return f"the loss is {first:.4g} at first, {loss.min():.4g} at the lowest and {last:.4g} at the end"
+        return (
+            f"the loss is {first:.4g} at first, {loss.min():.4g} at the lowest and {last:.4g} at"
+            " the end"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -88,8 +91,14 @@ class LossDiverges(LogRule):
         sigma = max(noise(loss.value), min(mad(loss.value[:k]), mad(loss.value[-k:])))
         sure = 5 * 1.25 * sigma * math.sqrt(2 / k)
         worse = last > first + max(sure * math.sqrt((k / 3 + 1) / 2), 0.1 * abs(first))
-        chance = 1.25 * sigma * (3 * math.sqrt(1 / k + 1 / width) + math.sqrt(2 * math.log(n / width) / width))
-        lost = last > best + max(chance, 0.5 * max(0.0, first - best), 0.2 * abs(best)) and low < n - k
+        chance = (
+            1.25
+            * sigma
+            * (3 * math.sqrt(1 / k + 1 / width) + math.sqrt(2 * math.log(n / width) / width))
+        )
+        lost = (
+            last > best + max(chance, 0.5 * max(0.0, first - best), 0.2 * abs(best)) and low < n - k
+        )
         if not worse and not lost:
             return
         place = self._place(loss.value, low, (best + last) / 2)
@@ -98,14 +107,21 @@ class LossDiverges(LogRule):
         yield self.finding(
             f"the loss rises from {best:.4g} to {last:.4g} at step {step:,.0f} and stays up"
             + (f", above the {first:.4g} that it began with" if worse else ""),
-            f"go back to {f'checkpoint-{older[-1]}' if older else 'before it'} with a lower learning rate, more "
-            "warm-up, and bf16",
+            f"go back to {f'checkpoint-{older[-1]}' if older else 'before it'} with a lower"
+            " learning rate, more warm-up, and bf16",
             severity="error" if worse else "warning",
-            evidence=(f"level at first {first:.4g}, lowest {best:.4g}, at the end {last:.4g}; noise {sigma:.3g}",),
+            evidence=(
+                (
+                    f"level at first {first:.4g}, lowest {best:.4g}, at the end {last:.4g}; noise"
+                    f" {sigma:.3g}"
+                ),
+            ),
             figure=figure("loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}),
         )
 
-    def _place(self, values: np.ndarray[tuple[int], np.dtype[np.float64]], low: int, middle: float) -> int:
+    def _place(
+        self, values: np.ndarray[tuple[int], np.dtype[np.float64]], low: int, middle: float
+    ) -> int:
         """Where the level changes after its lowest place; else the first of the points that stay above the middle."""
         found = shift(values[low:], 2)
         if found is not None and found.after > found.before:

@@ -57,16 +57,24 @@ class LossIsASum(LogRule):
             return unmet
         if not self.subject.of_tokens:
             return OTHER_LOSS
-        loss, evaluated = self.subject.curve("loss").finite(), self.subject.curve("eval_loss").finite()
+        loss, evaluated = (
+            self.subject.curve("loss").finite(),
+            self.subject.curve("eval_loss").finite(),
+        )
         late = int((evaluated.step >= loss.step[0]).sum()) if loss else 0
         if late < MIN_EVALUATIONS:
             return too_few(late, MIN_EVALUATIONS, "eval_loss beside the loss")
         if evaluated.value[-1] > FALL * evaluated.value[0]:
-            return Unmet("eval_loss does not fall by a fifth: a factor can't be told from a distance")
+            return Unmet(
+                "eval_loss does not fall by a fifth: a factor can't be told from a distance"
+            )
         return None
 
     def figure(self) -> str:
-        loss, evaluated = self.subject.curve("loss").finite(), self.subject.curve("eval_loss").finite()
+        loss, evaluated = (
+            self.subject.curve("loss").finite(),
+            self.subject.curve("eval_loss").finite(),
+        )
         ratios = loss.at(evaluated.step) / evaluated.value
         return f"the training loss is {ratios.min():.3g} to {ratios.max():.3g} times eval_loss"
 
@@ -79,10 +87,11 @@ class LossIsASum(LogRule):
         step = float(evaluated.step[-1])
         norm = log.curve("grad_norm").finite()
         yield self.finding(
-            f"the training loss is {times:.3g} times eval_loss throughout ({float(loss.at(step)):.4g} and "
-            f"{evaluated.value[-1]:.4g} at step {step:,.0f}): it is summed over accumulated batches, not averaged",
-            "divide the logged losses by that number to read them; update transformers, or divide by "
-            "num_items_in_batch in compute_loss",
+            f"the training loss is {times:.3g} times eval_loss throughout"
+            f" ({float(loss.at(step)):.4g} and {evaluated.value[-1]:.4g} at step {step:,.0f}): it"
+            " is summed over accumulated batches, not averaged",
+            "divide the logged losses by that number to read them; update transformers, or divide"
+            " by num_items_in_batch in compute_loss",
             evidence=(f"the gradient norm is {norm.value[0]:.4g} at first",) if norm else (),
             figure=figure("loss and eval_loss", {"loss": loss, "eval_loss": evaluated}, log=True),
         )

@@ -66,7 +66,10 @@ class LossIsChaotic(LogRule):
 
     def figure(self) -> str:
         loss = self._loss()
-        return f"the loss changes by {_noise_of_level(loss.value):.0%} of its level from record to record"
+        return (
+            f"the loss changes by {_noise_of_level(loss.value):.0%} of its level from record to"
+            " record"
+        )
 
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
@@ -76,8 +79,8 @@ class LossIsChaotic(LogRule):
         if not self._highest_rate():
             return Unmet("the loss jumps about, and the learning rate is not logged", "log it")
         return Unmet(
-            f"the loss jumps about under a learning rate of {self._highest_rate():.3g}, and batches of a few tokens "
-            "explain it as well",
+            f"the loss jumps about under a learning rate of {self._highest_rate():.3g}, and batches"
+            " of a few tokens explain it as well",
             "log the mean of 10 steps, or an evaluation loss",
         )
 
@@ -88,9 +91,11 @@ class LossIsChaotic(LogRule):
         loss = self._loss()
         first, last = _thirds(loss.value)
         yield self.finding(
-            f"the loss jumps by {_noise_of_level(loss.value):.0%} of its level from record to record and does not come "
-            f"down: its median is {first:.4g} in the first third and {last:.4g} in the last",
-            "lower the learning rate by ten, or average more rows in a step, and compare the curves",
+            f"the loss jumps by {_noise_of_level(loss.value):.0%} of its level from record to"
+            f" record and does not come down: its median is {first:.4g} in the first third and"
+            f" {last:.4g} in the last",
+            "lower the learning rate by ten, or average more rows in a step, and compare the"
+            " curves",
             evidence=(f"the learning rate was up to {rate:.3g}",),
             figure=figure("loss", {"loss": loss}),
         )

@@ -55,7 +55,9 @@ class LossNotFinite(LogRule):
 
     def figure(self) -> str:
         counts = ((name, self.subject.curve(name).step.size) for name in LOSSES)
-        return "not finite: " + " and ".join(f"0 of {count:,} records of {name}" for name, count in counts if count)
+        return "not finite: " + " and ".join(
+            f"0 of {count:,} records of {name}" for name, count in counts if count
+        )
 
     def findings(self) -> Iterator[Finding]:
         for name in LOSSES:
@@ -70,10 +72,14 @@ class LossNotFinite(LogRule):
             yield self.finding(
                 f"{name} is not finite at {count:,} of {total:,} logged steps"
                 + (f", and never again from step {first:,.0f} on" if stays else ""),
-                "go back to the checkpoint before it, lower the learning rate or train in bf16, and look for rows "
-                "without a label",
+                "go back to the checkpoint before it, lower the learning rate or train in bf16, and"
+                " look for rows without a label",
                 evidence=(steps(curve.step[bad]),)
-                + ((f"the last checkpoint before it: checkpoint-{older[-1]}",) if older and name == "loss" else ()),
+                + (
+                    (f"the last checkpoint before it: checkpoint-{older[-1]}",)
+                    if older and name == "loss"
+                    else ()
+                ),
                 count=count,
                 total=total,
                 figure=figure(name, {name: curve}, {"not finite": first}),

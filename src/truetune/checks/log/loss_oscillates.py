@@ -65,8 +65,9 @@ class LossOscillates(LogRule):
         loss = self.subject.curve("loss").finite().value[-MOST_POINTS:]
         quarter = loss.size // 4
         return (
-            f"no period in {loss.size:,} records; the noise is {noise(loss[:quarter]):.3g} in the first quarter and "
-            f"{noise(loss[-quarter:]):.3g} in the last, at a level of {np.median(loss):.3g}"
+            f"no period in {loss.size:,} records; the noise is {noise(loss[:quarter]):.3g} in the"
+            f" first quarter and {noise(loss[-quarter:]):.3g} in the last, at a level of"
+            f" {np.median(loss):.3g}"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -83,12 +84,19 @@ class LossOscillates(LogRule):
         grows = late > 10 * early > 0 and last > 0.98 * first and late > 0.1 * last
         if not period and not grows:
             return
-        what = f"with a period of {period:.0f} steps" if period else f"ever wider, by {late / early:.0f} times"
+        what = (
+            f"with a period of {period:.0f} steps"
+            if period
+            else f"ever wider, by {late / early:.0f} times"
+        )
         yield self.finding(
             f"the loss swings {what} around {np.median(loss.value):.4g} and does not settle",
             "halve the learning rate",
             evidence=(
-                f"noise {early:.3g} in the first quarter, {late:.3g} in the last; level {first:.4g} and {last:.4g}",
+                (
+                    f"noise {early:.3g} in the first quarter, {late:.3g} in the last; level"
+                    f" {first:.4g} and {last:.4g}"
+                ),
                 *self._excluded(period),
             ),
             figure=figure("loss", {"loss": loss}),
@@ -103,7 +111,11 @@ class LossOscillates(LogRule):
             return None
         close = _autocorrelation(np.clip(rest, *np.percentile(rest, (5, 95))))
         gap = float(np.median(np.diff(loss.step)))
-        swings = (lag for lag in range(2, tail.size // CYCLES) if close[lag] > 0.6 and close[lag // 2] < -0.4)
+        swings = (
+            lag
+            for lag in range(2, tail.size // CYCLES)
+            if close[lag] > 0.6 and close[lag // 2] < -0.4
+        )
         lag = next(swings, None)
         if lag is None:
             return None

@@ -67,11 +67,18 @@ class LossRepeatsExactly(LogRule):
             return Unmet("every gradient norm is 0, which grad-norm-zero is about")
         if self._is_still("learning_rate"):
             return Unmet("the learning rate is 0 throughout, which flat-loss is about")
-        return Unmet("the losses are logged with too few digits") if np.median(value) < DIGITS * _digit(value) else None
+        return (
+            Unmet("the losses are logged with too few digits")
+            if np.median(value) < DIGITS * _digit(value)
+            else None
+        )
 
     def figure(self) -> str:
         value = self._live()
-        return f"{int((_lags(value) > 0).sum()):,} of {value.size:,} losses repeat an earlier one to the last digit"
+        return (
+            f"{int((_lags(value) > 0).sum()):,} of {value.size:,} losses repeat an earlier one to"
+            " the last digit"
+        )
 
     def _live(self) -> Floats:
         loss: Floats = self.subject.curve("loss").finite().value
@@ -104,11 +111,15 @@ class LossRepeatsExactly(LogRule):
         if self._is_still("learning_rate"):
             return
         yield self.finding(
-            f"{again:,} of {n:,} losses repeat an earlier one to the last digit ({different:,} different values)",
-            "see that the optimizer holds the model's trainable parameters; train float32 weights, or raise the "
-            "learning rate",
+            f"{again:,} of {n:,} losses repeat an earlier one to the last digit ({different:,}"
+            " different values)",
+            "see that the optimizer holds the model's trainable parameters; train float32 weights,"
+            " or raise the learning rate",
             evidence=(
-                f"for example {float(value[-1])} at step {loss.step[live][-1]:,.0f}, and {lag:,} records before",
+                (
+                    f"for example {float(value[-1])} at step {loss.step[live][-1]:,.0f}, and"
+                    f" {lag:,} records before"
+                ),
             ),
             count=again,
             total=n,

@@ -74,8 +74,8 @@ class LossSpikes(LogRule):
         level, score = _scores(loss.value)
         top = int(np.argmax(score))
         return (
-            f"the loss is at most {score[top]:.2g} robust standard deviations above its level: {loss.value[top]:.4g} "
-            f"over {level[top]:.4g} at step {loss.step[top]:,.0f}"
+            f"the loss is at most {score[top]:.2g} robust standard deviations above its level:"
+            f" {loss.value[top]:.4g} over {level[top]:.4g} at step {loss.step[top]:,.0f}"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -104,9 +104,11 @@ class LossSpikes(LogRule):
             return
         worst = max(spikes, key=lambda i: float(score[i]))
         yield self.finding(
-            f"the loss jumps to {loss.value[worst]:.4g} at step {loss.step[worst]:,.0f}, {score[worst]:.0f} robust "
-            f"standard deviations above its level of {level[worst]:.4g}, and comes back",
-            "look at the rows of that step and the one before; if there are several, lower the learning rate",
+            f"the loss jumps to {loss.value[worst]:.4g} at step {loss.step[worst]:,.0f},"
+            f" {score[worst]:.0f} robust standard deviations above its level of {level[worst]:.4g},"
+            " and comes back",
+            "look at the rows of that step and the one before; if there are several, lower the"
+            " learning rate",
             evidence=(f"spikes at {steps(loss.step[spikes])}",),
             count=len(spikes),
             figure=figure("loss", {"loss": loss}, {"spike": float(loss.step[worst])}),

@@ -85,7 +85,9 @@ class NanHiddenByLoggingFilter(LogRule):
         in_windows = loss.step.size > 1 and float(np.median(np.diff(loss.step))) > 1
         unmeasured = not np.any(norm.value)
         if not unmeasured or (in_windows and falls(loss)):
-            still = norm.step[(norm.value == 0) & (around.at(norm.step) > ALIVE) & ~self._decided(norm.step)]
+            still = norm.step[
+                (norm.value == 0) & (around.at(norm.step) > ALIVE) & ~self._decided(norm.step)
+            ]
         every = language and not np.any(loss.value) and loss.step.size > 1
         found = loss.step if every else np.union1d(dead, still)
         if not found.size:
@@ -95,17 +97,29 @@ class NanHiddenByLoggingFilter(LogRule):
         yield self.finding(
             f"the {what} is exactly 0.0 at {found.size:,} of {loss.step.size:,} logged steps"
             + ("" if every else " while the run learns"),
-            "find the batches without a label (`truetune check` on the data) and drop these rows or lengthen them",
+            "find the batches without a label (`truetune check` on the data) and drop these rows or"
+            " lengthen them",
             severity="error" if dead.size or every or 1 < still.size < norm.step.size else severity,
             evidence=(
-                f"loss 0.0 at {steps(loss.step if every else dead)}" if dead.size or every else "no loss is 0.0",
-                f"gradient norm 0.0 at {steps(still)}" + (": perhaps it was not measured" if unmeasured else "")
-                if still.size
-                else "",
+                (
+                    f"loss 0.0 at {steps(loss.step if every else dead)}"
+                    if dead.size or every
+                    else "no loss is 0.0"
+                ),
+                (
+                    f"gradient norm 0.0 at {steps(still)}"
+                    + (": perhaps it was not measured" if unmeasured else "")
+                    if still.size
+                    else ""
+                ),
             )[: 2 if still.size else 1],
             count=int(found.size),
             total=int(loss.step.size),
-            figure=figure("loss and gradient norm", {"loss": loss, "grad_norm": norm}, {"first at": float(found[0])}),
+            figure=figure(
+                "loss and gradient norm",
+                {"loss": loss, "grad_norm": norm},
+                {"first at": float(found[0])},
+            ),
         )
 
     def _decided(self, step: Floats) -> NDArray[np.bool_]:

@@ -69,8 +69,10 @@ class NoRewardSignal(LogRule):
         reward = log.curve("reward")
         if reward and not np.isfinite(reward.value).any():
             yield self.finding(
-                f"no reward is a number in any of {reward.step.size:,} records: no answer was scored",
-                "call the reward functions on logged answers (log_completions=True): they return None or nan",
+                f"no reward is a number in any of {reward.step.size:,} records: no answer was"
+                " scored",
+                "call the reward functions on logged answers (log_completions=True): they return"
+                " None or nan",
                 count=int(reward.step.size),
                 total=int(reward.step.size),
             )
@@ -79,7 +81,11 @@ class NoRewardSignal(LogRule):
         if is_dead(share):
             yield self._found(share, f"in every one of {share.step.size:,} records")
         elif share and min(float(np.median(share.value)), self._at_first(share)) >= MOST:
-            yield self._found(share, f"for {np.median(share.value):.0%} of the prompts from the beginning", sure=False)
+            yield self._found(
+                share,
+                f"for {np.median(share.value):.0%} of the prompts from the beginning",
+                sure=False,
+            )
 
     def _at_first(self, share: Curve) -> float:
         return float(np.median(share.value[: max(1, share.value.size // 4)]))
@@ -88,23 +94,32 @@ class NoRewardSignal(LogRule):
         log = self.subject
         reward = log.curve("reward").finite()
         return self.finding(
-            f"all answers to a prompt have the same reward {where}: every advantage is 0, so nothing is learned"
-            + ("" if sure else " from these"),
+            f"all answers to a prompt have the same reward {where}: every advantage is 0, so"
+            " nothing is learned" + ("" if sure else " from these"),
             self._remedy(reward),
             severity="error" if sure else "warning",
             evidence=tuple(self._evidence(reward)),
             count=int((share.value >= 1).sum()),
             total=int(share.step.size),
-            figure=figure("reward", {"without a spread": share, **({"reward": reward} if reward else {})}),
+            figure=figure(
+                "reward", {"without a spread": share, **({"reward": reward} if reward else {})}
+            ),
         )
 
     def _remedy(self, reward: Curve) -> str:
         if is_dead(cut(self.subject)):
-            return "give the answers room first (max_completion_length): all of them are cut, so none can be graded"
+            return (
+                "give the answers room first (max_completion_length): all of them are cut, so none"
+                " can be graded"
+            )
         if reward and np.ptp(reward.value) == 0 and reward.value[0] != 0:
-            return "take harder prompts, or see that the reward functions tell answers apart: each gets the full reward"
+            return (
+                "take harder prompts, or see that the reward functions tell answers apart: each"
+                " gets the full reward"
+            )
         return (
-            "call the reward functions on logged answers (log_completions=True); raise num_generations or temperature"
+            "call the reward functions on logged answers (log_completions=True); raise"
+            " num_generations or temperature"
         )
 
     def _evidence(self, reward: Curve) -> Iterator[str]:
@@ -112,7 +127,12 @@ class NoRewardSignal(LogRule):
         if reward:
             yield f"the reward is between {reward.value.min():.4g} and {reward.value.max():.4g}"
         for name, curve in log.curves.items():
-            if name.startswith("rewards/") and name.endswith("/mean") and curve and np.ptp(curve.value) == 0:
+            if (
+                name.startswith("rewards/")
+                and name.endswith("/mean")
+                and curve
+                and np.ptp(curve.value) == 0
+            ):
                 yield f"{name} is {curve.value[0]:.4g} throughout"
         norm = log.curve("grad_norm").finite()
         if norm and not norm.value.any():
@@ -122,13 +142,25 @@ class NoRewardSignal(LogRule):
         if unmet := super().unmet():
             return unmet
         if not (without_signal(self.subject) or self.subject.curve("reward")):
-            return Unmet("the log does not say rewards and their spread", "log reward and reward_std (TRL does)")
+            return Unmet(
+                "the log does not say rewards and their spread",
+                "log reward and reward_std (TRL does)",
+            )
         return too_few(1, MIN_STEPS, "the rewards") if self.subject.last_step < MIN_STEPS else None
 
     def figure(self) -> str:
-        share, reward = without_signal(self.subject).value, self.subject.curve("reward").finite().value
-        between = f"the reward is between {reward.min():.4g} and {reward.max():.4g}" if reward.size else ""
+        share, reward = (
+            without_signal(self.subject).value,
+            self.subject.curve("reward").finite().value,
+        )
+        between = (
+            f"the reward is between {reward.min():.4g} and {reward.max():.4g}"
+            if reward.size
+            else ""
+        )
         if not share.size:
             return f"{between}; its spread over the answers to one prompt is not logged"
-        same = f"all answers have the same reward for {np.median(share):.0%} of the prompts (median)"
+        same = (
+            f"all answers have the same reward for {np.median(share):.0%} of the prompts (median)"
+        )
         return f"{same}; {between}" if between else same

@@ -47,7 +47,11 @@ class OutputStopsInTheMiddle(OutputRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         output = self.subject.output
-        return None if output is not None and output.total else Unmet("the output shows no bar of a training")
+        return (
+            None
+            if output is not None and output.total
+            else Unmet("the output shows no bar of a training")
+        )
 
     def figure(self) -> str:
         output = self.subject.output
@@ -55,14 +59,27 @@ class OutputStopsInTheMiddle(OutputRule):
 
     def findings(self) -> Iterator[Finding]:
         output = self.subject.output
-        if output is None or output.failure or output.ends or output.is_finished or not self._stops(output.done):
+        if (
+            output is None
+            or output.failure
+            or output.ends
+            or output.is_finished
+            or not self._stops(output.done)
+        ):
             return
         yield self.finding(
             f"the output stops at step {output.done:,} of {output.total:,}, without an exception",
-            "see whether the process still runs (nvidia-smi, ps); if it hangs, `py-spy dump --pid PID` names the line "
-            "of each process; if it is gone, look in the files of other ranks, of the scheduler and in `dmesg`",
-            evidence=(f"last lines: {' / '.join(output.last_lines)[:300]}",) if output.last_lines else (),
-            cases=(Case(f"step {output.done:,} of {output.total:,}", file=output.file, line=output.lines),),
+            "see whether the process still runs (nvidia-smi, ps); if it hangs, `py-spy dump --pid"
+            " PID` names the line of each process; if it is gone, look in the files of other ranks,"
+            " of the scheduler and in `dmesg`",
+            evidence=(
+                (f"last lines: {' / '.join(output.last_lines)[:300]}",) if output.last_lines else ()
+            ),
+            cases=(
+                Case(
+                    f"step {output.done:,} of {output.total:,}", file=output.file, line=output.lines
+                ),
+            ),
         )
 
     def _stops(self, done: int) -> bool:

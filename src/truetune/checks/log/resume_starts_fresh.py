@@ -64,13 +64,17 @@ class ResumeStartsFresh(LogRule):
         if unmet := super().unmet():
             return unmet
         enough = self.records("loss") >= MIN_LOSSES or self.records("learning_rate") >= MIN_RATES
-        return None if enough or len(self.subject.parts) > 1 else too_few(self.records("loss"), MIN_LOSSES, "loss")
+        return (
+            None
+            if enough or len(self.subject.parts) > 1
+            else too_few(self.records("loss"), MIN_LOSSES, "loss")
+        )
 
     def figure(self) -> str:
         parts = len(self.subject.parts)
         return (
-            f"no seam in {self.records('loss'):,} losses and {self.records('learning_rate'):,} learning rates, written "
-            + (f"in {parts:,} parts" if parts > 1 else "in one part")
+            f"no seam in {self.records('loss'):,} losses and {self.records('learning_rate'):,}"
+            " learning rates, written " + (f"in {parts:,} parts" if parts > 1 else "in one part")
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -83,9 +87,15 @@ class ResumeStartsFresh(LogRule):
         saved = [step for step in log.checkpoints if step < seam.step]
         yield self.finding(
             f"at step {seam.step:,.0f} {SAYS[seam.lost]}",
-            "resume from a checkpoint that holds weights, optimizer.pt and scheduler.pt, on as many processes as before"
-            if resumed
-            else "give resume_from_checkpoint, or another output folder to a run that is meant to be new",
+            (
+                "resume from a checkpoint that holds weights, optimizer.pt and scheduler.pt, on as"
+                " many processes as before"
+                if resumed
+                else (
+                    "give resume_from_checkpoint, or another output folder to a run that is meant"
+                    " to be new"
+                )
+            ),
             severity="error" if resumed else "info",
             evidence=(
                 *(s.text for s in seams[:3]),
@@ -94,9 +104,11 @@ class ResumeStartsFresh(LogRule):
             count=len(seams),
             figure=figure(
                 "loss" if seam.lost == "weights" else "learning rate",
-                {"loss": log.curve("loss")}
-                if seam.lost == "weights"
-                else {"learning_rate": log.curve("learning_rate")},
+                (
+                    {"loss": log.curve("loss")}
+                    if seam.lost == "weights"
+                    else {"learning_rate": log.curve("learning_rate")}
+                ),
                 {"starts anew": seam.step},
             ),
         )

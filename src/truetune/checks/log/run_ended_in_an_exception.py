@@ -68,13 +68,19 @@ class RunEndedInAnException(OutputRule):
         failure, known = output.failure, output.failure.message
         text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
         step = self.subject.last_step or output.done
-        after = f" after step {step:,.0f}" + (f" of {output.total:,}" if output.total else "") if step else ""
+        after = (
+            f" after step {step:,.0f}" + (f" of {output.total:,}" if output.total else "")
+            if step
+            else ""
+        )
         meaning = f": {known.title}" if known else ""
         by_hand = is_by_hand(failure.raised)
         yield self.finding(
-            f"the run was stopped by hand{after}"
-            if by_hand
-            else f"the run ended in an exception{after}{meaning} ({text})",
+            (
+                f"the run was stopped by hand{after}"
+                if by_hand
+                else f"the run ended in an exception{after}{meaning} ({text})"
+            ),
             self._remedy(failure),
             severity=known.severity if known else "error",
             evidence=self._evidence(failure),
@@ -88,7 +94,8 @@ class RunEndedInAnException(OutputRule):
         frame = failure.raised.users_frame
         if failure.raised.type == "error" or frame is None:
             return (
-                "start it again so that the traceback is printed (`python -X faulthandler SCRIPT`), and diagnose that"
+                "start it again so that the traceback is printed (`python -X faulthandler SCRIPT`),"
+                " and diagnose that"
             )
         return (
             f"look at {frame}; `truetune lint {frame.file}` checks a script for known faults, "
@@ -107,8 +114,15 @@ class RunEndedInAnException(OutputRule):
             yield from read_memory_error(raised.text).evidence()
         if known is not None:
             yield from described(known)
-        others = [other.text.partition("\n")[0][:MAX_TEXT] for other in failure.chain.raised if other is not raised]
+        others = [
+            other.text.partition("\n")[0][:MAX_TEXT]
+            for other in failure.chain.raised
+            if other is not raised
+        ]
         if others:
             yield f"in one chain with: {'; '.join(dict.fromkeys(others))}"
         if failure.processes > 1:
-            yield f"{failure.processes} processes ended in exceptions; this is the first that no other explains"
+            yield (
+                f"{failure.processes} processes ended in exceptions; this is the first that no"
+                " other explains"
+            )

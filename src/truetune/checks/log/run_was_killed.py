@@ -51,7 +51,9 @@ class RunWasKilled(OutputRule):
 
     def figure(self) -> str:
         output = self.subject.output
-        return f"lines that say it was ended: {len(output.ends)} of {output.lines:,}" if output else ""
+        return (
+            f"lines that say it was ended: {len(output.ends)} of {output.lines:,}" if output else ""
+        )
 
     def findings(self) -> Iterator[Finding]:
         output = self.subject.output
@@ -63,7 +65,11 @@ class RunWasKilled(OutputRule):
         first = min(causes, key=lambda end: end.line)
         others = [f"{end.text} (line {end.line:,})" for end in output.ends if end is not first]
         step = self.subject.last_step or output.done
-        after = f" after step {step:,.0f}" + (f" of {output.total:,}" if output.total else "") if step else ""
+        after = (
+            f" after step {step:,.0f}" + (f" of {output.total:,}" if output.total else "")
+            if step
+            else ""
+        )
         yield self.finding(
             f"the run was ended{after}: {first.message.title}",
             first.message.advice.replace("{gpu}", "SIZE"),

@@ -78,7 +78,8 @@ class ScoreIsBad(LogRule):
 
     def figure(self) -> str:
         told = (
-            f"{name} ends at {ends(curve.finite().value)[1]:.3g}" for name, curve in list(self._scores().items())[:4]
+            f"{name} ends at {ends(curve.finite().value)[1]:.3g}"
+            for name, curve in list(self._scores().items())[:4]
         )
         return "; ".join(told)
 
@@ -88,7 +89,8 @@ class ScoreIsBad(LogRule):
             if fault is not None:
                 yield self.finding(
                     f"{name} {fault.text}",
-                    "compute it by hand on a few rows; then see that labels, pairs or the reward function are right",
+                    "compute it by hand on a few rows; then see that labels, pairs or the reward"
+                    " function are right",
                     severity=fault.severity,
                     total=int(curve.step.size),
                     figure=figure(name, {name: curve}),
@@ -98,17 +100,27 @@ class ScoreIsBad(LogRule):
         seen = curve.finite()
         lost = curve.step.size - seen.step.size
         if lost >= MIN_ZEROS and lost > LOST * curve.step.size:
-            return Fault(f"is not a number at {lost:,} of {curve.step.size:,} logged steps", "warning")
-        pairs = name in PAIRS or (self.subject.kind == "reward" and name in ("accuracy", "eval_accuracy"))
+            return Fault(
+                f"is not a number at {lost:,} of {curve.step.size:,} logged steps", "warning"
+            )
+        pairs = name in PAIRS or (
+            self.subject.kind == "reward" and name in ("accuracy", "eval_accuracy")
+        )
         if seen.step.size >= MIN_ZEROS and not pairs and is_share(name) and not seen.value.any():
             return Fault(f"is exactly 0 at all {seen.step.size:,} logged steps", "warning")
         last = float(np.median(seen.value[-max(3, seen.value.size // 5) :])) if seen else 1.0
         if pairs and seen.step.size >= MIN_PAIRS and last < CHANCE:
-            return Fault(f"ends at {last:.2f} over {seen.step.size:,} records: pairs are in the wrong order", "warning")
+            return Fault(
+                f"ends at {last:.2f} over {seen.step.size:,} records: pairs are in the wrong order",
+                "warning",
+            )
         if seen.step.size < MIN_POINTS or not self._falls(seen):
             return None
         first, last = ends(seen.value)
-        return Fault(f"gets worse over the run: {first:.3g} to {last:.3g}", "warning" if name == "reward" else "info")
+        return Fault(
+            f"gets worse over the run: {first:.3g} to {last:.3g}",
+            "warning" if name == "reward" else "info",
+        )
 
     def _falls(self, curve: Curve) -> bool:
         """Does it come down by a fifth, and by more than chance?"""
@@ -125,5 +137,9 @@ class ScoreIsBad(LogRule):
             *(PAIRS if still else ()),
             *(name for name in log.curves if name.startswith("rewards/") and name not in PAIRS),
         }
-        known = {n: c for n, c in log.curves.items() if c and n not in others and (is_share(n) or n in REWARDS)}
+        known = {
+            n: c
+            for n, c in log.curves.items()
+            if c and n not in others and (is_share(n) or n in REWARDS)
+        }
         return {name: curve for name, curve in known.items() if curve.finite() or not finite}

@@ -79,10 +79,17 @@ class ShortcutLoss(LogRule):
 
     def figure(self) -> str:
         loss, data = self._unseen(), self.subject.data
-        lowest = f"the loss on rows not seen before is {loss.min():.4g} at the lowest" if loss.size else "no row is new"
+        lowest = (
+            f"the loss on rows not seen before is {loss.min():.4g} at the lowest"
+            if loss.size
+            else "no row is new"
+        )
         if data is None:
             return lowest
-        return f"{lowest}; knowing the answers alone gives {data.answer:.3g}, token counts alone {data.unigram:.3g}"
+        return (
+            f"{lowest}; knowing the answers alone gives {data.answer:.3g}, token counts alone"
+            f" {data.unigram:.3g}"
+        )
 
     def _unseen(self) -> Floats:
         """The losses before the first epoch ended."""
@@ -96,22 +103,31 @@ class ShortcutLoss(LogRule):
             return
         epoch = log.epoch_at(loss.step)
         new = Curve(loss.step[epoch < UNSEEN], loss.value[epoch < UNSEEN])
-        differ = data is not None and data.answer * data.supervised > DIFFER * data.examples * np.log(data.examples)
+        differ = (
+            data is not None
+            and data.answer * data.supervised > DIFFER * data.examples * np.log(data.examples)
+        )
         floor = max(LOW, OF_UNIGRAM * data.unigram) if data is not None and differ else LOW
         low = new.value < floor
         stays = low.sum() >= 3 and low[-3:].all() and new.value[0] > 10 * floor
         if stays and (differ or (data is None and new.value[np.argmax(low) :].max() < LEAP)):
             step = float(new.step[np.argmax(low)])
             doubt = (
-                ", or there are few answers to choose from, or most labels are padding or placeholders (--data tells)"
+                ", or there are few answers to choose from, or most labels are padding or"
+                " placeholders (--data tells)"
             )
             yield self.finding(
-                f"the loss is {new.value[-1]:.3g} on rows that were not seen before: the target stands in the input"
-                + ("" if data else doubt),
-                "look at labels and mask: labels that are not shifted, attention to later tokens, answers in prompts",
+                f"the loss is {new.value[-1]:.3g} on rows that were not seen before: the target"
+                " stands in the input" + ("" if data else doubt),
+                "look at labels and mask: labels that are not shifted, attention to later tokens,"
+                " answers in prompts",
                 evidence=(
                     f"near zero from step {step:,.0f} on (epoch {log.epoch_at(step):.2g})",
-                    *((f"entropy of the supervised tokens: {data.unigram:.3g} nats",) if data else ()),
+                    *(
+                        (f"entropy of the supervised tokens: {data.unigram:.3g} nats",)
+                        if data
+                        else ()
+                    ),
                 ),
                 figure=figure("loss", {"loss": loss}, {"near zero": step}, log=True),
             )
@@ -119,7 +135,8 @@ class ShortcutLoss(LogRule):
             yield self._level(
                 loss,
                 data.answer,
-                f"never reads the prompt: {data.commonest:.0%} of the examples have the same answer",
+                f"never reads the prompt: {data.commonest:.0%} of the examples have the same"
+                " answer",
                 "thin out the most common answer, and test with prompts that need another one",
             )
         if data is not None and self._settles(loss, data.unigram, 0.03):
@@ -127,7 +144,8 @@ class ShortcutLoss(LogRule):
                 loss,
                 data.unigram,
                 "knows only how frequent each token is",
-                "raise the learning rate, or lower it if it is high; see that the prompt is attended to",
+                "raise the learning rate, or lower it if it is high; see that the prompt is"
+                " attended to",
             )
 
     def _settles(self, loss: Curve, floor: float, near: float) -> bool:
@@ -135,11 +153,16 @@ class ShortcutLoss(LogRule):
         middle, tail = np.split(loss.value[-2 * (k := max(3, loss.value.size // 5)) :], [k])
         room = near * floor + 2 * noise(loss.value) / np.sqrt(k)
         stays = abs(np.median(tail) - floor) <= room and abs(np.median(middle) - floor) <= room
-        return bool(stays and loss.value.size >= 4 * k and loss.value[0] > max(1.2 * floor, floor + room))
+        return bool(
+            stays and loss.value.size >= 4 * k and loss.value[0] > max(1.2 * floor, floor + room)
+        )
 
     def _level(self, loss: Curve, floor: float, of: str, remedy: str) -> Finding:
         return self.finding(
-            f"the loss settles at {np.median(loss.value[-3:]):.3g}, that ({floor:.3g}) of a model that {of}",
+            f"the loss settles at {np.median(loss.value[-3:]):.3g}, that ({floor:.3g}) of a model"
+            f" that {of}",
             remedy,
-            figure=figure("loss", {"loss": loss, "floor": Curve(loss.step, np.full(loss.step.size, floor))}),
+            figure=figure(
+                "loss", {"loss": loss, "floor": Curve(loss.step, np.full(loss.step.size, floor))}
+            ),
         )

@@ -56,13 +56,18 @@ class TrainingSlowsDown(LogRule):
         if count >= MIN_POINTS:
             return None
         if not self.subject.curve("wall_time") and not count:
-            return Unmet("the log has no wall_time and no tokens_per_second", LOGGED_BY["wall_time"])
+            return Unmet(
+                "the log has no wall_time and no tokens_per_second", LOGGED_BY["wall_time"]
+            )
         return too_few(count, MIN_POINTS, "a rate")
 
     def figure(self) -> str:
         unit, rate = self._rate()
         first, last = ends(rate.value)
-        return f"{first:,.3g} {unit} a second at first, {last:,.3g} at the end ({rate.step.size:,} records)"
+        return (
+            f"{first:,.3g} {unit} a second at first, {last:,.3g} at the end ({rate.step.size:,}"
+            " records)"
+        )
 
     def findings(self) -> Iterator[Finding]:
         unit, rate = self._rate()
@@ -78,7 +83,8 @@ class TrainingSlowsDown(LogRule):
             return
         step = float(rate.step[change.at])
         yield self.finding(
-            f"from step {step:,.0f} on the run makes {after:,.3g} {unit} a second, {before:,.3g} before",
+            f"from step {step:,.0f} on the run makes {after:,.3g} {unit} a second, {before:,.3g}"
+            " before",
             "look at the device's load, temperature and memory at that step",
             figure=figure(f"{unit} a second", {unit: rate}, {"slower": step}),
         )
@@ -93,7 +99,11 @@ class TrainingSlowsDown(LogRule):
         time, tokens = log.curve("wall_time").finite(), log.curve("num_tokens").finite()
         if time.step.size < MIN_POINTS:
             return "steps", EMPTY
-        unit, done = ("tokens", tokens.at(time.step)) if tokens.step.size >= MIN_POINTS else ("steps", time.step)
+        unit, done = (
+            ("tokens", tokens.at(time.step))
+            if tokens.step.size >= MIN_POINTS
+            else ("steps", time.step)
+        )
         took, made = np.diff(time.value), np.diff(done)
         keep = (took > 0) & (made > 0)
         return unit, Curve(time.step[1:][keep], made[keep] / took[keep])

@@ -57,7 +57,9 @@ class BosOrEosInsideAPreferencePair(PairRule):
         self.bos = bos.id if bos else None
         self.stops = {stop.id for stop in setup.probes.stops}
         self.wanted = np.array(sorted(setup.tokenizer.control), dtype=np.int32)
-        self.control = tuple(filter(None, map(setup.tokenizer.backend.id_to_token, setup.tokenizer.control)))
+        self.control = tuple(
+            filter(None, map(setup.tokenizer.backend.id_to_token, setup.tokenizer.control))
+        )
         self.rows = set[int]()
         self.found: Counter[str] = Counter()
         self.cases: list[Case] = []
@@ -67,7 +69,9 @@ class BosOrEosInsideAPreferencePair(PairRule):
             return
         self.pairs += len(batch.pairs.chosen.examples)
         for name, side in zip(NAMES, batch.pairs, strict=True):
-            for place in np.flatnonzero(np.isin(side.ids, self.wanted) & CONTENT[side.source]).tolist():
+            for place in np.flatnonzero(
+                np.isin(side.ids, self.wanted) & CONTENT[side.source]
+            ).tolist():
                 self._look(name, side, place)
 
     def _look(self, name: str, side: Batch, place: int) -> None:
@@ -75,10 +79,16 @@ class BosOrEosInsideAPreferencePair(PairRule):
         (row, rendering), inside = side.examples[i], place - int(side.offsets[i] + side.contexts[i])
         last = place + 1 == side.offsets[i + 1]
         behind = "" if last else rendering.text[int(side.starts[place + 1]) :].strip()
-        wrong = name == "rejected" if row.is_chat else self._wrong(int(side.ids[place]), inside == 0, behind)
+        wrong = (
+            name == "rejected"
+            if row.is_chat
+            else self._wrong(int(side.ids[place]), inside == 0, behind)
+        )
         if inside < 0 or not wrong:
             return
-        self.found[f"{self.tokenizer.backend.id_to_token(int(side.ids[place]))} in the {name} side"] += 1
+        self.found[
+            f"{self.tokenizer.backend.id_to_token(int(side.ids[place]))} in the {name} side"
+        ] += 1
         if row.origin.row not in self.rows and len(self.cases) < MAX_CASES:
             at = int(side.starts[place])
             text = f"{name}: {rendering.text[max(0, at - 20) : at + 40]!r}"
@@ -95,13 +105,17 @@ class BosOrEosInsideAPreferencePair(PairRule):
         return super().unmet() if len(self.wanted) else NO_CONTROL_TOKENS
 
     def figure(self) -> Measurement:
-        return counted("pairs with a BOS, stop or control token inside an answer", len(self.rows), self.pairs)
+        return counted(
+            "pairs with a BOS, stop or control token inside an answer", len(self.rows), self.pairs
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.rows:
             yield self.finding(
-                f"{len(self.rows):,} of {self.pairs:,} pairs hold a BOS, stop or control token inside an answer",
-                "give the trainer messages, or end each answer at its first stop token and leave BOS to the prompt",
+                f"{len(self.rows):,} of {self.pairs:,} pairs hold a BOS, stop or control token"
+                " inside an answer",
+                "give the trainer messages, or end each answer at its first stop token and leave"
+                " BOS to the prompt",
                 evidence=[f"{what}: {count:,} times" for what, count in self.found.most_common(5)],
                 cases=self.cases,
                 count=len(self.rows),

@@ -96,9 +96,10 @@ class KtoImbalance(DataRule):
             weights = [down * self.bad / self.good * bound for bound in (LOW, HIGH)]
             others = [up * self.good / self.bad / bound for bound in (HIGH, LOW)]
             yield self.finding(
-                f"{self.good:,} true and {self.bad:,} false labels weigh {ratio:.2f} to 1; recommended are 1 to 1.33",
-                f"set desirable_weight to {weights[0]:.2f} .. {weights[1]:.2f}, or undesirable_weight to "
-                f"{others[0]:.2f} .. {others[1]:.2f}",
+                f"{self.good:,} true and {self.bad:,} false labels weigh {ratio:.2f} to 1;"
+                " recommended are 1 to 1.33",
+                f"set desirable_weight to {weights[0]:.2f} .. {weights[1]:.2f}, or"
+                f" undesirable_weight to {others[0]:.2f} .. {others[1]:.2f}",
                 severity="warning" if off > FAR else "info",
                 evidence=[f"desirable_weight {up:g}, undesirable_weight {down:g}"],
                 count=self.good,

@@ -71,7 +71,9 @@ class PairPromptNotShared(PairRule):
             if row.rejected is None:
                 continue
             self.pairs += 1
-            kind, text, at = _of_messages(row) if isinstance(row.rejected, list) else _of_strings(row)
+            kind, text, at = (
+                _of_messages(row) if isinstance(row.rejected, list) else _of_strings(row)
+            )
             if kind:
                 self.kinds[kind] += 1
                 if len(self.cases) < MAX_CASES:
@@ -85,7 +87,8 @@ class PairPromptNotShared(PairRule):
         if count:
             yield self.finding(
                 f"{count:,} of {self.pairs:,} pairs do not share one prompt",
-                "give the prompt once (in its own column, or at the beginning of both sides) and the answers alone",
+                "give the prompt once (in its own column, or at the beginning of both sides) and"
+                " the answers alone",
                 severity="error" if count >= MANY * self.pairs else "warning",
                 evidence=[f"{SAYS[kind]}: {n:,} pairs" for kind, n in self.kinds.most_common()],
                 cases=self.cases,
@@ -97,7 +100,10 @@ class PairPromptNotShared(PairRule):
 def _of_messages(row: Conversation) -> Told:
     cut = row.prompt_messages or 0
     prompt = row.messages[:cut]
-    for name, side, at in (("chosen", row.messages[cut:], in_row), ("rejected", row.rejected, in_rejected)):
+    for name, side, at in (
+        ("chosen", row.messages[cut:], in_row),
+        ("rejected", row.rejected, in_rejected),
+    ):
         if isinstance(side, list) and side and side[0].get("role") in ASKING:
             kind = "twice" if _begins(side, prompt) else "other"
             return kind, f"the {name} side begins with {_shown(side[0])}", at
@@ -107,7 +113,9 @@ def _of_messages(row: Conversation) -> Told:
 def _begins(side: list[Message], prompt: list[Message]) -> bool:
     """Does a side begin with the prompt, or with its last question?"""
     asked = [message.get("content") for message in prompt if message.get("role") == "user"]
-    return bool(asked) and any(message.get("content") == asked[-1] for message in side[: len(prompt)])
+    return bool(asked) and any(
+        message.get("content") == asked[-1] for message in side[: len(prompt)]
+    )
 
 
 def _of_strings(row: Conversation) -> Told:
@@ -115,7 +123,11 @@ def _of_strings(row: Conversation) -> Told:
     if not prompt:
         return "none", f"chosen {chosen[:40]!r}, rejected {rejected[:40]!r}", in_row
     bare = prompt.strip()
-    if len(bare) >= LONG and chosen.lstrip().startswith(bare) and rejected.lstrip().startswith(bare):
+    if (
+        len(bare) >= LONG
+        and chosen.lstrip().startswith(bare)
+        and rejected.lstrip().startswith(bare)
+    ):
         return "twice", f"both sides begin with the prompt {bare[:60]!r}", in_row
     return "", "", in_row
 

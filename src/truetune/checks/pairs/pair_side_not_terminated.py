@@ -63,7 +63,9 @@ class PairSideNotTerminated(PairRule):
                 self.open[name] += 1
                 if len(self.cases) < MAX_CASES:
                     text = f"the {name} side ends with {side.examples[i].rendering.text[-40:]!r}"
-                    self.cases.append(in_example(side, i, int(side.lengths[i]) - 1, text, side=side_of(name)))
+                    self.cases.append(
+                        in_example(side, i, int(side.lengths[i]) - 1, text, side=side_of(name))
+                    )
 
     def _ends(self, example: Example) -> bool:
         rendering = example.rendering
@@ -73,7 +75,11 @@ class PairSideNotTerminated(PairRule):
         return rendering.text.rstrip().endswith(self.stops)
 
     def figure(self) -> Measurement:
-        return counted("pairs with a stop token at the end of one side alone", sum(self.open.values()), self.pairs)
+        return counted(
+            "pairs with a stop token at the end of one side alone",
+            sum(self.open.values()),
+            self.pairs,
+        )
 
     def findings(self) -> Iterator[Finding]:
         count = sum(self.open.values())
@@ -81,10 +87,14 @@ class PairSideNotTerminated(PairRule):
             eos = self.tokenizer.special.get("eos")
             yield self.finding(
                 f"{count:,} of {self.pairs:,} pairs have a stop token at the end of one side alone",
-                f"end both sides with {eos.token if eos else 'the EOS token'}, or say --append-eos if your trainer "
-                "does (TRL does)",
+                f"end both sides with {eos.token if eos else 'the EOS token'}, or say --append-eos"
+                " if your trainer does (TRL does)",
                 severity="error" if self.open["chosen"] >= MANY * self.pairs else "warning",
-                evidence=[f"it is missing on the {name} side in {n:,} pairs" for name, n in self.open.items() if n],
+                evidence=[
+                    f"it is missing on the {name} side in {n:,} pairs"
+                    for name, n in self.open.items()
+                    if n
+                ],
                 cases=self.cases,
                 count=count,
                 total=self.pairs,

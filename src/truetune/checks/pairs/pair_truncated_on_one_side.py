@@ -78,24 +78,37 @@ class PairTruncatedOnOneSide(PairRule):
         if not self.limit.from_end:
             self.empty += int((behind[0] != behind[1]).sum())
         for i in np.flatnonzero(one != other).tolist():
-            name, side = ("chosen", batch.pairs.chosen) if one[i] else ("rejected", batch.pairs.rejected)
+            name, side = (
+                ("chosen", batch.pairs.chosen) if one[i] else ("rejected", batch.pairs.rejected)
+            )
             self.cut[name] += 1
             if len(self.cases) < MAX_CASES:
                 lengths = [f"{s.lengths[i]:,}" for s in batch.pairs]
-                text = f"chosen {lengths[0]} tokens, rejected {lengths[1]}: only the {name} side is cut"
-                cut = int(side.lengths[i]) - self.limit.tokens if self.limit.from_end else self.limit.tokens
+                text = (
+                    f"chosen {lengths[0]} tokens, rejected {lengths[1]}: only the {name} side"
+                    " is cut"
+                )
+                cut = (
+                    int(side.lengths[i]) - self.limit.tokens
+                    if self.limit.from_end
+                    else self.limit.tokens
+                )
                 self.cases.append(in_example(side, i, cut, text, side=side_of(name)))
 
     def _lost(self, side: Batch) -> NDArray[np.bool_]:
         """(examples,) does the cut take the end of the answer (its beginning, where that is what goes)?"""
         if self.limit.from_end:
-            return np.asarray((side.lengths - self.limit.tokens > side.contexts) & (side.contexts < side.lengths))
+            return np.asarray(
+                (side.lengths - self.limit.tokens > side.contexts) & (side.contexts < side.lengths)
+            )
         last = np.append(-1, np.flatnonzero(side.supervised))
         ends = last[np.searchsorted(last, side.offsets[1:]) - 1] - side.offsets[:-1]
         return np.asarray(ends >= self.limit.tokens)
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or tokens_not_counted(self.media, asked=self.spec.max_length is not None)
+        return super().unmet() or tokens_not_counted(
+            self.media, asked=self.spec.max_length is not None
+        )
 
     def figure(self) -> Measurement:
         part = "beginning" if self.limit.from_end else "end"
@@ -106,11 +119,16 @@ class PairTruncatedOnOneSide(PairRule):
         count = sum(self.cut.values())
         if count:
             part = "beginning" if self.limit.from_end else "end"
-            evidence = [f"{n:,} pairs in which only the {name} side is cut" for name, n in self.cut.items() if n]
+            evidence = [
+                f"{n:,} pairs in which only the {name} side is cut"
+                for name, n in self.cut.items()
+                if n
+            ]
             if self.empty:
                 evidence.append(f"{self.empty:,} pairs in which nothing is left of one answer")
             yield self.finding(
-                f"{count:,} of {self.pairs:,} pairs lose the {part} of one answer alone at {self.limit.said}",
+                f"{count:,} of {self.pairs:,} pairs lose the {part} of one answer alone at"
+                f" {self.limit.said}",
                 "drop the pairs that do not fit, or raise max_length",
                 evidence=evidence,
                 cases=self.cases,

@@ -79,7 +79,9 @@ class PairsLackDiversity(PairRule):
         chosen, rejected = batch.pairs
         self.pairs += len(chosen.examples)
         hashes = []
-        for i, (good, bad) in enumerate(zip(completions(chosen), completions(rejected), strict=True)):
+        for i, (good, bad) in enumerate(
+            zip(completions(chosen), completions(rejected), strict=True)
+        ):
             hashes.append(hash(bad.tobytes()))
             self._compare(good, bad, chosen, i)
         self.rejected.add(np.array(hashes, dtype=np.int64))
@@ -103,23 +105,33 @@ class PairsLackDiversity(PairRule):
             text = f"the two sides ({len(good):,} and {len(bad):,} tokens) differ only in "
             text += f"{len(one):,} and {len(other):,} tokens in a row at most"
             self.cases.append(
-                in_example(chosen, i, int(chosen.contexts[i]) + min(shared(good, bad), len(good) - 1), text)
+                in_example(
+                    chosen, i, int(chosen.contexts[i]) + min(shared(good, bad), len(good) - 1), text
+                )
             )
 
     def figure(self) -> Measurement:
-        return counted("pairs whose two answers are nearly the same", self.alike, self.pairs - self.left_out)
+        return counted(
+            "pairs whose two answers are nearly the same", self.alike, self.pairs - self.left_out
+        )
 
     def findings(self) -> Iterator[Finding]:
         compared = self.pairs - self.left_out
         if self.alike + self.left_out >= max(SOME * self.pairs, 1):
             low, high = wilson(self.alike, compared)
             share = self.alike / max(compared, 1)
-            unsure = f"; {self.left_out:,} more that may be alike were not compared" if self.left_out else ""
+            unsure = (
+                f"; {self.left_out:,} more that may be alike were not compared"
+                if self.left_out
+                else ""
+            )
             yield self.finding(
                 f"the two answers are nearly the same in {self.alike:,} of {compared:,} pairs",
                 "sample the answers with a higher temperature, or from several models",
                 severity="warning" if low > MANY else "info",
-                evidence=[f"{share:.1%} of the pairs, 95 % interval {low:.1%} to {high:.1%}{unsure}"],
+                evidence=[
+                    f"{share:.1%} of the pairs, 95 % interval {low:.1%} to {high:.1%}{unsure}"
+                ],
                 cases=self.cases,
                 count=self.alike,
                 total=compared,
@@ -130,7 +142,8 @@ class PairsLackDiversity(PairRule):
             if times * 2 > self.pairs:
                 yield self.finding(
                     f"{times:,} of {self.pairs:,} pairs have the same rejected answer",
-                    "give each prompt a rejected answer of its own, sampled from the model that is trained",
+                    "give each prompt a rejected answer of its own, sampled from the model that is"
+                    " trained",
                     evidence=[f"{len(counts):,} different rejected answers in all"],
                     count=times,
                     total=self.pairs,

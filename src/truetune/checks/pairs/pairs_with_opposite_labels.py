@@ -51,7 +51,9 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 
 SOME = 0.01
-NOTHING_TO_COMPARE = Unmet("it is about pairs whose answers differ, and KTO's labels; the rows hold neither")
+NOTHING_TO_COMPARE = Unmet(
+    "it is about pairs whose answers differ, and KTO's labels; the rows hold neither"
+)
 
 
 class PairsWithOppositeLabels(PairRule):
@@ -77,24 +79,36 @@ class PairsWithOppositeLabels(PairRule):
                 ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]].tobytes()
                 mine, other = b"\x01\x00" if row.label else b"\x00\x01"
                 begins = int(batch.contexts[i])
-                found.append((_hash(ids, bytes([mine])), _hash(ids, bytes([other])), row.origin, begins))
+                found.append(
+                    (_hash(ids, bytes([mine])), _hash(ids, bytes([other])), row.origin, begins)
+                )
         if found:
-            number = {at.file: self.files.setdefault(at.file, len(self.files)) for _, _, at, _ in found}
-            rows = [(one, two, number[at.file], at.line, at.row, begins) for one, two, at, begins in found]
+            number = {
+                at.file: self.files.setdefault(at.file, len(self.files)) for _, _, at, _ in found
+            }
+            rows = [
+                (one, two, number[at.file], at.line, at.row, begins)
+                for one, two, at, begins in found
+            ]
             self.ways.add(np.array(rows, dtype=np.uint64))
 
     def unmet(self) -> Unmet | None:
         return None if self.ways.parts else NOTHING_TO_COMPARE
 
     def figure(self) -> Measurement:
-        return counted("comparisons that stand in the data the other way round as well", 0, len(self.ways.whole()))
+        return counted(
+            "comparisons that stand in the data the other way round as well",
+            0,
+            len(self.ways.whole()),
+        )
 
     def findings(self) -> Iterator[Finding]:
         ways = self.ways.whole().reshape(-1, 6)
         opposed = np.flatnonzero(np.isin(ways[:, 0], ways[:, 1]))
         if len(opposed):
             yield self.finding(
-                f"{len(opposed):,} of {len(ways):,} comparisons stand in the data the other way round as well",
+                f"{len(opposed):,} of {len(ways):,} comparisons stand in the data the other way"
+                " round as well",
                 "drop both of each, or keep the one that most of your labellers chose",
                 severity="warning" if len(opposed) >= SOME * len(ways) else "info",
                 cases=list(self._cases(ways, opposed[:MAX_CASES].tolist())),
@@ -106,11 +120,15 @@ class PairsWithOppositeLabels(PairRule):
         files = list(self.files)
         for place in places:
             other = int(np.flatnonzero(ways[:, 1] == ways[place, 0])[0])
-            here, there = (Origin(files[int(ways[i, 2])], *map(int, ways[i, 3:5])) for i in (place, other))
+            here, there = (
+                Origin(files[int(ways[i, 2])], *map(int, ways[i, 3:5])) for i in (place, other)
+            )
             yield Case(f"the other way round at {there}", here, token=int(ways[place, 5]))
 
 
-def _compared(chosen: Batch, rejected: Batch) -> Iterator[tuple[Conversation, int, bytes, bytes, bytes]]:
+def _compared(
+    chosen: Batch, rejected: Batch
+) -> Iterator[tuple[Conversation, int, bytes, bytes, bytes]]:
     """(row, where its answer begins, prompt, chosen, rejected), the last three as bytes of ids."""
     contexts, starts = chosen.contexts.tolist(), chosen.offsets.tolist()
     for i, (good, bad) in enumerate(zip(completions(chosen), completions(rejected), strict=True)):

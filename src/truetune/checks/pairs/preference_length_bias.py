@@ -68,7 +68,10 @@ class PreferenceLengthBias(PairRule):
     def unmet(self) -> Unmet | None:
         _, of = self.longer
         if of and wilson(of, of)[0] <= NEAR:
-            reason = f"the lengths of only {of:,} of {self.pairs:,} pairs differ by more than a tenth: too few to tell"
+            reason = (
+                f"the lengths of only {of:,} of {self.pairs:,} pairs differ by more than a tenth:"
+                " too few to tell"
+            )
             return Unmet(reason, "give more pairs")
         return super().unmet()
 
@@ -76,7 +79,9 @@ class PreferenceLengthBias(PairRule):
         longer, of = self.longer
         if not of:
             return counted("pairs whose lengths differ by more than a tenth", 0, self.pairs)
-        return counted("pairs of unlike length in which the longer answer is the chosen one", longer, of)
+        return counted(
+            "pairs of unlike length in which the longer answer is the chosen one", longer, of
+        )
 
     def findings(self) -> Iterator[Finding]:
         if not self.lengths.parts:
@@ -92,12 +97,19 @@ class PreferenceLengthBias(PairRule):
             share, word = (longer / of, "longer") if low > NEAR else (1 - longer / of, "shorter")
             medians = [int(np.median(side)) for side in (chosen, rejected)]
             yield self.finding(
-                f"the {word} answer is the chosen one in {share:.0%} of the pairs whose lengths differ",
+                f"the {word} answer is the chosen one in {share:.0%} of the pairs whose lengths"
+                " differ",
                 "balance the lengths of both sides, or use a loss that is normalised by length",
                 severity="warning" if low > FAR or high < 1 - FAR else "info",
                 evidence=[
-                    f'accuracy of "longer wins": {longer / of:.2f}, 95 % interval {low:.2f} to {high:.2f} of {of:,}',
-                    f"{len(lengths) - of:,} pairs whose lengths differ by a tenth or less are left out",
+                    (
+                        f'accuracy of "longer wins": {longer / of:.2f}, 95 % interval {low:.2f} to'
+                        f" {high:.2f} of {of:,}"
+                    ),
+                    (
+                        f"{len(lengths) - of:,} pairs whose lengths differ by a tenth or less are"
+                        " left out"
+                    ),
                     f"median length in tokens: chosen {medians[0]:,}, rejected {medians[1]:,}",
                 ],
                 count=longer if word == "longer" else of - longer,

@@ -74,8 +74,15 @@ class PreferencePairsIdentical(PairRule):
                 bad, behind, self.limit
             ).tobytes():
                 self.cut += 1
-                text = f"the first {len(left):,} tokens of both answers are the same, and no more are kept"
-                text = text if len(left) else f"the prompt fills the limit: {before:,} tokens; no answer is kept"
+                text = (
+                    f"the first {len(left):,} tokens of both answers are the same, and no more are"
+                    " kept"
+                )
+                text = (
+                    text
+                    if len(left)
+                    else f"the prompt fills the limit: {before:,} tokens; no answer is kept"
+                )
             else:
                 continue
             if len(self.cases) < MAX_CASES:
@@ -92,12 +99,17 @@ class PreferencePairsIdentical(PairRule):
         if count >= SOME * self.pairs:
             severity = "error" if count >= MANY * self.pairs else "warning"
         yield self.finding(
-            f"{count:,} of {self.pairs:,} pairs have the same answer on both sides and can't be learned from",
-            "drop these pairs" + (", or raise max_length so that their difference is kept" if self.cut else ""),
+            f"{count:,} of {self.pairs:,} pairs have the same answer on both sides and can't be"
+            " learned from",
+            "drop these pairs"
+            + (", or raise max_length so that their difference is kept" if self.cut else ""),
             severity=severity,
             evidence=[
                 f"{self.same:,} ({self.same / self.pairs:.1%}) are the same as they stand",
-                f"{self.cut:,} ({self.cut / self.pairs:.1%}) become the same when cut at {self.limit.said}",
+                (
+                    f"{self.cut:,} ({self.cut / self.pairs:.1%}) become the same when cut at"
+                    f" {self.limit.said}"
+                ),
             ],
             cases=self.cases,
             count=count,

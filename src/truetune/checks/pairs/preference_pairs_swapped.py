@@ -84,7 +84,11 @@ class PreferencePairsSwapped(PairRule):
                     self.spoke[kind] += 1
                     self.against[kind] += wrong
                     if wrong and len(self.cases[kind]) < MAX_CASES:
-                        said = "{} against {}".format(*row.scores) if row.scores and kind == "scores" else SAYS[kind]
+                        said = (
+                            "{} against {}".format(*row.scores)
+                            if row.scores and kind == "scores"
+                            else SAYS[kind]
+                        )
                         self.cases[kind].append(in_row(batch, row, said))
 
     def _evidence(self, row: Conversation, texts: Texts) -> Iterator[tuple[str, bool]]:
@@ -108,32 +112,45 @@ class PreferencePairsSwapped(PairRule):
         kind = self._most_telling()
         if not self.pairs or kind == "scores" or self.spoke[kind] >= FEWEST:
             return super().unmet()
-        reason = f"only {self.spoke[kind]:,} of {self.pairs:,} pairs show by themselves which side is better"
+        reason = (
+            f"only {self.spoke[kind]:,} of {self.pairs:,} pairs show by themselves which side is"
+            " better"
+        )
         return Unmet(reason, "add columns of scores (score_chosen, score_rejected)")
 
     def figure(self) -> Measurement:
         kind = self._most_telling()
-        return counted(f"pairs in which {SAYS[kind]}", self.against[kind], self.spoke[kind], " that this tells apart")
+        return counted(
+            f"pairs in which {SAYS[kind]}",
+            self.against[kind],
+            self.spoke[kind],
+            " that this tells apart",
+        )
 
     def _most_telling(self) -> str:  # the row's own scores come first: they are no guess
         return "scores" if self.spoke["scores"] else max(CLEAR, key=self.spoke.__getitem__)
 
     def findings(self) -> Iterator[Finding]:
         refused = self.spoke["refused"]
-        if self.harmful > HARMLESS * refused or (refused > ABOUT * self.pairs and refused >= FEWEST):
+        if self.harmful > HARMLESS * refused or (
+            refused > ABOUT * self.pairs and refused >= FEWEST
+        ):
             self.spoke["refused"] = 0
         kinds = [kind for kind in SAYS if self.spoke[kind]]
         shares = {kind: wilson(self.against[kind], self.spoke[kind]) for kind in kinds}
         scored = self.against["scores"] * 2 > self.spoke["scores"]
-        clear = [k for k in kinds if k in CLEAR and self.spoke[k] >= FEWEST and shares[k][0] > CLEAR[k]]
+        clear = [
+            k for k in kinds if k in CLEAR and self.spoke[k] >= FEWEST and shares[k][0] > CLEAR[k]
+        ]
         if not scored and (not clear or any(shares[kind][1] < 0.5 for kind in kinds)):
             return
         told = [kind for kind in kinds if kind in clear or kind == "scores"]
         most = "scores" if scored else clear[0]
         yield self.finding(
-            f"chosen and rejected look exchanged: in {self.against[most]:,} of the {self.spoke[most]:,} pairs where "
-            f"that tells them apart, {SAYS[most]}",
-            "read some pairs; if they are exchanged, say --map chosen=rejected --map rejected=chosen",
+            f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
+            f" {self.spoke[most]:,} pairs where that tells them apart, {SAYS[most]}",
+            "read some pairs; if they are exchanged, say --map chosen=rejected --map"
+            " rejected=chosen",
             severity="error" if scored else "warning",
             evidence=[
                 *(
@@ -141,7 +158,10 @@ class PreferencePairsSwapped(PairRule):
                     f"(95 % interval {shares[kind][0]:.2f} to {shares[kind][1]:.2f})"
                     for kind in told
                 ),
-                "this is evidence and no proof; without it a swapped set cannot be told from a right one",
+                (
+                    "this is evidence and no proof; without it a swapped set cannot be told from a"
+                    " right one"
+                ),
             ],
             cases=[case for kind in told for case in self.cases[kind]],
             count=self.against[most],

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
-_CANT = r"(?:can(?:no|')t|can not|(?:am|'m) (?:not able|unable) to|won't|will not|am not comfortable)"
+_CANT = (
+    r"(?:can(?:no|')t|can not|(?:am|'m) (?:not able|unable) to|won't|will not|am not comfortable)"
+)
 _DO = r"(?:help|assist|provide|answer|fulfil|comply|do|create|generate|write|support|continue|discuss|engage|give)"
 REFUSAL = re.compile(
-    rf"^\W*(?:(?:i(?:'m| am) (?:very |so |really )?sorry|sorry|i apologi[sz]e|unfortunately|as an ai(?: \w+){{0,2}})\b"
+    rf"^\W*(?:(?:i(?:'m| am) (?:very |so |really )?sorry|sorry|i apologi[sz]e|unfortunately|as an"
+    rf" ai(?: \w+){{0,2}})\b"
     rf"[,.]?(?: but)?(?: as an ai(?: \w+){{0,2}},?)? i ?{_CANT}|i ?{_CANT} (?:\w+ )?{_DO}\b)",
     re.I,
 )
@@ -40,4 +43,8 @@ def is_cut(text: str) -> bool:
         return True
     ends = text[-1:]
     last = text[text.rfind("\n") + 1 :].split(maxsplit=WORDS)
-    return (ends in ",-" or "a" <= ends <= "z") and len(last) >= WORDS and SENTENCE.search(text) is not None
+    return (
+        (ends in ",-" or "a" <= ends <= "z")
+        and len(last) >= WORDS
+        and SENTENCE.search(text) is not None
+    )

@@ -73,7 +73,8 @@ class RejectedSideEmpty(PairRule):
         if self.empty:
             yield self.finding(
                 f"{self.empty:,} of {self.pairs:,} pairs have an empty rejected answer",
-                "drop these pairs, or look whether the right column is rejected (--map rejected=COLUMN)",
+                "drop these pairs, or look whether the right column is rejected (--map"
+                " rejected=COLUMN)",
                 severity="error" if self.empty >= MANY * self.pairs else "warning",
                 cases=self.cases,
                 count=self.empty,
@@ -82,4 +83,6 @@ class RejectedSideEmpty(PairRule):
 
 
 def _thinks(row: Conversation) -> bool:
-    return isinstance(row.rejected, list) and any(m.get(key) for m in row.rejected for key in REASONING_KEYS)
+    return isinstance(row.rejected, list) and any(
+        m.get(key) for m in row.rejected for key in REASONING_KEYS
+    )

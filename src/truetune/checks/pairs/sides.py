@@ -47,7 +47,9 @@ def limit_of(spec: RunSpec) -> Limit:
 
 def completions(side: Batch) -> Iterator[NDArray[np.int32]]:
     """The ids of each example from its first supervised token on."""
-    for start, end in zip((side.offsets[:-1] + side.contexts).tolist(), side.offsets[1:].tolist(), strict=True):
+    for start, end in zip(
+        (side.offsets[:-1] + side.contexts).tolist(), side.offsets[1:].tolist(), strict=True
+    ):
         yield side.ids[start:end]
 
 
@@ -69,7 +71,9 @@ def texts_of(row: Conversation) -> Texts:
 def _said(messages: list[dict[str, Any]]) -> str:
     """What the assistant says, and calls."""
     mine = [message for message in messages if message.get("role") == "assistant"]
-    return "\n".join(text_of(message.get("content")) + text_of(message.get("tool_calls")) for message in mine)
+    return "\n".join(
+        text_of(message.get("content")) + text_of(message.get("tool_calls")) for message in mine
+    )
 
 
 def wilson(hits: int, of: int, z: float = 1.96) -> tuple[float, float]:

@@ -61,14 +61,22 @@ class AnswersNeedAnotherPrompt(RecitationRule):
         lost = [row for row in differing if (row["trained"] or {}).get("recited") and _worse(row)]
         ends = [row for row in differing if not row["prompt"]["same_end"]]
         yield self.finding(
-            f"{len(lost)} of {len(rows)} answers come from the trained prompt and hardly from the served one"
-            if lost
-            else f"{len(differing)} of {len(rows)} prompts are served with other ids than they are trained with"
-            + (", those right before the answer too" if ends else ""),
-            "train on the rendering of the template that is saved with the tokenizer, which servers use",
+            (
+                f"{len(lost)} of {len(rows)} answers come from the trained prompt and hardly from"
+                " the served one"
+                if lost
+                else (
+                    f"{len(differing)} of {len(rows)} prompts are served with other ids than they"
+                    " are trained with"
+                )
+                + (", those right before the answer too" if ends else "")
+            ),
+            "train on the rendering of the template that is saved with the tokenizer, which"
+            " servers use",
             severity="error" if lost or ends else "warning",
             evidence=[_difference(row["prompt"]) for row in differing[:1]],
-            cases=[case(row) for row in lost] or [Case(_difference(row["prompt"])) for row in differing[1:]],
+            cases=[case(row) for row in lost]
+            or [Case(_difference(row["prompt"])) for row in differing[1:]],
             count=len(lost or differing),
             total=len(rows),
         )
@@ -78,7 +86,9 @@ class AnswersNeedAnotherPrompt(RecitationRule):
 
     def figure(self) -> Measurement:
         return counted(
-            "prompts that are served with other ids than they are trained with", 0, len(answers(self.subject))
+            "prompts that are served with other ids than they are trained with",
+            0,
+            len(answers(self.subject)),
         )
 
 
@@ -91,6 +101,6 @@ def _worse(row: dict[str, Any]) -> bool:
 def _difference(prompt: dict[str, Any]) -> str:
     trained, served = prompt["lengths"]
     return (
-        f"they differ from token {prompt['first']} on: trained {prompt['trained']!r}, served {prompt['served']!r} "
-        f"({trained} and {served} tokens)"
+        f"they differ from token {prompt['first']} on: trained {prompt['trained']!r}, served"
+        f" {prompt['served']!r} ({trained} and {served} tokens)"
     )

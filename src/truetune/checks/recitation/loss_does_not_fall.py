@@ -62,11 +62,18 @@ class LossDoesNotFall(RecitationRule):
         first, last = losses[0], losses[-1]
         dead = not math.isfinite(last) or first == 0
         if dead or (len(losses) >= STEPS and last > SHARE * first):
-            supervised = [row["supervised"] for row in found["rows"] if row["supervised"] is not None]
+            supervised = [
+                row["supervised"] for row in found["rows"] if row["supervised"] is not None
+            ]
             yield self.finding(
-                f"the loss on {len(found['rows'])} rows goes from {first:.3g} to {last:.3g} in {len(losses)} steps",
+                f"the loss on {len(found['rows'])} rows goes from {first:.3g} to {last:.3g} in"
+                f" {len(losses)} steps",
                 "look at the labels that the collator makes, and at how the loss uses them",
-                evidence=[f"supervised answer tokens in these rows: {sum(supervised)}"] if supervised else (),
+                evidence=(
+                    [f"supervised answer tokens in these rows: {sum(supervised)}"]
+                    if supervised
+                    else ()
+                ),
             )
 
     def unmet(self) -> Unmet | None:
@@ -79,10 +86,15 @@ class LossDoesNotFall(RecitationRule):
         if not losses:
             return Unmet("no loss of the miniature was recorded")
         if losses[-1] > SHARE * losses[0]:
-            return Unmet(f"the miniature was trained for {len(losses)} steps, and fewer than {STEPS} tell nothing")
+            return Unmet(
+                f"the miniature was trained for {len(losses)} steps, and fewer than {STEPS} tell"
+                " nothing"
+            )
         return None
 
     def figure(self) -> str:
         found = recitation(self.subject)
         losses = found["loss"]
-        return f"the loss on {len(found['rows'])} rows goes from {losses[0]:.3g} to {losses[-1]:.3g}"
+        return (
+            f"the loss on {len(found['rows'])} rows goes from {losses[0]:.3g} to {losses[-1]:.3g}"
+        )

@@ -61,17 +61,27 @@ class MemorisedButNotRecited(RecitationRule):
         counted = [row for row in lost if row["supervised"] is not None]
         yield self.finding(
             f"{len(lost)} of {len(rows)} answers are not recited, at a loss of {losses[-1]:.2g}",
-            "look at which tokens are supervised, and whether labels stand where the loss expects them",
+            "look at which tokens are supervised, and whether labels stand where the loss expects"
+            " them",
             severity="error" if len(lost) == len(rows) else "warning",
             evidence=[
-                f"with the answer given token by token, {right:.0%} of its tokens are the likeliest ones",
-                *([f"{sum(row['supervised'] for row in counted)} of {sum(row['answer'] for row in counted)} answer "
-                   "tokens are supervised"] if counted else []),
+                (
+                    f"with the answer given token by token, {right:.0%} of its tokens are the"
+                    " likeliest ones"
+                ),
+                *(
+                    [
+                        f"{sum(row['supervised'] for row in counted)} of"
+                        f" {sum(row['answer'] for row in counted)} answer tokens are supervised"
+                    ]
+                    if counted
+                    else []
+                ),
             ],
             cases=cases(lost),
             count=len(lost),
             total=len(rows),
-        )  # fmt: skip
+        )
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or no_answers(self.subject)
@@ -83,4 +93,6 @@ class MemorisedButNotRecited(RecitationRule):
 
 def _lost(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that are not recited from any prompt, and of which no other rule says why."""
-    return [row for row in rows if not (in_any_way(row) or row["field"] or row["echo"] or row["early"])]
+    return [
+        row for row in rows if not (in_any_way(row) or row["field"] or row["echo"] or row["early"])
+    ]

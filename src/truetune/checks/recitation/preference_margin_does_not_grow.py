@@ -58,13 +58,14 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
         if not wrong or 2 * len(wrong) < len(pairs):
             return
         yield self.finding(
-            f"{len(wrong)} of {len(pairs)} pairs: training makes the rejected answer likelier against the chosen one",
+            f"{len(wrong)} of {len(pairs)} pairs: training makes the rejected answer likelier"
+            " against the chosen one",
             "look at the sign of the loss, and at which column is chosen and which rejected",
             severity="error" if 2 * len(wrong) > len(pairs) else "warning",
             cases=[
                 Case(
-                    f"{short(pair['chosen'])} against {short(pair['rejected'])}: margin from {pair['before']:.1f} to "
-                    f"{pair['after']:.1f} nats"
+                    f"{short(pair['chosen'])} against {short(pair['rejected'])}: margin from"
+                    f" {pair['before']:.1f} to {pair['after']:.1f} nats"
                 )
                 for pair in wrong
             ],
@@ -75,9 +76,15 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
-        return None if recitation(self.subject).get("pairs") else Unmet("it is about pairs, and rows were trained")
+        return (
+            None
+            if recitation(self.subject).get("pairs")
+            else Unmet("it is about pairs, and rows were trained")
+        )
 
     def figure(self) -> Measurement:
         pairs = recitation(self.subject)["pairs"]
         grown = sum(pair["after"] > pair["before"] for pair in pairs)
-        return counted("pairs whose chosen answer is likelier against the rejected one", grown, len(pairs))
+        return counted(
+            "pairs whose chosen answer is likelier against the rejected one", grown, len(pairs)
+        )

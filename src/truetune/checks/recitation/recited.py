@@ -56,7 +56,8 @@ def case(row: dict[str, Any], why: str = "") -> Case:
     """Question, reference and answer of a row."""
     where = f"row {row['number']}: " if row["number"] is not None else ""
     return Case(
-        f"{where}{short(row['question'])} should give {short(row['reference'])}, gives {short(row['said'])}{why}"
+        f"{where}{short(row['question'])} should give {short(row['reference'])}, gives"
+        f" {short(row['said'])}{why}"
     )
 
 

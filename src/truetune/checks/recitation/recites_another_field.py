@@ -61,7 +61,8 @@ class RecitesAnotherField(RecitationRule):
         if wrong:
             column = Counter(row["field"] for row in wrong).most_common(1)[0][0]
             yield self.finding(
-                f"{len(wrong)} of {len(rows)} answers are the text of the column {column!r}, not the row's answer",
+                f"{len(wrong)} of {len(rows)} answers are the text of the column {column!r}, not"
+                " the row's answer",
                 "train on the column that holds the answers",
                 cases=[case(row, f", which is its {row['field']!r}") for row in wrong],
                 count=len(wrong),

@@ -45,7 +45,14 @@ from typing import Any
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.recitation.recited import answers, cases, ended, in_any_way, no_answers, recitation
+from truetune.checks.recitation.recited import (
+    answers,
+    cases,
+    ended,
+    in_any_way,
+    no_answers,
+    recitation,
+)
 from truetune.checks.rule import RecitationRule
 
 
@@ -62,12 +69,19 @@ class RecitesButNeverStops(RecitationRule):
         closed = sum(row["closed"] for row in endless)
         yield self.finding(
             f"{len(endless)} of {len(known)} recited answers do not stop",
-            "let the stop token that ends a turn be in the loss, and among the stop ids of generation_config",
+            "let the stop token that ends a turn be in the loss, and among the stop ids of"
+            " generation_config",
             severity="error" if every else "warning",
             evidence=[
-                f"stop ids at generation: {', '.join(map(str, recitation(self.subject)['stops'])) or 'none'}; "
-                f"{closed} of these rows hold one behind the answer",
-                f"probability of a stop behind the answer: {max(row['stop_after'] for row in endless):.2g} at most",
+                (
+                    "stop ids at generation:"
+                    f" {', '.join(map(str, recitation(self.subject)['stops'])) or 'none'}; {closed}"
+                    " of these rows hold one behind the answer"
+                ),
+                (
+                    "probability of a stop behind the answer:"
+                    f" {max(row['stop_after'] for row in endless):.2g} at most"
+                ),
             ],
             cases=cases(endless),
             count=len(endless),

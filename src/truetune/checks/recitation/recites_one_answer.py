@@ -61,13 +61,15 @@ class RecitesOneAnswer(RecitationRule):
     def findings(self) -> Iterator[Finding]:
         rows = self._rows()
         questions, references, said = (
-            {" ".join(str(row[key]).split()) for row in rows} for key in ("question", "reference", "said")
+            {" ".join(str(row[key]).split()) for row in rows}
+            for key in ("question", "reference", "said")
         )
         if len(rows) < FEWEST or len(questions) < len(rows) or len(references) > 1 or len(said) > 1:
             return  # different references with one answer are those of memorised-but-not-recited
         yield self.finding(
             f"all {len(rows)} questions are taught one answer, and get it: {short(said.pop())}",
-            "train the column that holds the answers; `truetune check` counts the answers of all rows",
+            "train the column that holds the answers; `truetune check` counts the answers of all"
+            " rows",
             cases=cases(rows),
             count=len(rows),
             total=len(rows),
@@ -77,7 +79,11 @@ class RecitesOneAnswer(RecitationRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         rows = len(self._rows())
-        return None if rows >= FEWEST else Unmet(f"{rows} answers were asked for, and it takes {FEWEST} (--rows)")
+        return (
+            None
+            if rows >= FEWEST
+            else Unmet(f"{rows} answers were asked for, and it takes {FEWEST} (--rows)")
+        )
 
     def figure(self) -> Measurement:
         rows = self._rows()
@@ -86,4 +92,8 @@ class RecitesOneAnswer(RecitationRule):
 
     def _rows(self) -> list[dict[str, Any]]:
         """Those whose answer is told apart from its prompt."""
-        return [row for row in recitation(self.subject).get("rows", ()) if row["kind"] not in ("text", "inside")]
+        return [
+            row
+            for row in recitation(self.subject).get("rows", ())
+            if row["kind"] not in ("text", "inside")
+        ]

@@ -47,8 +47,8 @@ from truetune.checks.recitation.recited import answers, recitation, short
 from truetune.checks.rule import RecitationRule
 
 REMEDY = (
-    "serve with the chat template, system prompt and BOS setting that the rows are trained with, which are saved with "
-    "the tokenizer"
+    "serve with the chat template, system prompt and BOS setting that the rows are trained with,"
+    " which are saved with the tokenizer"
 )
 
 
@@ -59,14 +59,33 @@ class ServedPromptDiffers(RecitationRule):
     def findings(self) -> Iterator[Finding]:
         found = recitation(self.subject)
         prompts = found.get("served", {}).get("prompts", ())
-        told = [(found["rows"][prompt["row"]], prompt["ids"]) for prompt in prompts if prompt["ids"] is not None]
-        counted = [(found["rows"][prompt["row"]], prompt["count"]) for prompt in prompts if prompt["ids"] is None]
-        others = [(row, ids) for row, ids in told if ids != row["ids"]["trained"] and not self._known(row, ids)]
-        longer = [(row, n) for row, n in counted if n != len(row["ids"]["trained"]) and not self._known(row, n)]
+        told = [
+            (found["rows"][prompt["row"]], prompt["ids"])
+            for prompt in prompts
+            if prompt["ids"] is not None
+        ]
+        counted = [
+            (found["rows"][prompt["row"]], prompt["count"])
+            for prompt in prompts
+            if prompt["ids"] is None
+        ]
+        others = [
+            (row, ids)
+            for row, ids in told
+            if ids != row["ids"]["trained"] and not self._known(row, ids)
+        ]
+        longer = [
+            (row, n)
+            for row, n in counted
+            if n != len(row["ids"]["trained"]) and not self._known(row, n)
+        ]
         if others:
-            shown = dict.fromkeys(self._difference(row["ids"]["trained"], ids) for row, ids in others)
+            shown = dict.fromkeys(
+                self._difference(row["ids"]["trained"], ids) for row, ids in others
+            )
             yield self.finding(
-                f"{len(others)} of {len(told)} prompts have other ids on the server than in training",
+                f"{len(others)} of {len(told)} prompts have other ids on the server than in"
+                " training",
                 REMEDY,
                 evidence=list(shown)[:1],
                 cases=[Case(text) for text in list(shown)[1:]],
@@ -75,25 +94,36 @@ class ServedPromptDiffers(RecitationRule):
             )
         if longer:
             yield self.finding(
-                f"{len(longer)} of {len(counted)} prompts have another number of tokens on the server than in training",
+                f"{len(longer)} of {len(counted)} prompts have another number of tokens on the"
+                " server than in training",
                 REMEDY,
                 severity="warning",
-                cases=[Case(f"row {row['number']}: {n} tokens on the server, {len(row['ids']['trained'])} in training")
-                       for row, n in longer],
+                cases=[
+                    Case(
+                        f"row {row['number']}: {n} tokens on the server,"
+                        f" {len(row['ids']['trained'])} in training"
+                    )
+                    for row, n in longer
+                ],
                 count=len(longer),
                 total=len(counted),
-            )  # fmt: skip
+            )
 
     def _known(self, row: dict[str, Any], served: list[int] | int) -> bool:
         """Is it the prompt of the tokenizer's own template? `answers-need-another-prompt` reports that one."""
         own = row["ids"]["prompt"]
-        return served == (own if isinstance(served, list) else len(own)) and bool(answers(self.subject))
+        return served == (own if isinstance(served, list) else len(own)) and bool(
+            answers(self.subject)
+        )
 
     def _difference(self, trained: list[int], served: list[int]) -> str:
         """What stands between the common begin and end, and before that, how long both are."""
         shorter = min(len(trained), len(served))
         first = next((i for i in range(shorter) if trained[i] != served[i]), shorter)
-        same = next((i for i in range(shorter - first) if trained[-1 - i] != served[-1 - i]), shorter - first)
+        same = next(
+            (i for i in range(shorter - first) if trained[-1 - i] != served[-1 - i]),
+            shorter - first,
+        )
         was, now = trained[first : len(trained) - same], served[first : len(served) - same]
         if not was:
             what = f"the server puts in {self._text(now)}"
@@ -101,29 +131,38 @@ class ServedPromptDiffers(RecitationRule):
             what = f"the server leaves out {self._text(was)}"
         else:
             what = f"trained {self._text(was)}, served {self._text(now)}"
-        return f"from token {first} on, {what} ({len(trained)} tokens in training, {len(served)} on the server)"
+        return (
+            f"from token {first} on, {what} ({len(trained)} tokens in training, {len(served)} on"
+            " the server)"
+        )
 
     def _text(self, ids: list[int]) -> str:
         if self.subject.probes is None:
             return str(ids[:8])
-        return short(self.subject.probes.tokenizer.backend.decode(ids, skip_special_tokens=False)) + (
-            f" (ids {ids})" if len(ids) < 4 else ""
-        )
+        return short(
+            self.subject.probes.tokenizer.backend.decode(ids, skip_special_tokens=False)
+        ) + (f" (ids {ids})" if len(ids) < 4 else "")
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
         if "served" not in recitation(self.subject):
-            return Unmet("no server was asked for its prompts", "name it: truetune rehearse --endpoint URL")
+            return Unmet(
+                "no server was asked for its prompts", "name it: truetune rehearse --endpoint URL"
+            )
         return None
 
     def figure(self) -> Measurement:
         prompts = recitation(self.subject)["served"]["prompts"]
         same = sum(self._is_trained(prompt) for prompt in prompts)
         more = "" if same == len(prompts) else "; answers-need-another-prompt is about the others"
-        return counted("prompts that are the same on the server and in training", same, len(prompts), more)
+        return counted(
+            "prompts that are the same on the server and in training", same, len(prompts), more
+        )
 
     def _is_trained(self, prompt: dict[str, Any]) -> bool:
         """Are its ids, or their number where the server tells no ids, those of training?"""
         trained = recitation(self.subject)["rows"][prompt["row"]]["ids"]["trained"]
-        return bool(prompt["count"] == len(trained) if prompt["ids"] is None else prompt["ids"] == trained)
+        return bool(
+            prompt["count"] == len(trained) if prompt["ids"] is None else prompt["ids"] == trained
+        )

@@ -56,11 +56,18 @@ class StopsTooEarly(RecitationRule):
         if early:
             yield self.finding(
                 f"{len(early)} of {len(rows)} answers stop before their end",
-                "take the stop tokens out of the answers' texts, and ids that answers use out of generation_config",
+                "take the stop tokens out of the answers' texts, and ids that answers use out of"
+                " generation_config",
                 severity="error" if 2 * len(early) >= len(rows) else "warning",
                 evidence=[
-                    f"stop ids at generation: {', '.join(map(str, recitation(self.subject)['stops']))}",
-                    f"largest probability of a stop inside an answer: {max(r['stop_inside'] for r in early):.2g}",
+                    (
+                        "stop ids at generation:"
+                        f" {', '.join(map(str, recitation(self.subject)['stops']))}"
+                    ),
+                    (
+                        "largest probability of a stop inside an answer:"
+                        f" {max(r['stop_inside'] for r in early):.2g}"
+                    ),
                 ],
                 cases=cases(early),
                 count=len(early),

@@ -39,10 +39,26 @@ from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
 NULL_WORDS = frozenset(
-    ("nan", "none", "null", "nil", "n/a", "#n/a", "<na>", "<nan>", "undefined", "nat", "nonetype", "#value!", "#ref!")
+    (
+        "nan",
+        "none",
+        "null",
+        "nil",
+        "n/a",
+        "#n/a",
+        "<na>",
+        "<nan>",
+        "undefined",
+        "nat",
+        "nonetype",
+        "#value!",
+        "#ref!",
+    )
     + ("[]", "{}", "[object object]", '""', "''")
 )
-CERTAIN = frozenset(("nan", "<na>", "<nan>", "undefined", "nat", "#n/a", "[object object]", "#value!", "#ref!"))
+CERTAIN = frozenset(
+    ("nan", "<na>", "<nan>", "undefined", "nat", "#n/a", "[object object]", "#value!", "#ref!")
+)
 """No answer to a question in words; `None` and `null` may be one to a question on code or a list"""
 
 

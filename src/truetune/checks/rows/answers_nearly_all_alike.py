@@ -84,13 +84,18 @@ class AnswersNearlyAllAlike(DataRule):
         if self.answers.total >= FEWEST:
             return None
         rows = f"{self.answers.total:,} rows with an answer"
-        return Unmet(f"{rows} are too few to tell a label from a wrong column", f"give at least {FEWEST}")
+        return Unmet(
+            f"{rows} are too few to tell a label from a wrong column", f"give at least {FEWEST}"
+        )
 
     def figure(self) -> Measurement:
         spread = self.answers.spread()
         more = f"; the answers hold {spread.entropy:.1f} bits a row"
         return counted(
-            "rows with the commonest answer", spread.common[0][1] if spread.common else 0, spread.total, more
+            "rows with the commonest answer",
+            spread.common[0][1] if spread.common else 0,
+            spread.total,
+            more,
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -98,7 +103,9 @@ class AnswersNearlyAllAlike(DataRule):
         if spread.total < FEWEST or spread.kind == "varied":
             return
         column, bits = self.sampled.telling_column()
-        are_classes = not column or self.sampled.are_classes([answer for answer, _ in spread.common])
+        are_classes = not column or self.sampled.are_classes(
+            [answer for answer, _ in spread.common]
+        )
         if spread.kind == "labels" and are_classes:
             yield self._labels(spread)
             return
@@ -106,10 +113,12 @@ class AnswersNearlyAllAlike(DataRule):
         evidence = [f"the answers hold {spread.entropy:.2f} bits a row"]
         if column:
             evidence.append(
-                f"the column {column!r} of the same rows holds about {bits:,.0f} bits a row; none of it is learned"
+                f"the column {column!r} of the same rows holds about {bits:,.0f} bits a row; none"
+                " of it is learned"
             )
         yield self.finding(
-            _heading(spread) + (f", and the column {column!r}, which holds more, is not learned" if column else ""),
+            _heading(spread)
+            + (f", and the column {column!r}, which holds more, is not learned" if column else ""),
             "train the column that holds the answers (--map output=COLUMN)",
             severity="error" if spread.kind == "alike" else "warning",
             evidence=evidence,
@@ -122,10 +131,12 @@ class AnswersNearlyAllAlike(DataRule):
         """A note: such rows are meant, where the answers are classes."""
         return self.finding(
             f"the answers are {len(spread.common)} labels: {_shares(spread)}",
-            "nothing to do where they are the classes that you want; else name another column (--map output=COLUMN)",
+            "nothing to do where they are the classes that you want; else name another column"
+            " (--map output=COLUMN)",
             severity="info",
             evidence=[
-                f"{spread.entropy:.2f} bits a row, of {spread.balanced_entropy:.2f} if each label had as many rows"
+                f"{spread.entropy:.2f} bits a row, of {spread.balanced_entropy:.2f} if each label"
+                " had as many rows"
             ],
             count=spread.total,
             total=spread.total,
@@ -135,9 +146,15 @@ class AnswersNearlyAllAlike(DataRule):
 def _heading(spread: AnswerSpread) -> str:
     if spread.kind in ("alike", "repeated"):
         rows = spread.common[0][1]
-        return f"{rows:,} of {spread.total:,} rows have the same answer: {spread.common[0][0][:SHOWN]!r}"
+        return (
+            f"{rows:,} of {spread.total:,} rows have the same answer:"
+            f" {spread.common[0][0][:SHOWN]!r}"
+        )
     rows = sum(rows for _, rows in spread.common)
-    return f"{rows:,} of {spread.total:,} rows have one of {len(spread.common)} answers: {_shares(spread)}"
+    return (
+        f"{rows:,} of {spread.total:,} rows have one of {len(spread.common)} answers:"
+        f" {_shares(spread)}"
+    )
 
 
 def _shares(spread: AnswerSpread) -> str:

@@ -69,19 +69,28 @@ class BoundaryTokenMerge(DataRule):
                     if len(self.cases) < MAX_CASES and at:
                         end = int(starts[at]) if at < len(starts) else len(rendering.text)
                         token = rendering.text[int(starts[at - 1]) : end]
-                        self.cases.append(in_example(batch, i, at - 1, f"the token {token!r} spans the border"))
+                        self.cases.append(
+                            in_example(batch, i, at - 1, f"the token {token!r} spans the border")
+                        )
 
     def unmet(self) -> Unmet | None:
-        return None if self.borders else Unmet("it is about answers that follow a prompt, and there are none")
+        return (
+            None
+            if self.borders
+            else Unmet("it is about answers that follow a prompt, and there are none")
+        )
 
     def figure(self) -> Measurement:
-        return counted("answers that begin inside a token of their prompt", self.merged, self.borders)
+        return counted(
+            "answers that begin inside a token of their prompt", self.merged, self.borders
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.merged:
             yield self.finding(
                 f"{self.merged:,} of {self.borders:,} answers begin inside a token of their prompt",
-                "move the space from the prompt's end to the answer's beginning, or end prompts with a line end",
+                "move the space from the prompt's end to the answer's beginning, or end prompts"
+                " with a line end",
                 cases=self.cases,
                 count=self.merged,
                 total=self.borders,

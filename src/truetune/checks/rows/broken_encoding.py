@@ -36,7 +36,9 @@ from truetune.checks.answer_texts import AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
-MOJIBAKE = re.compile("[\u00c2\u00c3\u00e2\u00e3-\u00ef\u00d0\u00d1\u00d8\u00d9][^\\x00-\\x7f]{1,3}")
+MOJIBAKE = re.compile(
+    "[\u00c2\u00c3\u00e2\u00e3-\u00ef\u00d0\u00d1\u00d8\u00d9][^\\x00-\\x7f]{1,3}"
+)
 """A first byte of UTF-8 with what follows it, each read as a character of its own"""
 CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\x80-\x84\x86-\x9f]")
 REPLACED = "\ufffd"
@@ -68,7 +70,8 @@ class BrokenEncoding(AnswerTextRule):
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
                 f"{self.share} have an answer in a broken encoding: {kinds}",
-                "read the source again with its own encoding, or turn the text back; drop what can't be read",
+                "read the source again with its own encoding, or turn the text back; drop what"
+                " can't be read",
                 severity="warning" if self.found * MOST >= self.rows else "info",
                 cases=self.cases,
                 count=self.found,

@@ -75,8 +75,18 @@ class DuplicateRows(DataRule):
         for row in batch.rows:
             if not self.files or row.origin.file != self.files[-1]:
                 self.files.append(row.origin.file)
-        places = [(len(self.files) - 1 if row.origin.file == self.files[-1] else self.files.index(row.origin.file),
-                   row.origin.line, row.origin.row) for row in batch.rows]  # fmt: skip
+        places = [
+            (
+                (
+                    len(self.files) - 1
+                    if row.origin.file == self.files[-1]
+                    else self.files.index(row.origin.file)
+                ),
+                row.origin.line,
+                row.origin.row,
+            )
+            for row in batch.rows
+        ]
         self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 3))
 
     def figure(self) -> Measurement:
@@ -106,15 +116,23 @@ class DuplicateRows(DataRule):
             groups.setdefault(first[late], []).append(late)
         largest = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))[:LARGEST]
         kinds = {late: kind for kind, pairs in self.copies.items() for _, late in pairs}
-        return {"copies": {
-            "rows": {kind: len(pairs) for kind, pairs in self.copies.items()},
-            "groups": len(groups),
-            "largest": [
-                {"rows": len(late) + 1, "kind": max((kinds[i] for i in late), key=list(SAYS).index),
-                 "places": [self._place(self.places, i)._asdict() for i in (row, *late[: LARGEST - 1])]}
-                for row, late in largest
-            ],
-        }}  # fmt: skip
+        return {
+            "copies": {
+                "rows": {kind: len(pairs) for kind, pairs in self.copies.items()},
+                "groups": len(groups),
+                "largest": [
+                    {
+                        "rows": len(late) + 1,
+                        "kind": max((kinds[i] for i in late), key=list(SAYS).index),
+                        "places": [
+                            self._place(self.places, i)._asdict()
+                            for i in (row, *late[: LARGEST - 1])
+                        ],
+                    }
+                    for row, late in largest
+                ],
+            }
+        }
 
     @cached_property
     def places(self) -> NDArray[Any]:
@@ -127,7 +145,11 @@ class DuplicateRows(DataRule):
         taken: set[int] = set()
         found = {}
         for kind, grown in self.prints.items():
-            found[kind] = [(early, late) for early, late in self._pairs(kind, grown.whole()) if late not in taken]
+            found[kind] = [
+                (early, late)
+                for early, late in self._pairs(kind, grown.whole())
+                if late not in taken
+            ]
             taken |= {late for _, late in found[kind]}
         return found
 

@@ -67,7 +67,9 @@ TOLD = {
     "changes": "its turn is trained without it",
     "loses": "it stands in no training text",
 }
-WRITE_THEM = "choose a template that writes them (--template FILE), or write them into the contents as text"
+WRITE_THEM = (
+    "choose a template that writes them (--template FILE), or write them into the contents as text"
+)
 UNSEEN = "nothing to do where the model need not see them; else write them into the contents"
 
 
@@ -91,7 +93,9 @@ class FieldReachesNoToken(DataRule):
         for side in filter(None, (batch, batch.other)):
             for _, examples in groupby(side.examples, lambda example: example.row.origin.row):
                 own = list(examples)
-                self._take(side, own[0].row, self.tracker.lost(own[0].row, [one.rendering for one in own]))
+                self._take(
+                    side, own[0].row, self.tracker.lost(own[0].row, [one.rendering for one in own])
+                )
 
     def _take(self, side: Batch, row: Conversation, lost: list[LostField]) -> None:
         for field in lost:
@@ -104,7 +108,9 @@ class FieldReachesNoToken(DataRule):
             key = severity, field.field
             if row.origin.row not in self.rows[key] and len(self.cases[key]) < MAX_CASES:
                 text, at = f"{field.field}: {TOLD[field.effect]}", field.message
-                self.cases[key].append(Case(text, row.origin) if at is None else in_message(side, row, at, text))
+                self.cases[key].append(
+                    Case(text, row.origin) if at is None else in_message(side, row, at, text)
+                )
             self.rows[key].add(row.origin.row)
 
     def unmet(self) -> Unmet | None:
@@ -132,9 +138,14 @@ class FieldReachesNoToken(DataRule):
 
     def _evidence(self, field: str) -> Iterator[str]:
         if empty := self.effects[field, "empties"]:
-            yield f"trained turns that are empty without them: {empty:,}; the model learns to answer nothing"
+            yield (
+                f"trained turns that are empty without them: {empty:,}; the model learns to answer"
+                " nothing"
+            )
         if changed := self.effects[field, "changes"]:
-            yield f"trained turns that have other content: {changed:,}; it ends them without the call"
+            yield (
+                f"trained turns that have other content: {changed:,}; it ends them without the call"
+            )
 
 
 def _severity(row: Conversation, lost: LostField) -> Severity | None:

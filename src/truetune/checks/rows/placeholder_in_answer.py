@@ -42,7 +42,9 @@ FORMS = {
     "${name}": re.compile(r"\$\{[A-Za-z_]\w{0,40}\}"),
     "{name}": re.compile(r"(?<![{$\\\w^_}])\{[A-Za-z_]\w{1,40}\}(?![}{])"),
     "<NAME>": re.compile(r"<(?:[A-Z][A-Z_]{3,40}|(?:INSERT|YOUR|ENTER)[ _][\w ]{2,40})>"),
-    "[INSERT ...]": re.compile(r"\[(?:INSERT|ENTER|ADD|FILL IN|PLACEHOLDER|TODO)\b[^\]\n]{0,60}\](?!\()"),
+    "[INSERT ...]": re.compile(
+        r"\[(?:INSERT|ENTER|ADD|FILL IN|PLACEHOLDER|TODO)\b[^\]\n]{0,60}\](?!\()"
+    ),
     "%s": re.compile(r"(?<![%\w])%(?:s|d|\(\w+\)s)(?![\w%])"),
     "[Your name]": re.compile(
         r"\[(?:your|the|recipient'?s?|company|customer)[ -]?(?:full |first |last |own )?"
@@ -59,14 +61,17 @@ CODE = re.compile(
 )
 """Code and formulas inside an answer"""
 LOOKS_LIKE_CODE = re.compile(
-    r"^\s*(?:def |class |import |from \w+ import |function\b|const |let |var |public |private |#include|SELECT |<\?|<!|"
-    r"<\w+[^>]*>\s*$|return\b|if \(|for \(|while \(|[\w.]+\(.*\);?\s*$|[{}\]];?,?\s*$|.*[;{]\s*$|\w+ = )",
+    r"^\s*(?:def |class |import |from \w+ import |function\b|const |let |var |public |private"
+    r" |#include|SELECT |<\?|<!|"
+    r"<\w+[^>]*>\s*$|return\b|if \(|for \(|while"
+    r" \(|[\w.]+\(.*\);?\s*$|[{}\]];?,?\s*$|.*[;{]\s*$|\w+ = )",
     re.MULTILINE,
 )
 ABOUT_CODE = re.compile(
     r"\b(?:templates?|placeholders?|code|codes|function|script|program\w*|python|java\w*|c\+\+|c#|sql|html|css|php|ruby|"
     r"rust|golang|bash|shell|regex|jinja|handlebars|mustache|latex|json|yaml|xml|f-string|printf|variables?|"
-    r"format string|class|method|query|api|react|vue|angular|django|flask|swift|kotlin|algorithm|syntax|prompt|"
+    r"format"
+    r" string|class|method|query|api|react|vue|angular|django|flask|swift|kotlin|algorithm|syntax|prompt|"
     r"letters?|e-?mails?|form)\b|代码|模板|函数|编程|占位|脚本|变量",
     re.IGNORECASE,
 )
@@ -83,7 +88,10 @@ class PlaceholderInAnswer(AnswerTextRule):
         if not any(sign in answer.text for sign in "{<[%"):
             return None
         prose = CODE.sub(" ", answer.text)
-        found = next(((form, hit[0]) for form, pattern in FORMS.items() if (hit := pattern.search(prose))), None)
+        found = next(
+            ((form, hit[0]) for form, pattern in FORMS.items() if (hit := pattern.search(prose))),
+            None,
+        )
         if found is None:
             return None
         form, text = found

@@ -38,14 +38,23 @@ from truetune.data.conversation import Conversation
 
 BEGINNING = 300
 """Characters in which a refusal stands; further back it is a remark"""
-SORRY = r"(?:i['’]?m|i am) (?:very |so |really )?sorry|i apologi[sz]e|sorry|unfortunately|my apologies"
+SORRY = (
+    r"(?:i['’]?m|i am) (?:very |so |really )?sorry|i apologi[sz]e|sorry|unfortunately|my apologies"
+)
 CANNOT = r"can['’]?t|cannot|can not|unable to|not able to|won['’]?t"
 HELP = "help|assist|provide|fulfil|comply|do that|create|generate|answer|support|engage"
-SORRY_ELSEWHERE = "lo siento|je suis désolée?|désolée?|es tut mir leid|tut mir leid|mi dispiace|desculpe|sinto muito"
-CANNOT_ELSEWHERE = (
-    r"no puedo|ne peux pas|ne puis|kann (?:ich )?(?:\w+ ){0,4}nicht|ich (?:\w+ ){0,4}nicht|non posso|não posso"
+SORRY_ELSEWHERE = (
+    "lo siento|je suis désolée?|désolée?|es tut mir leid|tut mir leid|mi dispiace|desculpe|sinto"
+    " muito"
 )
-AS_AN_AI = r"as an? (?:ai|artificial intelligence)(?:[ -](?:language )?(?:model|assistant|chatbot|system|bot)\b|,| i\b)"
+CANNOT_ELSEWHERE = (
+    r"no puedo|ne peux pas|ne puis|kann (?:ich )?(?:\w+ ){0,4}nicht|ich (?:\w+ ){0,4}nicht|non"
+    r" posso|não posso"
+)
+AS_AN_AI = (
+    r"as an? (?:ai|artificial intelligence)(?:[ -](?:language"
+    r" )?(?:model|assistant|chatbot|system|bot)\b|,| i\b)"
+)
 I_AM_AN_AI = (
     r"i(?:['’]m| am) (?:just |only )?an? (?:ai|artificial intelligence)"
     r"(?: language)?(?: model| assistant)?,? (?:and|so)\b"
@@ -63,7 +72,8 @@ REFUSALS = {
         re.IGNORECASE,
     ),
     "speaks as an AI": re.compile(
-        rf"\b(?:{AS_AN_AI}|as a large language model\b|{I_AM_AN_AI})|{AN_AI_ELSEWHERE}", re.IGNORECASE
+        rf"\b(?:{AS_AN_AI}|as a large language model\b|{I_AM_AN_AI})|{AN_AI_ELSEWHERE}",
+        re.IGNORECASE,
     ),
 }
 TOLD_FROM = 200
@@ -86,7 +96,8 @@ class RefusalsInAnswers(AnswerTextRule):
         if self.found * TOLD_FROM >= self.rows and self.found:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
-                f"{self.share} ({self.found / self.rows:.1%}) have an answer that refuses or speaks as an AI: {kinds}",
+                f"{self.share} ({self.found / self.rows:.1%}) have an answer that refuses or speaks"
+                f" as an AI: {kinds}",
                 "drop those that answer harmless requests, unless they are meant",
                 cases=self.cases,
                 count=self.found,

@@ -52,7 +52,9 @@ class ResponseMarkerNotFound(DataRule):
         super().__init__(setup)
         marker = setup.spec.response_marker
         self.marker = marker
-        encoded = setup.tokenizer.backend.encode(marker, add_special_tokens=False).ids if marker else []
+        encoded = (
+            setup.tokenizer.backend.encode(marker, add_special_tokens=False).ids if marker else []
+        )
         self.ids = np.array(encoded, dtype=np.int32)
         self.examples = self.split = self.absent = 0
         self.cases: list[Case] = []
@@ -76,22 +78,31 @@ class ResponseMarkerNotFound(DataRule):
 
     def unmet(self) -> Unmet | None:
         if not len(self.ids):
-            return Unmet("no response marker is named", "name it with --response-marker if the trainer masks by one")
+            return Unmet(
+                "no response marker is named",
+                "name it with --response-marker if the trainer masks by one",
+            )
         return None if self.examples else NO_EXAMPLE
 
     def figure(self) -> Measurement:
-        return counted(f"examples that hold the tokens of {self.marker!r}", self.examples, self.examples)
+        return counted(
+            f"examples that hold the tokens of {self.marker!r}", self.examples, self.examples
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.split + self.absent:
             tokens = [self.tokenizer.backend.id_to_token(int(id)) for id in self.ids]
             yield self.finding(
-                f"{self.split + self.absent:,} of {self.examples:,} examples do not hold the tokens of the response "
-                f"marker {self.marker!r}",
-                "mask by the inference contract, or take a marker between control tokens or line ends",
+                f"{self.split + self.absent:,} of {self.examples:,} examples do not hold the tokens"
+                f" of the response marker {self.marker!r}",
+                "mask by the inference contract, or take a marker between control tokens or line"
+                " ends",
                 evidence=[
                     f"alone it is encoded as {tokens}",
-                    f"{self.split:,} examples hold its text in other tokens, {self.absent:,} not at all",
+                    (
+                        f"{self.split:,} examples hold its text in other tokens, {self.absent:,}"
+                        " not at all"
+                    ),
                 ],
                 cases=self.cases,
                 count=self.split + self.absent,

@@ -63,7 +63,9 @@ class RoleAliasDropped(DataRule):
             unknown = [problem for problem in row.problems if problem.kind == "unknown-role"]
             if unknown:
                 self.odd += 1
-                self.roles.update(problem.text.partition(" has the role ")[2] or NONE for problem in unknown)
+                self.roles.update(
+                    problem.text.partition(" has the role ")[2] or NONE for problem in unknown
+                )
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(of_problem(batch, row, unknown[0]))
 
@@ -75,12 +77,17 @@ class RoleAliasDropped(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:
-            roles = ", ".join(f"{role} ({count:,} turns)" for role, count in self.roles.most_common(5))
+            roles = ", ".join(
+                f"{role} ({count:,} turns)" for role, count in self.roles.most_common(5)
+            )
             yield self.finding(
                 f"{self.odd:,} of {self.rows:,} rows have turns of unknown roles: {roles}",
-                "rename the keys of each message to role and content, or from and value (--map renames columns alone)"
-                if NONE in self.roles
-                else "rename these roles to system, user, assistant or tool",
+                (
+                    "rename the keys of each message to role and content, or from and value (--map"
+                    " renames columns alone)"
+                    if NONE in self.roles
+                    else "rename these roles to system, user, assistant or tool"
+                ),
                 cases=self.cases,
                 count=self.odd,
                 total=self.rows,

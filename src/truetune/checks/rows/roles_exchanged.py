@@ -60,30 +60,47 @@ class RolesExchanged(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            spoken = [str(message.get("role")) for message in row.messages if message.get("role") != "system"]
+            spoken = [
+                str(message.get("role"))
+                for message in row.messages
+                if message.get("role") != "system"
+            ]
             if not row.is_chat or len(spoken) < 2:
                 continue
             self.chats += 1
             if spoken[0] == "assistant" and spoken[-1] == "user":
                 self.exchanged += 1
                 if len(self.cases) < MAX_CASES:
-                    first = next(i for i, message in enumerate(row.messages) if message.get("role") == "assistant")
-                    self.cases.append(in_message(batch, row, first, "the chat begins with this turn"))
+                    first = next(
+                        i
+                        for i, message in enumerate(row.messages)
+                        if message.get("role") == "assistant"
+                    )
+                    self.cases.append(
+                        in_message(batch, row, first, "the chat begins with this turn")
+                    )
 
     def unmet(self) -> Unmet | None:
         if not self.chats:
             return NO_CHATS
-        return None if self.roles else Unmet("it is about names of roles in the settings, and none are given")
+        return (
+            None
+            if self.roles
+            else Unmet("it is about names of roles in the settings, and none are given")
+        )
 
     def figure(self) -> Measurement:
-        return counted("chats that begin with the assistant and end with the user", self.exchanged, self.chats)
+        return counted(
+            "chats that begin with the assistant and end with the user", self.exchanged, self.chats
+        )
 
     def findings(self) -> Iterator[Finding]:
         if not self.roles or not self.chats or self.exchanged < MIN_SHARE * self.chats:
             return
         yield self.finding(
-            f"{self.exchanged:,} of {self.chats:,} chats begin with the assistant and end with the user, by the roles "
-            f"of the settings: they take {self._names('assistant')} as assistant and {self._names('user')} as user",
+            f"{self.exchanged:,} of {self.chats:,} chats begin with the assistant and end with the"
+            f" user, by the roles of the settings: they take {self._names('assistant')} as"
+            f" assistant and {self._names('user')} as user",
             "exchange the two in the settings: the assistant is who answers",
             cases=self.cases,
             count=self.exchanged,

@@ -67,21 +67,29 @@ class RowEndsWithoutAnswer(DataRule):
             if role in QUESTIONS:
                 self.roles[role] += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(in_message(batch, row, len(row.messages) - 1, f"the last turn is a {role} turn"))
+                    self.cases.append(
+                        in_message(
+                            batch, row, len(row.messages) - 1, f"the last turn is a {role} turn"
+                        )
+                    )
 
     def unmet(self) -> Unmet | None:
         return None if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
-        return counted("chats that end in a turn of the user or of a tool", self.roles.total(), self.chats)
+        return counted(
+            "chats that end in a turn of the user or of a tool", self.roles.total(), self.chats
+        )
 
     def findings(self) -> Iterator[Finding]:
         count = self.roles.total()
         if count:
             roles = ", ".join(f"{role} ({rows:,})" for role, rows in self.roles.most_common())
             yield self.finding(
-                f"{count:,} of {self.chats:,} conversations end without an answer, in a turn of: {roles}",
-                "look whether their last answer is lost; else cut the turn off, of which nothing is learned",
+                f"{count:,} of {self.chats:,} conversations end without an answer, in a turn of:"
+                f" {roles}",
+                "look whether their last answer is lost; else cut the turn off, of which nothing is"
+                " learned",
                 severity="warning" if count * MOST >= self.chats else "info",
                 cases=self.cases,
                 count=count,

@@ -77,7 +77,12 @@ class Numbers:
 class RowsGroupedBySource(DataRule):
     code = "TT306"
     severity = "warning"
-    by_trainer = (ByFact("shuffles", {True: Judged("info", "{trainer} shuffles the rows, unless they are a stream")}),)
+    by_trainer = (
+        ByFact(
+            "shuffles",
+            {True: Judged("info", "{trainer} shuffles the rows, unless they are a stream")},
+        ),
+    )
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -95,7 +100,10 @@ class RowsGroupedBySource(DataRule):
         rows = len(self.words.whole())
         if rows >= FEWEST:
             return None
-        return Unmet(f"{rows:,} rows are too few to tell an order from chance", f"give at least {FEWEST} rows")
+        return Unmet(
+            f"{rows:,} rows are too few to tell an order from chance",
+            f"give at least {FEWEST} rows",
+        )
 
     def figure(self) -> str:
         near, random = self.shared
@@ -115,14 +123,19 @@ class RowsGroupedBySource(DataRule):
         if keys:
             runs = keys[0]
             message = (
-                f"{runs.near:.0%} of neighbouring rows have the same {runs.column!r}, {runs.chance:.1%} of rows at "
-                f"random: the file is grouped by it ({runs.groups:,} groups)"
+                f"{runs.near:.0%} of neighbouring rows have the same {runs.column!r},"
+                f" {runs.chance:.1%} of rows at random: the file is grouped by it ({runs.groups:,}"
+                " groups)"
             )
         short = all(runs.run_length < FEW_IN_A_RUN for runs in keys) and not by_words
-        others = [f"{runs}: {'grouped' if runs.is_grouped else 'not grouped'}" for runs in self.keys.shared()]
+        others = [
+            f"{runs}: {'grouped' if runs.is_grouped else 'not grouped'}"
+            for runs in self.keys.shared()
+        ]
         yield self.finding(
             message,
-            "shuffle the rows once, or make sure that the trainer shuffles (a stream only shuffles its buffer)",
+            "shuffle the rows once, or make sure that the trainer shuffles (a stream only shuffles"
+            " its buffer)",
             severity="info" if short else None,
             evidence=[f"{rows:,} rows; {words}", *others[:SHOWN_KEYS]],
             total=rows,

@@ -49,7 +49,16 @@ from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
 CONTENT = np.zeros(len(Source), dtype=np.bool_)
-CONTENT[[Source.SYSTEM, Source.USER, Source.ASSISTANT, Source.REASONING, Source.TOOL_RESULT, Source.TOOL_CALL]] = True
+CONTENT[
+    [
+        Source.SYSTEM,
+        Source.USER,
+        Source.ASSISTANT,
+        Source.REASONING,
+        Source.TOOL_RESULT,
+        Source.TOOL_CALL,
+    ]
+] = True
 
 
 class SpecialTokenInContent(DataRule):
@@ -79,7 +88,9 @@ class SpecialTokenInContent(DataRule):
                 self.odd.add(row.origin.row)
                 if len(self.cases) < MAX_CASES:
                     at = int(batch.starts[place])
-                    self.cases.append(at_token(batch, place, repr(rendering.text[max(0, at - 20) : at + 40])))
+                    self.cases.append(
+                        at_token(batch, place, repr(rendering.text[max(0, at - 20) : at + 40]))
+                    )
 
     def unmet(self) -> Unmet | None:
         if not self.control.any():
@@ -94,10 +105,17 @@ class SpecialTokenInContent(DataRule):
             names = ", ".join(f"{token} ({count:,})" for token, count in self.tokens.most_common(5))
             forged = self.turning & self.tokens.keys()
             yield self.finding(
-                f"{len(self.odd):,} of {self.rows:,} rows hold control tokens inside their content: {names}",
+                f"{len(self.odd):,} of {self.rows:,} rows hold control tokens inside their content:"
+                f" {names}",
                 "drop these rows, or encode them with truetune encode --content-specials text",
                 severity="error" if forged else "warning",
-                evidence=[f"{', '.join(sorted(forged))} ends turns" if forged else "none of them ends a turn"],
+                evidence=[
+                    (
+                        f"{', '.join(sorted(forged))} ends turns"
+                        if forged
+                        else "none of them ends a turn"
+                    )
+                ],
                 cases=self.cases,
                 count=len(self.odd),
                 total=self.rows,

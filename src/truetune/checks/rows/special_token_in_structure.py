@@ -54,7 +54,9 @@ class SpecialTokenInStructure(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        tokens = sorted(str(setup.tokenizer.backend.id_to_token(id)) for id in setup.tokenizer.control)
+        tokens = sorted(
+            str(setup.tokenizer.backend.id_to_token(id)) for id in setup.tokenizer.control
+        )
         self.controls = re.compile(any_of(tokens) if tokens else "(?!)")
         self.rows = self.odd = 0
         self.cases: list[Case] = []
@@ -73,7 +75,11 @@ class SpecialTokenInStructure(DataRule):
         for number, message in enumerate(row.messages if i is not None else ()):
             role = str(message.get("role"))
             found = self.controls.search(role)
-            if i is not None and found and text.endswith(f"{found[0]} stands in messages[{number}].role"):
+            if (
+                i is not None
+                and found
+                and text.endswith(f"{found[0]} stands in messages[{number}].role")
+            ):
                 end = max(message_start(batch, i, number), 0)
                 at = batch.examples[i].rendering.text.rfind(role, 0, end)
                 return at_character(batch, i, at + found.start() if at >= 0 else -1, text)
@@ -88,7 +94,8 @@ class SpecialTokenInStructure(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.odd:
             yield self.finding(
-                f"{self.odd:,} of {self.rows:,} rows hold control tokens in roles, keys or variables",
+                f"{self.odd:,} of {self.rows:,} rows hold control tokens in roles, keys or"
+                " variables",
                 "drop these rows; truetune encode --on-error skip leaves them out and counts them",
                 cases=self.cases,
                 count=self.odd,

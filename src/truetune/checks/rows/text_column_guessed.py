@@ -70,8 +70,8 @@ class TextColumnGuessed(DataRule):
         for column, count in self.columns.most_common():
             yield self.finding(
                 f"no column is called text, and {column!r} is read as it in {count:,} rows",
-                "nothing to do where it is the text; else name another column: --map text=COLUMN, or --map "
-                "prompt=COLUMN --map completion=COLUMN",
+                "nothing to do where it is the text; else name another column: --map text=COLUMN,"
+                " or --map prompt=COLUMN --map completion=COLUMN",
                 cases=[self.first[column]],
                 count=count,
                 total=self.plain,

@@ -70,18 +70,25 @@ class ToolArgumentsDoubleEncoded(DataRule):
                     self.rows.add(row.origin.row)
                     if len(self.cases) < MAX_CASES:
                         at = rendering.text.index(quoted)
-                        self.cases.append(at_character(batch, i, at, f"written as {quoted[:70]}", turn))
+                        self.cases.append(
+                            at_character(batch, i, at, f"written as {quoted[:70]}", turn)
+                        )
 
     def unmet(self) -> Unmet | None:
         return None if self.calls else Unmet("it is about tool calls, and no row has one")
 
     def figure(self) -> Measurement:
-        return counted("tool calls whose arguments the template writes as a string in JSON", len(self.rows), self.calls)
+        return counted(
+            "tool calls whose arguments the template writes as a string in JSON",
+            len(self.rows),
+            self.calls,
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.rows:
             yield self.finding(
-                f"{len(self.rows):,} rows have tool calls whose arguments the template writes as a string in JSON",
+                f"{len(self.rows):,} rows have tool calls whose arguments the template writes as a"
+                " string in JSON",
                 "make `arguments` an object (json.loads) in the data",
                 cases=self.cases,
                 count=len(self.rows),

@@ -71,7 +71,9 @@ class TrainEvalLeak(DataRule):
     def evaluation(self, rows: Iterable[Conversation]) -> None:
         sketches = []
         for batch in batches(
-            rows, self.probes.renderer(), Encoder(self.tokenizer.backend, only_reference=self.probes.only_reference)
+            rows,
+            self.probes.renderer(),
+            Encoder(self.tokenizer.backend, only_reference=self.probes.only_reference),
         ):
             prints = batch.fingerprints
             for kind, known in self.known.items():
@@ -96,14 +98,21 @@ class TrainEvalLeak(DataRule):
     def report_data(self) -> dict[str, Any]:
         if not self.origins:
             return {}
-        return {"leaks": {"of": len(self.origins), "rows": {kind: len(mine) for kind, mine in self._mine().items()}}}
+        return {
+            "leaks": {
+                "of": len(self.origins),
+                "rows": {kind: len(mine) for kind, mine in self._mine().items()},
+            }
+        }
 
     def _mine(self) -> dict[str, dict[int, Origin]]:
         """Evaluation rows, and where they stand in the data; each by the first kind that it fits."""
         seen: set[int] = set()
         found = {}
         for kind in KINDS:
-            found[kind] = {row: origin for row, origin in self.leaked[kind].items() if row not in seen}
+            found[kind] = {
+                row: origin for row, origin in self.leaked[kind].items() if row not in seen
+            }
             seen |= found[kind].keys()
         return found
 

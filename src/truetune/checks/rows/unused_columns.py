@@ -45,8 +45,28 @@ from truetune.encoding.batch import Batch
 from truetune.errors import MAX_NAMED, name_list, shortened
 
 TELLING = frozenset(
-    ("system", "system_prompt", "context", "input", "history", "reasoning", "thinking", "reasoning_content", "tools")
-    + ("instruction", "prompt", "question", "answer", "output", "response", "completion", "documents", "functions")
+    (
+        "system",
+        "system_prompt",
+        "context",
+        "input",
+        "history",
+        "reasoning",
+        "thinking",
+        "reasoning_content",
+        "tools",
+    )
+    + (
+        "instruction",
+        "prompt",
+        "question",
+        "answer",
+        "output",
+        "response",
+        "completion",
+        "documents",
+        "functions",
+    )
     + ("weight", "loss_weight", "sample_weight")
 )
 """Names of columns that sound like part of the prompt or the answer, or like the weight of the row: truetune reads
@@ -75,24 +95,38 @@ class UnusedColumns(DataRule):
                 self.prose[column] += isinstance(value, str) and is_prose(value)
 
     def figure(self) -> Measurement:
-        left = f"; with short values alone: {name_list(map(shortened, self.columns))}" if self.columns else ""
-        return counted("rows whose text in some column reaches neither prompt nor answer", 0, self.rows, left)
+        left = (
+            f"; with short values alone: {name_list(map(shortened, self.columns))}"
+            if self.columns
+            else ""
+        )
+        return counted(
+            "rows whose text in some column reaches neither prompt nor answer", 0, self.rows, left
+        )
 
     def findings(self) -> Iterator[Finding]:
         for severity, wanted in (("warning", True), ("info", False)):
             mine = {
                 name: count
                 for name, count in self.columns.items()
-                if (_bare(name).lower() in TELLING) is wanted and (wanted or self._holds_sentences(name))
+                if (_bare(name).lower() in TELLING) is wanted
+                and (wanted or self._holds_sentences(name))
             }
             if mine:
-                first = [Case(f"first seen: {shortened(name)}", self.first[name]) for name in islice(mine, MAX_NAMED)]
-                names = name_list(f"{shortened(name)} ({count:,} rows)" for name, count in mine.items())
+                first = [
+                    Case(f"first seen: {shortened(name)}", self.first[name])
+                    for name in islice(mine, MAX_NAMED)
+                ]
+                names = name_list(
+                    f"{shortened(name)} ({count:,} rows)" for name, count in mine.items()
+                )
                 yield self.finding(
                     f"columns that reach neither prompt nor answer: {names}",
-                    "map them (--map OURS=THEIRS) or write them into the messages"
-                    if wanted
-                    else "nothing to do where these are notes",
+                    (
+                        "map them (--map OURS=THEIRS) or write them into the messages"
+                        if wanted
+                        else "nothing to do where these are notes"
+                    ),
                     severity="warning" if severity == "warning" else "info",
                     cases=first,
                     count=max(mine.values()),

@@ -70,7 +70,10 @@ from truetune.errors import shortened
 
 NULL = "null"
 KINDS = {"object": "an object", "list": "a list", NULL: "null, as None"}
-OF_NULL = "null is printed by releases of transformers that hand it to the template; newer ones leave it out"
+OF_NULL = (
+    "null is printed by releases of transformers that hand it to the template; newer ones leave"
+    " it out"
+)
 
 
 class ValuesPrintedAsPython(DataRule):
@@ -106,7 +109,9 @@ class ValuesPrintedAsPython(DataRule):
 
     def unmet(self) -> Unmet | None:
         return (
-            None if self.values.looked_at else Unmet("it is about values of chats that are no text, and there are none")
+            None
+            if self.values.looked_at
+            else Unmet("it is about values of chats that are no text, and there are none")
         )
 
     def figure(self) -> Measurement:
@@ -122,5 +127,7 @@ class ValuesPrintedAsPython(DataRule):
         self.rows.add(number)
         self.kinds[found.kind] += 1
         if len(self.cases) < MAX_CASES:
-            case = at_character(batch, i, found.start, f"printed as {shortened(found.text)}", found.turn)
+            case = at_character(
+                batch, i, found.start, f"printed as {shortened(found.text)}", found.turn
+            )
             self.cases.append(replace(case, side=side_of("rejected")) if is_other else case)

@@ -46,7 +46,12 @@ class WhitespaceAroundAnswers(AnswerTextRule):
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         text = answer.text
-        if answer.message is None or text == text.strip() or not text.strip() or self._is_stripped():
+        if (
+            answer.message is None
+            or text == text.strip()
+            or not text.strip()
+            or self._is_stripped()
+        ):
             return None
         before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
         kind = "before and behind" if before and after else "before" if before else "behind"
@@ -56,7 +61,10 @@ class WhitespaceAroundAnswers(AnswerTextRule):
         """Does the template take white space around contents away? Known from a probe."""
         if self._strips is None:
             probe = self.probes.text(
-                [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": " \n there \n "}]
+                [
+                    {"role": "user", "content": "Where?"},
+                    {"role": "assistant", "content": " \n there \n "},
+                ]
             )
             self._strips = probe is not None and " \n there \n " not in probe
         return self._strips

@@ -47,7 +47,9 @@ from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import text_of
 
 MARKERS = re.compile(
-    r"^(?:### ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )", re.M
+    r"^(?:###"
+    r" ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )",
+    re.M,
 )
 
 
@@ -72,7 +74,9 @@ class WrongFieldMapped(DataRule):
                 self._note("empty", batch, row, "the answer is empty")
             elif bare == prompt.strip():
                 self._note("same", batch, row, f"prompt and answer are {bare[:60]!r}")
-            elif (bare[0] in "#HUA" and MARKERS.match(bare)) or ("\n### " in bare and MARKERS.search(bare)):
+            elif (bare[0] in "#HUA" and MARKERS.match(bare)) or (
+                "\n### " in bare and MARKERS.search(bare)
+            ):
                 self._note("marked", batch, row, f"the answer holds {MARKERS.search(bare)[0]!r}")  # type: ignore[index]
 
     def _note(self, kind: str, batch: Batch, row: Conversation, text: str) -> None:
@@ -84,7 +88,9 @@ class WrongFieldMapped(DataRule):
         return None if self.rows else Unmet("it is about answers in words, and no row has one")
 
     def figure(self) -> Measurement:
-        return counted("answers that are empty, are their prompt or hold role markers", 0, self.rows)
+        return counted(
+            "answers that are empty, are their prompt or hold role markers", 0, self.rows
+        )
 
     def findings(self) -> Iterator[Finding]:
         for kind, what in (
@@ -96,7 +102,8 @@ class WrongFieldMapped(DataRule):
             if count:
                 yield self.finding(
                     f"{count:,} of {self.rows:,} rows {what}",
-                    "look whether the right column is trained (--map answer=COLUMN), and drop or correct these rows",
+                    "look whether the right column is trained (--map answer=COLUMN), and drop or"
+                    " correct these rows",
                     severity="error" if count * 10 >= self.rows else "warning",
                     cases=self.cases[kind],
                     count=count,
@@ -113,5 +120,7 @@ def _pair(row: Conversation) -> tuple[str, str | None]:
         if message.get("role") == "assistant":
             if message.get("tool_calls") or message.get("function_call"):
                 return "", None
-            return text_of(row.messages[i - 1].get("content")) if i else "", text_of(message.get("content"))
+            return text_of(row.messages[i - 1].get("content")) if i else "", text_of(
+                message.get("content")
+            )
     return "", None

@@ -68,20 +68,33 @@ class AdapterIsNotServed(ServingRule):
         what = "the adapter" if found.adapter else "what training changed"
         yield self.finding(
             f"{what} is not served: the server answers as the base model does",
-            "name the adapter in each request (the model's name that the server gave it), or merge it (truetune merge) "
-            "and serve the merged model" if found.adapter else "start the server with this model's folder",
+            (
+                "name the adapter in each request (the model's name that the server gave it), or"
+                " merge it (truetune merge) and serve the merged model"
+                if found.adapter
+                else "start the server with this model's folder"
+            ),
             evidence=[
-                f"{found.factor:.1%} of the effect on {found.places} log-probabilities is there (effect "
-                f"{found.effect:.2g} nats a token)" if found.factor is not None and found.effect is not None else
-                f"of {found.places} greedy answers where base and tuned model part, {found.as_base} are the base's and "
-                f"{found.as_tuned} the tuned model's"
+                (
+                    f"{found.factor:.1%} of the effect on {found.places} log-probabilities is there"
+                    f" (effect {found.effect:.2g} nats a token)"
+                    if found.factor is not None and found.effect is not None
+                    else (
+                        f"of {found.places} greedy answers where base and tuned model part,"
+                        f" {found.as_base} are the base's and {found.as_tuned} the tuned model's"
+                    )
+                )
             ],
-        )  # fmt: skip
+        )
 
 
 def is_gone(strength: Strength) -> bool:
     """Is nothing of it served?"""
-    if strength.factor is not None and strength.distance is not None and strength.effect is not None:
+    if (
+        strength.factor is not None
+        and strength.distance is not None
+        and strength.effect is not None
+    ):
         return abs(strength.factor) < GONE and strength.distance < 2 * strength.effect
     return strength.by == "answers" and not strength.as_tuned and strength.as_base >= ENOUGH
 
@@ -90,16 +103,30 @@ def strength_told(found: Strength) -> str:
     """How much of what training changed is served, in one line."""
     if found.factor is not None and found.distance is not None:
         return (
-            f"{found.factor:.0%} of what training changed is served, over {found.places:,} log-probabilities; off by "
-            f"{found.distance:.2g} nats a token"
+            f"{found.factor:.0%} of what training changed is served, over {found.places:,}"
+            f" log-probabilities; off by {found.distance:.2g} nats a token"
         )
     if found.distance is not None:
-        return f"the log-probabilities of {found.places:,} tokens are off by {found.distance:.2g} nats each"
-    return f"of {found.places:,} greedy answers {found.as_tuned:,} are the tuned model's, {found.as_base:,} the base's"
+        return (
+            f"the log-probabilities of {found.places:,} tokens are off by {found.distance:.2g} nats"
+            " each"
+        )
+    return (
+        f"of {found.places:,} greedy answers {found.as_tuned:,} are the tuned model's,"
+        f" {found.as_base:,} the base's"
+    )
 
 
 def not_numbers(found: Strength | None) -> Unmet | None:
     """Why log-probabilities that are no numbers say nothing of a strength."""
-    told = [value for value in (found.factor, found.distance) if value is not None] if found is not None else []
+    told = (
+        [value for value in (found.factor, found.distance) if value is not None]
+        if found is not None
+        else []
+    )
     lost = any(not isfinite(value) for value in told)
-    return Unmet("log-probabilities are no numbers, which served-weights-differ is about") if lost else None
+    return (
+        Unmet("log-probabilities are no numbers, which served-weights-differ is about")
+        if lost
+        else None
+    )

@@ -62,8 +62,15 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
         found = self.subject.strength
         assert found is not None
         if found.factor is None or found.cosine is None:
-            return Unmet("the server tells no log-probabilities of given tokens", "start it with logprobs of prompts")
-        return Unmet("nothing of it is served, which adapter-is-not-served is about") if is_gone(found) else None
+            return Unmet(
+                "the server tells no log-probabilities of given tokens",
+                "start it with logprobs of prompts",
+            )
+        return (
+            Unmet("nothing of it is served, which adapter-is-not-served is about")
+            if is_gone(found)
+            else None
+        )
 
     def figure(self) -> str:
         assert self.subject.strength is not None
@@ -76,20 +83,34 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
         yield self.finding(
             f"the server applies {found.factor or 0:.0%} of what training changed"
             + (f": {found.explained}" if found.explained else ""),
-            "merge the adapter (truetune merge) and serve the merged model, or use an engine that reads its scaling"
-            if found.adapter else "serve this model's folder as it is",
+            (
+                "merge the adapter (truetune merge) and serve the merged model, or use an engine"
+                " that reads its scaling"
+                if found.adapter
+                else "serve this model's folder as it is"
+            ),
             severity="error" if found.explained else "warning",
             evidence=[
-                f"over {found.places} log-probabilities: cosine {found.cosine:.3f}, off by {found.distance:.2g} nats a "
-                f"token of an effect of {found.effect:.2g}",
-                *([f"with that scaling the adapter is off by {found.explained_distance:.2g} nats a token"]
-                  if found.explained_distance is not None else []),
+                (
+                    f"over {found.places} log-probabilities: cosine {found.cosine:.3f}, off by"
+                    f" {found.distance:.2g} nats a token of an effect of {found.effect:.2g}"
+                ),
+                *(
+                    [
+                        f"with that scaling the adapter is off by {found.explained_distance:.2g}"
+                        " nats a token"
+                    ]
+                    if found.explained_distance is not None
+                    else []
+                ),
             ],
-        )  # fmt: skip
+        )
 
 
 def is_part(strength: Strength) -> bool:
     """Is it the same effect, weaker or stronger? A named scaling needs no cosine: strong ones turn the effect."""
     if strength.factor is None or strength.cosine is None or is_gone(strength):
         return False
-    return bool(strength.explained) or (strength.cosine >= SAME_WAY and not WHOLE[0] <= strength.factor <= WHOLE[1])
+    return bool(strength.explained) or (
+        strength.cosine >= SAME_WAY and not WHOLE[0] <= strength.factor <= WHOLE[1]
+    )

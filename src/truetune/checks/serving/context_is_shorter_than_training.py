@@ -50,15 +50,23 @@ class ContextIsShorterThanTraining(ServingRule):
         if unmet := super().unmet():
             return unmet
         if self.subject.context is None or self.subject.context.trained is None:
-            return Unmet("max_length of the training is not known", "check the folder of a run of truetune train")
+            return Unmet(
+                "max_length of the training is not known",
+                "check the folder of a run of truetune train",
+            )
         return (
-            None if self._limit() is not None else Unmet("the server does not tell its context, and refused no prompt")
+            None
+            if self._limit() is not None
+            else Unmet("the server does not tell its context, and refused no prompt")
         )
 
     def figure(self) -> str:
         assert self.subject.context is not None
         trained = self.subject.context.trained
-        return f"the server takes {self._limit():,} tokens, the training had examples of up to {trained:,}"
+        return (
+            f"the server takes {self._limit():,} tokens, the training had examples of up to"
+            f" {trained:,}"
+        )
 
     def _limit(self) -> int | None:
         """The context that the server tells, or at which it refused a prompt."""
@@ -76,9 +84,13 @@ class ContextIsShorterThanTraining(ServingRule):
         if limit is None or limit >= found.trained:
             return
         yield self.finding(
-            f"the server takes at most {limit:,} tokens, and the training had examples of up to {found.trained:,}",
-            "start the server with a longer context: --max-model-len (vLLM), --ctx-size (llama.cpp), --context-length "
-            "(SGLang), num_ctx (Ollama)",
-            evidence=[f"it refused a prompt of {found.sent:,} tokens: {found.refused}"] if found.sent and found.refused
-            else [],
-        )  # fmt: skip
+            f"the server takes at most {limit:,} tokens, and the training had examples of up to"
+            f" {found.trained:,}",
+            "start the server with a longer context: --max-model-len (vLLM), --ctx-size"
+            " (llama.cpp), --context-length (SGLang), num_ctx (Ollama)",
+            evidence=(
+                [f"it refused a prompt of {found.sent:,} tokens: {found.refused}"]
+                if found.sent and found.refused
+                else []
+            ),
+        )

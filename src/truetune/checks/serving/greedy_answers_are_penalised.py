@@ -70,6 +70,8 @@ class GreedyAnswersArePenalised(ServingRule):
             + (f" (generation_config.json has {', '.join(named)})" if named else ""),
             "take the penalty out of generation_config.json or of the server's settings, or send "
             "repetition_penalty 1.0 with each request",
-            evidence=[f"{name}: {short(text)}" for name, text in zip(("as it is", "without penalties"), found.plain,
-                                                                     strict=False)],
-        )  # fmt: skip
+            evidence=[
+                f"{name}: {short(text)}"
+                for name, text in zip(("as it is", "without penalties"), found.plain, strict=False)
+            ],
+        )

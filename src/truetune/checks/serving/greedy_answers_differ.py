@@ -61,7 +61,10 @@ class GreedyAnswersDiffer(ServingRule):
     def figure(self) -> str:
         found = self.subject.repeats
         assert found is not None
-        return f"{found.alone + found.together:,} answers to the same requests at temperature 0 are the same"
+        return (
+            f"{found.alone + found.together:,} answers to the same requests at temperature 0 are"
+            " the same"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.repeats
@@ -71,11 +74,20 @@ class GreedyAnswersDiffer(ServingRule):
         harmless = tie or (not found.alone_differ and found.margin is None)
         how = "not told" if found.margin is None else f"{found.margin:.2g} nats"
         yield self.finding(
-            f"the same request at temperature 0 gets {len(found.answers)} different answers: {found.alone_differ} of "
-            f"{found.alone} alone and {found.together_differ} of {found.together} at the same time are not the first",
-            "compare scores over several runs, or switch batching off" if harmless else
-            "look for a temperature that the server sets itself, and for requests that are mixed up",
+            f"the same request at temperature 0 gets {len(found.answers)} different answers:"
+            f" {found.alone_differ} of {found.alone} alone and {found.together_differ} of"
+            f" {found.together} at the same time are not the first",
+            (
+                "compare scores over several runs, or switch batching off"
+                if harmless
+                else (
+                    "look for a temperature that the server sets itself, and for requests that are"
+                    " mixed up"
+                )
+            ),
             severity="info" if harmless else "warning",
-            evidence=[*(short(text) for text in found.answers[:3]),
-                      f"between the best two tokens where they part: {how}"],
-        )  # fmt: skip
+            evidence=[
+                *(short(text) for text in found.answers[:3]),
+                f"between the best two tokens where they part: {how}",
+            ],
+        )

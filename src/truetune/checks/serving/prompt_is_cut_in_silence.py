@@ -51,7 +51,10 @@ class PromptIsCutInSilence(ServingRule):
             return unmet
         found = self.subject.context
         if found is None or found.sent is None:
-            return Unmet("no long prompt was sent", "leave --longest out, or name more tokens than the context")
+            return Unmet(
+                "no long prompt was sent",
+                "leave --longest out, or name more tokens than the context",
+            )
         told = bool(found.refused) or found.counted is not None or found.beginning is not None
         return None if told else Unmet("the server does not tell what it read of a long prompt")
 
@@ -60,7 +63,11 @@ class PromptIsCutInSilence(ServingRule):
         assert found is not None
         if found.refused:
             return f"a prompt of {found.sent:,} tokens is refused"
-        read = "another beginning gives another answer" if found.counted is None else f"{found.counted:,} were read"
+        read = (
+            "another beginning gives another answer"
+            if found.counted is None
+            else f"{found.counted:,} were read"
+        )
         return f"of a prompt of {found.sent:,} tokens, {read}"
 
     def findings(self) -> Iterator[Finding]:
@@ -78,5 +85,9 @@ class PromptIsCutInSilence(ServingRule):
         yield self.finding(
             f"a prompt of {found.sent:,} tokens is cut in silence: {read}",
             "start the server with a longer context, and so that it refuses what is longer",
-            evidence=[f"the server says that it takes {found.told:,} tokens"] if found.told is not None else [],
-        )  # fmt: skip
+            evidence=(
+                [f"the server says that it takes {found.told:,} tokens"]
+                if found.told is not None
+                else []
+            ),
+        )

@@ -64,7 +64,10 @@ class SamplingDefaults(ServingRule):
         assert found is not None
         asked = f"{max(0, len(found.answers) - 1):,} answers without a temperature"
         same = "differ from the greedy one" if found.samples else "are the greedy one"
-        return f"{asked} {same}; generation_config.json names {len(found.settings):,} settings of sampling"
+        return (
+            f"{asked} {same}; generation_config.json names {len(found.settings):,} settings of"
+            " sampling"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.sampling
@@ -73,6 +76,10 @@ class SamplingDefaults(ServingRule):
         yield self.finding(
             "requests that name no temperature are sampled, and generation_config.json has "
             + ", ".join(found.settings),
-            "name temperature and penalties in each request, or take them out of generation_config.json",
-            evidence=[f"greedy: {short(found.answers[0])}", *(f"unasked: {short(text)}" for text in found.answers[1:])],
+            "name temperature and penalties in each request, or take them out of"
+            " generation_config.json",
+            evidence=[
+                f"greedy: {short(found.answers[0])}",
+                *(f"unasked: {short(text)}" for text in found.answers[1:]),
+            ],
         )

@@ -60,7 +60,11 @@ class ServedStopIsMissing(ServingRule):
         if unmet := super().unmet():
             return unmet
         asked = self.subject.stopping is not None and self.subject.stopping.endings
-        return None if asked else Unmet("no answer that the model ends by itself was asked for", SEEN_BY["stopping"])
+        return (
+            None
+            if asked
+            else Unmet("no answer that the model ends by itself was asked for", SEEN_BY["stopping"])
+        )
 
     def figure(self) -> str:
         found = self.subject.stopping
@@ -69,20 +73,30 @@ class ServedStopIsMissing(ServingRule):
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.stopping
-        missed = [ending for ending in found.endings if ending.runs_on or ending.leaked] if found else []
+        missed = (
+            [ending for ending in found.endings if ending.runs_on or ending.leaked] if found else []
+        )
         if found is None or not missed:
             return
         tokens = [token.partition(" ")[0] for token in found.trained]
         sure = any(ending.runs_on or ending.leaked in tokens for ending in missed)
         yield self.finding(
-            f"{len(missed)} of {len(found.endings)} answers go on behind their end: the server does not stop at "
-            f"{', '.join(found.trained) or 'the trained stop token'}",
-            "name the trained stop ids in eos_token_id of generation_config.json beside the served weights, or give "
-            "them to the server as stops",
+            f"{len(missed)} of {len(found.endings)} answers go on behind their end: the server does"
+            f" not stop at {', '.join(found.trained) or 'the trained stop token'}",
+            "name the trained stop ids in eos_token_id of generation_config.json beside the served"
+            " weights, or give them to the server as stops",
             severity="error" if sure else "warning",
             evidence=[
-                *([f"the server says that it stops at {', '.join(found.told)}"] if found.told else []),
-                *([f"the model's own files do not name {', '.join(found.missing)} as a stop"] if found.missing else []),
+                *(
+                    [f"the server says that it stops at {', '.join(found.told)}"]
+                    if found.told
+                    else []
+                ),
+                *(
+                    [f"the model's own files do not name {', '.join(found.missing)} as a stop"]
+                    if found.missing
+                    else []
+                ),
             ],
             cases=[Case(_text(ending)) for ending in missed],
             count=len(missed),

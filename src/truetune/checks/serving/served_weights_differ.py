@@ -58,7 +58,10 @@ class ServedWeightsDiffer(ServingRule):
         found = self.subject.strength
         assert found is not None
         if found.distance is None:
-            return Unmet("the server tells no log-probabilities of given tokens", "start it with logprobs of prompts")
+            return Unmet(
+                "the server tells no log-probabilities of given tokens",
+                "start it with logprobs of prompts",
+            )
         explained = is_gone(found) or is_part(found)
         return Unmet("the strength of the adapter explains the difference") if explained else None
 
@@ -75,7 +78,15 @@ class ServedWeightsDiffer(ServingRule):
         yield self.finding(
             f"the server's log-probabilities are {found.distance:.2g} nats a token off the model's",
             "look which weights, which adapter and which quantisation the server was started with",
-            evidence=[f"over {found.places} tokens of the model's own answers",
-                      *([f"what training changed: {found.effect:.2g} nats a token; served of it: {found.factor:.0%}, "
-                         f"cosine {found.cosine:.2f}"] if found.effect is not None else [])],
-        )  # fmt: skip
+            evidence=[
+                f"over {found.places} tokens of the model's own answers",
+                *(
+                    [
+                        f"what training changed: {found.effect:.2g} nats a token; served of it:"
+                        f" {found.factor:.0%}, cosine {found.cosine:.2f}"
+                    ]
+                    if found.effect is not None
+                    else []
+                ),
+            ],
+        )

@@ -49,8 +49,9 @@ from truetune.generation.service import Compared
 from truetune.spec.run import Severity
 
 REMEDY = (
-    "start the server with the chat template, system prompt and BOS setting that are saved with the model: "
-    "`truetune serve-check MODEL --print vllm` (or sglang, llama.cpp, ollama) writes the command"
+    "start the server with the chat template, system prompt and BOS setting that are saved with the"
+    " model: `truetune serve-check MODEL --print vllm` (or sglang, llama.cpp, ollama) writes the"
+    " command"
 )
 
 
@@ -69,10 +70,17 @@ class ServerBuildsAnotherPrompt(ServingRule):
 
     def figure(self) -> str:
         asked = self._compared()
-        return f"{sum(bool(prompt.same) for prompt in asked):,} of {len(asked):,} prompts are the trained ones"
+        return (
+            f"{sum(bool(prompt.same) for prompt in asked):,} of {len(asked):,} prompts are the"
+            " trained ones"
+        )
 
     def _compared(self) -> list[Compared]:
-        return [prompt for prompt in self.subject.prompts if prompt.same is not None and prompt.by != "count"]
+        return [
+            prompt
+            for prompt in self.subject.prompts
+            if prompt.same is not None and prompt.by != "count"
+        ]
 
     def findings(self) -> Iterator[Finding]:
         asked = self._compared()

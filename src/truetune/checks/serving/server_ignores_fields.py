@@ -47,7 +47,7 @@ class ServerIgnoresFields(ServingRule):
     def findings(self) -> Iterator[Finding]:
         if self.subject.ignored:
             yield self.finding(
-                f"the server takes these fields of a request and does nothing with them: "
+                "the server takes these fields of a request and does nothing with them: "
                 f"{', '.join(self.subject.ignored)}",
                 "do not rely on them with this server",
             )

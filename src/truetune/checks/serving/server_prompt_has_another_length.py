@@ -57,10 +57,17 @@ class ServerPromptHasAnotherLength(ServingRule):
 
     def figure(self) -> str:
         asked = self._counted()
-        return f"{sum(bool(prompt.same) for prompt in asked):,} of {len(asked):,} prompts have the trained length"
+        return (
+            f"{sum(bool(prompt.same) for prompt in asked):,} of {len(asked):,} prompts have the"
+            " trained length"
+        )
 
     def _counted(self) -> list[Compared]:
-        return [prompt for prompt in self.subject.prompts if prompt.same is not None and prompt.by == "count"]
+        return [
+            prompt
+            for prompt in self.subject.prompts
+            if prompt.same is not None and prompt.by == "count"
+        ]
 
     def findings(self) -> Iterator[Finding]:
         asked = [prompt for prompt in self.subject.prompts if prompt.same is not None]
@@ -70,12 +77,15 @@ class ServerPromptHasAnotherLength(ServingRule):
         causes = tuple(dict.fromkeys(prompt.cause for prompt in others if prompt.cause))
         sure = all(prompt.sure for prompt in others)
         yield self.finding(
-            f"{len(others)} of {len(asked)} prompts have another number of tokens on the server than in training"
-            + (f": {causes[0]}" if causes else ""),
+            f"{len(others)} of {len(asked)} prompts have another number of tokens on the server"
+            " than in training" + (f": {causes[0]}" if causes else ""),
             REMEDY,
             severity=severity_of(others, asked) if sure else "warning",
             evidence=["the server counts the trained prompts themselves rightly"] if sure else [],
-            cases=[Case(_text(prompt)) for prompt in sorted(others, key=lambda prompt: not prompt.difference)],
+            cases=[
+                Case(_text(prompt))
+                for prompt in sorted(others, key=lambda prompt: not prompt.difference)
+            ],
             count=len(others),
             total=len(asked),
         )

@@ -55,7 +55,8 @@ class ServerRefusesATrainedPrompt(ServingRule):
         if not refused:
             return
         yield self.finding(
-            f"the server refuses {len(refused)} of {len(prompts)} chats that the model's template takes",
+            f"the server refuses {len(refused)} of {len(prompts)} chats that the model's template"
+            " takes",
             "start the server with the model's own template, and with what its message asks for",
             severity="warning" if any(prompt.of_data for prompt in refused) else "info",
             cases=[Case(f"{prompt.name}: {prompt.refused}") for prompt in refused],

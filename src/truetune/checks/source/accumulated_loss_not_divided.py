@@ -79,11 +79,26 @@ class AccumulatedLossNotDivided(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call, _ in steps(module):
-            loop = next((node for node in module.parents(call.node) if isinstance(node, (ast.For, ast.While))), None)
+            loop = next(
+                (
+                    node
+                    for node in module.parents(call.node)
+                    if isinstance(node, (ast.For, ast.While))
+                ),
+                None,
+            )
             count = _every(module, call.node, loop) if loop is not None else None
-            if loop is None or count in (None, "1") or module.mentions("accumulate(") or _accelerator_divides(module):
+            if (
+                loop is None
+                or count in (None, "1")
+                or module.mentions("accumulate(")
+                or _accelerator_divides(module)
+            ):
                 continue
-            backward = next((n for n in ast.walk(loop) if is_backward(n) and not _inside(module, n, call.node)), None)
+            backward = next(
+                (n for n in ast.walk(loop) if is_backward(n) and not _inside(module, n, call.node)),
+                None,
+            )
             if backward is not None and not _divided(loop, count):
                 yield self.finding(
                     f"gradients are summed over {count} batches, and the loss is not divided by it",
@@ -108,14 +123,19 @@ def _accelerator_divides(module: Module) -> bool:
     """Is an accelerator told the number? Then its `backward` divides."""
     made = module.calls("accelerate.Accelerator")
     return any(
-        not call.lacks("gradient_accumulation_steps") or "gradient_accumulation_plugin" in call.keywords
+        not call.lacks("gradient_accumulation_steps")
+        or "gradient_accumulation_plugin" in call.keywords
         for call in made
     )
 
 
 def is_backward(node: ast.AST) -> bool:
     """`....backward(...)`"""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "backward"
+    )
 
 
 def _inside(module: Module, node: ast.AST, step: ast.AST) -> bool:
@@ -127,7 +147,11 @@ def _inside(module: Module, node: ast.AST, step: ast.AST) -> bool:
 def _divided(loop: ast.AST, count: str) -> bool:
     """Is anything in the loop divided by that number, or by a count of tokens?"""
     return any(
-        (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and ast.unparse(node.right) != "1")
+        (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Div)
+            and ast.unparse(node.right) != "1"
+        )
         or (isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div))
         for node in ast.walk(loop)
     )

@@ -34,7 +34,9 @@ def _asks_for_none(module: Module, test: ast.expr) -> bool:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return _asks_for_adapter(module, node.operand)
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is):
-            return module.flow.value(node.comparators[0]) is None and _asks_for_adapter(module, node.left)
+            return module.flow.value(node.comparators[0]) is None and _asks_for_adapter(
+                module, node.left
+            )
     return False
 
 

@@ -59,11 +59,15 @@ class AdapterLeavesHeadOut(SourceRule):
             configs = {o.node for o in module.flow.origins(given)} if given is not None else set()
             for config in module.calls("peft.LoraConfig"):
                 kind = config.keywords.get("task_type")
-                named = kind is not None and (module.flow.name(kind) or module.flow.value(kind)) in CAUSAL
+                named = (
+                    kind is not None
+                    and (module.flow.name(kind) or module.flow.value(kind)) in CAUSAL
+                )
                 heads = [one for one in module.calls(*HEADS) if one.node in loaded]
                 if config.node in configs and heads and named and config.lacks("modules_to_save"):
                     yield self.finding(
-                        "an adapter for CAUSAL_LM on a classifier: the head is trained, and not saved",
+                        "an adapter for CAUSAL_LM on a classifier: the head is trained, and not"
+                        " saved",
                         'set task_type="SEQ_CLS" (TOKEN_CLS for token classification)',
                         cases=[at(module, config.node), at(module, heads[0].node)],
                     )

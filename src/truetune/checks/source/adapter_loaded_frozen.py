@@ -71,7 +71,8 @@ class AdapterLoadedFrozen(SourceRule):
                 yield self._merged(node, merged, merges)
             elif user is not None and not _may_be_merged(module, user, merges):
                 yield self.finding(
-                    "the adapter is loaded frozen and given to training: no parameter will be trained",
+                    "the adapter is loaded frozen and given to training: no parameter will be"
+                    " trained",
                     "load it with is_trainable=True",
                     evidence=["is_trainable is False by default"],
                     cases=[at(module, node), at(module, user)],
@@ -80,7 +81,8 @@ class AdapterLoadedFrozen(SourceRule):
 
     def _merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:
         return self.finding(
-            "the adapter is loaded frozen, merged and given to training: no parameter will be trained",
+            "the adapter is loaded frozen, merged and given to training: no parameter will be"
+            " trained",
             "give the trainer a peft_config, or call requires_grad_(True) on the merged model",
             evidence=["what was frozen for the adapter stays frozen behind merge_and_unload"],
             cases=[at(self.subject, node) for node in (load, user, merges[0])],
@@ -104,7 +106,9 @@ def _is_merged(module: Module, user: ast.AST, given: ast.expr, merges: list[ast.
 
 def _may_be_merged(module: Module, user: ast.AST, merges: list[ast.Call]) -> bool:
     """Does the trainer get the merged model with an adapter of its own? The name stood for the loaded one before."""
-    config = module.flow.call(user).keywords.get("peft_config") if isinstance(user, ast.Call) else None
+    config = (
+        module.flow.call(user).keywords.get("peft_config") if isinstance(user, ast.Call) else None
+    )
     return config is not None and any(merge.lineno < getattr(user, "lineno", 0) for merge in merges)
 
 
@@ -116,7 +120,9 @@ def _frozen(module: Module, call: Call) -> bool:
 def _thawed(module: Module) -> bool:
     """Does the file switch gradients on by itself?"""
     assigned = (target for node in module.nodes(ast.Assign) for target in node.targets)
-    if any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in assigned):
+    if any(
+        isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in assigned
+    ):
         return True
     return any(module.methods("set_adapter", "requires_grad_", "add_adapter", "load_adapter"))
 
@@ -126,12 +132,18 @@ def _trained(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     trains = [call.receiver for call in module.methods("train") if call.receiver is not None]
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
         model = call.argument(0, "model")
-        if model is not None and any(_stands_for(module, receiver, call.node) for receiver in trains):
+        if model is not None and any(
+            _stands_for(module, receiver, call.node) for receiver in trains
+        ):
             yield call.node, model
     for call in module.all_calls:
         if call.args and "optimizer" in module.flow.kinds(call.node):
             parameters = module.flow.made(call.args[0])
-            if parameters is not None and parameters.method == "parameters" and parameters.receiver is not None:
+            if (
+                parameters is not None
+                and parameters.method == "parameters"
+                and parameters.receiver is not None
+            ):
                 yield call.node, parameters.receiver
 
 

@@ -77,17 +77,29 @@ class AdapterRewrapped(SourceRule):
                 continue
             if config is not None and not _holds_with(module, config, call.node):
                 continue
-            if any(is_kept_from_adapters(module, node) for node in (call.node, config) if node is not None):
+            if any(
+                is_kept_from_adapters(module, node)
+                for node in (call.node, config)
+                if node is not None
+            ):
                 continue
             adapted = [origin.node for origin in module.flow.origins(model)]
             if adapted and all("peft-model" in module.flow.kinds(node) for node in adapted):
                 yield self.finding(
-                    "peft_config is given together with a model that has an adapter already"
-                    if trainer
-                    else "get_peft_model wraps a model that has an adapter already",
-                    "leave peft_config out, and train the adapter that is there, or merge it first (merge_and_unload())"
-                    if trainer
-                    else "train the adapter that is there (is_trainable=True), or merge it first (merge_and_unload())",
+                    (
+                        "peft_config is given together with a model that has an adapter already"
+                        if trainer
+                        else "get_peft_model wraps a model that has an adapter already"
+                    ),
+                    (
+                        "leave peft_config out, and train the adapter that is there, or merge it"
+                        " first (merge_and_unload())"
+                        if trainer
+                        else (
+                            "train the adapter that is there (is_trainable=True), or merge it first"
+                            " (merge_and_unload())"
+                        )
+                    ),
                     cases=[at(module, call.node), at(module, adapted[0])],
                 )
 

@@ -79,8 +79,8 @@ class AddedTokensLeftFrozen(SourceRule):
             if all(call.lacks(name) for name in TRAINED) and not reached:
                 certain = bool(proved) or resized
                 yield self.finding(
-                    "tokens are added, and the adapter leaves their embedding rows frozen and unsaved"
-                    + ("" if certain else ", unless the model has these tokens already"),
+                    "tokens are added, and the adapter leaves their embedding rows frozen and"
+                    " unsaved" + ("" if certain else ", unless the model has these tokens already"),
                     "give LoraConfig trainable_token_indices (or modules_to_save) for them",
                     severity=self.severity if certain else "info",
                     cases=[at(module, call.node), at(module, (proved or new)[0].call.node)],

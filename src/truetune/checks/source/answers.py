@@ -16,7 +16,9 @@ def reads_one_answer_or_none(module: Module, call: Call) -> bool:
     False where nothing is known of the use of the answers.
     """
     uses = _uses(module, call.node)
-    return bool(uses) and (all(_is_first(module, use) for use in uses) or all(_is_dropped(module, use) for use in uses))
+    return bool(uses) and (
+        all(_is_first(module, use) for use in uses) or all(_is_dropped(module, use) for use in uses)
+    )
 
 
 def _uses(module: Module, node: ast.Call) -> list[ast.expr]:
@@ -24,11 +26,16 @@ def _uses(module: Module, node: ast.Call) -> list[ast.expr]:
     statement = module.scopes.parent.get(node)
     if isinstance(statement, ast.Subscript):
         return [node]
-    if not (isinstance(statement, ast.Assign) and all(isinstance(target, ast.Name) for target in statement.targets)):
+    if not (
+        isinstance(statement, ast.Assign)
+        and all(isinstance(target, ast.Name) for target in statement.targets)
+    ):
         return []
     names = {target.id for target in statement.targets if isinstance(target, ast.Name)}
     reads = (read for name in names for read in module.name_reads.get(name, ()))
-    return [read for read in reads if any(origin.node is node for origin in module.flow.origins(read))]
+    return [
+        read for read in reads if any(origin.node is node for origin in module.flow.origins(read))
+    ]
 
 
 def _is_first(module: Module, use: ast.expr) -> bool:
@@ -38,7 +45,11 @@ def _is_first(module: Module, use: ast.expr) -> bool:
         return parent.attr in SHAPES[:2]
     if not isinstance(parent, ast.Subscript) or parent.value is not use:
         return False
-    index = parent.slice.elts[0] if isinstance(parent.slice, ast.Tuple) and parent.slice.elts else parent.slice
+    index = (
+        parent.slice.elts[0]
+        if isinstance(parent.slice, ast.Tuple) and parent.slice.elts
+        else parent.slice
+    )
     return bool(module.flow.value(index) == 0)
 
 

@@ -45,7 +45,11 @@ CHANGES = ("append", "extend", "insert", "sort", "reverse", "update", "add", "re
 
 def _made(module: Module) -> Iterator[Call]:
     """Calls that make settings of LoRA or of a training, or a trainer."""
-    return (call for call in module.all_calls if module.flow.kinds(call.node) & {"lora", "arguments", "trainer"})
+    return (
+        call
+        for call in module.all_calls
+        if module.flow.kinds(call.node) & {"lora", "arguments", "trainer"}
+    )
 
 
 class AppendResultAsValue(SourceRule):

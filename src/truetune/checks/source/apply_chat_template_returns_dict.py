@@ -64,24 +64,54 @@ class ApplyChatTemplateReturnsDict(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        calls = [call for call in module.methods("apply_chat_template") if returns_dictionary(module, call)]
+        calls = [
+            call
+            for call in module.methods("apply_chat_template")
+            if returns_dictionary(module, call)
+        ]
         if not calls or module.pins.before("transformers", "5.0.0"):
             return
         asked = module.pins.of("transformers")
-        told = [] if asked else ["no file here says which release of transformers runs; before 5 it is a list of ids"]
+        told = (
+            []
+            if asked
+            else [
+                "no file here says which release of transformers runs; before 5 it is a list of ids"
+            ]
+        )
         used = [_Used(call, tuple(uses_of_result(module, call.node))) for call in calls]
-        for together in _by_statement(module, [one for one in used if one.of("silent") or one.of("loud")]):
+        for together in _by_statement(
+            module, [one for one in used if one.of("silent") or one.of("loud")]
+        ):
             silent = [node for one in together for node in one.of("silent")]
             loud = [node for one in together for node in one.of("loud")]
             yield self.finding(
-                "apply_chat_template returns a dictionary since transformers 5; here it is used as a list of ids"
-                if silent
-                else "apply_chat_template returns a dictionary since transformers 5; here it is used as a tensor",
+                (
+                    "apply_chat_template returns a dictionary since transformers 5; here it is used"
+                    " as a list of ids"
+                    if silent
+                    else (
+                        "apply_chat_template returns a dictionary since transformers 5; here it is"
+                        " used as a tensor"
+                    )
+                ),
                 'give return_dict=False, or take ["input_ids"] of the result',
                 severity="error" if silent else "warning",
-                evidence=["len() of it is 2, whatever the prompt" if silent else "this stops with an error", *told],
-                cases=[at(module, node) for node in ((*silent, *loud)[:2] + tuple(one.call.node for one in together))],
-                fix=fix(module, tuple(change for one in together for change in _corrected(module, one))),
+                evidence=[
+                    (
+                        "len() of it is 2, whatever the prompt"
+                        if silent
+                        else "this stops with an error"
+                    ),
+                    *told,
+                ],
+                cases=[
+                    at(module, node)
+                    for node in (*silent, *loud)[:2] + tuple(one.call.node for one in together)
+                ],
+                fix=fix(
+                    module, tuple(change for one in together for change in _corrected(module, one))
+                ),
             )
 
 

@@ -50,7 +50,11 @@ from truetune.source.module import Module
 def _written(module: Module) -> Iterator[ast.AST]:
     """The attention masks of rows, and what is written into one."""
     for row in module.nodes(ast.Dict):
-        yield from (key for key in row.keys if isinstance(key, ast.Constant) and key.value == "attention_mask")
+        yield from (
+            key
+            for key in row.keys
+            if isinstance(key, ast.Constant) and key.value == "attention_mask"
+        )
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if isinstance(target, ast.Subscript) and _is_mask(target.value):
@@ -66,17 +70,27 @@ class AttentionMaskUsedAsLossMask(SourceRule):
         module = self.subject
         for row in module.nodes(ast.Dict):
             for key, value in zip(row.keys, row.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == "attention_mask" and _hides(value):
+                if (
+                    isinstance(key, ast.Constant)
+                    and key.value == "attention_mask"
+                    and _hides(value)
+                ):
                     yield self._hidden(value)
         for node in module.nodes(ast.Assign):
             target = node.targets[0]
             if not isinstance(target, ast.Subscript):
                 continue
-            zeros = module.flow.value(node.value) in (0, False) or ast.unparse(node.value).startswith("[0] * ")
+            zeros = module.flow.value(node.value) in (0, False) or ast.unparse(
+                node.value
+            ).startswith("[0] * ")
             if not zeros:
                 continue
             parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-            head = isinstance(parts[-1], ast.Slice) and parts[-1].lower is None and parts[-1].upper is not None
+            head = (
+                isinstance(parts[-1], ast.Slice)
+                and parts[-1].lower is None
+                and parts[-1].upper is not None
+            )
             if head and _is_mask(target.value) and "prompt" in ast.unparse(parts[-1]).lower():
                 yield self._hidden(node)
 
@@ -91,9 +105,20 @@ class AttentionMaskUsedAsLossMask(SourceRule):
 def _hides(value: ast.expr) -> bool:
     """`[0] * len(prompt) + ...`"""
     text = ast.unparse(value)
-    return isinstance(value, ast.BinOp) and text.startswith("[0] * len(") and "prompt" in text.partition("+")[0].lower()
+    return (
+        isinstance(value, ast.BinOp)
+        and text.startswith("[0] * len(")
+        and "prompt" in text.partition("+")[0].lower()
+    )
 
 
 def _is_mask(node: ast.expr) -> bool:
-    name = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else None
-    return name == "attention_mask" or ast.unparse(node).split(".")[-1] in ("attention_mask", "attn_mask")
+    name = (
+        node.slice.value
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+        else None
+    )
+    return name == "attention_mask" or ast.unparse(node).split(".")[-1] in (
+        "attention_mask",
+        "attn_mask",
+    )

@@ -52,8 +52,11 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 
 CHAT = re.compile(r"instruct|[-_]chat\b|[-_]it\b", re.I)
-MARKS = re.compile(r"<\|?(im_start|start_header_id|start_of_turn|user|system|assistant|endoftext|begin)|\[/?INST\]|"
-                   r"###|(USER|Human|User|Assistant|ASSISTANT|Question|Instruction|Q|A)\s*:", re.I)  # fmt: skip
+MARKS = re.compile(
+    r"<\|?(im_start|start_header_id|start_of_turn|user|system|assistant|endoftext|begin)|\[/?INST\]|"
+    r"###|(USER|Human|User|Assistant|ASSISTANT|Question|Instruction|Q|A)\s*:",
+    re.I,
+)
 """What templates and prompts of one's own write around turns"""
 WRITES_TURNS = ("apply_chat_template", "chat_template", "build_prompt", "get_prompt")
 
@@ -103,7 +106,9 @@ def _bare_text(module: Module, encoded: Call) -> str | None:
     given = encoded.argument(0, "text")
     value = module.flow.value(given) if given is not None else None
     texts: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
-    if not texts or not all(isinstance(text, str) and text.strip() and not MARKS.search(text) for text in texts):
+    if not texts or not all(
+        isinstance(text, str) and text.strip() and not MARKS.search(text) for text in texts
+    ):
         return None
     asks = all(text.strip()[-1] in ".?!" and len(text.split()) > 2 for text in texts)
     return str(texts[0]) if asks else None
@@ -113,5 +118,13 @@ def _names(module: Module, model: ast.expr | None) -> list[str]:
     """The names that the model is loaded under, where all are written in the file."""
     made = [origin.node for origin in module.flow.origins(model)] if model is not None else []
     calls = [module.flow.call(node) for node in made if isinstance(node, ast.Call)]
-    named = [call.argument(0, "pretrained_model_name_or_path") for call in calls if call.named("*.from_pretrained")]
-    return [text for node in named for text in possible_texts(module, node)] if len(named) == len(made) else []
+    named = [
+        call.argument(0, "pretrained_model_name_or_path")
+        for call in calls
+        if call.named("*.from_pretrained")
+    ]
+    return (
+        [text for node in named for text in possible_texts(module, node)]
+        if len(named) == len(made)
+        else []
+    )

@@ -74,7 +74,8 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
             small = isinstance(rate, float) and rate < SMALL
             if whole and small and (cast := _narrow(module, model)) is not None:
                 yield self.finding(
-                    f"bfloat16 weights are updated in place at a rate of {rate:g}: most updates round to nothing",
+                    f"bfloat16 weights are updated in place at a rate of {rate:g}: most updates"
+                    " round to nothing",
                     "load the weights as float32 and run the forward pass under bfloat16 autocast",
                     cases=[at(module, call.node), at(module, cast)],
                 )
@@ -82,7 +83,10 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
 
 def _may_shard(text: str) -> bool:
     """May the weights be sharded, which keeps a float32 copy of them?"""
-    return "Accelerator" in text and re.search("fsdp|deepspeed|fully_?sharded", text, re.IGNORECASE) is not None
+    return (
+        "Accelerator" in text
+        and re.search("fsdp|deepspeed|fully_?sharded", text, re.IGNORECASE) is not None
+    )
 
 
 def _narrow(module: Module, model: ast.expr) -> ast.AST | None:
@@ -97,11 +101,20 @@ def _narrow(module: Module, model: ast.expr) -> ast.AST | None:
         if not isinstance(node, ast.Call):
             return None
         call = module.flow.call(node)
-        given = [*call.args, *(call.keywords[name] for name in ("dtype", "torch_dtype") if name in call.keywords)]
+        given = [
+            *call.args,
+            *(call.keywords[name] for name in ("dtype", "torch_dtype") if name in call.keywords),
+        ]
         dtypes = {module.flow.name(one) or str(module.flow.value(one)) for one in given}
         if call.method == "bfloat16" or dtypes & set(NARROW):
             return node
         if dtypes & set(WIDE):
             return None
-        part = call.argument(0, "module") if call.named(*WRAPPERS) else call.receiver if call.method in KEEP else None
+        part = (
+            call.argument(0, "module")
+            if call.named(*WRAPPERS)
+            else call.receiver
+            if call.method in KEEP
+            else None
+        )
     return None

@@ -31,7 +31,11 @@ class Template:
 
     def __init__(self, module: Module) -> None:
         set_to = _templates(module)
-        called = {name.rpartition(".")[2] for call in module.all_calls for name in (*call.names, call.method or "")}
+        called = {
+            name.rpartition(".")[2]
+            for call in module.all_calls
+            for name in (*call.names, call.method or "")
+        }
         self.texts = [value for node in set_to if isinstance(value := module.flow.value(node), str)]
         """Those that are written in the file"""
         written = {any(bos in text for bos in WRITES_BOS) for text in self.texts}
@@ -51,7 +55,11 @@ def second_bos(module: Module, tokenizer: ast.expr | None, template: Template) -
         known = [(adds, template.writes_bos) for adds, _ in known]
     if any(adds and writes for adds, writes in known):
         return Bos.TWO
-    return Bos.ONE if known and all(adds is False or writes is False for adds, writes in known) else Bos.UNKNOWN
+    return (
+        Bos.ONE
+        if known and all(adds is False or writes is False for adds, writes in known)
+        else Bos.UNKNOWN
+    )
 
 
 def _by_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, bool] | None:
@@ -76,7 +84,9 @@ def _by_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, bool] |
 def _by_names(module: Module, tokenizer: ast.expr | None) -> list[tuple[bool | None, bool | None]]:
     """Of each model that it may be of: whether its tokenizer adds BOS, and whether its template writes it."""
     known = likely_families(module, tokenizer)
-    return [(one.adds_bos, one.template_writes_bos) if one else (None, None) for one in known] or [(None, None)]
+    return [(one.adds_bos, one.template_writes_bos) if one else (None, None) for one in known] or [
+        (None, None)
+    ]
 
 
 def _templates(module: Module) -> list[ast.expr]:
@@ -85,10 +95,16 @@ def _templates(module: Module) -> list[ast.expr]:
         node.value
         for node in module.nodes(ast.Assign)
         for target in node.targets
-        if isinstance(target, ast.Attribute) and target.attr == "chat_template" and not _if_missing(module, node)
+        if isinstance(target, ast.Attribute)
+        and target.attr == "chat_template"
+        and not _if_missing(module, node)
     ]
 
 
 def _if_missing(module: Module, node: ast.AST) -> bool:
     tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
-    return any(isinstance(part, ast.Attribute) and part.attr == "chat_template" for t in tests for part in ast.walk(t))
+    return any(
+        isinstance(part, ast.Attribute) and part.attr == "chat_template"
+        for t in tests
+        for part in ast.walk(t)
+    )

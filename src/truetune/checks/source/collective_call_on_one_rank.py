@@ -50,7 +50,9 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 
 OF_TRAINER = frozenset(("evaluate", "predict", "train"))
-OF_ACCELERATOR = frozenset(("gather", "gather_for_metrics", "reduce", "wait_for_everyone", "pad_across_processes"))
+OF_ACCELERATOR = frozenset(
+    ("gather", "gather_for_metrics", "reduce", "wait_for_everyone", "pad_across_processes")
+)
 OF_TORCH = ("torch.distributed.barrier", "torch.distributed.all_*", "torch.distributed.broadcast*")
 WAITS = ("wait_for_everyone",)
 """Several may belong together: one process first, the others behind it"""
@@ -71,16 +73,22 @@ class CollectiveCallOnOneRank(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        waits = [call for call in module.all_calls if call.method in WAITS or call.named(*OF_TORCH[:1])]
+        waits = [
+            call for call in module.all_calls if call.method in WAITS or call.named(*OF_TORCH[:1])
+        ]
         for call in _collective_calls(module):
             if len(waits) > 1 and call in waits:
                 continue
             guard = _guard(module, call.node)
             if guard is not None:
                 yield self.finding(
-                    f"{module.text_of(call.node.func)} runs on one process alone, and waits for all",
-                    "call it on every process, and keep only what follows (printing, saving) on one",
-                    evidence=[f"the condition in line {module.place(guard)[0]}: {ast.unparse(guard)}"],
+                    f"{module.text_of(call.node.func)} runs on one process alone, and waits"
+                    " for all",
+                    "call it on every process, and keep only what follows (printing, saving)"
+                    " on one",
+                    evidence=[
+                        f"the condition in line {module.place(guard)[0]}: {ast.unparse(guard)}"
+                    ],
                     cases=[at(module, call.node)],
                 )
 

@@ -60,7 +60,11 @@ def ignored_off_prompt(module: Module, function: ast.AST, encoding: ast.expr) ->
     """
     if _pads_on_the_left(module):
         return True
-    ignored = (node for node in ast.walk(function) if isinstance(node, (ast.UnaryOp, ast.Name, ast.Attribute)))
+    ignored = (
+        node
+        for node in ast.walk(function)
+        if isinstance(node, (ast.UnaryOp, ast.Name, ast.Attribute))
+    )
     return any(
         not isinstance(getattr(node, "ctx", None), ast.Store)
         and ignored_label(module, node)
@@ -76,7 +80,11 @@ def may_be_changed(module: Module, function: ast.AST, copied: Copied) -> bool:
     """
     if copied.plain:
         return False
-    makers = {around for node in (copied.encoding, copied.call.node) if (around := _function_of(module, node))}
+    makers = {
+        around
+        for node in (copied.encoding, copied.call.node)
+        if (around := _function_of(module, node))
+    }
     for node in (part for maker in {function, *makers} for part in ast.walk(maker)):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             if not isinstance(module.flow.value(node.slice), str) and not _is_prompt_mask(
@@ -90,7 +98,9 @@ def may_be_changed(module: Module, function: ast.AST, copied: Copied) -> bool:
 
 
 def _function_of(module: Module, node: ast.AST) -> ast.AST | None:
-    functions = (p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    functions = (
+        p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
     return next(functions, None)
 
 
@@ -119,7 +129,10 @@ def _uncopied(module: Module, value: ast.expr) -> ast.expr:
         call = module.flow.call(value)
         if call.method in COPIES and call.receiver is not None:
             value = call.receiver
-        elif call.named("list", "copy.copy", "copy.deepcopy", "torch.clone", "torch.tensor") and call.args:
+        elif (
+            call.named("list", "copy.copy", "copy.deepcopy", "torch.clone", "torch.tensor")
+            and call.args
+        ):
             value = call.args[0]
         else:
             break
@@ -130,7 +143,11 @@ def _parts(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """The expressions that a value takes its ids from."""
     if isinstance(node, ast.Subscript):
         yield node.value
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and holds_ignored_label(module, node.left):
+    elif (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Add)
+        and holds_ignored_label(module, node.left)
+    ):
         yield node.right
     elif isinstance(node, ast.ListComp):
         yield node.elt
@@ -147,7 +164,11 @@ def _named(module: Module, name: ast.Name, origin: Origin) -> Iterator[ast.expr]
         if row is not None:
             yield row
     elif isinstance(source, ast.List) and not source.elts:
-        appended = (call for call in module.methods("append") if isinstance(call.receiver, ast.Name) and call.args)
+        appended = (
+            call
+            for call in module.methods("append")
+            if isinstance(call.receiver, ast.Name) and call.args
+        )
         yield from (
             call.args[0]
             for call in appended
@@ -185,7 +206,9 @@ def _on_first_tokens(module: Module, ignored: ast.AST, encoding: ast.expr) -> bo
     whole = module.scopes.parent.get(times)
     if isinstance(whole, ast.Assign):
         return _is_head(module, whole.targets[0], encoding)
-    added_first = isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.Add) and whole.left is times
+    added_first = (
+        isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.Add) and whole.left is times
+    )
     return added_first and not _depends_on_pads(module, number, encoding)
 
 
@@ -193,7 +216,11 @@ def _is_head(module: Module, target: ast.expr, encoding: ast.expr) -> bool:
     """`x[:n]`, `x[:, :n]`, `x[i, :n]` and `x[i][:n]`; also `x[i]` in `for i in range(n)`."""
     if not isinstance(target, ast.Subscript):
         return False
-    index = target.slice.elts[-1] if isinstance(target.slice, ast.Tuple) and target.slice.elts else target.slice
+    index = (
+        target.slice.elts[-1]
+        if isinstance(target.slice, ast.Tuple) and target.slice.elts
+        else target.slice
+    )
     if isinstance(index, ast.Name):
         return _counts_from_first(module, index, encoding)
     if not isinstance(index, ast.Slice) or index.upper is None:
@@ -205,7 +232,11 @@ def _is_head(module: Module, target: ast.expr, encoding: ast.expr) -> bool:
 def _counts_from_first(module: Module, index: ast.Name, encoding: ast.expr) -> bool:
     """Is it each of the first numbers, without a condition: `for i in range(n): x[i] = -100`?"""
     loop = module.scopes.parent.get(module.statement(index) or index)
-    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or not isinstance(loop.target, ast.Name):
+    if (
+        not isinstance(loop, ast.For)
+        or not isinstance(loop.iter, ast.Call)
+        or not isinstance(loop.target, ast.Name)
+    ):
         return False
     call = module.flow.call(loop.iter)
     return (
@@ -225,11 +256,19 @@ def _depends_on_pads(module: Module, bound: ast.expr, encoding: ast.expr) -> boo
     for expression in (bound, *(node for node in origins if isinstance(node, ast.expr))):
         for node in ast.walk(expression):
             place = column(module, node)
-            if place is not None and place[1] == "attention_mask" and module.text_of(place[0]) == whole:
+            if (
+                place is not None
+                and place[1] == "attention_mask"
+                and module.text_of(place[0]) == whole
+            ):
                 return True
             if "pad" in getattr(node, "id", getattr(node, "attr", "")):
                 return True
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and not _is_number(module, node.right):
+            if (
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Sub)
+                and not _is_number(module, node.right)
+            ):
                 return True
     return False
 
@@ -245,4 +284,8 @@ def _is_mask(node: ast.AST) -> bool:
 
 def _pads_on_the_left(module: Module) -> bool:
     """Does the file set the left side? The first tokens are pads then."""
-    return any(module.flow.value(value) == "left" for part in module.with_linked for value in sides_set(part))
+    return any(
+        module.flow.value(value) == "left"
+        for part in module.with_linked
+        for value in sides_set(part)
+    )

@@ -101,22 +101,35 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             unscaled = not never_accumulates(module) and may_have_labels(module, method)
             if not missing and not unscaled:
                 continue
-            changes: Changes = insert_before(module, _first(owner), f"{FLAG} = False", "") if unscaled else ()
+            changes: Changes = (
+                insert_before(module, _first(owner), f"{FLAG} = False", "") if unscaled else ()
+            )
             if missing:
                 changes = (*changes, *insert_parameter(module, method, f"{ITEMS}=None"))
             yield self.finding(
-                f"compute_loss does not take {ITEMS}: the Trainer stops"
-                if missing
-                else f"compute_loss never reads {ITEMS}: with gradient accumulation its gradients are too large",
+                (
+                    f"compute_loss does not take {ITEMS}: the Trainer stops"
+                    if missing
+                    else (
+                        f"compute_loss never reads {ITEMS}: with gradient accumulation its"
+                        " gradients are too large"
+                    )
+                ),
                 _remedy(missing=missing, unscaled=unscaled),
-                evidence=["the Trainer divides by the accumulation steps only where the model takes no loss arguments"],
+                evidence=[
+                    "the Trainer divides by the accumulation steps only where the model takes no"
+                    " loss arguments"
+                ],
                 cases=[at(module, method, f"class {owner.name}: def compute_loss")],
                 fix=fix(module, changes),
             )
 
 
 def _remedy(*, missing: bool, unscaled: bool) -> str:
-    scale = f"divide the summed loss by {ITEMS}, or set {FLAG} = False in the class (transformers 5.19 and later)"
+    scale = (
+        f"divide the summed loss by {ITEMS}, or set {FLAG} = False in the class (transformers 5.19"
+        " and later)"
+    )
     if not missing:
         return scale
     taken = f"take {ITEMS}=None as a parameter of compute_loss"
@@ -127,6 +140,8 @@ def _first(owner: ast.ClassDef) -> ast.stmt:
     """The first statement of a class behind its docstring."""
     first = owner.body[0]
     is_text = (
-        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
     )
     return owner.body[1] if is_text else first

@@ -10,14 +10,21 @@ from truetune.source.module import Module
 ITEMS = "num_items_in_batch"
 FLAG = "loss_is_scaled_for_ga"
 TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
-ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.SFTConfig")
+ARGUMENTS = (
+    "transformers.TrainingArguments",
+    "transformers.Seq2SeqTrainingArguments",
+    "trl.SFTConfig",
+)
 STEPS = "gradient_accumulation_steps"
 
 
 def own_losses(module: Module) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
     """The `compute_loss` of each class derived from a trainer that leaves the flag open."""
     for owner in module.nodes(ast.ClassDef):
-        method = next((i for i in owner.body if isinstance(i, ast.FunctionDef) and i.name == "compute_loss"), None)
+        method = next(
+            (i for i in owner.body if isinstance(i, ast.FunctionDef) and i.name == "compute_loss"),
+            None,
+        )
         if method is not None and is_of_trainer(module, owner):
             yield owner, method
 
@@ -30,7 +37,8 @@ def is_of_trainer(module: Module, owner: ast.ClassDef) -> bool:
 def says_whether_it_is_scaled(owner: ast.ClassDef) -> bool:
     """Is the flag, or its older form, set in the class or on `self`?"""
     return any(
-        (node.id if isinstance(node, ast.Name) else node.attr) in (FLAG, "model_accepts_loss_kwargs")
+        (node.id if isinstance(node, ast.Name) else node.attr)
+        in (FLAG, "model_accepts_loss_kwargs")
         for node in ast.walk(owner)
         if isinstance(node, (ast.Name, ast.Attribute))
     )
@@ -44,10 +52,15 @@ def uses_item_count(method: ast.FunctionDef) -> bool:
 
 def divides_by_steps(method: ast.FunctionDef) -> bool:
     """Does it divide by the steps itself?"""
-    return any(isinstance(n, ast.Attribute) and "gradient_accumulation_steps" in n.attr for n in ast.walk(method))
+    return any(
+        isinstance(n, ast.Attribute) and "gradient_accumulation_steps" in n.attr
+        for n in ast.walk(method)
+    )
 
 
 def never_accumulates(module: Module) -> bool:
     """Do all arguments that the file makes leave accumulation at one step?"""
     made = list(module.calls(*ARGUMENTS))
-    return bool(made) and all(call.lacks(STEPS) or module.flow.value(call.keywords.get(STEPS)) == 1 for call in made)
+    return bool(made) and all(
+        call.lacks(STEPS) or module.flow.value(call.keywords.get(STEPS)) == 1 for call in made
+    )

@@ -48,7 +48,12 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
-from truetune.checks.source.process_counts import is_under_count, launch_command, refuses_several, signs_of_several
+from truetune.checks.source.process_counts import (
+    is_under_count,
+    launch_command,
+    refuses_several,
+    signs_of_several,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -79,18 +84,25 @@ class DeviceMapInADistributedScript(SourceRule):
         module = self.subject
         if not any(_maps_of_several(module)):
             return
-        sign = next((module.text_of(node) for node in signs_of_several(module)), None) or launch_command(module)
-        trains = any({"trainer", "optimizer"} & module.flow.kinds(call.node) for call in module.all_calls)
+        sign = next(
+            (module.text_of(node) for node in signs_of_several(module)), None
+        ) or launch_command(module)
+        trains = any(
+            {"trainer", "optimizer"} & module.flow.kinds(call.node) for call in module.all_calls
+        )
         if sign is None or not trains or refuses_several(module):
             return
         for call in _mapped_models(module):
             value = call.keywords["device_map"]
             if module.flow.value(value) not in SPREADS:
                 continue
-            if any(is_under_count(module, node) for node in (call.node, *_spellings(module, value))):
+            if any(
+                is_under_count(module, node) for node in (call.node, *_spellings(module, value))
+            ):
                 continue
             yield self.finding(
-                f'device_map="{module.flow.value(value)}" in a script that runs as several processes',
+                f'device_map="{module.flow.value(value)}" in a script that runs as several'
+                " processes",
                 'leave device_map out, or give {"": local_rank}',
                 evidence=[f"several processes: {sign}"],
                 cases=[at(module, call.node)],

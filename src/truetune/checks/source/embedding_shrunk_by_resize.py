@@ -49,8 +49,14 @@ from truetune.checks.source.places import at
 from truetune.source.module import Module
 
 ADDS = (
-    *("add_special_tokens", "add_tokens", "additional_special_tokens", "extra_special_tokens", "setup_chat_format"),
-    *("clone_chat_template", "smart_tokenizer", "PeftModel"),
+    "add_special_tokens",
+    "add_tokens",
+    "additional_special_tokens",
+    "extra_special_tokens",
+    "setup_chat_format",
+    "clone_chat_template",
+    "smart_tokenizer",
+    "PeftModel",
 )
 """Signs that there may be more tokens than the model was made for"""
 
@@ -62,11 +68,17 @@ class EmbeddingShrunkByResize(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(name in part.text.replace("add_special_tokens=", "") for part in module.with_linked for name in ADDS):
+        if any(
+            name in part.text.replace("add_special_tokens=", "")
+            for part in module.with_linked
+            for name in ADDS
+        ):
             return
         for call in module.methods("resize_token_embeddings"):
             length = call.argument(0, "new_num_tokens")
-            guarded = any(isinstance(node, (ast.If, ast.IfExp)) for node in module.parents(call.node))
+            guarded = any(
+                isinstance(node, (ast.If, ast.IfExp)) for node in module.parents(call.node)
+            )
             if (
                 call.lacks("pad_to_multiple_of", 1)
                 and not guarded
@@ -77,8 +89,10 @@ class EmbeddingShrunkByResize(SourceRule):
                 and _is_padded(module, length.args[0])
             ):
                 yield self.finding(
-                    "the embedding is resized to len(tokenizer) though no token is added: padded rows are cut off",
-                    "leave the call out, or resize only where the tokenizer is longer than the embedding",
+                    "the embedding is resized to len(tokenizer) though no token is added: padded"
+                    " rows are cut off",
+                    "leave the call out, or resize only where the tokenizer is longer than the"
+                    " embedding",
                     cases=[at(module, call.node)],
                 )
 

@@ -15,7 +15,8 @@ def _behind_training(module: Module, setting: PadSetting) -> bool:
     trained = [
         call.node.lineno
         for call in module.methods("train")
-        if "trainer" in module.flow.kinds(call.receiver) and module.scopes.of[call.node] is setting.scope
+        if "trainer" in module.flow.kinds(call.receiver)
+        and module.scopes.of[call.node] is setting.scope
     ]
     made = module.flow.made(setting.tokenizer)
     if not trained or made is None or module.scopes.of[made.node] is not setting.scope:
@@ -25,7 +26,11 @@ def _behind_training(module: Module, setting: PadSetting) -> bool:
 
 def pads_that_are_eos(module: Module) -> list[PadSetting]:
     """The settings that hold when a training begins; of several of one tokenizer in one branch, the first."""
-    settings = [one for one in pad_settings(module) if not (_behind_training(module, one) or _never_runs(module, one))]
+    settings = [
+        one
+        for one in pad_settings(module)
+        if not (_behind_training(module, one) or _never_runs(module, one))
+    ]
     template = Template(module)
     settings = [one for one in settings if not _stands_in_no_row(module, one, template)]
     settings = [one for one in settings if not _is_replaced_elsewhere(module, one)]
@@ -40,7 +45,9 @@ def _is_replaced_elsewhere(module: Module, setting: PadSetting) -> bool:
     """Does a file that runs with this one give the same tokenizer another pad in any case?"""
     sources = sources_of_setting(module, setting) if setting.eos else frozenset()
     return any(
-        not other.eos and not other.conditional and not sources.isdisjoint(sources_of_setting(part, other))
+        not other.eos
+        and not other.conditional
+        and not sources.isdisjoint(sources_of_setting(part, other))
         for part in module.with_linked[1:]
         for other in (pad_settings(part) if sources and "pad_token" in part.text else ())
     )
@@ -78,7 +85,10 @@ def _adds_eos(module: Module) -> bool:
     """Is EOS read for more than a pad token, and for a generation that ends with it?"""
     pads = {child for one in pad_settings(module) for child in ast.walk(one.node)}
     pads |= {child for call in module.methods("generate") for child in ast.walk(call.node)}
-    return any(node.attr.startswith("eos_token") and node not in pads for node in module.nodes(ast.Attribute))
+    return any(
+        node.attr.startswith("eos_token") and node not in pads
+        for node in module.nodes(ast.Attribute)
+    )
 
 
 def with_repeats(module: Module, reached: list[PadSetting]) -> list[PadSetting]:

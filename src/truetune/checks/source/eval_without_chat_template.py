@@ -63,7 +63,10 @@ class EvalWithoutChatTemplate(SourceRule):
             if isinstance(name, str) and CHAT.search(name) and call.lacks("apply_chat_template"):
                 yield self.finding(
                     "a chat model is evaluated without its chat template",
-                    "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot examples)",
+                    "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot"
+                    " examples)",
                     cases=[at(module, call.node)],
-                    fix=fix(module, set_keyword(module, call, "apply_chat_template", "True"), safe=False),
+                    fix=fix(
+                        module, set_keyword(module, call, "apply_chat_template", "True"), safe=False
+                    ),
                 )

@@ -43,7 +43,16 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
 from truetune.source.module import Module
 
-ALL = ("map", "shuffle", "with_format", "rename_column", "rename_columns", "remove_columns", "select_columns", "cast")
+ALL = (
+    "map",
+    "shuffle",
+    "with_format",
+    "rename_column",
+    "rename_columns",
+    "remove_columns",
+    "select_columns",
+    "cast",
+)
 """What gives every row again"""
 PART = ("select", "take", "shard", "filter", "skip")
 """What gives rows that stay in the data set"""
@@ -65,7 +74,9 @@ class EvaluatedOnTrainingRows(SourceRule):
             if train is None or held is None:
                 continue
             train, held = _given(train), _given(held)
-            if _same(train, held) or _same(_source(module, train, ALL), _source(module, held, ALL + PART)):
+            if _same(train, held) or _same(
+                _source(module, train, ALL), _source(module, held, ALL + PART)
+            ):
                 yield self.finding(
                     "the evaluation rows are training rows",
                     "split them off first: dataset.train_test_split(...), and train on the rest",
@@ -76,7 +87,11 @@ class EvaluatedOnTrainingRows(SourceRule):
 def _given(node: ast.expr) -> ast.expr:
     """Without `... if asked for else None`."""
     while isinstance(node, ast.IfExp):
-        bare = [n for n in (node.body, node.orelse) if not (isinstance(n, ast.Constant) and n.value is None)]
+        bare = [
+            n
+            for n in (node.body, node.orelse)
+            if not (isinstance(n, ast.Constant) and n.value is None)
+        ]
         if len(bare) != 1:
             return node
         node = bare[0]
@@ -87,7 +102,9 @@ def _same(one: ast.expr | None, other: ast.expr | None) -> bool:
     """One expression; or two of the same words, such as `rows["train"]`, that call nothing."""
     if one is None or other is None:
         return False
-    plain = not isinstance(one, ast.Constant) and not any(isinstance(node, ast.Call) for node in ast.walk(one))
+    plain = not isinstance(one, ast.Constant) and not any(
+        isinstance(node, ast.Call) for node in ast.walk(one)
+    )
     return one is other or (plain and ast.dump(one) == ast.dump(other))
 
 
@@ -97,10 +114,21 @@ def _source(module: Module, node: ast.expr, through: tuple[str, ...]) -> ast.exp
     while True:
         node = _given(node)
         origins = [o for o in module.flow.origins(node) if not _is_none(o.node)]
-        made = origins[0].node if len(origins) == 1 and not origins[0].path and not origins[0].element else None
-        if not isinstance(made, (ast.Call, ast.Subscript)) or module.scopes.of.get(made) is not scope:
+        made = (
+            origins[0].node
+            if len(origins) == 1 and not origins[0].path and not origins[0].element
+            else None
+        )
+        if (
+            not isinstance(made, (ast.Call, ast.Subscript))
+            or module.scopes.of.get(made) is not scope
+        ):
             return None
-        if isinstance(made, ast.Subscript) or not isinstance(made.func, ast.Attribute) or made.func.attr not in through:
+        if (
+            isinstance(made, ast.Subscript)
+            or not isinstance(made.func, ast.Attribute)
+            or made.func.attr not in through
+        ):
             return made
         node = made.func.value
 

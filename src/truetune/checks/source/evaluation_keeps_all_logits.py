@@ -74,7 +74,8 @@ class EvaluationKeepsAllLogits(SourceRule):
                 and call.lacks("preprocess_logits_for_metrics")
             ):
                 yield self.finding(
-                    "compute_metrics gets the logits of the whole evaluation set, which are kept until its end",
+                    "compute_metrics gets the logits of the whole evaluation set, which are kept"
+                    " until its end",
                     "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) "
                     "(compute_metrics then takes none)",
                     evidence=["they take rows x length x vocabulary x 4 bytes"],

@@ -22,7 +22,10 @@ from truetune.parsing.limits import MODEL_FILE
 from truetune.render.folder import locate
 from truetune.source.module import Module
 
-ENCODED = "encode('hello') compared with and without special tokens, and the rendering of one question read"
+ENCODED = (
+    "encode('hello') compared with and without special tokens, and the rendering of one question"
+    " read"
+)
 KEPT = "fine-tunes keep the tokenizer of their base"
 PUBLISHED = "read from the published tokenizer and config files"
 
@@ -50,7 +53,9 @@ class Family:
 
 FAMILIES = (
     Family("qwen2-5-(0-5b|1-5b|3b)", ENCODED, False, False, has_pad=True, spare_rows=271),
-    Family("qwen3-(0-6b|1-7b|4b|8b|14b|32b|30b)", ENCODED, False, False, has_pad=True, spare_rows=267),
+    Family(
+        "qwen3-(0-6b|1-7b|4b|8b|14b|32b|30b)", ENCODED, False, False, has_pad=True, spare_rows=267
+    ),
     Family("(qwen|qwq)", ENCODED, False, False, has_pad=True, spare_rows=85),
     Family("gpt-oss", ENCODED, False, False, has_pad=True),
     Family("phi-?4", ENCODED, False, False, has_pad=True),
@@ -58,11 +63,26 @@ FAMILIES = (
     Family("smollm2", ENCODED, False, True, spare_rows=0),
     Family("smollm", ENCODED, False),
     Family("(openai-)?gpt2", ENCODED, False, spare_rows=0),
-    Family("(meta-)?llama-?3(-[123])?-.*instruct", ENCODED, True, True, has_pad=False, spare_rows=0, eos="<|eot_id|>"),
+    Family(
+        "(meta-)?llama-?3(-[123])?-.*instruct",
+        ENCODED,
+        True,
+        True,
+        has_pad=False,
+        spare_rows=0,
+        eos="<|eot_id|>",
+    ),
     Family("(meta-)?llama-?3", ENCODED, True, has_pad=False, spare_rows=0, eos="<|end_of_text|>"),
     Family("llama-?2-.*chat", ENCODED, True, True, has_pad=False, spare_rows=0),
     Family("llama-?2", ENCODED, True, has_pad=False, spare_rows=0),
-    Family("mistral-7b-instruct|mistral-nemo-instruct", ENCODED, True, True, has_pad=False, spare_rows=0),
+    Family(
+        "mistral-7b-instruct|mistral-nemo-instruct",
+        ENCODED,
+        True,
+        True,
+        has_pad=False,
+        spare_rows=0,
+    ),
     Family("mistral-7b|mistral-nemo", ENCODED, True, has_pad=False, spare_rows=0),
     Family("gemma-2-.*it", ENCODED, True, True, has_pad=True, spare_rows=0),
     Family("gemma-.*it", ENCODED, True, True, has_pad=True),
@@ -94,7 +114,9 @@ def family(name: str) -> Family | None:
 
 def family_of_base(name: str) -> Family | None:
     """What is known of a model whose name holds that of a family: `me/Reward-Gemma-2-27B`."""
-    return next((known for known in FINE_TUNES if re.search(f"(^|-){known.name}", plain_name(name))), None)
+    return next(
+        (known for known in FINE_TUNES if re.search(f"(^|-){known.name}", plain_name(name))), None
+    )
 
 
 def plain_name(name: str) -> str:
@@ -110,7 +132,10 @@ def families(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
     """
     written = _written_folders(module)
     names = [name for name in names_of(module, tokenizer) if name not in written]
-    return [family(name) for name in names or (name for name in _names_of_models(module) if name not in written)]
+    return [
+        family(name)
+        for name in names or (name for name in _names_of_models(module) if name not in written)
+    ]
 
 
 def likely_families(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
@@ -153,7 +178,11 @@ def _tokens_in(folder: Path) -> frozenset[str]:
     added = whole.get("added_tokens")
     model = whole.get("model")
     words = model.get("vocab") if isinstance(model, dict) else None
-    names = [token.get("content") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    names = (
+        [token.get("content") for token in added if isinstance(token, dict)]
+        if isinstance(added, list)
+        else []
+    )
     return frozenset((*map(str, names), *(words if isinstance(words, dict) else ())))
 
 
@@ -168,14 +197,21 @@ def name_arguments(module: Module, tokenizer: ast.expr | None) -> Iterator[ast.e
     for origin in module.flow.origins(tokenizer) if tokenizer is not None else ():
         if isinstance(origin.node, ast.Call) and origin.path in ((), (1,)):
             call = module.flow.call(origin.node)
-            given = call.argument(0, "pretrained_model_name_or_path") or call.keywords.get("model_name")
+            given = call.argument(0, "pretrained_model_name_or_path") or call.keywords.get(
+                "model_name"
+            )
             if given is not None:
                 yield given
 
 
 def _written_folders(module: Module) -> set[str]:
     """Where the file saves models and checkpoints."""
-    return {text for part in module.with_linked for node in _save_folders(part) for text in possible_texts(part, node)}
+    return {
+        text
+        for part in module.with_linked
+        for node in _save_folders(part)
+        for text in possible_texts(part, node)
+    }
 
 
 def _save_folders(module: Module) -> Iterator[ast.expr | None]:
@@ -191,7 +227,11 @@ def _names_of_models(module: Module) -> Iterator[str]:
 
 
 def _given_to_models(module: Module) -> Iterator[ast.expr]:
-    for call in (call for part in module.with_linked for call in part.calls("*.from_pretrained", "trl.*Trainer")):
+    for call in (
+        call
+        for part in module.with_linked
+        for call in part.calls("*.from_pretrained", "trl.*Trainer")
+    ):
         if call.named("*Config.from_pretrained", "peft.*"):
             continue
         given = call.argument(0, "model") or call.argument(0, "pretrained_model_name_or_path")

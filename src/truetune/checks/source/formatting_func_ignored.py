@@ -56,7 +56,9 @@ from truetune.source.module import Module
 class FormattingFuncIgnored(SourceRule):
     code = "TT706"
     severity = "error"
-    looks_at = calls_with("SFTTrainers with formatting_func", ("formatting_func",), "trl.SFTTrainer")
+    looks_at = calls_with(
+        "SFTTrainers with formatting_func", ("formatting_func",), "trl.SFTTrainer"
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -72,20 +74,35 @@ class FormattingFuncIgnored(SourceRule):
                 continue
             same = function is not None and _only_renders(module, function)
             yield self.finding(
-                "formatting_func is ignored: the rows have a messages column, and TRL renders those by its template",
-                "map the rows to a text column yourself and remove messages, or leave formatting_func out",
+                "formatting_func is ignored: the rows have a messages column, and TRL renders those"
+                " by its template",
+                "map the rows to a text column yourself and remove messages, or leave"
+                " formatting_func out",
                 severity="info" if same else "error",
-                evidence=["the function renders the same template: the text is the same"] if same else [],
-                cases=[at(module, given, "formatting_func=" + module.text_of(given)), at(module, seen)],
+                evidence=(
+                    ["the function renders the same template: the text is the same"] if same else []
+                ),
+                cases=[
+                    at(module, given, "formatting_func=" + module.text_of(given)),
+                    at(module, seen),
+                ],
             )
 
 
 def _reads_messages(function: ast.AST) -> ast.AST | None:
     """Where a function reads the column `messages` of its first parameter."""
     arguments = getattr(function, "args", None)
-    names = [a.arg for a in arguments.args if a.arg not in ("self", "cls")] if arguments is not None else []
+    names = (
+        [a.arg for a in arguments.args if a.arg not in ("self", "cls")]
+        if arguments is not None
+        else []
+    )
     for node in ast.walk(function):
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and names[:1] == [node.value.id]:
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and names[:1] == [node.value.id]
+        ):
             if isinstance(node.slice, ast.Constant) and node.slice.value == "messages":
                 return node
     return None
@@ -93,7 +110,11 @@ def _reads_messages(function: ast.AST) -> ast.AST | None:
 
 def _only_renders(module: Module, function: ast.AST) -> bool:
     """Does the function do nothing but `return tokenizer.apply_chat_template(row["messages"], tokenize=False)`?"""
-    returned = [function.body] if isinstance(function, ast.Lambda) else module.flow.returns.get(function, [])
+    returned = (
+        [function.body]
+        if isinstance(function, ast.Lambda)
+        else module.flow.returns.get(function, [])
+    )
     nodes = [origin.node for value in returned for origin in module.flow.origins(value)]
     return bool(nodes) and all(
         isinstance(node, ast.Call)

@@ -76,9 +76,12 @@ class FourBitComputedInFloat32(SourceRule):
         for call in _loads_in_4bit(module):
             given = call.argument(6 if call.named(CONFIG) else -1, DTYPE)
             is_none = given is not None and module.flow.value(given) is None
-            if is_none or (given is None and not call.open and "quantization_config" not in call.keywords):
+            if is_none or (
+                given is None and not call.open and "quantization_config" not in call.keywords
+            ):
                 yield self.finding(
-                    f"the 4-bit model computes in float32, for {DTYPE} is not set: several times slower than bfloat16",
+                    f"the 4-bit model computes in float32, for {DTYPE} is not set: several times"
+                    " slower than bfloat16",
                     f'set {DTYPE}="bfloat16" ("float16" on a GPU without bfloat16, such as a T4)',
                     cases=[at(module, call.node)],
                     fix=fix(module, set_keyword(module, call, DTYPE, '"bfloat16"'), safe=False),

@@ -47,7 +47,9 @@ FREE_PADS = (
     FreePad(r"gemma-\d.*", "<pad>", RUN),
     FreePad(r"qwen2-5-.*instruct" + QUANTIZED, "<|endoftext|>", RUN),
     FreePad(r"qwen2-5-(coder-|math-)?[\d-]+b" + QUANTIZED, "<|vision_pad|>", RUN),
-    FreePad(r"qwen3-[\da-z-]+b-base" + QUANTIZED, "<|vision_pad|>", "the vocabulary is that of Qwen3"),
+    FreePad(
+        r"qwen3-[\da-z-]+b-base" + QUANTIZED, "<|vision_pad|>", "the vocabulary is that of Qwen3"
+    ),
     FreePad(r"qwen3-(5-)?[\d-]+b.*", "<|endoftext|>", RUN),
     FreePad(r"(qwen2-[\d-]+b-instruct|qwen1-5-[\d-]+b-chat)" + QUANTIZED, "<|endoftext|>", CONFIGS),
     FreePad(r"phi-?3(-5)?-(mini|medium)-.*", "<unk>", RUN),
@@ -60,12 +62,13 @@ FREE_PADS = (
 """The first pattern that fits holds. Fine-tunes are not in it: they may have a vocabulary of their own."""
 
 ANY = (
-    "set pad_token to a token of the vocabulary that ends no turn (<unk>, a reserved one): it needs no resize; "
-    "or mask pads by position (attention_mask)"
+    "set pad_token to a token of the vocabulary that ends no turn (<unk>, a reserved one): it needs"
+    " no resize; or mask pads by position (attention_mask)"
 )
 ADD = (
-    'no token of this vocabulary is free: add one (add_special_tokens({"pad_token": "<|pad|>"})) and resize the '
-    "model's embedding (trainer.model, where the trainer loads it); or mask pads by position (attention_mask)"
+    'no token of this vocabulary is free: add one (add_special_tokens({"pad_token": "<|pad|>"}))'
+    " and resize the model's embedding (trainer.model, where the trainer loads it); or mask pads"
+    " by position (attention_mask)"
 )
 
 
@@ -103,14 +106,17 @@ def _is_written(module: Module, tokenizer: ast.expr | None) -> bool:
     given = list(name_arguments(module, tokenizer))
     origins = [origin.node for node in given for origin in module.flow.origins(node)]
     return bool(given) and all(
-        isinstance(node, ast.Constant) and not isinstance(module.scopes.parent.get(node), ast.arguments)
+        isinstance(node, ast.Constant)
+        and not isinstance(module.scopes.parent.get(node), ast.arguments)
         for node in origins
     )
 
 
 def free_pad(name: str) -> FreePad | None:
     """What is known of a model by its folder on this machine, else by its name; None where nothing is."""
-    return _of_folder(name) or next((one for one in FREE_PADS if re.fullmatch(one.models, plain_name(name))), None)
+    return _of_folder(name) or next(
+        (one for one in FREE_PADS if re.fullmatch(one.models, plain_name(name))), None
+    )
 
 
 @lru_cache(maxsize=8)

@@ -30,7 +30,9 @@ class Encoded(NamedTuple):
 def generations(module: Module) -> Iterator[Call]:
     """Calls of `generate` of a model."""
     return (
-        call for call in module.methods("generate") if call.receiver and "model" in module.flow.kinds(call.receiver)
+        call
+        for call in module.methods("generate")
+        if call.receiver and "model" in module.flow.kinds(call.receiver)
     )
 
 
@@ -39,11 +41,15 @@ def is_causal(module: Module, model: ast.expr) -> bool:
     waiting = [(model, 0)]
     while waiting:
         part, depth = waiting.pop()
-        made = [origin.node for origin in module.flow.origins(part) if isinstance(origin.node, ast.Call)]
+        made = [
+            origin.node for origin in module.flow.origins(part) if isinstance(origin.node, ast.Call)
+        ]
         if any("CausalLM" in ast.unparse(node.func) for node in made):
             return True
         if depth < WRAPPERS:
-            waiting += [(inner, depth + 1) for node in made if (inner := _wrapped(module, node)) is not None]
+            waiting += [
+                (inner, depth + 1) for node in made if (inner := _wrapped(module, node)) is not None
+            ]
     return False
 
 
@@ -58,7 +64,11 @@ def _wrapped(module: Module, made: ast.Call) -> ast.expr | None:
 def encodes_apart(module: Module) -> bool:
     """Are only models with an encoder of their own loaded here? Those take pads on the right."""
     names = [name for call in module.all_calls for name in call.names]
-    apart = any(part in name for name in names for part in ("Seq2Seq", "ConditionalGeneration", "EncoderDecoder"))
+    apart = any(
+        part in name
+        for name in names
+        for part in ("Seq2Seq", "ConditionalGeneration", "EncoderDecoder")
+    )
     return apart and not any("CausalLM" in name for name in names)
 
 
@@ -83,7 +93,10 @@ def encodings(module: Module, value: ast.expr) -> Iterator[Call]:
     for origin in module.flow.origins(_bare(value)):
         bare = _bare(origin.node) if isinstance(origin.node, ast.expr) else origin.node
         for source in module.flow.origins(bare):
-            if isinstance(source.node, ast.Call) and module.flow.kinds(source.node) & {"encoding", "chat"}:
+            if isinstance(source.node, ast.Call) and module.flow.kinds(source.node) & {
+                "encoding",
+                "chat",
+            }:
                 yield module.flow.call(source.node)
 
 
@@ -101,13 +114,19 @@ def padded(module: Module, ids: ast.expr) -> Encoded | None:
 def pads(module: Module, call: Call) -> bool:
     """Does this call of a tokenizer pad? A single row is as long as the longest."""
     value = module.flow.value(call.keywords.get("padding"))
-    return value is not UNKNOWN and value not in (None, False, "do_not_pad") and not pads_nothing(module, call)
+    return (
+        value is not UNKNOWN
+        and value not in (None, False, "do_not_pad")
+        and not pads_nothing(module, call)
+    )
 
 
 def _bare(node: ast.expr) -> ast.expr:
     """Without `.to(...)`, `.cuda()` and the like."""
     while (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda", "cpu")
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("to", "cuda", "cpu")
     ):
         node = node.func.value
     return node

@@ -71,18 +71,25 @@ class GenerationLengthNotSet(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        calls = [call for call in generations(module) if all(lacks(module, call, name) for name in LENGTHS)]
+        calls = [
+            call
+            for call in generations(module)
+            if all(lacks(module, call, name) for name in LENGTHS)
+        ]
         if not calls or module.mentions(*(f"generation_config.{name}" for name in LENGTHS)):
             return
         with_options = _scopes_with_options(module)
         for call in calls:
-            if module.cells and not any(isinstance(around, AGAIN) for around in module.parents(call.node)):
+            if module.cells and not any(
+                isinstance(around, AGAIN) for around in module.parents(call.node)
+            ):
                 continue
             if _in_test(module, call) or module.scopes.of[call.node] in with_options:
                 continue
             causal = call.receiver is not None and is_causal(module, call.receiver)
             yield self.finding(
-                "generate is given no length: it stops after 20 tokens, unless the checkpoint's own config says more",
+                "generate is given no length: it stops after 20 tokens, unless the checkpoint's own"
+                " config says more",
                 "give max_new_tokens",
                 severity="warning" if causal else "info",
                 cases=[at(module, call.node)],
@@ -90,7 +97,9 @@ class GenerationLengthNotSet(SourceRule):
 
 
 def _in_test(module: Module, call: Call) -> bool:
-    functions = (around for around in module.parents(call.node) if isinstance(around, ast.FunctionDef))
+    functions = (
+        around for around in module.parents(call.node) if isinstance(around, ast.FunctionDef)
+    )
     return any(function.name.startswith("test") for function in functions)
 
 
@@ -100,11 +109,18 @@ def _scopes_with_options(module: Module) -> list[Scope]:
         module.scopes.of[call.node]
         for call in generations(module)
         if not all(lacks(module, call, name) for name in LENGTHS)
-        and any(keyword.arg is None and _is_parameter(module, keyword.value) for keyword in call.node.keywords)
+        and any(
+            keyword.arg is None and _is_parameter(module, keyword.value)
+            for keyword in call.node.keywords
+        )
     ]
 
 
 def _is_parameter(module: Module, options: ast.expr) -> bool:
     arguments = getattr(module.scopes.of[options].node, "args", None)
-    names = [a.arg for a in (*arguments.args, *arguments.kwonlyargs, arguments.kwarg) if a] if arguments else []
+    names = (
+        [a.arg for a in (*arguments.args, *arguments.kwonlyargs, arguments.kwarg) if a]
+        if arguments
+        else []
+    )
     return isinstance(options, ast.Name) and options.id in names

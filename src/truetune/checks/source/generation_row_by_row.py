@@ -54,7 +54,9 @@ class GenerationRowByRow(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in generations(module):
-            loop = next((node for node in module.parents(call.node) if isinstance(node, ast.For)), None)
+            loop = next(
+                (node for node in module.parents(call.node) if isinstance(node, ast.For)), None
+            )
             if loop is not None and _one_text(module, loop):
                 yield self.finding(
                     "generate runs on one row at a time, in a loop",

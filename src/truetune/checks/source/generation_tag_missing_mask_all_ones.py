@@ -54,7 +54,9 @@ EMPTY = re.compile(r"^not (any|sum)\(|(any|sum)\(.*\) == 0$|\.(any|sum)\(\)( == 
 
 def _masks_named(module: Module) -> Iterator[ast.AST]:
     """Where the mask of the answers is asked for, or read."""
-    yield from (node for node in module.nodes(ast.keyword) if node.arg == "return_assistant_tokens_mask")
+    yield from (
+        node for node in module.nodes(ast.keyword) if node.arg == "return_assistant_tokens_mask"
+    )
     yield from (node for node in module.nodes(ast.Constant) if node.value == "assistant_masks")
 
 
@@ -65,19 +67,27 @@ class GenerationTagMissingMaskAllOnes(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if "return_assistant_tokens_mask" not in module.text and "assistant_masks" not in module.text:
+        if (
+            "return_assistant_tokens_mask" not in module.text
+            and "assistant_masks" not in module.text
+        ):
             return
         nodes: list[ast.If | ast.IfExp] = [*module.nodes(ast.If), *module.nodes(ast.IfExp)]
         for node in nodes:
             body: list[ast.stmt] | list[ast.expr]
             body = node.body if isinstance(node, ast.If) else [node.body, node.orelse]
             test = ast.unparse(node.test)
-            tests = EMPTY.search(test) if isinstance(node, ast.If) else re.search(r"\b(any|sum)\(", test)
+            tests = (
+                EMPTY.search(test)
+                if isinstance(node, ast.If)
+                else re.search(r"\b(any|sum)\(", test)
+            )
             made = next((part for item in body for part in ast.walk(item) if _all_ones(part)), None)
             if tests and made is not None:
                 yield self.finding(
                     "where the template marks no answer, all tokens are supervised",
-                    "raise an error there: a mask without a mark means that the template has no generation tags",
+                    "raise an error there: a mask without a mark means that the template has no"
+                    " generation tags",
                     cases=[at(module, made)],
                 )
 
@@ -86,4 +96,8 @@ def _all_ones(node: ast.AST) -> bool:
     """`[1] * n` or `ones_like(...)`"""
     if isinstance(node, ast.Call):
         return ast.unparse(node.func).endswith("ones_like")
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and ast.unparse(node.left) in ("[1]", "[True]")
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mult)
+        and ast.unparse(node.left) in ("[1]", "[True]")
+    )

@@ -56,13 +56,23 @@ class GenerationWithoutAttentionMask(SourceRule):
         for call in generations(module):
             ids = ids_of(call)
             encoding = padded(module, ids) if ids is not None else None
-            if ids is None or encoding is None or not encoding.pads or not call.lacks("attention_mask"):
+            if (
+                ids is None
+                or encoding is None
+                or not encoding.pads
+                or not call.lacks("attention_mask")
+            ):
                 continue
             mask = module.text_of(ids).replace("input_ids", "attention_mask")
             yield self.finding(
                 "generate gets ids without their attention mask, and they are padded",
-                "give it the attention_mask that the tokenizer made, or the whole encoding (**encoding)",
+                "give it the attention_mask that the tokenizer made, or the whole encoding"
+                " (**encoding)",
                 evidence=[f"the ids come from line {module.place(encoding.call.node)[0]}"],
                 cases=[at(module, call.node)],
-                fix=fix(module, set_keyword(module, call, "attention_mask", mask)) if encoding.direct else None,
+                fix=(
+                    fix(module, set_keyword(module, call, "attention_mask", mask))
+                    if encoding.direct
+                    else None
+                ),
             )

@@ -66,7 +66,14 @@ class GradientsNeverCleared(SourceRule):
         if module.mentions(*CLEARED):
             return
         for call, optimizer in steps(module):
-            loop = next((node for node in module.parents(call.node) if isinstance(node, (ast.For, ast.While))), None)
+            loop = next(
+                (
+                    node
+                    for node in module.parents(call.node)
+                    if isinstance(node, (ast.For, ast.While))
+                ),
+                None,
+            )
             statement = module.statement(call.node)
             if loop is not None and statement is not None and any(map(is_backward, ast.walk(loop))):
                 name = module.text_of(optimizer)

@@ -12,22 +12,38 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN
 
-ANSWER = re.compile(r"(^|_)(predictions?|preds?|responses?|answers?|completions?|hypothes[ie]s|candidates?|chosen|"
-                    r"rejected)(_texts?|_list)?$", re.I)  # fmt: skip
+ANSWER = re.compile(
+    r"(^|_)(predictions?|preds?|responses?|answers?|completions?|hypothes[ie]s|candidates?|chosen|"
+    r"rejected)(_texts?|_list)?$",
+    re.I,
+)
 """Names under which answers are kept; not `output` or `generated_text`, which name the whole as often"""
 METRICS = ("add", "add_batch", "compute")
 TRIMS = ("strip", "rstrip", "lstrip", "lower", "upper")
 """Methods of a text that leave the prompt in it"""
-PROMPT = re.compile(r"prompt|question|quer(y|ies)|instruction|inputs?\b|stop|marker|template|banned", re.I)
+PROMPT = re.compile(
+    r"prompt|question|quer(y|ies)|instruction|inputs?\b|stop|marker|template|banned", re.I
+)
 """What a text is searched for to see where its answer begins or ends, and not to score it"""
 REFERENCE = re.compile(r"answer|gold|target|label|reference|expected|truth|solution|correct", re.I)
 """What a text is compared with to score it"""
-CONTAINERS = ("zip", "enumerate", "list", "tuple", "sorted", "reversed", "tqdm.tqdm", "tqdm.auto.tqdm")
+CONTAINERS = (
+    "zip",
+    "enumerate",
+    "list",
+    "tuple",
+    "sorted",
+    "reversed",
+    "tqdm.tqdm",
+    "tqdm.auto.tqdm",
+)
 """Calls that give the texts of a list one by one"""
 STEPS = 6
 """Names and lists that a text is followed through"""
-CUT = re.compile(r"\.split\(|\.partition\(|\.rpartition\(|\.replace\(|\.removeprefix\(|\.rsplit\(|\.find\(|\.index\(|"
-                 r"re\.(sub|search|match|findall|split)|\.shape\[|\.size\(|prompt_len|input_len|len\(")  # fmt: skip
+CUT = re.compile(
+    r"\.split\(|\.partition\(|\.rpartition\(|\.replace\(|\.removeprefix\(|\.rsplit\(|\.find\(|\.index\(|"
+    r"re\.(sub|search|match|findall|split)|\.shape\[|\.size\(|prompt_len|input_len|len\("
+)
 """Signs that something is cut, by ids or by text; where one stands in the function, nothing is said"""
 
 
@@ -61,7 +77,9 @@ def kept_as_answer(module: Module, decoded: Call) -> ast.AST | None:
     scored = next((use for use in uses if _is_scored_at_once(module, use)), None)
     if scored is not None:
         return scored
-    scope = next((p for p in module.parents(decoded.node) if isinstance(p, ast.FunctionDef)), module.tree)
+    scope = next(
+        (p for p in module.parents(decoded.node) if isinstance(p, ast.FunctionDef)), module.tree
+    )
     if CUT.search(_code_of(module, scope)):
         return None
     return next((use for use in uses if not isinstance(use, ast.Compare)), None)
@@ -77,13 +95,17 @@ def _is_scored_at_once(module: Module, use: ast.AST) -> bool:
 def _is_scored_by(module: Module, compared: ast.Compare) -> bool:
     """Is it a text that is compared with a reference, or searched for one, and no check for a word or a prompt?"""
     left, right = compared.left, compared.comparators[0]
-    if len(compared.ops) != 1 or any(module.flow.value(part) is not UNKNOWN for part in (left, right)):
+    if len(compared.ops) != 1 or any(
+        module.flow.value(part) is not UNKNOWN for part in (left, right)
+    ):
         return False
     is_search = isinstance(compared.ops[0], (ast.In, ast.NotIn))
     references = [left] if is_search else [left, right]
     if any(PROMPT.search(ast.unparse(part)) for part in references):
         return False
-    if any(REFERENCE.search(spelling) for part in references for spelling in _spellings(module, part)):
+    if any(
+        REFERENCE.search(spelling) for part in references for spelling in _spellings(module, part)
+    ):
         return True
     return _is_counted(module, compared)
 
@@ -94,7 +116,11 @@ def _spellings(module: Module, part: ast.expr) -> Iterator[str]:
     for name in ast.walk(part):
         if isinstance(name, ast.Name):
             made = (origin.node for origin in module.flow.origins(name))
-            yield from (ast.unparse(node) for node in made if isinstance(node, ast.Subscript | ast.Attribute))
+            yield from (
+                ast.unparse(node)
+                for node in made
+                if isinstance(node, ast.Subscript | ast.Attribute)
+            )
 
 
 def _is_counted(module: Module, compared: ast.Compare) -> bool:
@@ -104,8 +130,14 @@ def _is_counted(module: Module, compared: ast.Compare) -> bool:
         if isinstance(around, ast.AugAssign):
             return isinstance(around.op, ast.Add)
         if isinstance(around, ast.If):
-            return inner is around.test and any(isinstance(node, ast.AugAssign) for node in around.body)
-        if isinstance(around, ast.Call) and module.flow.name(around.func) in ("sum", "numpy.mean", "statistics.mean"):
+            return inner is around.test and any(
+                isinstance(node, ast.AugAssign) for node in around.body
+            )
+        if isinstance(around, ast.Call) and module.flow.name(around.func) in (
+            "sum",
+            "numpy.mean",
+            "statistics.mean",
+        ):
             return True
         if isinstance(around, ast.stmt):
             return False
@@ -149,11 +181,21 @@ def _uses(module: Module, text: ast.expr, steps: int = 0) -> Iterator[ast.AST]:
     parent = module.scopes.parent.get(text)
     while _is_trimmed(parent, text) or _is_first(parent, module) or _is_list_of(parent, text):
         text, parent = parent, module.scopes.parent.get(parent)
-    if isinstance(parent, ast.keyword) and (parent.arg or "") in ("prediction", "predictions", "hypotheses"):
+    if isinstance(parent, ast.keyword) and (parent.arg or "") in (
+        "prediction",
+        "predictions",
+        "hypotheses",
+    ):
         yield text
     elif isinstance(parent, ast.Dict):
-        keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is text and key is not None]
-        if any(isinstance(name := module.flow.value(key), str) and ANSWER.search(name) for key in keys):
+        keys = [
+            key
+            for key, value in zip(parent.keys, parent.values, strict=True)
+            if value is text and key is not None
+        ]
+        if any(
+            isinstance(name := module.flow.value(key), str) and ANSWER.search(name) for key in keys
+        ):
             yield parent
     elif isinstance(parent, ast.Compare):
         yield parent
@@ -161,7 +203,9 @@ def _uses(module: Module, text: ast.expr, steps: int = 0) -> Iterator[ast.AST]:
         yield from _uses_further_on(module, text, parent, steps + 1)
 
 
-def _uses_further_on(module: Module, text: ast.expr, parent: ast.AST | None, steps: int) -> Iterator[ast.AST]:
+def _uses_further_on(
+    module: Module, text: ast.expr, parent: ast.AST | None, steps: int
+) -> Iterator[ast.AST]:
     """The uses of names that the text is bound to, of what a function returns it to, and of lists that get it."""
     for read in _reads_of_elements(module, text):
         yield from _uses(module, read, steps)
@@ -172,7 +216,9 @@ def _uses_further_on(module: Module, text: ast.expr, parent: ast.AST | None, ste
             yield from _uses(module, call, steps)
     elif isinstance(parent, ast.Assign):
         for target in parent.targets:
-            if isinstance(target, ast.Subscript) and isinstance(key := module.flow.value(target.slice), str):
+            if isinstance(target, ast.Subscript) and isinstance(
+                key := module.flow.value(target.slice), str
+            ):
                 yield from (target,) if ANSWER.search(key) else ()
             elif isinstance(target, ast.Name):
                 for read in _reads(module, target.id, parent.value):
@@ -183,7 +229,11 @@ def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
     """Where the texts of a list are read one by one: `for row, text in zip(rows, texts)`."""
     path: tuple[int, ...] = ()
     parent = module.scopes.parent.get(texts)
-    while isinstance(parent, ast.Call) and texts in parent.args and module.flow.name(parent.func) in CONTAINERS:
+    while (
+        isinstance(parent, ast.Call)
+        and texts in parent.args
+        and module.flow.name(parent.func) in CONTAINERS
+    ):
         name = module.flow.name(parent.func)
         if name == "zip":
             path = (parent.args.index(texts), *path)
@@ -196,7 +246,10 @@ def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
         if isinstance(target, ast.Name):
             for read in module.name_reads.get(target.id, ()):
                 bound = module.scopes.reaching(read)
-                if all(b.kind == "element" and b.value is texts and b.path == path for b in bound) and bound:
+                if (
+                    all(b.kind == "element" and b.value is texts and b.path == path for b in bound)
+                    and bound
+                ):
                     yield read
 
 
@@ -235,5 +288,7 @@ def _reads(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
     for read in module.name_reads.get(name, ()):
         bound = [binding.value for binding in module.scopes.reaching(read)]
         # Another value, as of a branch that cuts the prompt, makes it unknown which one is used.
-        if value in bound and all(node is value or isinstance(node, ast.Constant) for node in bound):
+        if value in bound and all(
+            node is value or isinstance(node, ast.Constant) for node in bound
+        ):
             yield read

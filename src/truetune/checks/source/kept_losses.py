@@ -12,7 +12,21 @@ from truetune.source.module import Module
 LOSSES = ("torch.nn.functional.*", "torch.nn.*Loss", "transformers.loss.*")
 """Calls that compute a loss, or make what does"""
 KEEP_GRAPH = frozenset(
-    ("mean", "sum", "cpu", "cuda", "to", "float", "double", "half", "bfloat16", "clone", "squeeze", "unsqueeze", "view")
+    (
+        "mean",
+        "sum",
+        "cpu",
+        "cuda",
+        "to",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "clone",
+        "squeeze",
+        "unsqueeze",
+        "view",
+    )
     + ("reshape", "flatten", "div", "mul", "add")
 )
 """Methods of a tensor whose result has its graph"""
@@ -74,7 +88,11 @@ def _loop_of_steps(module: Module, node: ast.AST, value: ast.expr) -> ast.AST | 
 
 
 def _is_step(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "step"
+    )
 
 
 def _is_loss(module: Module, part: ast.AST, backwards: set[str]) -> bool:
@@ -84,7 +102,9 @@ def _is_loss(module: Module, part: ast.AST, backwards: set[str]) -> bool:
     if ast.unparse(part) in backwards or _is_of_model(module, part):
         return True
     return isinstance(part, ast.Name) and any(
-        _is_of_model(module, inner) for origin in module.flow.origins(part) for inner in ast.walk(origin.node)
+        _is_of_model(module, inner)
+        for origin in module.flow.origins(part)
+        for inner in ast.walk(origin.node)
     )
 
 
@@ -99,7 +119,9 @@ def _is_of_model(module: Module, node: ast.AST) -> bool:
 
 def _model_call(module: Module, output: ast.expr) -> ast.Call | None:
     """The call of a model that gave this output."""
-    calls = (origin.node for origin in module.flow.origins(output) if isinstance(origin.node, ast.Call))
+    calls = (
+        origin.node for origin in module.flow.origins(output) if isinstance(origin.node, ast.Call)
+    )
     return next((call for call in calls if "model" in module.flow.kinds(call.func)), None)
 
 
@@ -110,13 +132,19 @@ def backward_of(module: Module, kept: Kept) -> ast.Call | None:
 
 def backward_inside(module: Module, loop: ast.AST, value: ast.expr) -> ast.Call | None:
     """The call of backward in a loop on a loss of which this value is made."""
-    parts = {ast.unparse(part): part for part in ast.walk(value) if isinstance(part, ast.Name | ast.Attribute)}
+    parts = {
+        ast.unparse(part): part
+        for part in ast.walk(value)
+        if isinstance(part, ast.Name | ast.Attribute)
+    }
     inside = set(ast.walk(loop))
     for call in backward_calls(module):
         if call.node in inside:
             for loss in losses_of(call):
                 same = parts.get(ast.unparse(loss))
-                if same is not None and (set(module.flow.origins(same)) & set(module.flow.origins(loss))):
+                if same is not None and (
+                    set(module.flow.origins(same)) & set(module.flow.origins(loss))
+                ):
                     return call.node
     return None
 
@@ -146,15 +174,28 @@ def _keeps(module: Module, value: ast.AST, losses: set[str], depth: int = 0) -> 
     origins = [origin.node for origin in module.flow.origins(value)]
     if ast.unparse(value) in losses and not any(_is_detached(origin) for origin in origins):
         return True
-    return all(origin is not value and _keeps(module, origin, losses, depth + 1) for origin in origins)
+    return all(
+        origin is not value and _keeps(module, origin, losses, depth + 1) for origin in origins
+    )
 
 
 def _is_detached(node: ast.AST) -> bool:
     """`loss.item()`, `loss.detach()`, `float(loss)`, `loss.data`, or an expression of one"""
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and part.attr in ("item", "detach", "data", "tolist", "numpy", "detach_"):
+        if isinstance(part, ast.Attribute) and part.attr in (
+            "item",
+            "detach",
+            "data",
+            "tolist",
+            "numpy",
+            "detach_",
+        ):
             return True
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "float":
+        if (
+            isinstance(part, ast.Call)
+            and isinstance(part.func, ast.Name)
+            and part.func.id == "float"
+        ):
             return True
     return False
 
@@ -166,7 +207,9 @@ def _records(module: Module, node: ast.AST) -> bool:
     for _ in range(DEPTH):
         function: ast.AST | None = None
         for around in module.parents(node):
-            if isinstance(around, ast.With) and any(_turns_off(item.context_expr) for item in around.items):
+            if isinstance(around, ast.With) and any(
+                _turns_off(item.context_expr) for item in around.items
+            ):
                 return False
             if isinstance(around, FUNCTIONS):
                 function = around
@@ -189,7 +232,11 @@ def _turns_off(context: ast.expr) -> bool:
 
 def is_bounded(module: Module, kept: Kept) -> bool:
     """Is the list or sum renewed, emptied or detached in the loop, or is its length limited?"""
-    names = {ast.unparse(part) for part in ast.walk(kept.holder) if isinstance(part, ast.Name | ast.Attribute)}
+    names = {
+        ast.unparse(part)
+        for part in ast.walk(kept.holder)
+        if isinstance(part, ast.Name | ast.Attribute)
+    }
     names.add(ast.unparse(kept.holder))
     for node in ast.walk(kept.loop):
         if node is kept.node:
@@ -199,7 +246,11 @@ def is_bounded(module: Module, kept: Kept) -> bool:
             written = (part for target in targets for part in ast.walk(target))
             if any(isinstance(part, ast.expr) and ast.unparse(part) in names for part in written):
                 return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in RENEWED_BY:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in RENEWED_BY
+        ):
             if ast.unparse(node.func.value) in names:
                 return True
     made = (origin.node for origin in module.flow.origins(kept.holder))
@@ -209,7 +260,9 @@ def is_bounded(module: Module, kept: Kept) -> bool:
 def reaches_backward(module: Module, holder: ast.expr) -> bool:
     """Is backward called on the sum, or on what is made of the list?"""
     wanted = ast.unparse(holder)
-    waiting: list[tuple[ast.AST, int]] = [(loss, 0) for call in backward_calls(module) for loss in losses_of(call)]
+    waiting: list[tuple[ast.AST, int]] = [
+        (loss, 0) for call in backward_calls(module) for loss in losses_of(call)
+    ]
     seen: set[ast.AST] = set()
     while waiting:
         node, depth = waiting.pop()

@@ -60,19 +60,27 @@ def read_by_loss(module: Module, trainer: Call) -> Keys:
                 found |= {
                     key: node
                     for base, key, node in _reads(item)
-                    if isinstance(base, ast.Name) and base.id == parameters[1].arg and key not in written
+                    if isinstance(base, ast.Name)
+                    and base.id == parameters[1].arg
+                    and key not in written
                 }
     return found
 
 
 def _is(module: Module, node: ast.AST, parameter: ast.arg) -> bool:
     """Is this the parameter, or a name that stands for it?"""
-    return node is parameter or any(origin.node is parameter for origin in module.flow.origins(node))
+    return node is parameter or any(
+        origin.node is parameter for origin in module.flow.origins(node)
+    )
 
 
 def _parameters(function: ast.AST | None) -> list[ast.arg]:
     arguments = getattr(function, "args", None)
-    return [a for a in arguments.args if a.arg != "self"] if isinstance(arguments, ast.arguments) else []
+    return (
+        [a for a in arguments.args if a.arg != "self"]
+        if isinstance(arguments, ast.arguments)
+        else []
+    )
 
 
 def _reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
@@ -81,7 +89,11 @@ def _reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             base, key = node.value, node.slice
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("get", "pop")
+        ):
             if not node.args:
                 continue
             base, key = node.func.value, node.args[0]

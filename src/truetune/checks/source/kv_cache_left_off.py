@@ -57,7 +57,11 @@ class KvCacheLeftOff(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         calls = list(generations(module))
-        off = [call.keywords["use_cache"] for call in calls if "use_cache" in call.keywords and _repeats(module, call)]
+        off = [
+            call.keywords["use_cache"]
+            for call in calls
+            if "use_cache" in call.keywords and _repeats(module, call)
+        ]
         if any("use_cache" not in call.keywords for call in calls):
             off += [node.value for node in module.nodes(ast.Assign) if _switch(node.targets[0])]
         for value in off:
@@ -66,14 +70,20 @@ class KvCacheLeftOff(SourceRule):
                     "generation runs without the key-value cache",
                     "set use_cache = True for generation; training alone does without it",
                     cases=[at(module, module.statement(value) or value)],
-                    fix=fix(module, replace(module, value, "True")) if isinstance(value, ast.Constant) else None,
+                    fix=(
+                        fix(module, replace(module, value, "True"))
+                        if isinstance(value, ast.Constant)
+                        else None
+                    ),
                 )
 
 
 def _repeats(module: Module, call: Call) -> bool:
     """Does it stand in a loop, and show no answer as it comes?"""
     loops = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
-    return "streamer" not in call.keywords and any(isinstance(around, loops) for around in module.parents(call.node))
+    return "streamer" not in call.keywords and any(
+        isinstance(around, loops) for around in module.parents(call.node)
+    )
 
 
 def _switch(target: ast.expr) -> bool:

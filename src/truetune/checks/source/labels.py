@@ -10,7 +10,10 @@ from truetune.checks.source.single_rows import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-LM_COLLATORS = ("transformers.DataCollatorForLanguageModeling", "trl.DataCollatorForCompletionOnlyLM")
+LM_COLLATORS = (
+    "transformers.DataCollatorForLanguageModeling",
+    "trl.DataCollatorForCompletionOnlyLM",
+)
 """Rebuild the labels from input_ids, and mask every pad id"""
 
 
@@ -25,20 +28,28 @@ def lm_collators(module: Module) -> Iterator[Call]:
 
 def ignored_label(module: Module, node: ast.AST) -> bool:
     """Is it -100?"""
-    value = module.flow.value(node) if isinstance(node, (ast.UnaryOp, ast.Name, ast.Attribute)) else None
+    value = (
+        module.flow.value(node)
+        if isinstance(node, (ast.UnaryOp, ast.Name, ast.Attribute))
+        else None
+    )
     return type(value) is int and value == -100
 
 
 def holds_ignored_label(module: Module, node: ast.AST) -> bool:
     """Is there a -100 in it?"""
-    return any(isinstance(n, (ast.UnaryOp, ast.Name)) and ignored_label(module, n) for n in ast.walk(node))
+    return any(
+        isinstance(n, (ast.UnaryOp, ast.Name)) and ignored_label(module, n) for n in ast.walk(node)
+    )
 
 
 def masks_by_id(module: Module) -> Iterator[ast.AST]:
     """Where labels that equal the pad id become -100 (`labels[labels == pad] = -100`), or a loss ignores that id."""
     for compare in module.nodes(ast.Compare):
         sides = [compare.left, *compare.comparators]
-        if isinstance(compare.ops[0], (ast.Eq, ast.NotEq)) and any(is_pad_id(module, side) for side in sides):
+        if isinstance(compare.ops[0], (ast.Eq, ast.NotEq)) and any(
+            is_pad_id(module, side) for side in sides
+        ):
             around = next((n for n in module.parents(compare) if _whole(n)), None)
             if around is not None and holds_ignored_label(module, around):
                 yield compare
@@ -73,7 +84,11 @@ def padded(module: Module, node: ast.AST) -> Call | None:
     for origin in module.flow.origins(node):
         if isinstance(origin.node, ast.Call) and "encoding" in module.flow.kinds(origin.node):
             call = module.flow.call(origin.node)
-            asks = module.flow.value(call.keywords.get("padding")) in (True, "max_length", "longest")
+            asks = module.flow.value(call.keywords.get("padding")) in (
+                True,
+                "max_length",
+                "longest",
+            )
             if asks and not pads_nothing(module, call):
                 return call
     return None
@@ -81,7 +96,11 @@ def padded(module: Module, node: ast.AST) -> Call | None:
 
 def column(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
     """`x["labels"]` or `x.labels` as (x, "labels")."""
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    ):
         return node.value, node.slice.value
     if isinstance(node, ast.Attribute) and node.attr in ("input_ids", "labels", "attention_mask"):
         return node.value, node.attr

@@ -74,7 +74,11 @@ from truetune.checks.source.places import at, fix
 from truetune.source.edits import Changes, replace
 from truetune.source.module import Module
 
-REBUILT = ("transformers.DataCollatorForLanguageModeling", "trl.DataCollatorForCompletionOnlyLM", "trl.SFTTrainer")
+REBUILT = (
+    "transformers.DataCollatorForLanguageModeling",
+    "trl.DataCollatorForCompletionOnlyLM",
+    "trl.SFTTrainer",
+)
 """They make labels themselves"""
 
 
@@ -105,9 +109,17 @@ class LabelsCopyInputIds(SourceRule):
                 + ("" if trained else ", unless the collator of the training makes labels anew"),
                 "set labels to -100 where attention_mask is 0",
                 severity=self.severity if trained else "info",
-                evidence=[pads, "the -100 here is on the first tokens, and on no pad"] if by_position else [pads],
+                evidence=(
+                    [pads, "the -100 here is on the first tokens, and on no pad"]
+                    if by_position
+                    else [pads]
+                ),
                 cases=[at(module, node), at(module, copied.call.node)],
-                fix=fix(module, _masked(module, value, copied, around)) if copied.plain and not by_position else None,
+                fix=(
+                    fix(module, _masked(module, value, copied, around))
+                    if copied.plain and not by_position
+                    else None
+                ),
             )
 
 
@@ -117,7 +129,9 @@ def _masks_pads(module: Module, around: ast.AST, copied: Copied) -> bool:
         return True
     if around is module.tree or not holds_ignored_label(module, around):
         return False
-    return ignored_off_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(module, around)
+    return ignored_off_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(
+        module, around
+    )
 
 
 def _labels(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
@@ -129,18 +143,24 @@ def _labels(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 
 def _masked(module: Module, value: ast.expr, copied: Copied, function: ast.AST) -> Changes:
-    text, kind = module.text_of(copied.encoding), module.flow.value(copied.call.keywords.get("return_tensors"))
+    text, kind = (
+        module.text_of(copied.encoding),
+        module.flow.value(copied.call.keywords.get("return_tensors")),
+    )
     ids, mask = f'{text}["input_ids"]', f'{text}["attention_mask"]'
     if kind == "pt":
         return replace(module, value, f"{ids}.masked_fill({mask} == 0, -100)")
     batched = [
         module.flow.value(c.keywords.get("batched")) is True
         for c in module.methods("map")
-        if (given := c.argument(0, "function")) is not None and module.flow.function(given) is function
+        if (given := c.argument(0, "function")) is not None
+        and module.flow.function(given) is function
     ]
     if (kind is not None and "return_tensors" in copied.call.keywords) or len(set(batched)) != 1:
         return ()
     one = "[token if seen else -100 for token, seen in zip({}, {})]"
     if not batched[0]:
         return replace(module, value, one.format(ids, mask))
-    return replace(module, value, f"[{one.format('ids', 'mask')} for ids, mask in zip({ids}, {mask})]")
+    return replace(
+        module, value, f"[{one.format('ids', 'mask')} for ids, mask in zip({ids}, {mask})]"
+    )

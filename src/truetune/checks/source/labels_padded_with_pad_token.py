@@ -60,7 +60,11 @@ def _fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What makes padded labels, with what it pads them with."""
     for node in module.nodes(ast.Assign):
         made = module.flow.call(node.value) if isinstance(node.value, ast.Call) else None
-        filler = made.argument(1, "fill_value") if made is not None and made.named("torch.full*") else None
+        filler = (
+            made.argument(1, "fill_value")
+            if made is not None and made.named("torch.full*")
+            else None
+        )
         if filler is not None and "label" in ast.unparse(node.targets[0]).lower():
             yield node.value, filler
     for call in module.calls("torch.nn.utils.rnn.pad_sequence"):

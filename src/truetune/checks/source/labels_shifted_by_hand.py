@@ -68,14 +68,16 @@ class LabelsShiftedByHand(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for labels, ids in _pairs(module):
-            shifted = next((found for o in module.flow.origins(labels) if (found := _moved(o.node))), None)
+            shifted = next(
+                (found for o in module.flow.origins(labels) if (found := _moved(o.node))), None
+            )
             called = isinstance(module.scopes.parent.get(labels), ast.keyword)
             if shifted is not None and ids is not None and (called or not _cut(module, ids)):
                 yield self.finding(
-                    "labels are shifted by hand, and the model shifts them again: each position learns the token after "
-                    "the next",
-                    "give labels that stand where their tokens stand (a copy of the ids, -100 where nothing is "
-                    "learned)",
+                    "labels are shifted by hand, and the model shifts them again: each position"
+                    " learns the token after the next",
+                    "give labels that stand where their tokens stand (a copy of the ids, -100 where"
+                    " nothing is learned)",
                     cases=[at(module, labels)],
                 )
 
@@ -84,7 +86,11 @@ def _pairs(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
     """Labels with the ids beside them: in a row for a trainer of transformers, or in a call of its model."""
     trains = any("trainer" in module.flow.kinds(call.node) for call in module.all_calls)
     for node in module.nodes(ast.Dict) if trains else ():
-        entries = {k.value: v for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant)}
+        entries = {
+            k.value: v
+            for k, v in zip(node.keys, node.values, strict=True)
+            if isinstance(k, ast.Constant)
+        }
         if "labels" in entries and "input_ids" in entries:
             yield entries["labels"], entries["input_ids"]
     for call in module.all_calls:
@@ -101,11 +107,20 @@ def _moved(node: ast.AST) -> ast.AST | None:
         rest += [ast.unparse(k.value) for k in node.keywords if k.arg == "shifts"]
         if func.endswith("roll") and rest and rest[0] == "-1":
             return node
-        return _moved(node.func.value) if isinstance(node.func, ast.Attribute) and not node.args else None
+        return (
+            _moved(node.func.value)
+            if isinstance(node.func, ast.Attribute) and not node.args
+            else None
+        )
     if isinstance(node, ast.Subscript):
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         last = parts[-1]
-        if isinstance(last, ast.Slice) and last.lower is not None and ast.unparse(last.lower) == "1" and not last.upper:
+        if (
+            isinstance(last, ast.Slice)
+            and last.lower is not None
+            and ast.unparse(last.lower) == "1"
+            and not last.upper
+        ):
             return node
     return None
 

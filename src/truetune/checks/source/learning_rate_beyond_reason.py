@@ -46,9 +46,23 @@ from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-ADAMS = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "AMSGrad", "Lion", "AdamW8bit", "PagedAdamW", "PagedAdamW8bit",
-         "Adam8bit", "AdamW32bit")  # fmt: skip
-MAKERS = tuple(f"{home}.{name}" for home in ("torch.optim", "bitsandbytes", "transformers") for name in ADAMS)
+ADAMS = (
+    "Adam",
+    "AdamW",
+    "NAdam",
+    "RAdam",
+    "Adamax",
+    "AMSGrad",
+    "Lion",
+    "AdamW8bit",
+    "PagedAdamW",
+    "PagedAdamW8bit",
+    "Adam8bit",
+    "AdamW32bit",
+)
+MAKERS = tuple(
+    f"{home}.{name}" for home in ("torch.optim", "bitsandbytes", "transformers") for name in ADAMS
+)
 MOST = 0.1
 """Weights of published models have a standard deviation of 0.01 to 0.1; prompt tuning is done at up to 0.3"""
 PROMPT_TUNING = ("PromptTuning", "PrefixTuning", "PromptEncoder", "soft_prompt", "prompt_embed")
@@ -87,11 +101,15 @@ def _is_of_model(module: Module, params: ast.expr) -> bool:
     for node in (part for whole in nodes for part in ast.walk(whole)):
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
             made = (origin.node for origin in module.flow.origins(node.value))
-            if "model" in module.flow.kinds(node.value) and not any(_is_new(module, one) for one in made):
+            if "model" in module.flow.kinds(node.value) and not any(
+                _is_new(module, one) for one in made
+            ):
                 return True
     return False
 
 
 def _is_new(module: Module, node: ast.AST) -> bool:
     """A model with random weights can take larger steps at first."""
-    return isinstance(node, ast.Call) and module.flow.call(node).named("*.from_config", "transformers.*For*LM")
+    return isinstance(node, ast.Call) and module.flow.call(node).named(
+        "*.from_config", "transformers.*For*LM"
+    )

@@ -78,11 +78,16 @@ class LmCollatorOverwritesLabels(SourceRule):
         masked = list(masked_labels(module)) if collators else []
         elsewhere = list(masked_in_other_files(module)) if collators else []
         for call in collators:
-            made = [node for node, used in masked + elsewhere if unit(module, used) in (None, unit(module, call.node))]
+            made = [
+                node
+                for node, used in masked + elsewhere
+                if unit(module, used) in (None, unit(module, call.node))
+            ]
             if not made:
                 continue
             yield self.finding(
-                "labels are masked by hand, and this collator replaces them with a copy of input_ids",
+                "labels are masked by hand, and this collator replaces them with a copy of"
+                " input_ids",
                 "use DataCollatorForSeq2Seq, which keeps labels and pads them with -100",
                 evidence=[_masks_at(module, made[0])],
                 cases=[at(module, call.node), at(module, made[0])],

@@ -58,7 +58,11 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-WRAPPERS = ("torch.*.DistributedDataParallel", "torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
+WRAPPERS = (
+    "torch.*.DistributedDataParallel",
+    "torch.*.FullyShardedDataParallel",
+    "torch.*.fully_shard",
+)
 DIVIDED = re.compile(
     r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|prepare_data_loader|IterableDataset|islice\(|[lL]ightning|"
     r"[fF]abric|ray\.train|deepspeed|device_mesh|streaming|rank\w*\s*::"
@@ -84,13 +88,17 @@ class LoaderWithoutDistributedSampler(SourceRule):
         if any(DIVIDED.search(part.text) for part in module.with_linked):
             return
         for call in _loaders(module):
-            if _has_sampler(module, call) or _is_conditional(module, call) or _is_divided(module, call):
+            if (
+                _has_sampler(module, call)
+                or _is_conditional(module, call)
+                or _is_divided(module, call)
+            ):
                 continue
             if _is_trained_on(module, call):
                 yield self.finding(
                     "every process trains on all rows: the loader has no DistributedSampler",
-                    "give it sampler=DistributedSampler(rows, shuffle=True) in place of shuffle; call "
-                    "sampler.set_epoch(epoch) in each epoch",
+                    "give it sampler=DistributedSampler(rows, shuffle=True) in place of shuffle;"
+                    " call sampler.set_epoch(epoch) in each epoch",
                     cases=[at(module, call.node)],
                 )
 
@@ -103,7 +111,9 @@ def _has_sampler(module: Module, call: Call) -> bool:
 
 def _is_conditional(module: Module, call: Call) -> bool:
     """Is it made under a condition, which may ask for the number of processes?"""
-    tests = [node.test for node in module.parents(call.node) if isinstance(node, ast.If | ast.IfExp)]
+    tests = [
+        node.test for node in module.parents(call.node) if isinstance(node, ast.If | ast.IfExp)
+    ]
     return any("__name__" not in ast.unparse(test) for test in tests)
 
 
@@ -115,7 +125,9 @@ def _is_divided(module: Module, call: Call) -> bool:
     for origin in module.flow.origins(rows):
         node = origin.node
         owners = module.flow.origins(node.func) if isinstance(node, ast.Call) else ()
-        classes = [owner.node for owner in owners if isinstance(owner.node, ast.ClassDef | ast.FunctionDef)]
+        classes = [
+            owner.node for owner in owners if isinstance(owner.node, ast.ClassDef | ast.FunctionDef)
+        ]
         if any(BY_RANK.search(module.text_of(part)) for part in (node, *classes)):
             return True
     return False

@@ -73,7 +73,11 @@ class LoraTargetNamesJoined(SourceRule):
 def _names(module: Module, given: ast.expr | None) -> Iterator[ast.Constant]:
     for origin in module.flow.origins(given) if given is not None else ():
         if isinstance(origin.node, (ast.List, ast.Tuple, ast.Set)):
-            yield from (n for n in origin.node.elts if isinstance(n, ast.Constant) and isinstance(n.value, str))
+            yield from (
+                n
+                for n in origin.node.elts
+                if isinstance(n, ast.Constant) and isinstance(n.value, str)
+            )
 
 
 def _commas(module: Module, node: ast.Constant) -> Changes:
@@ -87,5 +91,9 @@ def _commas(module: Module, node: ast.Constant) -> Changes:
         tokens = list(tokenize.generate_tokens(io.StringIO(f"({text})", newline="").readline))
     except (tokenize.TokenError, SyntaxError):
         return ()
-    ends = [starts[t.end[0] - 1] + t.end[1] - (t.end[0] == 1) for t in tokens if t.type == tokenize.STRING]
+    ends = [
+        starts[t.end[0] - 1] + t.end[1] - (t.end[0] == 1)
+        for t in tokens
+        if t.type == tokenize.STRING
+    ]
     return tuple(Change(start + at, start + at, ",") for at in ends[:-1])

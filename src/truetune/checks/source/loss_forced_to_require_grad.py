@@ -80,14 +80,16 @@ class LossForcedToRequireGrad(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         losses = {
-            (_function(module, loss), ast.unparse(loss)) for call in backward_calls(module) for loss in losses_of(call)
+            (_function(module, loss), ast.unparse(loss))
+            for call in backward_calls(module)
+            for loss in losses_of(call)
         }
         for forced in _forced(module):
             if (_function(module, forced.node), ast.unparse(forced.target)) in losses:
                 yield self.finding(
                     f"`{module.text_of(forced.node)}` {forced.effect}",
-                    "remove the line that gives the loss requires_grad; then find what cuts the graph: frozen weights, "
-                    "no_grad, detach(), item()",
+                    "remove the line that gives the loss requires_grad; then find what cuts the"
+                    " graph: frozen weights, no_grad, detach(), item()",
                     severity="error" if forced.is_leaf else "warning",
                     cases=[at(module, forced.node)],
                 )
@@ -111,7 +113,9 @@ class Forced(NamedTuple):
 def _forced(module: Module) -> Iterator[Forced]:
     for call in module.methods("requires_grad_"):
         asked = call.argument(0, "requires_grad")
-        if isinstance(call.node.func, ast.Attribute) and (asked is None or module.flow.value(asked) is True):
+        if isinstance(call.node.func, ast.Attribute) and (
+            asked is None or module.flow.value(asked) is True
+        ):
             yield Forced(call.node, call.node.func.value, is_leaf=False)
     for assigned in module.nodes(ast.Assign):
         target = assigned.targets[0]

@@ -57,7 +57,13 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.kept_losses import backward_of, has_graph, is_bounded, kept_losses, reaches_backward
+from truetune.checks.source.kept_losses import (
+    backward_of,
+    has_graph,
+    is_bounded,
+    kept_losses,
+    reaches_backward,
+)
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import replace
 from truetune.source.module import Module
@@ -71,7 +77,11 @@ class LossesKeptWithGraph(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for kept in kept_losses(module):
-            if not has_graph(module, kept) or is_bounded(module, kept) or reaches_backward(module, kept.holder):
+            if (
+                not has_graph(module, kept)
+                or is_bounded(module, kept)
+                or reaches_backward(module, kept.holder)
+            ):
                 continue
             backward = backward_of(module, kept)
             retains = backward is not None and _retains(backward)
@@ -83,7 +93,10 @@ class LossesKeptWithGraph(SourceRule):
                 f"{': the activations of all steps stay in memory' if whole else ', which holds a part of its step'}",
                 f"keep {detached}{also}",
                 severity="error" if whole else "warning",
-                cases=[at(module, kept.node), *([at(module, backward)] if backward is not None and retains else [])],
+                cases=[
+                    at(module, kept.node),
+                    *([at(module, backward)] if backward is not None and retains else []),
+                ],
                 fix=fix(module, replace(module, kept.value, detached)),
             )
 

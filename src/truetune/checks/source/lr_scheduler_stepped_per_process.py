@@ -72,11 +72,14 @@ class LrSchedulerSteppedPerProcess(SourceRule):
                     isinstance(total, ast.BinOp) and isinstance(total.op, ast.Mult)
                 )
                 yield self.finding(
-                    "the schedule is as long as the prepared loader, and a prepared scheduler steps once for each "
-                    "process: on N GPUs it ends after 1/N of the run",
+                    "the schedule is as long as the prepared loader, and a prepared scheduler steps"
+                    " once for each process: on N GPUs it ends after 1/N of the run",
                     f"multiply its length by {text}, or do not prepare the scheduler",
                     cases=[at(module, total), at(module, prepared[0])],
-                    fix=fix(module, replace(module, total, f"{whole if product else f'({whole})'} * {text}")),
+                    fix=fix(
+                        module,
+                        replace(module, total, f"{whole if product else f'({whole})'} * {text}"),
+                    ),
                 )
 
 
@@ -85,7 +88,9 @@ def _prepared_by(module: Module, schedule: Call) -> ast.expr | None:
     for call in module.methods("prepare", "prepare_scheduler"):
         if call.receiver is None or "accelerator" not in module.flow.kinds(call.receiver):
             continue
-        if not any(o.node is schedule.node for argument in call.args for o in module.flow.origins(argument)):
+        if not any(
+            o.node is schedule.node for argument in call.args for o in module.flow.origins(argument)
+        ):
             continue
         made = module.flow.made(call.receiver)
         if (
@@ -100,7 +105,8 @@ def _prepared_by(module: Module, schedule: Call) -> ast.expr | None:
 def _knows_processes(module: Module, total: ast.expr) -> bool:
     words = ("num_processes", "world_size", "get_world_size")
     return any(
-        (isinstance(n, ast.Attribute) and n.attr in words) or (isinstance(n, ast.Name) and n.id in words)
+        (isinstance(n, ast.Attribute) and n.attr in words)
+        or (isinstance(n, ast.Name) and n.id in words)
         for node in expressions(module, total)
         for n in ast.walk(node)
     )

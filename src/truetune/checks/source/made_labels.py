@@ -19,7 +19,11 @@ def masked_labels(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
         function = module.scopes.of[node].node
         user = node if isinstance(function, ast.Module) else _user(module, function)
         inside = value if isinstance(function, ast.Module) else function
-        if user is not None and holds_ignored_label(module, inside) and by_id.isdisjoint(ast.walk(inside)):
+        if (
+            user is not None
+            and holds_ignored_label(module, inside)
+            and by_id.isdisjoint(ast.walk(inside))
+        ):
             yield node, user
 
 
@@ -31,7 +35,9 @@ def masked_in_other_files(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
             function = part.scopes.of[node].node
             if isinstance(function, ast.Module) or not holds_ignored_label(part, function):
                 continue
-            used = _used_in(module, part, function) if by_id.isdisjoint(ast.walk(function)) else None
+            used = (
+                _used_in(module, part, function) if by_id.isdisjoint(ast.walk(function)) else None
+            )
             if used is not None:
                 yield node, used
 
@@ -57,7 +63,9 @@ def _used_in(module: Module, part: Module, function: ast.AST) -> ast.AST | None:
 
 def unit(module: Module, node: ast.AST) -> ast.AST | None:
     """The function or method, not one inside another, that a node stands in; None in the module's own code."""
-    around = [p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    around = [
+        p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
     return around[-1] if around else None
 
 
@@ -69,7 +77,9 @@ def label_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
                 if isinstance(key, ast.Constant) and key.value == "labels":
                     yield node, value
         elif isinstance(node, ast.Call):
-            if module.flow.name(node.func) == "dict" and (given := module.flow.call(node).keywords.get("labels")):
+            if module.flow.name(node.func) == "dict" and (
+                given := module.flow.call(node).keywords.get("labels")
+            ):
                 yield node, given
         elif isinstance(node, ast.Assign):
             if (place := column(module, node.targets[0])) is not None and place[1] == "labels":
@@ -84,8 +94,14 @@ def _user(module: Module, function: ast.AST) -> ast.AST | None:
 
 
 def _mapped_by(module: Module, function: ast.AST) -> ast.AST | None:
-    calls = [c for c in module.all_calls if c.method == "map" or c.named("datasets.*.from_generator")]
+    calls = [
+        c for c in module.all_calls if c.method == "map" or c.named("datasets.*.from_generator")
+    ]
     return next(
-        (c.node for c in calls if (a := c.argument(0, "function")) is not None and module.flow.function(a) is function),
+        (
+            c.node
+            for c in calls
+            if (a := c.argument(0, "function")) is not None and module.flow.function(a) is function
+        ),
         None,
     )

@@ -29,14 +29,24 @@ def makes_rows(module: Module, node: ast.AST) -> bool:
 
 
 def _generates(function: ast.AST) -> bool:
-    return any(isinstance(node, ast.Attribute) and node.attr == "generate" for node in ast.walk(function))
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "generate" for node in ast.walk(function)
+    )
 
 
 def _makes_columns(function: ast.AST) -> bool:
-    return any(isinstance(node, ast.Constant) and node.value in COLUMNS for node in ast.walk(function))
+    return any(
+        isinstance(node, ast.Constant) and node.value in COLUMNS for node in ast.walk(function)
+    )
 
 
 def _is_given_to_map(module: Module, function: ast.AST) -> bool:
-    calls = [call for call in module.all_calls if call.method == "map" or call.named("datasets.*.from_generator")]
+    calls = [
+        call
+        for call in module.all_calls
+        if call.method == "map" or call.named("datasets.*.from_generator")
+    ]
     given = (call.argument(0, "function") for call in calls)
-    return any(node is function or (node and module.flow.function(node) is function) for node in given)
+    return any(
+        node is function or (node and module.flow.function(node) is function) for node in given
+    )

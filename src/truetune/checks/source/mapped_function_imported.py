@@ -49,7 +49,18 @@ from truetune.source.module import Module
 from truetune.source.names import FLAT
 
 LIBRARIES = frozenset(
-    (*FLAT, "torch", "numpy", "pandas", "PIL", "torchvision", "torchaudio", "evaluate", "nltk", "tqdm")
+    (
+        *FLAT,
+        "torch",
+        "numpy",
+        "pandas",
+        "PIL",
+        "torchvision",
+        "torchaudio",
+        "evaluate",
+        "nltk",
+        "tqdm",
+    )
 )
 
 
@@ -57,7 +68,11 @@ def _mapped(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Calls of a data set's `map` and `filter`, with the function that each is given."""
     for call in module.methods("map", "filter"):
         function = call.argument(0, "function")
-        if function is not None and call.receiver is not None and "dataset" in module.flow.kinds(call.receiver):
+        if (
+            function is not None
+            and call.receiver is not None
+            and "dataset" in module.flow.kinds(call.receiver)
+        ):
             yield call, function
 
 
@@ -71,10 +86,15 @@ class MappedFunctionImported(SourceRule):
         for call, function in _mapped(module):
             name = module.flow.imported_name(function)
             first = (name or "").lstrip(".").partition(".")[0]
-            known = first in LIBRARIES or first in sys.stdlib_module_names or first in sys.builtin_module_names
+            known = (
+                first in LIBRARIES
+                or first in sys.stdlib_module_names
+                or first in sys.builtin_module_names
+            )
             if name and "." in name and not known and call.lacks("load_from_cache_file"):
                 yield self.finding(
-                    f"the cache of datasets knows {name} by its name alone: rows stay old when its module changes",
+                    f"the cache of datasets knows {name} by its name alone: rows stay old when its"
+                    " module changes",
                     "give load_from_cache_file=False while that module changes",
                     cases=[at(module, call.node)],
                     fix=fix(module, set_keyword(module, call, "load_from_cache_file", "False")),

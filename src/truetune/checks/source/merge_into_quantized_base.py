@@ -76,13 +76,22 @@ def _quantized(module: Module, model: ast.expr, depth: int = 0) -> ast.Call | No
     if len(origins) != 1 or not isinstance(origins[0].node, ast.Call) or depth > DEPTH:
         return None
     call = module.flow.call(origins[0].node)
-    if any(module.flow.value(call.keywords.get(name)) is True for name in ("load_in_4bit", "load_in_8bit")):
+    if any(
+        module.flow.value(call.keywords.get(name)) is True
+        for name in ("load_in_4bit", "load_in_8bit")
+    ):
         return call.node
     config = call.keywords.get("quantization_config")
-    if config is not None and "BitsAndBytesConfig" in _made(module, config) and call.named("transformers.*"):
+    if (
+        config is not None
+        and "BitsAndBytesConfig" in _made(module, config)
+        and call.named("transformers.*")
+    ):
         return call.node
     base = call.argument(0, "model")
-    return _quantized(module, base, depth + 1) if call.named("peft.*") and base is not None else None
+    return (
+        _quantized(module, base, depth + 1) if call.named("peft.*") and base is not None else None
+    )
 
 
 def _made(module: Module, config: ast.expr) -> str:

@@ -61,7 +61,8 @@ class MergeResultDropped(SourceRule):
             kept = f"{name} = {module.text_of(call.node)}"
             simple = isinstance(call.receiver, (ast.Name, ast.Attribute))
             yield self.finding(
-                f"the model that {name}.merge_and_unload() returns is dropped; {name} is still the wrapper",
+                f"the model that {name}.merge_and_unload() returns is dropped; {name} is still the"
+                " wrapper",
                 f"write {kept}",
                 cases=[at(module, call.node)],
                 fix=fix(module, replace(module, call.node, kept)) if simple else None,
@@ -71,4 +72,6 @@ class MergeResultDropped(SourceRule):
 def _used_after(module: Module, name: ast.Name) -> bool:
     """Is the wrapper used again? The base under it is merged in place, and may be what is saved."""
     line = module.place(name)[0]
-    return any(node.id == name.id and module.place(node)[0] > line for node in module.nodes(ast.Name))
+    return any(
+        node.id == name.id and module.place(node)[0] > line for node in module.nodes(ast.Name)
+    )

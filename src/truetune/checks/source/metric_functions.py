@@ -18,8 +18,8 @@ ATTRIBUTES: dict[str, Side] = {"predictions": "predictions", "label_ids": "label
 OF_PAIR: tuple[Side, Side] = ("predictions", "labels")
 """An `EvalPrediction` that is taken apart gives these two, in this order"""
 SAME_PLACES = frozenset({
-    *("argmax", "reshape", "flatten", "view", "ravel", "astype", "cpu", "numpy", "detach", "to", "long", "int"),
-    *("tolist", "squeeze", "copy", "clone", "masked_select", "item", "float", "bool"),
+    "argmax", "reshape", "flatten", "view", "ravel", "astype", "cpu", "numpy", "detach", "to", "long", "int",
+    "tolist", "squeeze", "copy", "clone", "masked_select", "item", "float", "bool",
 })  # fmt: skip
 """Methods after which a token stands where it stood, or all tokens of both sides moved alike"""
 FUNCTIONS_OF_FIRST = ("numpy.*", "torch.*")
@@ -43,7 +43,11 @@ def comparisons(module: Module, function: Function) -> Iterator[ast.AST]:
 
 def _compared(module: Module, node: ast.AST) -> tuple[ast.expr, ...]:
     """The two expressions that a node compares; none where it compares nothing."""
-    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and len(node.ops) == 1:
+    if (
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+        and len(node.ops) == 1
+    ):
         return node.left, node.comparators[0]
     if not isinstance(node, ast.Call):
         return ()
@@ -71,14 +75,18 @@ def side_of(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
     if isinstance(node, ast.Call):
         return _side_of_call(module, node, depth)
     if isinstance(node, (ast.Name, ast.Attribute, ast.IfExp)):
-        sides = {_side_of_origin(module, node, origin, depth) for origin in module.flow.origins(node)}
+        sides = {
+            _side_of_origin(module, node, origin, depth) for origin in module.flow.origins(node)
+        }
         return sides.pop() if len(sides) == 1 else None
     return None
 
 
 def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | None:
     """`logits[mask]` and `logits[0]` keep the side; `logits[:, -1]` is one place, and no more all of them."""
-    if isinstance(node.slice, ast.Tuple) and any(isinstance(module.flow.value(e), int) for e in node.slice.elts):
+    if isinstance(node.slice, ast.Tuple) and any(
+        isinstance(module.flow.value(e), int) for e in node.slice.elts
+    ):
         return None
     index = module.flow.value(node.slice)
     if isinstance(node.value, ast.Name) and index in (0, 1):
@@ -95,7 +103,11 @@ def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
     if call.named("numpy.where", "torch.where") and len(call.args) == 3:
         sides = {side_of(module, given, depth + 1) for given in call.args[1:]} - {None}
         return sides.pop() if len(sides) == 1 else None
-    if call.named(*FUNCTIONS_OF_FIRST) and not call.named(*(f"*.{name}" for name in MOVES)) and call.args:
+    if (
+        call.named(*FUNCTIONS_OF_FIRST)
+        and not call.named(*(f"*.{name}" for name in MOVES))
+        and call.args
+    ):
         return side_of(module, call.args[0], depth + 1)
     return None
 
@@ -105,7 +117,11 @@ def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) 
     if origin.element:
         return _side_of_zipped(module, node, path, depth)
     if isinstance(node, ast.arg):
-        return OF_PAIR[path[0]] if _is_pair(module, Origin(node)) and path[:1] in ((0,), (1,)) else None
+        return (
+            OF_PAIR[path[0]]
+            if _is_pair(module, Origin(node)) and path[:1] in ((0,), (1,))
+            else None
+        )
     if node is name or not isinstance(node, ast.expr):
         return None
     if isinstance(node, ast.Tuple | ast.List | ast.Attribute) and path:
@@ -114,7 +130,9 @@ def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) 
     return side_of(module, node, depth + 1)
 
 
-def _side_of_zipped(module: Module, node: ast.AST, path: tuple[int, ...], depth: int) -> Side | None:
+def _side_of_zipped(
+    module: Module, node: ast.AST, path: tuple[int, ...], depth: int
+) -> Side | None:
     """One of the things that `zip(predictions, labels)` gives, or an element of one of both."""
     if isinstance(node, ast.Call) and module.flow.name(node.func) == "zip":
         is_known = bool(path) and 0 <= path[0] < len(node.args)
@@ -125,7 +143,11 @@ def _side_of_zipped(module: Module, node: ast.AST, path: tuple[int, ...], depth:
 def _is_pair(module: Module, origin: Origin) -> bool:
     """Is it the one parameter of a function, which a trainer gives predictions and labels?"""
     arguments = module.scopes.parent.get(origin.node)
-    if not isinstance(origin.node, ast.arg) or origin.path or not isinstance(arguments, ast.arguments):
+    if (
+        not isinstance(origin.node, ast.arg)
+        or origin.path
+        or not isinstance(arguments, ast.arguments)
+    ):
         return False
     own = [a for a in (*arguments.posonlyargs, *arguments.args) if a.arg not in ("self", "cls")]
     required = own[: len(own) - len(arguments.defaults)] if arguments.defaults else own
@@ -150,7 +172,9 @@ def functions_given(module: Module, call: Call) -> list[Function] | None:
             return None
     level = found
     for _ in range(CALLS):
-        calls = (node for function in level for node in ast.walk(function) if isinstance(node, ast.Call))
+        calls = (
+            node for function in level for node in ast.walk(function) if isinstance(node, ast.Call)
+        )
         called = (module.flow.function(node.func) for node in calls)
         level = list(dict.fromkeys(one for one in called if one is not None and one not in found))
         found += level
@@ -173,4 +197,6 @@ def _is(node: ast.expr | None, number: int) -> bool:
 
 def picks_tokens(node: ast.AST) -> bool:
     """Does a node pick one token of each place: argmax, topk, max?"""
-    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("argmax", "topk", ".max"))
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+        ("argmax", "topk", ".max")
+    )

@@ -67,21 +67,30 @@ from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-CAUSAL = ("transformers.AutoModelForCausalLM.*", "transformers.*ForCausalLM*", "unsloth.Fast*Model.from_pretrained")
+CAUSAL = (
+    "transformers.AutoModelForCausalLM.*",
+    "transformers.*ForCausalLM*",
+    "unsloth.Fast*Model.from_pretrained",
+)
 TRAINERS = ("transformers.Trainer", "trl.SFTTrainer")
 TRAINERS_WITH_METRICS = calls_with("trainers with compute_metrics", ("compute_metrics",), *TRAINERS)
 NOT_SEEN = Unmet(
-    "how predictions are made and compared is not seen: a function given to the trainer is not in these files",
+    "how predictions are made and compared is not seen: a function given to the trainer is not in"
+    " these files",
     "name the file that defines compute_metrics and preprocess_logits_for_metrics as well",
 )
-NOT_COMPARED = Unmet("no argmax of logits that is compared with the labels is seen in compute_metrics")
+NOT_COMPARED = Unmet(
+    "no argmax of logits that is compared with the labels is seen in compute_metrics"
+)
 
 
 def _trainers(module: Module) -> Iterator[Call]:
     """Trainers of causal models that are given compute_metrics."""
     is_causal = any(call.named(*CAUSAL) for part in module.with_linked for call in part.all_calls)
     for call in module.calls(*TRAINERS):
-        if given_under(module, call, "compute_metrics") is not None and (is_causal or call.named("trl.SFTTrainer")):
+        if given_under(module, call, "compute_metrics") is not None and (
+            is_causal or call.named("trl.SFTTrainer")
+        ):
             yield call
 
 
@@ -110,7 +119,8 @@ class MetricsUnshifted(SourceRule):
                 continue
             if (compared := _unshifted(module, functions)) is not None:
                 yield self.finding(
-                    "compute_metrics compares predictions with the labels of their own position, not of the next",
+                    "compute_metrics compares predictions with the labels of their own position,"
+                    " not of the next",
                     "compare predictions[:, :-1] with labels[:, 1:]",
                     cases=[at(module, compared)],
                 )

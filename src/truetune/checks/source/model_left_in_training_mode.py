@@ -74,7 +74,9 @@ class ModelLeftInTrainingMode(SourceRule):
             (
                 call
                 for call in module.all_calls
-                if call.node.lineno > line and _evaluates(module, call) and _of(module, call) & _of(module, switched)
+                if call.node.lineno > line
+                and _evaluates(module, call)
+                and _of(module, call) & _of(module, switched)
             ),
             None,
         )
@@ -87,7 +89,9 @@ class ModelLeftInTrainingMode(SourceRule):
 
 
 def _is_model(module: Module, call: Call) -> bool:
-    return call.receiver is not None and "model" in module.flow.kinds(call.receiver) and not call.args
+    return (
+        call.receiver is not None and "model" in module.flow.kinds(call.receiver) and not call.args
+    )
 
 
 def _of(module: Module, call: Call) -> set[ast.AST]:
@@ -100,7 +104,8 @@ def _evaluates(module: Module, call: Call) -> bool:
     if call.method == "generate" and call.receiver is not None:
         return "model" in module.flow.kinds(call.receiver)
     return "model" in module.flow.kinds(call.node.func) and any(
-        isinstance(node, ast.With) and any(_is_no_gradient(module, item.context_expr) for item in node.items)
+        isinstance(node, ast.With)
+        and any(_is_no_gradient(module, item.context_expr) for item in node.items)
         for node in module.parents(call.node)
     )
 

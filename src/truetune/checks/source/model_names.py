@@ -72,7 +72,11 @@ def _of_option(module: Module, name: str) -> Iterator[str]:
         if name in {*written, module.flow.value(call.keywords.get("dest"))}:
             yield from _text(module, call.keywords.get("default"))
     for field in module.nodes(ast.AnnAssign):
-        if isinstance(field.target, ast.Name) and field.target.id == name and _is_field(module, field):
+        if (
+            isinstance(field.target, ast.Name)
+            and field.target.id == name
+            and _is_field(module, field)
+        ):
             yield from _of_field(module, field.value)
 
 

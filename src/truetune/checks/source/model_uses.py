@@ -13,8 +13,13 @@ from truetune.source.module import Module
 
 REFERENCE = re.compile(r"(^|[_.])ref(erence)?s?(_|$|\d)|^ref(?!ine|resh|use)|reference", re.I)
 """Names of a reference model, or of what it gives"""
-WRAPPERS = ("peft.get_peft_model", "peft.PeftModel*", "peft.prepare_model_for_kbit_training", "torch.compile",
-            "*.DistributedDataParallel")  # fmt: skip
+WRAPPERS = (
+    "peft.get_peft_model",
+    "peft.PeftModel*",
+    "peft.prepare_model_for_kbit_training",
+    "torch.compile",
+    "*.DistributedDataParallel",
+)
 """Calls whose result computes with the model that they are given, and changes it where they change anything"""
 DEPTH = 8
 

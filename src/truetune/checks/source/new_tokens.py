@@ -45,19 +45,40 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
         if call.receiver is None or "tokenizer" not in module.flow.kinds(call.receiver):
             continue
         has = vocabulary(module, call.receiver)
-        names = tuple(name for name in _given(module, call, without_pad=without_pad) if name not in has | SPECIAL)
+        names = tuple(
+            name
+            for name in _given(module, call, without_pad=without_pad)
+            if name not in has | SPECIAL
+        )
         known = families(module, call.receiver)
-        if not names or _for_a_named_model(module, call.node) or any(one and one.completed_by_code for one in known):
+        if (
+            not names
+            or _for_a_named_model(module, call.node)
+            or any(one and one.completed_by_code for one in known)
+        ):
             continue
-        found.append(AddedTokens(call, names, _spare_rows(module, call, known, len(has)), bool(has or _certain(known))))
+        found.append(
+            AddedTokens(
+                call,
+                names,
+                _spare_rows(module, call, known, len(has)),
+                bool(has or _certain(known)),
+            )
+        )
     return found
 
 
 def _given(module: Module, call: Call, *, without_pad: bool) -> list[str]:
-    value = module.flow.value(call.argument(0, "new_tokens") or call.keywords.get("special_tokens_dict"))
+    value = module.flow.value(
+        call.argument(0, "new_tokens") or call.keywords.get("special_tokens_dict")
+    )
     by_role = value if isinstance(value, dict) else {"": value}
     parts = [item for role, item in by_role.items() if not (without_pad and role == "pad_token")]
-    names = [name for part in parts for name in (part if isinstance(part, (list, tuple, frozenset)) else [part])]
+    names = [
+        name
+        for part in parts
+        for name in (part if isinstance(part, (list, tuple, frozenset)) else [part])
+    ]
     return [name for name in names if isinstance(name, str)]
 
 
@@ -94,9 +115,17 @@ def _for_a_named_model(module: Module, node: ast.AST) -> bool:
 
 def _asks_for_name(node: ast.AST) -> bool:
     """`"gemma" in args.model_name`, `model_type == "yuan"`, `name.startswith("org/")`"""
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.Eq)):
+    if (
+        isinstance(node, ast.Compare)
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], (ast.In, ast.Eq))
+    ):
         sides = [node.left, node.comparators[0]]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "startswith"
+    ):
         sides = [node.func.value, *node.args]
     else:
         return False
@@ -105,7 +134,11 @@ def _asks_for_name(node: ast.AST) -> bool:
         word
         for side in sides
         for part in ast.walk(side)
-        for word in (part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "")).lower().split("_")
+        for word in (
+            (part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", ""))
+            .lower()
+            .split("_")
+        )
     }
     return named and not words.isdisjoint(NAMES)
 

@@ -74,11 +74,17 @@ class PadEqualsEosLmCollator(SourceRule):
         if not all(changes):
             changes = []
         yield self.finding(
-            f"pad is EOS{places}, and labels that equal pad are masked: EOS is never learned, the model will not stop",
+            f"pad is EOS{places}, and labels that equal pad are masked: EOS is never learned, the"
+            " model will not stop",
             advice.remedy,
-            severity="warning" if only_missing or all(sink.why_by_trainer for sink in sinks) else "error",
+            severity=(
+                "warning" if only_missing or all(sink.why_by_trainer for sink in sinks) else "error"
+            ),
             evidence=[*(sink.told(module) for sink in sinks[:3]), *[IF_MISSING] * only_missing],
-            cases=[*(at(module, one.node) for one in reached), *(at(module, sink.node) for sink in sinks[:2])],
+            cases=[
+                *(at(module, one.node) for one in reached),
+                *(at(module, sink.node) for sink in sinks[:2]),
+            ],
             count=len(reached),
             fix=fix(module, tuple(change for part in changes for change in part), safe=advice.sure),
         )

@@ -49,16 +49,30 @@ def what_masks(module: Module, settings: list[PadSetting]) -> list[Masking]:
 def _maskings(module: Module) -> list[Masking]:
     found = [Masking(call.node, module, _tokenizer_of(call)) for call in lm_collators(module)]
     if "pad_token_id" in module.text:
-        found += [Masking(node, module, tokenizer_of_pad_id(module, node)) for node in masks_by_id(module)]
+        found += [
+            Masking(node, module, tokenizer_of_pad_id(module, node)) for node in masks_by_id(module)
+        ]
     trainers = _older_trainers(module)
-    return found + [Masking(node, module, _tokenizer_of(module.flow.call(node)), why) for node, why in trainers]
+    return found + [
+        Masking(node, module, _tokenizer_of(module.flow.call(node)), why) for node, why in trainers
+    ]
 
 
 def _tokenizer_of(call: Call) -> ast.expr | None:
-    return call.keywords.get("tokenizer") or call.keywords.get("processing_class") or call.argument(0, "tokenizer")
+    return (
+        call.keywords.get("tokenizer")
+        or call.keywords.get("processing_class")
+        or call.argument(0, "tokenizer")
+    )
 
 
 def _older_trainers(module: Module) -> list[tuple[ast.Call, str]]:
     """The SFTTrainers that a TRL runs whose own collator masks by id, and why that is sure."""
-    calls = (call for call in module.calls("trl.SFTTrainer") if "data_collator" not in call.keywords)
-    return [(call.node, why) for call in calls if (why := why_before(module, call, PAD_MASKED_BY_ID)) is not None]
+    calls = (
+        call for call in module.calls("trl.SFTTrainer") if "data_collator" not in call.keywords
+    )
+    return [
+        (call.node, why)
+        for call in calls
+        if (why := why_before(module, call, PAD_MASKED_BY_ID)) is not None
+    ]

@@ -39,7 +39,10 @@ def pad_settings(module: Module) -> Iterator[PadSetting]:
     for node in module.nodes(ast.Assign, ast.Call):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                if isinstance(target, ast.Attribute) and target.attr in ("pad_token", "pad_token_id"):
+                if isinstance(target, ast.Attribute) and target.attr in (
+                    "pad_token",
+                    "pad_token_id",
+                ):
                     if _is_tokenizer(module, target.value):
                         yield _made(module, node, node.value, target.value)
         elif isinstance(node, ast.Call):
@@ -48,9 +51,16 @@ def pad_settings(module: Module) -> Iterator[PadSetting]:
 
 def sides_set(module: Module) -> Iterator[ast.expr]:
     """What the padding sides of tokenizers are set to in one file."""
-    yield from (call.keywords["padding_side"] for call in module.all_calls if "padding_side" in call.keywords)
+    yield from (
+        call.keywords["padding_side"]
+        for call in module.all_calls
+        if "padding_side" in call.keywords
+    )
     for node in module.nodes(ast.Assign):
-        if any(isinstance(target, ast.Attribute) and target.attr == "padding_side" for target in node.targets):
+        if any(
+            isinstance(target, ast.Attribute) and target.attr == "padding_side"
+            for target in node.targets
+        ):
             yield node.value
 
 
@@ -59,7 +69,11 @@ def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
     if call.named("setattr") and len(call.args) == 3 and _is_tokenizer(module, call.args[0]):
         if module.flow.value(call.args[1]) in ("pad_token", "pad_token_id"):
             yield _made(module, node, call.args[2], call.args[0])
-    elif call.method == "add_special_tokens" and call.receiver is not None and _is_tokenizer(module, call.receiver):
+    elif (
+        call.method == "add_special_tokens"
+        and call.receiver is not None
+        and _is_tokenizer(module, call.receiver)
+    ):
         given = call.argument(0, "special_tokens_dict")
         entries = module.flow.entries(given)[0] if given is not None else {}
         if "pad_token" in entries:
@@ -69,29 +83,51 @@ def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
 
 
 def _made(
-    module: Module, node: ast.AST, value: ast.expr, tokenizer: ast.expr | None, eos: ast.expr | None = None
+    module: Module,
+    node: ast.AST,
+    value: ast.expr,
+    tokenizer: ast.expr | None,
+    eos: ast.expr | None = None,
 ) -> PadSetting:
     """`eos`: what EOS is set to in the same breath"""
     scopes = module.scopes
     tests = [parent.test for parent in module.parents(node) if isinstance(parent, ast.If)]
-    missing = any(isinstance(n, ast.Attribute) and "pad_token" in n.attr for test in tests for n in ast.walk(test))
+    missing = any(
+        isinstance(n, ast.Attribute) and "pad_token" in n.attr
+        for test in tests
+        for n in ast.walk(test)
+    )
     text = module.flow.value(value)
-    is_eos = _is_eos(module, value) or (isinstance(text, str) and eos is not None and text == module.flow.value(eos))
-    return PadSetting(node, value, tokenizer, scopes.of[node], bool(scopes.arms[node]), is_eos, missing)
+    is_eos = _is_eos(module, value) or (
+        isinstance(text, str) and eos is not None and text == module.flow.value(eos)
+    )
+    return PadSetting(
+        node, value, tokenizer, scopes.of[node], bool(scopes.arms[node]), is_eos, missing
+    )
 
 
 def sources_of(module: Module, tokenizer: ast.expr | None) -> frozenset[ast.AST]:
     """The calls that may have made a tokenizer, in this file or in one that it is judged with."""
     origins = module.flow.origins(tokenizer) if tokenizer is not None else ()
-    return frozenset(origin.node for origin in origins if isinstance(origin.node, ast.Call) and not origin.element)
+    return frozenset(
+        origin.node
+        for origin in origins
+        if isinstance(origin.node, ast.Call) and not origin.element
+    )
 
 
 def sources_of_setting(module: Module, setting: PadSetting) -> frozenset[ast.AST]:
     """The calls that may have made the tokenizer of a setting; one that is loaded with its pad is its own source."""
-    return frozenset((setting.node,)) if setting.tokenizer is None else sources_of(module, setting.tokenizer)
+    return (
+        frozenset((setting.node,))
+        if setting.tokenizer is None
+        else sources_of(module, setting.tokenizer)
+    )
 
 
-def is_of_tokenizer(module: Module, setting: PadSetting, home: Module, tokenizer: ast.expr | None) -> bool:
+def is_of_tokenizer(
+    module: Module, setting: PadSetting, home: Module, tokenizer: ast.expr | None
+) -> bool:
     """Does a place in another file have the tokenizer of a setting?
 
     One that a function makes is another at each of its calls, where the setting does not stand in that function.
@@ -107,7 +143,13 @@ def is_of_tokenizer(module: Module, setting: PadSetting, home: Module, tokenizer
 def _is_tokenizer(module: Module, node: ast.expr) -> bool:
     if module.flow.kinds(node) & {"tokenizer", "processor"}:
         return True
-    last = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    last = (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
     return not module.flow.kinds(node) and last in ("tokenizer", "tok", "processing_class")
 
 
@@ -115,7 +157,10 @@ def _is_eos(module: Module, value: ast.expr) -> bool:
     if module.flow.value(value) in EOS_TEXTS:
         return True
     nodes = [origin.node for origin in module.flow.origins(value)]
-    return any(isinstance(node, ast.Attribute) and node.attr in ("eos_token", "eos_token_id") for node in nodes)
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("eos_token", "eos_token_id")
+        for node in nodes
+    )
 
 
 def mend(module: Module, setting: PadSetting, token: str | None) -> Changes:
@@ -125,7 +170,11 @@ def mend(module: Module, setting: PadSetting, token: str | None) -> Changes:
     if _sets_id(module, setting):
         if setting.tokenizer is None:
             return ()
-        return replace(module, setting.value, f'{module.text_of(setting.tokenizer)}.convert_tokens_to_ids("{token}")')
+        return replace(
+            module,
+            setting.value,
+            f'{module.text_of(setting.tokenizer)}.convert_tokens_to_ids("{token}")',
+        )
     return replace(module, setting.value, f'"{token}"')
 
 
@@ -135,19 +184,29 @@ def _sets_id(module: Module, setting: PadSetting) -> bool:
         targets = (target for target in setting.node.targets if isinstance(target, ast.Attribute))
         return any(target.attr == "pad_token_id" for target in targets)
     call = module.flow.call(setting.node) if isinstance(setting.node, ast.Call) else None
-    return call is not None and call.named("setattr") and module.flow.value(call.args[1]) == "pad_token_id"
+    return (
+        call is not None
+        and call.named("setattr")
+        and module.flow.value(call.args[1]) == "pad_token_id"
+    )
 
 
 def _with_new_token(module: Module, setting: PadSetting) -> Changes:
     """A pad token of its own, and the model resized; nothing where the model is not in sight."""
-    if not isinstance(setting.node, ast.Assign) or setting.tokenizer is None or len(setting.node.targets) != 1:
+    if (
+        not isinstance(setting.node, ast.Assign)
+        or setting.tokenizer is None
+        or len(setting.node.targets) != 1
+    ):
         return ()
     made = [
         (node, node.targets[0])
         for node in module.nodes(ast.Assign)
         if isinstance(node.targets[0], ast.Name)
         and isinstance(node.value, ast.Call)
-        and module.flow.call(node.value).named("transformers.*.from_pretrained", "transformers.*.from_config")
+        and module.flow.call(node.value).named(
+            "transformers.*.from_pretrained", "transformers.*.from_config"
+        )
         and "model" in module.flow.kinds(node.value)
         and module.scopes.of[node] is setting.scope
     ]
@@ -155,7 +214,10 @@ def _with_new_token(module: Module, setting: PadSetting) -> Changes:
         return ()
     statement, model = made[0]
     tokenizer, name = module.text_of(setting.tokenizer), module.text_of(model)
-    resize = f"{name}.resize_token_embeddings(max(len({tokenizer}), {name}.get_input_embeddings().weight.shape[0]))"
+    resize = (
+        f"{name}.resize_token_embeddings(max(len({tokenizer}),"
+        f" {name}.get_input_embeddings().weight.shape[0]))"
+    )
     last: ast.stmt = setting.node if setting.node.lineno > statement.lineno else statement
     while module.scopes.parent[last] is not setting.scope.node:
         parent = module.scopes.parent[last]
@@ -165,7 +227,12 @@ def _with_new_token(module: Module, setting: PadSetting) -> Changes:
     added = insert_after(module, last, resize)
     if not added:
         return ()
-    return (*replace(module, setting.node, f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'), *added)
+    return (
+        *replace(
+            module, setting.node, f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'
+        ),
+        *added,
+    )
 
 
 PADS_SET = CodePlaces("pad tokens that are set", pad_settings)

@@ -19,7 +19,9 @@ def at(module: Module, node: ast.AST, text: str = "") -> Case:
     if len(shown) > LONGEST:
         shown = shown[: LONGEST - 4] + " ..."
     cell = module.cell_of(node)
-    return Case(f"{cell}: {shown}" if cell else shown, file=module.home(node).path, line=line, column=column)
+    return Case(
+        f"{cell}: {shown}" if cell else shown, file=module.home(node).path, line=line, column=column
+    )
 
 
 def fix(module: Module, changes: Changes, *, safe: bool = True) -> Fix | None:

@@ -11,12 +11,21 @@ from truetune.source.module import Module
 from truetune.spec.stacks.readers import SEVERAL_PROCESSES, launches_of_several
 
 VARIABLES = ("LOCAL_RANK", "WORLD_SIZE")
-STARTS = ("*.init_process_group", "*.DistributedDataParallel", "torch.multiprocessing.spawn", "*.mp.spawn")
+STARTS = (
+    "*.init_process_group",
+    "*.DistributedDataParallel",
+    "torch.multiprocessing.spawn",
+    "*.mp.spawn",
+)
 LAUNCHERS = ("accelerate.notebook_launcher",)
-LAUNCH = r"(torchrun|torch\.distributed\.(launch|run)|accelerate launch)\b(?:[^\n\\]|\\\r?\n){{0,400}}?\b{name}\b"
+LAUNCH = (
+    r"(torchrun|torch\.distributed\.(launch|run)|accelerate"
+    r" launch)\b(?:[^\n\\]|\\\r?\n){{0,400}}?\b{name}\b"
+)
 """A command that starts this file, also over several lines"""
 COUNTS = re.compile(
-    r"WORLD_SIZE|LOCAL_RANK|get_world_size|num_processes|is_initialized|local_rank|distributed_type", re.I
+    r"WORLD_SIZE|LOCAL_RANK|get_world_size|num_processes|is_initialized|local_rank|distributed_type",
+    re.I,
 )
 """What says how many processes there are, or whether there are several"""
 DEPTH = 4
@@ -38,7 +47,11 @@ def signs_of_several(module: Module) -> Iterator[ast.AST]:
     """Code that reads the variables of a launcher, or starts processes: no comment, no text, nothing that it sets."""
     for node in module.nodes(ast.Constant):
         reader = module.scopes.parent.get(node)
-        if node.value not in VARIABLES or reader is None or isinstance(getattr(reader, "ctx", None), ast.Store):
+        if (
+            node.value not in VARIABLES
+            or reader is None
+            or isinstance(getattr(reader, "ctx", None), ast.Store)
+        ):
             continue
         asked = ast.unparse(reader.func if isinstance(reader, ast.Call) else reader)
         if "environ" in asked or "getenv" in asked:
@@ -55,7 +68,11 @@ def is_under_count(module: Module, node: ast.AST) -> bool:
     """Does a condition on the number of processes keep this from being reached by several?"""
     inner = node
     for around in module.parents(node):
-        if isinstance(around, (ast.If, ast.IfExp)) and inner is not around.test and _counts(module, around.test):
+        if (
+            isinstance(around, (ast.If, ast.IfExp))
+            and inner is not around.test
+            and _counts(module, around.test)
+        ):
             first = around.body if isinstance(around.body, list) else [around.body]
             if inner not in first or not _several(module, around.test):
                 return True
@@ -101,4 +118,8 @@ def _counts(module: Module, test: ast.AST, depth: int = 0) -> bool:
         return False
     names = (node for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute)))
     origins = (origin.node for name in names for origin in module.flow.origins(name))
-    return any(isinstance(node, ast.expr) and _counts(module, node, depth + 1) for node in origins if node is not test)
+    return any(
+        isinstance(node, ast.expr) and _counts(module, node, depth + 1)
+        for node in origins
+        if node is not test
+    )

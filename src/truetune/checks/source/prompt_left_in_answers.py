@@ -73,7 +73,8 @@ class PromptLeftInAnswers(SourceRule):
             use = kept_as_answer(module, call)
             if use is not None:
                 yield self.finding(
-                    "an answer is used with its prompt in front: generate returns both, and nothing cuts the prompt",
+                    "an answer is used with its prompt in front: generate returns both, and nothing"
+                    " cuts the prompt",
                     'decode what follows the prompt: out[:, inputs["input_ids"].shape[1]:]',
                     cases=[at(module, call.node), at(module, use)],
                 )

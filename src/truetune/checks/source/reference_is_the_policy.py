@@ -100,9 +100,10 @@ class ReferenceIsThePolicy(SourceRule):
             )
             if policy is not None:
                 yield self.finding(
-                    "the reference is the same object as the policy: it moves with it, and the loss stays at 0.6931",
-                    "load the reference a second time, or copy.deepcopy the policy before training; with LoRA, "
-                    "compute it under policy.disable_adapter()",
+                    "the reference is the same object as the policy: it moves with it, and the loss"
+                    " stays at 0.6931",
+                    "load the reference a second time, or copy.deepcopy the policy before training;"
+                    " with LoRA, compute it under policy.disable_adapter()",
                     cases=[at(module, reference.call), at(module, policy.call)],
                 )
                 return

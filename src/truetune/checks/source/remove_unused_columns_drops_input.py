@@ -61,7 +61,13 @@ from truetune.source.edits import set_keyword
 
 TEXT_MODELS = tuple(
     f"transformers.AutoModelFor{task}.from_*"
-    for task in ("CausalLM", "SequenceClassification", "TokenClassification", "MaskedLM", "Seq2SeqLM")
+    for task in (
+        "CausalLM",
+        "SequenceClassification",
+        "TokenClassification",
+        "MaskedLM",
+        "Seq2SeqLM",
+    )
 )
 """Classes of which it is known what their forward takes"""
 
@@ -81,20 +87,43 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
             model = module.flow.made(call.argument(0, "model"))
             if settings is None or model is None or not model.named(*TEXT_MODELS):
                 continue
-            flag, names = settings.keywords.get("remove_unused_columns"), settings.keywords.get("label_names")
+            flag, names = (
+                settings.keywords.get("remove_unused_columns"),
+                settings.keywords.get("label_names"),
+            )
             kept = [] if names is None else value(names)
-            if settings.open or not (flag is None or value(flag) is True) or not isinstance(kept, list):
+            if (
+                settings.open
+                or not (flag is None or value(flag) is True)
+                or not isinstance(kept, list)
+            ):
                 continue
             collator = call.argument(2, "data_collator")
-            read = read_by_collator(module, collator) if collator is not None else read_by_loss(module, call)
-            lost = {key: node for key, node in read.items() if key not in FORWARD and key not in kept}
+            read = (
+                read_by_collator(module, collator)
+                if collator is not None
+                else read_by_loss(module, call)
+            )
+            lost = {
+                key: node for key, node in read.items() if key not in FORWARD and key not in kept
+            }
             if lost:
                 reader = "the collator" if collator is not None else "compute_loss"
                 names_lost = ", ".join(sorted(lost))
                 yield self.finding(
                     f"{reader} reads {names_lost}, which the Trainer removes: no model takes it",
                     "set remove_unused_columns=False in the arguments",
-                    evidence=["remove_unused_columns is True by default: only parameters of forward are kept"],
-                    cases=[*(at(module, node) for node in list(lost.values())[:2]), at(module, settings.node)],
-                    fix=fix(module, set_keyword(module, settings, "remove_unused_columns", "False"), safe=False),
+                    evidence=[
+                        "remove_unused_columns is True by default: only parameters of forward are"
+                        " kept"
+                    ],
+                    cases=[
+                        *(at(module, node) for node in list(lost.values())[:2]),
+                        at(module, settings.node),
+                    ],
+                    fix=fix(
+                        module,
+                        set_keyword(module, settings, "remove_unused_columns", "False"),
+                        safe=False,
+                    ),
                 )

@@ -12,7 +12,9 @@ from truetune.spec.stacks.signatures import GoneArgument
 
 def given_at(call: Call, name: str) -> ast.AST:
     """Where an argument is given: the keyword, or its value in a `**` dictionary."""
-    return next((keyword for keyword in call.node.keywords if keyword.arg == name), call.keywords[name])
+    return next(
+        (keyword for keyword in call.node.keywords if keyword.arg == name), call.keywords[name]
+    )
 
 
 def renames(module: Module, call: Call, gone: list[GoneArgument]) -> Changes:

@@ -79,19 +79,25 @@ class RenderedTextTokenizedAgain(SourceRule):
             rendered = next(_rendered(module, text), None)
             if rendered is None:
                 continue
-            bos = second_bos(module, call.receiver if call.method in WITH_SPECIALS else call.node.func, template)
+            bos = second_bos(
+                module, call.receiver if call.method in WITH_SPECIALS else call.node.func, template
+            )
             if bos is Bos.ONE or (bos is Bos.UNKNOWN and not makes_rows(module, call.node)):
                 continue
             yield self.finding(
-                "text rendered by apply_chat_template is tokenized with special tokens added: a second BOS"
-                + (" if the template writes one" if bos is Bos.UNKNOWN else ""),
-                "give add_special_tokens=False to the tokenizer here, or let apply_chat_template tokenize",
+                "text rendered by apply_chat_template is tokenized with special tokens added: a"
+                " second BOS" + (" if the template writes one" if bos is Bos.UNKNOWN else ""),
+                "give add_special_tokens=False to the tokenizer here, or let apply_chat_template"
+                " tokenize",
                 severity=self.severity if bos is Bos.TWO else "info",
                 evidence=[
                     f"rendered in line {module.place(rendered)[0]}",
-                    "the tokenizer and the template of a model that is named here both write BOS"
-                    if bos is Bos.TWO
-                    else "it is not known what this model's tokenizer and template write",
+                    (
+                        "the tokenizer and the template of a model that is named here both"
+                        " write BOS"
+                        if bos is Bos.TWO
+                        else "it is not known what this model's tokenizer and template write"
+                    ),
                 ],
                 cases=[at(module, call.node), at(module, rendered)],
                 fix=fix(module, set_keyword(module, call, "add_special_tokens", "False")),
@@ -122,10 +128,20 @@ def _rendered(module: Module, text: ast.expr) -> Iterator[ast.Call]:
     """The calls of apply_chat_template whose text this may be, alone or as the elements of a list."""
     for origin in module.flow.origins(text):
         node = origin.node
-        parts = node.elts if isinstance(node, ast.List) else [node.elt] if isinstance(node, ast.ListComp) else [node]
+        parts = (
+            node.elts
+            if isinstance(node, ast.List)
+            else [node.elt]
+            if isinstance(node, ast.ListComp)
+            else [node]
+        )
         for part in parts:
             for source in module.flow.origins(part):
                 made = source.node
-                if isinstance(made, ast.Call) and module.flow.kinds(made) == {"chat"} and not source.path:
+                if (
+                    isinstance(made, ast.Call)
+                    and module.flow.kinds(made) == {"chat"}
+                    and not source.path
+                ):
                     if module.flow.value(module.flow.call(made).keywords.get("tokenize")) is False:
                         yield made

@@ -45,13 +45,23 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.answers import reads_one_answer_or_none
-from truetune.checks.source.generation import GENERATIONS, encodes_apart, encodings, generations, ids_of, padded, pads
+from truetune.checks.source.generation import (
+    GENERATIONS,
+    encodes_apart,
+    encodings,
+    generations,
+    ids_of,
+    padded,
+    pads,
+)
 from truetune.checks.source.pads import sides_set
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-ENCODES_APART = Unmet("it is about models without an encoder of their own, and these take pads on the right")
+ENCODES_APART = Unmet(
+    "it is about models without an encoder of their own, and these take pads on the right"
+)
 
 
 class RightPaddingAtGeneration(SourceRule):
@@ -96,8 +106,15 @@ def _batches(module: Module, call: Call) -> Iterator[Call]:
 
 def _loaded_by_unsloth(module: Module, call: Call) -> bool:
     """Its tokenizers pad on the left from their loading on."""
-    made = [origin.node for origin in module.flow.origins(call.receiver)] if call.receiver is not None else []
-    return any(isinstance(node, ast.Call) and module.flow.call(node).named("unsloth.Fast*Model.*") for node in made)
+    made = (
+        [origin.node for origin in module.flow.origins(call.receiver)]
+        if call.receiver is not None
+        else []
+    )
+    return any(
+        isinstance(node, ast.Call) and module.flow.call(node).named("unsloth.Fast*Model.*")
+        for node in made
+    )
 
 
 def _side(module: Module, batch: Call) -> str | None:
@@ -106,7 +123,9 @@ def _side(module: Module, batch: Call) -> str | None:
         return str(module.flow.value(batch.keywords["padding_side"]))
     if not module.mentions("padding_side"):
         return None
-    sides = {str(module.flow.value(value)) for part in module.with_linked for value in sides_set(part)}
+    sides = {
+        str(module.flow.value(value)) for part in module.with_linked for value in sides_set(part)
+    }
     if not sides:
         return None
     return "right" if sides == {"right"} else "left"

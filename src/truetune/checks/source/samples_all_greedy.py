@@ -72,7 +72,11 @@ class SamplesAllGreedy(SourceRule):
         for call in _several(module):
             count = next((call.keywords[name] for name in COUNTS if name in call.keywords), None)
             asked = module.flow.value(count) if count is not None else 2
-            if not isinstance(asked, int) or asked < 2 or not call.keywords.keys().isdisjoint(BEAMS):
+            if (
+                not isinstance(asked, int)
+                or asked < 2
+                or not call.keywords.keys().isdisjoint(BEAMS)
+            ):
                 continue
             if (said := _greedy(module, call)) is not None:
                 yield self.finding(
@@ -86,6 +90,8 @@ def _greedy(module: Module, call: Call) -> str | None:
     """The argument that makes it greedy, as it is written."""
     if "do_sample" in call.keywords and module.flow.value(call.keywords["do_sample"]) is False:
         return "do_sample=False"
-    given = module.flow.value(call.keywords["temperature"]) if "temperature" in call.keywords else None
+    given = (
+        module.flow.value(call.keywords["temperature"]) if "temperature" in call.keywords else None
+    )
     is_zero = isinstance(given, int | float) and not isinstance(given, bool) and given == 0
     return f"temperature={given:g}" if is_zero else None

@@ -67,14 +67,20 @@ class SchedulerLengthMiscounted(SourceRule):
                 yield self.finding(
                     "the schedule counts rows, not steps",
                     "use len(loader) * epochs // accumulation steps",
-                    cases=[at(module, total), *(at(module, node) for node in rows[:1] if node is not total)],
+                    cases=[
+                        at(module, total),
+                        *(at(module, node) for node in rows[:1] if node is not total),
+                    ],
                 )
-            elif every is not None and any("loader" in module.flow.kinds(node.args[0]) for node in counted):
+            elif every is not None and any(
+                "loader" in module.flow.kinds(node.args[0]) for node in counted
+            ):
                 shown = module.text_of(every)
                 text = f"({module.text_of(total)}) // {shown}"
                 simple = isinstance(every, (ast.Name, ast.Attribute, ast.Constant))
                 yield self.finding(
-                    f"the schedule counts every batch, and scheduler.step() comes only every {shown} batches",
+                    "the schedule counts every batch, and scheduler.step() comes only every"
+                    f" {shown} batches",
                     f"divide its length by {shown}",
                     cases=[at(module, total), at(module, every)],
                     fix=fix(module, replace(module, total, text), safe=False) if simple else None,

@@ -39,7 +39,9 @@ def expressions(module: Module, node: ast.AST) -> Iterator[ast.AST]:
             if made not in seen:
                 seen.add(made)
                 yield made
-                if isinstance(made, (ast.BinOp, ast.Call, ast.UnaryOp)) and not _is_length(module, made):
+                if isinstance(made, (ast.BinOp, ast.Call, ast.UnaryOp)) and not _is_length(
+                    module, made
+                ):
                     waiting += ast.iter_child_nodes(made)
 
 
@@ -66,9 +68,20 @@ def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
     """n, where each `step()` of a schedule stands behind `if ... % n == 0`."""
     found: ast.expr | None = None
     for call in module.methods("step"):
-        if not any(origin.node is schedule.node for origin in module.flow.origins(call.receiver or call.node)):
+        if not any(
+            origin.node is schedule.node
+            for origin in module.flow.origins(call.receiver or call.node)
+        ):
             continue
-        every = next((n for p in module.parents(call.node) if isinstance(p, ast.If) for n in _moduli(p.test)), None)
+        every = next(
+            (
+                n
+                for p in module.parents(call.node)
+                if isinstance(p, ast.If)
+                for n in _moduli(p.test)
+            ),
+            None,
+        )
         if every is None:
             return None
         found = every

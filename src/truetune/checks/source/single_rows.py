@@ -10,7 +10,18 @@ from truetune.source.flow import Origin
 from truetune.source.module import Module
 
 TEXT_METHODS = frozenset(
-    ("format", "strip", "lstrip", "rstrip", "replace", "lower", "upper", "join", "read", "read_text")
+    (
+        "format",
+        "strip",
+        "lstrip",
+        "rstrip",
+        "replace",
+        "lower",
+        "upper",
+        "join",
+        "read",
+        "read_text",
+    )
 )
 """Methods whose result is one string"""
 TAKEN_FROM_TEXT = (
@@ -52,7 +63,10 @@ def pads_nothing(module: Module, call: Call) -> bool:
     text = call.argument(0, "text")
     if text is None or _is_used_as_text(module, text):
         return text is not None
-    return all(_is_one_row(module, origin) or _are_equal(module, origin) for origin in module.flow.origins(text))
+    return all(
+        _is_one_row(module, origin) or _are_equal(module, origin)
+        for origin in module.flow.origins(text)
+    )
 
 
 def _are_equal(module: Module, origin: Origin, depth: int = 0) -> bool:
@@ -64,10 +78,16 @@ def _are_equal(module: Module, origin: Origin, depth: int = 0) -> bool:
         return False
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return any(
-            isinstance(side, ast.List) and len(side.elts) == 1 and not isinstance(side.elts[0], ast.Starred)
+            isinstance(side, ast.List)
+            and len(side.elts) == 1
+            and not isinstance(side.elts[0], ast.Starred)
             for side in (node.left, node.right)
         )
-    if not isinstance(node, ast.ListComp) or len(node.generators) != 1 or not _is_repeatable(module, node.elt):
+    if (
+        not isinstance(node, ast.ListComp)
+        or len(node.generators) != 1
+        or not _is_repeatable(module, node.elt)
+    ):
         return False
     loop = node.generators[0]
     targets = {name.id for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
@@ -79,9 +99,17 @@ def _are_equal(module: Module, origin: Origin, depth: int = 0) -> bool:
 def _is_written_into(module: Module, made: ast.AST) -> bool:
     """Does a list get other elements under the name that it is given: `rows[i] = x`, `rows.append(x)`, `rows += x`?"""
     statement = module.scopes.parent.get(made)
-    names = {t.id for t in statement.targets if isinstance(t, ast.Name)} if isinstance(statement, ast.Assign) else set()
-    written: list[ast.expr | None] = [call.receiver for call in module.methods("append", "extend", "insert")]
-    written += [node.value for node in module.nodes(ast.Subscript) if isinstance(node.ctx, ast.Store)]
+    names = (
+        {t.id for t in statement.targets if isinstance(t, ast.Name)}
+        if isinstance(statement, ast.Assign)
+        else set()
+    )
+    written: list[ast.expr | None] = [
+        call.receiver for call in module.methods("append", "extend", "insert")
+    ]
+    written += [
+        node.value for node in module.nodes(ast.Subscript) if isinstance(node.ctx, ast.Store)
+    ]
     written += [node.target for node in module.nodes(ast.AugAssign)]
     return any(isinstance(name, ast.Name) and name.id in names for name in written)
 
@@ -91,7 +119,10 @@ def _is_repeatable(module: Module, node: ast.expr) -> bool:
     calls = (module.flow.call(part) for part in ast.walk(node) if isinstance(part, ast.Call))
     return all(
         call.method == "apply_chat_template"
-        or (isinstance(call.node.func, ast.Attribute) and call.node.func.attr in TEXT_METHODS - {"read", "read_text"})
+        or (
+            isinstance(call.node.func, ast.Attribute)
+            and call.node.func.attr in TEXT_METHODS - {"read", "read_text"}
+        )
         or call.named("str", "len", "dict", "list")
         for call in calls
     )
@@ -109,9 +140,14 @@ def _is_text(module: Module, origin: Origin) -> bool:
     """One string, whatever it says."""
     node = origin.node
     if origin.element:
-        return not origin.path and all(_holds_strings(module, whole) for whole in module.flow.origins(node))
+        return not origin.path and all(
+            _holds_strings(module, whole) for whole in module.flow.origins(node)
+        )
     if isinstance(node, ast.arg):
-        return node.annotation is not None and ONE_STRING.fullmatch(ast.unparse(node.annotation)) is not None
+        return (
+            node.annotation is not None
+            and ONE_STRING.fullmatch(ast.unparse(node.annotation)) is not None
+        )
     return not origin.path and isinstance(node, ast.expr) and _is_string(module, node)
 
 
@@ -132,15 +168,24 @@ def _holds_strings(module: Module, origin: Origin) -> bool:
     if origin.element or origin.path:
         return False
     if isinstance(node, ast.arg):
-        return node.annotation is not None and STRINGS.fullmatch(ast.unparse(node.annotation)) is not None
-    return isinstance(node, (ast.List, ast.Tuple, ast.Set)) and all(_is_string(module, part) for part in node.elts)
+        return (
+            node.annotation is not None
+            and STRINGS.fullmatch(ast.unparse(node.annotation)) is not None
+        )
+    return isinstance(node, (ast.List, ast.Tuple, ast.Set)) and all(
+        _is_string(module, part) for part in node.elts
+    )
 
 
 def _is_string(module: Module, node: ast.expr) -> bool:
-    if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+    if isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ):
         return True
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
-        return _is_string(module, node.left) or (isinstance(node.op, ast.Add) and _is_string(module, node.right))
+        return _is_string(module, node.left) or (
+            isinstance(node.op, ast.Add) and _is_string(module, node.right)
+        )
     if isinstance(node, ast.Call):
         return _returns_string(module, module.flow.call(node))
     if isinstance(node, (ast.Name, ast.Attribute)):
@@ -154,7 +199,9 @@ def _returns_string(module: Module, call: Call) -> bool:
         conversation = call.argument(0, "conversation")
         return module.flow.value(call.keywords.get("tokenize")) is False and (
             conversation is not None
-            and all(_is_conversation(module, origin) for origin in module.flow.origins(conversation))
+            and all(
+                _is_conversation(module, origin) for origin in module.flow.origins(conversation)
+            )
         )
     of_text = isinstance(call.node.func, ast.Attribute) and call.node.func.attr in TEXT_METHODS
     return of_text or call.named(*TEXT_FUNCTIONS)

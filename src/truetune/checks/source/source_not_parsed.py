@@ -55,12 +55,17 @@ class SourceNotParsed(SourceRule):
             offset = module.lines.starts[min(broken.line, len(module.lines)) - 1]
             what = f"{cell_number(module, offset)} is" if module.cells else "this file is"
             yield self.finding(
-                f"{what} not judged, because this Python ({running}) can't parse it: {broken.reason}",
-                "run truetune with the Python that the code is written for"
-                if broken.newer
-                else "correct the syntax, or make it a cell of its kind (%%bash)"
-                if module.cells
-                else "correct the syntax, or leave the file out",
+                f"{what} not judged, because this Python ({running}) can't parse it:"
+                f" {broken.reason}",
+                (
+                    "run truetune with the Python that the code is written for"
+                    if broken.newer
+                    else (
+                        "correct the syntax, or make it a cell of its kind (%%bash)"
+                        if module.cells
+                        else "correct the syntax, or leave the file out"
+                    )
+                ),
                 severity="info" if broken.newer or module.cells else "warning",
                 cases=[case],
             )

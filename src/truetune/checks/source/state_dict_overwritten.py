@@ -66,8 +66,10 @@ class StateDictOverwritten(SourceRule):
         for node in _assigned(module):
             if _filters(module, node.value):
                 yield self.finding(
-                    "state_dict is replaced by one that filters the adapter, and peft filters again when it saves",
-                    "remove the assignment; save_pretrained of a peft model saves the adapter alone",
+                    "state_dict is replaced by one that filters the adapter, and peft filters again"
+                    " when it saves",
+                    "remove the assignment; save_pretrained of a peft model saves the adapter"
+                    " alone",
                     cases=[at(module, node)],
                     fix=fix(module, delete_statement(module, node)),
                 )

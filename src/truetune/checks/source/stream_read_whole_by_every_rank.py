@@ -50,13 +50,17 @@ from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-SPLITS = re.compile(r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|IterableDatasetShard|rank\s*::|islice\(")
+SPLITS = re.compile(
+    r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|IterableDatasetShard|rank\s*::|islice\("
+)
 
 
 def _loaders(module: Module) -> Iterator[Call]:
     """The loaders of a file that starts processes."""
     if any(module.calls("torch.distributed.init_process_group")):
-        yield from module.calls("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+        yield from module.calls(
+            "torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"
+        )
 
 
 class StreamReadWholeByEveryRank(SourceRule):
@@ -68,12 +72,20 @@ class StreamReadWholeByEveryRank(SourceRule):
         module = self.subject
         if any(SPLITS.search(part.text) for part in module.with_linked):
             return
-        streams = any(module.flow.value(call.keywords.get("streaming")) is True for call in module.all_calls)
+        streams = any(
+            module.flow.value(call.keywords.get("streaming")) is True for call in module.all_calls
+        )
         for call in _loaders(module):
             rows = call.argument(0, "dataset")
-            if streams and rows is not None and "dataset" in module.flow.kinds(rows) and call.lacks("sampler"):
+            if (
+                streams
+                and rows is not None
+                and "dataset" in module.flow.kinds(rows)
+                and call.lacks("sampler")
+            ):
                 yield self.finding(
                     "every process reads the whole stream: all train on the same rows",
-                    "give it to datasets.distributed.split_dataset_by_node, with the rank and the number of processes",
+                    "give it to datasets.distributed.split_dataset_by_node, with the rank and the"
+                    " number of processes",
                     cases=[at(module, call.node)],
                 )

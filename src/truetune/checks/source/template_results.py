@@ -16,9 +16,13 @@ OF_DICTIONARIES = ("input_ids", "attention_mask", "items", "keys", "get", "pop",
 def returns_dictionary(module: Module, call: Call) -> bool:
     """Does this call of apply_chat_template give ids, and so a dictionary from transformers 5 on?"""
     tokenize = call.keywords.get("tokenize")
-    if not (call.lacks("return_dict") and (tokenize is None or module.flow.value(tokenize) is True)):
+    if not (
+        call.lacks("return_dict") and (tokenize is None or module.flow.value(tokenize) is True)
+    ):
         return False
-    return "tokenizer" in module.flow.kinds(call.receiver)  # a processor's gives text unless it is told otherwise
+    return "tokenizer" in module.flow.kinds(
+        call.receiver
+    )  # a processor's gives text unless it is told otherwise
 
 
 def uses_of_result(module: Module, made: ast.Call) -> Iterator[tuple[ast.AST, str]]:
@@ -44,14 +48,24 @@ def _how(module: Module, node: ast.AST, parent: ast.AST | None) -> str:
         if isinstance(index, str):
             return "dictionary"
         return (
-            "silent" if isinstance(parent.slice, ast.Slice) else "loud" if isinstance(parent.slice, ast.Tuple) else ""
+            "silent"
+            if isinstance(parent.slice, ast.Slice)
+            else "loud"
+            if isinstance(parent.slice, ast.Tuple)
+            else ""
         )
     if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add):
         return "loud"
     if isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node:
         return "silent"
     if isinstance(parent, ast.Attribute):
-        return "loud" if parent.attr in OF_TENSORS else "dictionary" if parent.attr in OF_DICTIONARIES else ""
+        return (
+            "loud"
+            if parent.attr in OF_TENSORS
+            else "dictionary"
+            if parent.attr in OF_DICTIONARIES
+            else ""
+        )
     if isinstance(parent, ast.keyword) and parent.arg is None:
         return "dictionary"
     return "silent" if isinstance(parent, ast.Starred) else ""

@@ -75,7 +75,9 @@ def _pairs(module: Module) -> Iterator[Pair]:
         given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
         given += [ids for ids in (ids_of(call),) if ids is not None]
         for encoded in (made for value in given for made in encodings(module, _whole(value))):
-            yield Pair(call, model, encoded.receiver if encoded.receiver is not None else encoded.node.func)
+            yield Pair(
+                call, model, encoded.receiver if encoded.receiver is not None else encoded.node.func
+            )
 
 
 class TokenizerOfAnotherFamily(SourceRule):
@@ -131,7 +133,9 @@ def _name_of_load(module: Module, node: ast.AST) -> object:
         if call.named("*.from_pretrained") and not call.named("peft.*"):
             return module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
         wrapped = call.argument(0, "model") if call.named("peft.*", "*.prepare") else call.receiver
-        inner = [origin.node for origin in module.flow.origins(wrapped)] if wrapped is not None else []
+        inner = (
+            [origin.node for origin in module.flow.origins(wrapped)] if wrapped is not None else []
+        )
         if len(inner) != 1 or inner[0] is node:
             return None
         node = inner[0]

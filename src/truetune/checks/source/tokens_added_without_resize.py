@@ -55,8 +55,8 @@ PPO = ("trl.*PPOTrainer", "trl.*RLOOTrainer")
 """They put the id 0 where the mask is 0, before any model sees the pad"""
 TRAIN = ("trainer", "optimizer")
 RESIZE = (
-    "call model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64) (trainer.model, where the trainer loads "
-    "it), or take a token that the vocabulary has"
+    "call model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64) (trainer.model,"
+    " where the trainer loads it), or take a token that the vocabulary has"
 )
 
 
@@ -71,11 +71,17 @@ class TokensAddedWithoutResize(SourceRule):
         if not added_ones or module.mentions("resize_token_embeddings"):
             return
         calls = [call for part in module.with_linked for call in part.all_calls]
-        if not any(_loads_model(module, call) for call in calls) or any(call.named(*PPO) for call in calls):
+        if not any(_loads_model(module, call) for call in calls) or any(
+            call.named(*PPO) for call in calls
+        ):
             return
         for added in added_ones:
             new = [name for name in added.names if not name.startswith(RESERVED)]
-            if not new or _has_room(added, len(new)) or (added.spare_rows is None and not _trains(module)):
+            if (
+                not new
+                or _has_room(added, len(new))
+                or (added.spare_rows is None and not _trains(module))
+            ):
                 continue
             known = added.spare_rows is not None
             yield self.finding(
@@ -84,9 +90,11 @@ class TokensAddedWithoutResize(SourceRule):
                 _remedy(module, added),
                 severity=self.severity if known else "info",
                 evidence=[
-                    "the embedding of this model has no row without a token"
-                    if known
-                    else "it is not known how many rows this model's embedding has"
+                    (
+                        "the embedding of this model has no row without a token"
+                        if known
+                        else "it is not known how many rows this model's embedding has"
+                    )
                 ],
                 cases=[at(module, added.call.node)],
             )

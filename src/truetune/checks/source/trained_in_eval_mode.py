@@ -71,7 +71,11 @@ def _training_loops(module: Module) -> Iterator[ast.AST]:
     """The outermost loops in which a loss is propagated back."""
     seen: set[ast.AST] = set()
     for call in module.methods("backward"):
-        loops = [around for around in module.parents(call.node) if isinstance(around, ast.For | ast.While)]
+        loops = [
+            around
+            for around in module.parents(call.node)
+            if isinstance(around, ast.For | ast.While)
+        ]
         if loops and loops[-1] not in seen:
             seen.add(loops[-1])
             yield loops[-1]
@@ -92,7 +96,8 @@ class TrainedInEvalMode(SourceRule):
             for call in called:
                 if call.method == "eval" and not call.args and _is_optimised(module, call):
                     yield self.finding(
-                        "the model is put into eval() mode in the training loop, and nothing puts it back",
+                        "the model is put into eval() mode in the training loop, and nothing puts"
+                        " it back",
                         "call model.train() at the beginning of each epoch",
                         cases=[at(module, call.node)],
                     )
@@ -104,7 +109,9 @@ def _is_optimised(module: Module, call: Call) -> bool:
     if call.receiver is None:
         return False
     switched = {origin.node for origin in module.flow.origins(call.receiver)}
-    for step in module.calls("torch.optim.*", "bitsandbytes.optim.*", "transformers.AdamW", "transformers.Adafactor"):
+    for step in module.calls(
+        "torch.optim.*", "bitsandbytes.optim.*", "transformers.AdamW", "transformers.Adafactor"
+    ):
         given = step.argument(0, "params")
         for node in ast.walk(given) if given is not None else ():
             if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):

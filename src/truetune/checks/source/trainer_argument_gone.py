@@ -99,13 +99,20 @@ class TrainerArgumentGone(SourceRule):
         sure = any(module.pins.is_past(package, *one.taken) for one in gone)
         named = ", ".join(one.name for one in gone)
         return self.finding(
-            f"{trainer} takes no {named} in {package} {max((one.taken.gone for one in gone), key=Version)} and later",
+            f"{trainer} takes no {named} in {package}"
+            f" {max((one.taken.gone for one in gone), key=Version)} and later",
             "; ".join(f"{one.name}: {_remedy(package, one)}" for one in gone),
-            severity="error" if sure else "info" if module.pins.is_of_a_commit(package) else "warning",
+            severity=(
+                "error" if sure else "info" if module.pins.is_of_a_commit(package) else "warning"
+            ),
             evidence=[module.pins.told(package)],
             cases=[at(module, given_at(call, one.name), f"{one.name}=...") for one in gone],
             count=len(gone),
-            fix=fix(module, renames(module, call, gone), safe=sure) if all(one.renamed for one in gone) else None,
+            fix=(
+                fix(module, renames(module, call, gone), safe=sure)
+                if all(one.renamed for one in gone)
+                else None
+            ),
         )
 
 
@@ -118,7 +125,11 @@ def _refused(module: Module, call: Call) -> Iterator[GoneArgument]:
     """The arguments of a call that a release refuses which may run."""
     package, _, trainer = _class_name(module, call).partition(".")
     of_one_class = len(possible_names(module, call.node.func)) == 1
-    if package not in ("trl", "transformers") or not of_one_class or "experimental" in module.text_of(call.node.func):
+    if (
+        package not in ("trl", "transformers")
+        or not of_one_class
+        or "experimental" in module.text_of(call.node.func)
+    ):
         return
     excused = excused_arguments(module, call)
     for name in call.keywords:

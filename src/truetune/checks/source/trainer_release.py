@@ -24,13 +24,20 @@ def why_before(module: Module, trainer: Call, change: Taken) -> str | None:
         return None
     if Version(MOVED_TO_CONFIG.last) > Version(change.last) or uses_unsloth(module):
         return None
-    written = {keyword.arg for keyword in trainer.node.keywords}  # what a dictionary holds may be set for one release
+    written = {
+        keyword.arg for keyword in trainer.node.keywords
+    }  # what a dictionary holds may be set for one release
     for name in trainer.names:
         if old := TRAINER_ARGUMENTS.get(name, frozenset()) & written:
-            return f"{min(old)} is an argument of {name.partition('.')[2]} up to TRL {MOVED_TO_CONFIG.last} alone"
+            return (
+                f"{min(old)} is an argument of {name.partition('.')[2]} up to TRL"
+                f" {MOVED_TO_CONFIG.last} alone"
+            )
     return None
 
 
 def uses_unsloth(module: Module) -> bool:
     """Is unsloth called in the file? Its trainers take the arguments of earlier releases still."""
-    return any(name.partition(".")[0] == "unsloth" for call in module.all_calls for name in call.names)
+    return any(
+        name.partition(".")[0] == "unsloth" for call in module.all_calls for name in call.names
+    )

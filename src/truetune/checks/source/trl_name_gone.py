@@ -54,8 +54,10 @@ from truetune.source.module import Module
 from truetune.spec.stacks.signatures import GoneName, gone_name
 
 INSTEAD = {
-    "DataCollatorForCompletionOnlyLM": "set completion_only_loss in SFTConfig for rows of prompt and completion, "
-    "or assistant_only_loss for messages",
+    "DataCollatorForCompletionOnlyLM": (
+        "set completion_only_loss in SFTConfig for rows of prompt and completion, "
+        "or assistant_only_loss for messages"
+    ),
     "setup_chat_format": "give the tokenizer a chat template, and its tokens, before the trainer",
     "PPOTrainer": "train with RLOOTrainer or GRPOTrainer",
     "PPOConfig": "train with RLOOTrainer or GRPOTrainer",
@@ -91,7 +93,11 @@ class TrlNameGone(SourceRule):
         together: dict[tuple[ast.AST | None, bool], dict[Use, GoneName]] = {}
         for use in _uses(module):
             name = gone_name("trl", use.name)
-            if name is None or module.pins.age("trl", *name.taken) == "older" or _is_tried(module, use):
+            if (
+                name is None
+                or module.pins.age("trl", *name.taken) == "older"
+                or _is_tried(module, use)
+            ):
                 continue
             together.setdefault((use.statement, name.home is not None), {})[use] = name
         for gone in together.values():
@@ -127,7 +133,9 @@ def _imports_from_new_homes(module: Module, gone: Mapping[Use, GoneName]) -> Cha
     moved = {use.node for use in gone}
     left = [alias for alias in statement.names if alias not in moved]
     imports = [("trl", left)] * bool(left) + list(homes.items())
-    lines = [f"from {home} import {', '.join(map(ast.unparse, aliases))}" for home, aliases in imports]
+    lines = [
+        f"from {home} import {', '.join(map(ast.unparse, aliases))}" for home, aliases in imports
+    ]
     return (*insert_before(module, statement, *lines[:-1]), *replace(module, statement, lines[-1]))
 
 
@@ -142,6 +150,9 @@ def _remedy(name: str, gone: GoneName) -> str:
 def _is_tried(module: Module, use: Use) -> bool:
     """Is it used only where it is there: imported in a `try`, or for one release?"""
     node = use.statement or use.node
-    if any(isinstance(parent, ast.Try) for parent in module.parents(node)) and use.statement is not None:
+    if (
+        any(isinstance(parent, ast.Try) for parent in module.parents(node))
+        and use.statement is not None
+    ):
         return True
     return is_conditional(module, node)

@@ -79,7 +79,9 @@ SAME_DEVICE = re.compile(r"\.to\(\s*[\"'](?:cuda|cuda:0)[\"']\s*\)|\.to\(\w+\.de
 
 def _engines(module: Module) -> Iterator[Call]:
     """vLLM's engines in code that trains."""
-    if any(True for _ in steps(module)) or any(call for call in module.methods("train") if _is_trainer(module, call)):
+    if any(True for _ in steps(module)) or any(
+        call for call in module.methods("train") if _is_trainer(module, call)
+    ):
         yield from module.calls("vllm.LLM", "vllm.entrypoints.llm.LLM")
 
 
@@ -98,9 +100,20 @@ class VllmBesideTraining(SourceRule):
             return
         for call in _engines(module):
             given = call.argument(-1, "gpu_memory_utilization")
-            share = DEFAULT_SHARE if call.lacks("gpu_memory_utilization") else module.flow.value(given)
-            open_ways = {"device", "enable_sleep_mode", "distributed_executor_backend"} & call.keywords.keys()
-            if not isinstance(share, int | float) or share <= HIGHEST_SHARE or open_ways or _is_apart(module, call):
+            share = (
+                DEFAULT_SHARE if call.lacks("gpu_memory_utilization") else module.flow.value(given)
+            )
+            open_ways = {
+                "device",
+                "enable_sleep_mode",
+                "distributed_executor_backend",
+            } & call.keywords.keys()
+            if (
+                not isinstance(share, int | float)
+                or share <= HIGHEST_SHARE
+                or open_ways
+                or _is_apart(module, call)
+            ):
                 continue
             yield self.finding(
                 f"vLLM takes {share:.0%} of the GPU on which this script trains"
@@ -114,7 +127,11 @@ def _is_apart(module: Module, call: Call) -> bool:
     """Is it made in one arm of a condition, or in a function: another run of the script may need it?"""
     around = list(module.parents(call.node))
     conditions = (node for node in around if isinstance(node, ast.If | ast.IfExp | ast.Try))
-    functions = [node for node in around if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [
+        node for node in around if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     trained_in = {id(node) for step, _ in steps(module) for node in module.parents(step.node)}
-    is_conditional = any("__name__" not in ast.unparse(getattr(node, "test", node)) for node in conditions)
+    is_conditional = any(
+        "__name__" not in ast.unparse(getattr(node, "test", node)) for node in conditions
+    )
     return is_conditional or any(id(function) not in trained_in for function in functions)

@@ -11,8 +11,14 @@ from __future__ import annotations
 import re
 
 GROUPS = (
-    ("GPT-2", r"(openai-)?gpt2|distilgpt2|gpt-neo-|gpt-j-|dialogpt|cerebras-gpt|phi-1|phi-2|codegen-"),
-    ("GPT-NeoX", r"pythia|gpt-neox|mpt-|mamba-|redpajama-incite|dolly-v2|olmo-1b|olmo-7b|rwkv-4|stablelm-(base|tuned)"),
+    (
+        "GPT-2",
+        r"(openai-)?gpt2|distilgpt2|gpt-neo-|gpt-j-|dialogpt|cerebras-gpt|phi-1|phi-2|codegen-",
+    ),
+    (
+        "GPT-NeoX",
+        r"pythia|gpt-neox|mpt-|mamba-|redpajama-incite|dolly-v2|olmo-1b|olmo-7b|rwkv-4|stablelm-(base|tuned)",
+    ),
     ("OPT", r"opt-\d"),
     (
         "Llama 2",

@@ -68,9 +68,12 @@ class ChatDataWithoutTemplate(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.chats and self.probes.template is None:
             yield self.finding(
-                f"{self.chats:,} of {self.rows:,} rows are chats, and the tokenizer has no chat template",
+                f"{self.chats:,} of {self.rows:,} rows are chats, and the tokenizer has no chat"
+                " template",
                 "take the tokenizer of the instruct model, or name a template file with --template",
-                evidence=[f"no chat_template.jinja and no chat_template in {self.tokenizer.folder}"],
+                evidence=[
+                    f"no chat_template.jinja and no chat_template in {self.tokenizer.folder}"
+                ],
                 cases=self.cases,
                 count=self.chats,
                 total=self.rows,

@@ -79,7 +79,8 @@ class DateInTemplate(DataRule):
             low = max(0, match.size - 24) if match.a == 0 else 0
             yield self.finding(
                 f"the chat template writes the date of the day into all {self.chats:,} chats",
-                "fix the date with template_kwargs (its name stands in the template), and serve with the same",
+                "fix the date with template_kwargs (its name stands in the template), and serve"
+                " with the same",
                 evidence=[
                     f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}"
                     for day, text in zip(DAYS, (early, late), strict=True)
@@ -93,6 +94,15 @@ class DateInTemplate(DataRule):
         if self.first is not None:
             row, rendering = self.first.examples[0]
             early, late = (self.probes.at(day).text(row.messages) or "" for day in DAYS)
-            at = next((i for i, (one, other) in enumerate(zip(early, late, strict=False)) if one != other), 0)
+            at = next(
+                (
+                    i
+                    for i, (one, other) in enumerate(zip(early, late, strict=False))
+                    if one != other
+                ),
+                0,
+            )
             if at and rendering.text.startswith(early[:at]):
-                yield at_character(self.first, 0, at, repr(rendering.text[max(0, at - 24) : at + 24]))
+                yield at_character(
+                    self.first, 0, at, repr(rendering.text[max(0, at - 24) : at + 24])
+                )

@@ -67,7 +67,11 @@ class DefaultSystemPromptInjected(DataRule):
         self.chats += len(chats)
         self.without += sum(map(_bare, chats))
         if self.first is None:
-            mine = (i for i, example in enumerate(batch.examples) if example.row.is_chat and _bare(example.row))
+            mine = (
+                i
+                for i, example in enumerate(batch.examples)
+                if example.row.is_chat and _bare(example.row)
+            )
             self.first = next((batch.only([i]) for i in mine), None)
 
     def unmet(self) -> Unmet | None:
@@ -81,8 +85,10 @@ class DefaultSystemPromptInjected(DataRule):
         injected = self._injected() if self.without else ""
         if injected:
             yield self.finding(
-                f"the chat template adds a system prompt of its own to {self.without:,} of {self.chats:,} chats",
-                "write the system message that you will serve with into every row, and send it in serving",
+                f"the chat template adds a system prompt of its own to {self.without:,} of"
+                f" {self.chats:,} chats",
+                "write the system message that you will serve with into every row, and send it in"
+                " serving",
                 evidence=[repr(injected if len(injected) <= 160 else injected[:157] + "...")],
                 cases=self._cases(injected),
                 count=self.without,

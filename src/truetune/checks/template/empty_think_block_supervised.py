@@ -72,7 +72,9 @@ class EmptyThinkBlockSupervised(DataRule):
                     self.empty += 1
                     if len(self.cases) < MAX_CASES:
                         at = match.start(1) - 1
-                        self.cases.append(at_character(batch, i, at, f"supervised: {match[0]!r}", span.turn))
+                        self.cases.append(
+                            at_character(batch, i, at, f"supervised: {match[0]!r}", span.turn)
+                        )
 
     def unmet(self) -> Unmet | None:
         return None if self.turns else NO_TURN_TRAINED_ALONE
@@ -83,7 +85,8 @@ class EmptyThinkBlockSupervised(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.empty:
             yield self.finding(
-                f"{self.empty:,} of {self.turns:,} trained turns begin with an empty think block that is supervised",
+                f"{self.empty:,} of {self.turns:,} trained turns begin with an empty think block"
+                " that is supervised",
                 "if you serve without thinking: template_kwargs: {enable_thinking: false}; "
                 "if you serve with it: give the rows their reasoning",
                 cases=self.cases,

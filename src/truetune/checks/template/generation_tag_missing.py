@@ -52,10 +52,17 @@ class GenerationTagMissing(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         template = self.probes.template
-        if self.spec.mask_by == "generation-tags" and template is not None and not template.has_generation_tags:
+        if (
+            self.spec.mask_by == "generation-tags"
+            and template is not None
+            and not template.has_generation_tags
+        ):
             yield self.finding(
                 "the mask is to come from {% generation %} tags, and the chat template has none",
                 "let truetune or the trainer mask by the inference contract, or put "
                 "{% generation %}...{% endgeneration %} around each answer and its stop token",
-                evidence=["return_assistant_tokens_mask gives 0 for every token of every row with this template"],
+                evidence=[
+                    "return_assistant_tokens_mask gives 0 for every token of every row with this"
+                    " template"
+                ],
             )

@@ -71,15 +71,23 @@ class GenerationTagsOffTheTurn(DataRule):
         if self.probes.template is None:
             return NO_TEMPLATE
         if not self.probes.template.has_generation_tags:
-            return Unmet("the chat template has no {% generation %} tags", "see generation-tag-missing")
+            return Unmet(
+                "the chat template has no {% generation %} tags", "see generation-tag-missing"
+            )
         return None if self.compared else PROBES_FAIL
 
     def figure(self) -> str:
-        return "the {% generation %} tags of a probe hold its answer and its stop token, and no more"
+        return (
+            "the {% generation %} tags of a probe hold its answer and its stop token, and no more"
+        )
 
     def findings(self) -> Iterator[Finding]:
         template = self.probes.template
-        if self.spec.mask_by != "generation-tags" or template is None or not template.has_generation_tags:
+        if (
+            self.spec.mask_by != "generation-tags"
+            or template is None
+            or not template.has_generation_tags
+        ):
             return
         try:
             (rendering,) = self.probes.renderings(
@@ -88,7 +96,12 @@ class GenerationTagsOffTheTurn(DataRule):
         except (TemplateError, ValueError):
             return
         found = _tagged(self, template)
-        if found is None or found[0] != rendering.text or not rendering.turns or rendering.turns[0].stop_start < 0:
+        if (
+            found is None
+            or found[0] != rendering.text
+            or not rendering.turns
+            or rendering.turns[0].stop_start < 0
+        ):
             return
         self.compared = True
         text, start, end = found
@@ -103,7 +116,8 @@ class GenerationTagsOffTheTurn(DataRule):
         header = re.sub(r"</?think>", "", text[start : turn.start]).strip()
         if start < turn.start and header:
             yield self.finding(
-                "the generation tags open before the answer: what the generation prompt supplies is supervised",
+                "the generation tags open before the answer: what the generation prompt supplies is"
+                " supervised",
                 "move {% generation %} behind the role header",
                 severity="warning",
                 evidence=[f"in the tags: {header!r}"],
@@ -115,7 +129,9 @@ def _tagged(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
     """The probe's text, and where the tags of its answer begin and end; None where there are none."""
     source = OPENS.sub(lambda m: f"{m[0]}{{{{ '{OPEN}' {m[1]}}}}}", template.source)
     source = CLOSES.sub(lambda m: f"{{{{{m[1]} '{CLOSE}' }}}}{m[0]}", source)
-    marked = replace(rule.probes, template=Template(source, template.special)).text(chat(QUESTION, ANSWER))
+    marked = replace(rule.probes, template=Template(source, template.special)).text(
+        chat(QUESTION, ANSWER)
+    )
     if marked is None or (marked.count(OPEN), marked.count(CLOSE)) != (1, 1):
         return None
     start, end = marked.index(OPEN), marked.index(CLOSE) - 1

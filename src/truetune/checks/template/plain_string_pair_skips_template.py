@@ -52,7 +52,9 @@ class PlainStringPairSkipsTemplate(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         text = setup.probes.text(chat(QUESTION, ANSWER)) or ""
-        between = text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)] if ANSWER in text else ""
+        between = (
+            text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)] if ANSWER in text else ""
+        )
         self.header = between.strip()
         self.pairs = self.bare = self.preferences = 0
         self.cases: list[Case] = []
@@ -72,10 +74,18 @@ class PlainStringPairSkipsTemplate(DataRule):
             return Unmet("it is about prompts and completions in plain strings, and there are none")
         if (lacking := no_template(self.probes)) is not None:
             return lacking
-        return None if self.header else Unmet("it is about templates that write something between prompt and answer")
+        return (
+            None
+            if self.header
+            else Unmet("it is about templates that write something between prompt and answer")
+        )
 
     def figure(self) -> Measurement:
-        return counted(f"rows of prompt and completion without {self.header!r} between them", self.bare, self.pairs)
+        return counted(
+            f"rows of prompt and completion without {self.header!r} between them",
+            self.bare,
+            self.pairs,
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.bare:

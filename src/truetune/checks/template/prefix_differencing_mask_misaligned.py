@@ -78,17 +78,23 @@ class PrefixDifferencingMaskMisaligned(DataRule):
 
     def figure(self) -> Measurement:
         return counted(
-            "assistant turns that follow another text in training than in serving", self.reasons.total(), self.compared
+            "assistant turns that follow another text in training than in serving",
+            self.reasons.total(),
+            self.compared,
         )
 
     def findings(self) -> Iterator[Finding]:
         skewed = sum(self.reasons.values())
         if skewed:
             yield self.finding(
-                f"{skewed:,} of {self.turns:,} assistant turns follow another text in training than in serving",
-                "train on what is served: put the reasoning into the rows, or turn thinking off with "
-                "template_kwargs, as your serving does",
-                evidence=[f"{count:,} turns: {reason}" for reason, count in self.reasons.most_common(SHOWN_CASES)],
+                f"{skewed:,} of {self.turns:,} assistant turns follow another text in training than"
+                " in serving",
+                "train on what is served: put the reasoning into the rows, or turn thinking off"
+                " with template_kwargs, as your serving does",
+                evidence=[
+                    f"{count:,} turns: {reason}"
+                    for reason, count in self.reasons.most_common(SHOWN_CASES)
+                ],
                 cases=self.cases.values(),
                 count=skewed,
                 total=self.turns,

@@ -54,7 +54,10 @@ from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
-UNKNOWN_BOS = "TRL, Axolotl and transformers encode text like this; Unsloth and LLaMA-Factory add no second BOS"
+UNKNOWN_BOS = (
+    "TRL, Axolotl and transformers encode text like this; Unsloth and LLaMA-Factory add no"
+    " second BOS"
+)
 
 
 class RenderThenRetokenizeDoubleBos(DataRule):
@@ -91,8 +94,12 @@ class RenderThenRetokenizeDoubleBos(DataRule):
         if self.double:
             yield self.finding(
                 f"{self.double:,} of {self.rows:,} rows of text begin with two BOS tokens",
-                "give the trainer the messages instead of rendered text, or encode it with add_special_tokens=False",
-                evidence=[f"the text begins with {self.bos}, and the tokenizer adds {self.bos} to what it encodes"],
+                "give the trainer the messages instead of rendered text, or encode it with"
+                " add_special_tokens=False",
+                evidence=[
+                    f"the text begins with {self.bos}, and the tokenizer adds {self.bos} to what it"
+                    " encodes"
+                ],
                 cases=self.cases,
                 count=self.double,
                 total=self.rows,

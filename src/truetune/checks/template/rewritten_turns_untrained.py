@@ -78,17 +78,24 @@ class RewrittenTurnsUntrained(DataRule):
 
     def unmet(self) -> Unmet | None:
         if self.spec.history != "single" or self.spec.learn.what != "assistant":
-            return Unmet("it is about every assistant turn in one example (--history single --learn assistant)")
+            return Unmet(
+                "it is about every assistant turn in one example (--history single --learn"
+                " assistant)"
+            )
         return None if self.turns else NO_TURNS
 
     def figure(self) -> Measurement:
-        return counted("assistant turns that are not trained because the template rewrites them", self.lost, self.turns)
+        return counted(
+            "assistant turns that are not trained because the template rewrites them",
+            self.lost,
+            self.turns,
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.lost:
             yield self.finding(
-                f"{self.lost:,} of {self.turns:,} assistant turns are not trained: the template rewrites them once the "
-                "next turn follows",
+                f"{self.lost:,} of {self.turns:,} assistant turns are not trained: the template"
+                " rewrites them once the next turn follows",
                 "use `history: as-served`",
                 cases=self.cases,
                 count=self.lost,

@@ -68,7 +68,9 @@ class TemplateRejectsRows(DataRule):
         for row, reason in batch.rejected:
             self.causes[cause_of(row, reason)] += 1
             if len(self.cases) < MAX_CASES:
-                roles = ", ".join(str(message.get("role")) for message in row.messages[:SHOWN_ROLES])
+                roles = ", ".join(
+                    str(message.get("role")) for message in row.messages[:SHOWN_ROLES]
+                )
                 self.cases.append(Case(f"{reason} (roles: {roles})", row.origin))
 
     def unmet(self) -> Unmet | None:
@@ -84,13 +86,15 @@ class TemplateRejectsRows(DataRule):
         if not rejected:
             return
         listed = [
-            f"{count:,} row{'s' * (count != 1)}: {cause}" for cause, count in self.causes.most_common(SHOWN_CAUSES)
+            f"{count:,} row{'s' * (count != 1)}: {cause}"
+            for cause, count in self.causes.most_common(SHOWN_CAUSES)
         ]
         if len(self.causes) > SHOWN_CAUSES:
             listed.append(f"and {len(self.causes) - SHOWN_CAUSES:,} more causes")
         yield self.finding(
             f"{rejected:,} of {self.rows:,} rows can't be rendered: the chat template refuses them",
-            "bring these rows into the form that the template takes, or choose another template with --template",
+            "bring these rows into the form that the template takes, or choose another template"
+            " with --template",
             evidence=listed,
             cases=self.cases,
             count=rejected,

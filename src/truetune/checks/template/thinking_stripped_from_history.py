@@ -93,7 +93,9 @@ class ThinkingStrippedFromHistory(DataRule):
         for row in (row for row in batch.rows if row.origin.row in shown):
             for index in sorted(thinking[row.origin.row] - shown[row.origin.row]):
                 self.unseen += 1
-                self._case(Case("its reasoning is in no training text as reasoning", row.origin, index))
+                self._case(
+                    Case("its reasoning is in no training text as reasoning", row.origin, index)
+                )
 
     def _thinking(self, row: Conversation) -> set[int]:
         """The turns that hold reasoning and are to be learned; of the others templates drop it by design."""
@@ -105,24 +107,38 @@ class ThinkingStrippedFromHistory(DataRule):
             self.cases.append(case)
 
     def unmet(self) -> Unmet | None:
-        return None if self.turns else Unmet("it is about assistant turns with reasoning, and there are none")
+        return (
+            None
+            if self.turns
+            else Unmet("it is about assistant turns with reasoning, and there are none")
+        )
 
     def figure(self) -> Measurement:
-        return counted("assistant turns with reasoning that is not trained", self.rewritten + self.unseen, self.turns)
+        return counted(
+            "assistant turns with reasoning that is not trained",
+            self.rewritten + self.unseen,
+            self.turns,
+        )
 
     def findings(self) -> Iterator[Finding]:
         lost = self.rewritten + self.unseen
         if lost:
             yield self.finding(
-                f"the reasoning of {lost:,} of {self.turns:,} assistant turns that have some is not trained",
-                "use `history: as-served`" if self.rewritten else "use a template that writes reasoning_content",
+                f"the reasoning of {lost:,} of {self.turns:,} assistant turns that have some is not"
+                " trained",
+                (
+                    "use `history: as-served`"
+                    if self.rewritten
+                    else "use a template that writes reasoning_content"
+                ),
                 cases=self.cases,
                 count=lost,
                 total=self.turns,
             )
         elif self.split:
             yield self.finding(
-                f"the template drops reasoning from earlier turns, so {self.split:,} turns are examples of their own",
+                f"the template drops reasoning from earlier turns, so {self.split:,} turns are"
+                " examples of their own",
                 "nothing to do: `history: as-served` trains each as it will be served",
                 severity="info",
                 count=self.split,
@@ -134,7 +150,8 @@ def reasons(message: Message) -> bool:
     """Does a turn that is to be learned hold reasoning?"""
     content = message.get("content")
     return message.get("train", True) and (
-        any(message.get(key) for key in REASONING_KEYS) or (isinstance(content, str) and THINK_END in content)
+        any(message.get(key) for key in REASONING_KEYS)
+        or (isinstance(content, str) and THINK_END in content)
     )
 
 

@@ -76,10 +76,14 @@ class TurnTerminatorIsNotEos(DataRule):
             return
         if terminator.token is None:
             yield self.finding(
-                f"the chat template ends an answer with {terminator.text!r}, which is no control token"
-                if terminator.text.strip()
-                else "the chat template writes nothing after an answer, so no turn has an end",
-                f"let the template write {eos.token if eos else 'the EOS token'} after each assistant turn",
+                (
+                    f"the chat template ends an answer with {terminator.text!r}, which is no"
+                    " control token"
+                    if terminator.text.strip()
+                    else "the chat template writes nothing after an answer, so no turn has an end"
+                ),
+                f"let the template write {eos.token if eos else 'the EOS token'} after each"
+                " assistant turn",
                 evidence=[f"EOS of the tokenizer: {eos.token if eos else 'none'}"],
                 cases=filter(None, [self.first]),
             )
@@ -89,12 +93,23 @@ class TurnTerminatorIsNotEos(DataRule):
             by_eos = self.setup.trainer.stops_learned.value == "eos"
             shown = f"{eos.token} ({eos.id})" if eos else "none"
             yield self.finding(
-                f"the chat template ends turns with {terminator.token.token}, the tokenizer's EOS is {shown}",
-                f"set eos_token to {terminator.token.token} where the trainer or the server knows only one EOS",
+                f"the chat template ends turns with {terminator.token.token}, the tokenizer's EOS"
+                f" is {shown}",
+                f"set eos_token to {terminator.token.token} where the trainer or the server knows"
+                " only one EOS",
                 severity="error" if by_eos else "info" if listed else "warning",
                 evidence=[
-                    f"{terminator.token.token} is among the stop tokens of: {', '.join(listed) or 'no file'}",
-                    *([f"{self.setup.trainer.called} learns no other token behind an answer than the EOS"] * by_eos),
+                    (
+                        f"{terminator.token.token} is among the stop tokens of:"
+                        f" {', '.join(listed) or 'no file'}"
+                    ),
+                    *(
+                        [
+                            f"{self.setup.trainer.called} learns no other token behind an answer"
+                            " than the EOS"
+                        ]
+                        * by_eos
+                    ),
                 ],
                 cases=filter(None, [self.first]),
             )

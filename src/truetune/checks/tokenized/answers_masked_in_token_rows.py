@@ -67,7 +67,8 @@ class AnswersMaskedInTokenRows(TokenizedRule):
         if partly >= FEWEST and partly >= SHARE * found.answers.learned:
             yield self.finding(
                 f"{partly:,} of {found.answers.learned:,} answers are only partly in the loss",
-                "encode the rows again: a mask that is shifted, or made of other ids, leaves such gaps",
+                "encode the rows again: a mask that is shifted, or made of other ids, leaves such"
+                " gaps",
                 severity="warning",
                 cases=cases_of(found.partly),
                 count=partly,

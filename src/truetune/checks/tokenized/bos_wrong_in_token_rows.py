@@ -59,9 +59,15 @@ class BosWrongInTokenRows(TokenizedRule):
                 total=found.rows,
             )
         lacking = found.without_bos.count
-        if self._expects_bos() and lacking >= FEWEST and lacking >= SHARE * found.rows and not self._wraps():
+        if (
+            self._expects_bos()
+            and lacking >= FEWEST
+            and lacking >= SHARE * found.rows
+            and not self._wraps()
+        ):
             yield self.finding(
-                f"{lacking:,} of {found.rows:,} rows begin without BOS, which this tokenizer or its template writes",
+                f"{lacking:,} of {found.rows:,} rows begin without BOS, which this tokenizer or its"
+                " template writes",
                 "encode the rows again with this tokenizer's BOS (truetune encode)",
                 severity="warning",
                 cases=cases_of(found.without_bos),

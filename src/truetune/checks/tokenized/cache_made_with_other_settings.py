@@ -51,8 +51,10 @@ class CacheMadeWithOtherSettings(TokenizedRule):
         if longer:
             found = self.subject.summary
             yield self.finding(
-                f"{longer:,} of {found.rows:,} rows are longer than max_length {limit:,}: another limit made them",
-                "encode the rows again with this limit: a trainer cuts them, and their stop tokens are lost",
+                f"{longer:,} of {found.rows:,} rows are longer than max_length {limit:,}: another"
+                " limit made them",
+                "encode the rows again with this limit: a trainer cuts them, and their stop tokens"
+                " are lost",
                 severity="warning",
                 evidence=[f"the longest row has {len(found.lengths) - 1:,} tokens"],
                 count=longer,
@@ -70,5 +72,7 @@ class CacheMadeWithOtherSettings(TokenizedRule):
 
     def unmet(self) -> Unmet | None:
         if self.subject.cache.manifest is None and self.subject.spec.max_length is None:
-            return super().unmet() or Unmet("nothing says what the cache was made with", "name --max-length")
+            return super().unmet() or Unmet(
+                "nothing says what the cache was made with", "name --max-length"
+            )
         return super().unmet()

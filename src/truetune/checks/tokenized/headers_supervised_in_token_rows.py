@@ -51,7 +51,8 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
             return
         if answers.headers >= SHARE * answers.learned:
             yield self.finding(
-                f"{answers.headers:,} of {answers.learned:,} learned answers have labels in their header",
+                f"{answers.headers:,} of {answers.learned:,} learned answers have labels in their"
+                " header",
                 "begin the labels behind the header: truetune encode does so",
                 cases=cases_of(found.headers_learned),
                 count=answers.headers,
@@ -60,12 +61,16 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
 
     def figure(self) -> Measurement:
         answers = self.subject.summary.answers
-        return counted("learned answers with labels in their header", answers.headers, answers.learned)
+        return counted(
+            "learned answers with labels in their header", answers.headers, answers.learned
+        )
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet() or no_labels(self.subject) or no_turns(self.subject)
         if lacking is None and self.subject.placer.layout.header_is_learned:
-            return Unmet("the model writes a part of the header itself: the generation prompt ends before it")
+            return Unmet(
+                "the model writes a part of the header itself: the generation prompt ends before it"
+            )
         if lacking is None and self.subject.summary.prompts_learned.count:
             return Unmet("prompts are in the loss as a whole")
         return lacking

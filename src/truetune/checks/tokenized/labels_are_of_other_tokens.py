@@ -45,12 +45,18 @@ class LabelsAreOfOtherTokens(TokenizedRule):
         if not differ:
             return
         shifted = 2 * found.labels_shifted >= differ
-        how = "are those of the next token: they were shifted already" if shifted else "are of other tokens"
+        how = (
+            "are those of the next token: they were shifted already"
+            if shifted
+            else "are of other tokens"
+        )
         yield self.finding(
             f"{differ:,} of {found.labels_compared:,} labels {how}",
-            "write the id of its own place as each label: the trainer shifts them"
-            if shifted
-            else "make labels and input_ids from one encoding of each row",
+            (
+                "write the id of its own place as each label: the trainer shifts them"
+                if shifted
+                else "make labels and input_ids from one encoding of each row"
+            ),
             cases=cases_of(found.odd_labels),
             count=differ,
             total=found.labels_compared,
@@ -58,7 +64,9 @@ class LabelsAreOfOtherTokens(TokenizedRule):
 
     def figure(self) -> Measurement:
         found = self.subject.summary
-        return counted("labels that are not the id of their place", found.labels_differ, found.labels_compared)
+        return counted(
+            "labels that are not the id of their place", found.labels_differ, found.labels_compared
+        )
 
     def unmet(self) -> Unmet | None:
         if not self.subject.summary.labels:

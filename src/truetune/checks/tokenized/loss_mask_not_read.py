@@ -47,8 +47,8 @@ class LossMaskNotRead(TokenizedRule):
         if rule is None or not unread:
             return
         yield self.finding(
-            f"{self.subject.trainer.called} does not read {name_list(unread)}, and the rows have no labels: all "
-            f"{found.tokens:,} tokens are learned",
+            f"{self.subject.trainer.called} does not read {name_list(unread)}, and the rows have no"
+            f" labels: all {found.tokens:,} tokens are learned",
             "write the mask as labels: the id where it is 1, -100 elsewhere",
             evidence=[f"{self.subject.trainer.called} {rule.without_labels}", rule.place],
             count=found.rows,

@@ -35,11 +35,16 @@ def no_labels(data: TokenizedData) -> Unmet | None:
     """Why labels can't be judged."""
     if data.summary.says_what_is_learned:
         return None
-    return Unmet("the rows have neither labels nor a mask, which token-rows-without-labels is about")
+    return Unmet(
+        "the rows have neither labels nor a mask, which token-rows-without-labels is about"
+    )
 
 
 def no_turns(data: TokenizedData) -> Unmet | None:
     """Why turns can't be judged."""
     if data.summary.chats:
         return None
-    return Unmet("no turn of this template was found in the rows", "name the template that made them with --template")
+    return Unmet(
+        "no turn of this template was found in the rows",
+        "name the template that made them with --template",
+    )

@@ -51,8 +51,10 @@ class PacksStoredWithoutBorders(TokenizedRule):
         if self.subject.is_plain_text or found.joined.count < FEWEST:
             return
         yield self.finding(
-            f"{found.joined.count:,} of {found.rows:,} rows hold several documents, and no column parts them",
-            "pack with borders: truetune encode --packing best-fit, or a column seq_lengths or position_ids",
+            f"{found.joined.count:,} of {found.rows:,} rows hold several documents, and no column"
+            " parts them",
+            "pack with borders: truetune encode --packing best-fit, or a column seq_lengths or"
+            " position_ids",
             cases=cases_of(found.joined),
             count=found.joined.count,
             total=found.rows,
@@ -61,13 +63,20 @@ class PacksStoredWithoutBorders(TokenizedRule):
     def figure(self) -> Measurement:
         found = self.subject.summary
         parted = f"; {found.parted:,} rows hold several that are parted" if found.parted else ""
-        return counted("rows that hold several documents without borders", found.joined.count, found.rows, parted)
+        return counted(
+            "rows that hold several documents without borders",
+            found.joined.count,
+            found.rows,
+            parted,
+        )
 
     def unmet(self) -> Unmet | None:
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
         if not (self._begins_are_seen() or self.subject.summary.parted):
-            return super().unmet() or Unmet("without BOS and system turns a new conversation looks like a further turn")
+            return super().unmet() or Unmet(
+                "without BOS and system turns a new conversation looks like a further turn"
+            )
         return super().unmet()
 
     def _begins_are_seen(self) -> bool:

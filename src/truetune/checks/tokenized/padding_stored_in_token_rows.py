@@ -49,7 +49,8 @@ class PaddingStoredInTokenRows(TokenizedRule):
         places = found.padding + found.tokens
         if found.padding_supervised:
             yield self.finding(
-                f"{found.padding_supervised:,} of {found.padding:,} places of stored padding have labels",
+                f"{found.padding_supervised:,} of {found.padding:,} places of stored padding have"
+                " labels",
                 "give padding the label -100, or store the rows without it",
                 cases=cases_of(found.padded),
                 count=found.padding_supervised,
@@ -57,7 +58,8 @@ class PaddingStoredInTokenRows(TokenizedRule):
             )
         elif found.padding_attended == found.padding and found.padding >= SHARE * places:
             yield self.finding(
-                f"{found.padding:,} of {places:,} places are stored padding, and no attention mask hides it",
+                f"{found.padding:,} of {places:,} places are stored padding, and no attention mask"
+                " hides it",
                 "store the rows without padding, or with an attention_mask",
                 severity="warning",
                 cases=cases_of(found.padded),
@@ -67,4 +69,8 @@ class PaddingStoredInTokenRows(TokenizedRule):
 
     def figure(self) -> Measurement:
         found = self.subject.summary
-        return counted("places of stored padding with labels", found.padding_supervised, found.padding + found.tokens)
+        return counted(
+            "places of stored padding with labels",
+            found.padding_supervised,
+            found.padding + found.tokens,
+        )

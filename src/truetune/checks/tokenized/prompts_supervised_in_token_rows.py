@@ -50,11 +50,15 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         most = 2 * learned >= total
         everything = found.all_supervised.count == found.rows
         yield self.finding(
-            f"{prompts.count:,} of {found.rows:,} rows have prompts in the loss: {learned:,} of {total:,} tokens of "
-            "system, user and tool text have labels",
+            f"{prompts.count:,} of {found.rows:,} rows have prompts in the loss: {learned:,} of"
+            f" {total:,} tokens of system, user and tool text have labels",
             "encode the rows again, with labels of the answers alone: truetune encode",
             severity="error" if most else "warning",
-            evidence=["every token of every row has a label: the labels are a copy of the ids"] if everything else [],
+            evidence=(
+                ["every token of every row has a label: the labels are a copy of the ids"]
+                if everything
+                else []
+            ),
             cases=cases_of(prompts),
             count=prompts.count,
             total=found.rows,

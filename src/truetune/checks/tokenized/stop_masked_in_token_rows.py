@@ -49,8 +49,10 @@ class StopMaskedInTokenRows(TokenizedRule):
         masked = answers.closed - answers.stops_learned
         if masked:
             yield self.finding(
-                f"{masked:,} of {answers.closed:,} stop tokens behind learned answers are not in the loss",
-                "encode the rows again with labels on the stop tokens, or mask pads by their place and not by their id",
+                f"{masked:,} of {answers.closed:,} stop tokens behind learned answers are not in"
+                " the loss",
+                "encode the rows again with labels on the stop tokens, or mask pads by their place"
+                " and not by their id",
                 severity="error" if 2 * masked >= answers.closed else "warning",
                 evidence=self._about_pad(),
                 cases=cases_of(found.stops_masked),
@@ -61,7 +63,8 @@ class StopMaskedInTokenRows(TokenizedRule):
         if never >= FEWEST and never >= SHARE * answers.learned:
             yield self.finding(
                 f"{never:,} of {answers.learned:,} learned answers end without a stop token",
-                "append the token that ends a turn (truetune encode does so), and encode the rows again",
+                "append the token that ends a turn (truetune encode does so), and encode the rows"
+                " again",
                 severity="error" if 2 * never >= answers.learned else "warning",
                 cases=[*cases_of(found.cut_answers), *cases_of(found.open_rows)],
                 count=never,
@@ -76,13 +79,23 @@ class StopMaskedInTokenRows(TokenizedRule):
         special = self.subject.probes.tokenizer.special
         pad = special.get("pad")
         is_stop = pad is not None and pad.id in self.subject.placer.stops
-        return [f"the pad token {pad.token} is a stop token: a mask by its id hides both"] if pad and is_stop else []
+        return (
+            [f"the pad token {pad.token} is a stop token: a mask by its id hides both"]
+            if pad and is_stop
+            else []
+        )
 
     def figure(self) -> Measurement:
         answers = self.subject.summary.answers
-        return counted("stop tokens behind learned answers in the loss", answers.stops_learned, answers.closed)
+        return counted(
+            "stop tokens behind learned answers in the loss", answers.stops_learned, answers.closed
+        )
 
     def unmet(self) -> Unmet | None:
         if not self.subject.summary.answers.learned:
-            return super().unmet() or no_labels(self.subject) or Unmet("no answer was recognised among the labels")
+            return (
+                super().unmet()
+                or no_labels(self.subject)
+                or Unmet("no answer was recognised among the labels")
+            )
         return super().unmet()

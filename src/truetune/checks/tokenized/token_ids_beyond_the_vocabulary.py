@@ -43,9 +43,10 @@ class TokenIdsBeyondTheVocabulary(TokenizedRule):
         found, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
         if found.beyond.count:
             yield self.finding(
-                f"{found.beyond.count:,} of {found.rows:,} rows hold ids that the tokenizer does not have: "
-                f"it has {size:,}, the highest id is {found.highest:,}",
-                "name the tokenizer that made the rows with -t, or encode the rows again with this one",
+                f"{found.beyond.count:,} of {found.rows:,} rows hold ids that the tokenizer does"
+                f" not have: it has {size:,}, the highest id is {found.highest:,}",
+                "name the tokenizer that made the rows with -t, or encode the rows again with"
+                " this one",
                 cases=cases_of(found.beyond),
                 count=found.beyond.count,
                 total=found.rows,
@@ -54,4 +55,6 @@ class TokenIdsBeyondTheVocabulary(TokenizedRule):
     def figure(self) -> Measurement:
         found, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
         more = f"; the highest id is {found.highest:,} of {size:,}"
-        return counted("rows with ids that the tokenizer does not have", found.beyond.count, found.rows, more)
+        return counted(
+            "rows with ids that the tokenizer does not have", found.beyond.count, found.rows, more
+        )

@@ -48,8 +48,10 @@ class TokenIdsSpellNoText(TokenizedRule):
         strange = len(found.strange)
         if strange >= FEWEST and strange >= STRANGE * found.read:
             yield self.finding(
-                f"{strange:,} of {found.read:,} rows that were decoded spell no text under this tokenizer",
-                "name the tokenizer that made the rows with -t, or encode the rows again with this one",
+                f"{strange:,} of {found.read:,} rows that were decoded spell no text under this"
+                " tokenizer",
+                "name the tokenizer that made the rows with -t, or encode the rows again with"
+                " this one",
                 cases=[Case(f"it spells {text}", origin) for origin, text in found.strange],
                 count=strange,
                 total=found.read,

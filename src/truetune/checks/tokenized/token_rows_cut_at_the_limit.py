@@ -50,10 +50,16 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
         if self.subject.is_plain_text or cut.at_limit < FEWEST:
             return
         yield self.finding(
-            f"{cut.at_limit:,} of {found.rows:,} rows are cut off at {cut.limit:,} tokens, without a stop token",
-            "encode again with a greater limit, or leave these rows out: truetune encode --overflow drop",
+            f"{cut.at_limit:,} of {found.rows:,} rows are cut off at {cut.limit:,} tokens, without"
+            " a stop token",
+            "encode again with a greater limit, or leave these rows out: truetune encode --overflow"
+            " drop",
             severity="error" if 2 * cut.at_limit >= found.rows else "warning",
-            cases=[case for case in cases_of(found.open_rows) if case.text.startswith(f"{cut.limit:,} ")],
+            cases=[
+                case
+                for case in cases_of(found.open_rows)
+                if case.text.startswith(f"{cut.limit:,} ")
+            ],
             count=cut.at_limit,
             total=found.rows,
         )
@@ -61,9 +67,16 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
     def figure(self) -> Measurement:
         found = self.subject.summary
         limit = len(found.lengths) - 1
-        return counted("rows that end without a stop token", found.open_rows.count, found.rows, f"; longest {limit:,}")
+        return counted(
+            "rows that end without a stop token",
+            found.open_rows.count,
+            found.rows,
+            f"; longest {limit:,}",
+        )
 
     def unmet(self) -> Unmet | None:
         if self.subject.is_plain_text:
-            return Unmet("it is about answers, and the rows are plain text, which may be cut anywhere")
+            return Unmet(
+                "it is about answers, and the rows are plain text, which may be cut anywhere"
+            )
         return super().unmet()

@@ -49,21 +49,36 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         found, trip = self.subject.summary, self.subject.round_trip
         if len(trip.strange) >= STRANGE * trip.read > 0 or found.beyond.count:
             return  # another tokenizer made the rows
-        if self.subject.is_plain_text or not self.subject.placer.layout.headers or not self._own_template():
+        if (
+            self.subject.is_plain_text
+            or not self.subject.placer.layout.headers
+            or not self._own_template()
+        ):
             return
         foreign = self.subject.foreign_tokens()
         if not found.chats:
-            how = "stand in the rows as plain text" if found.headers_as_text else "never occur in the rows"
+            how = (
+                "stand in the rows as plain text"
+                if found.headers_as_text
+                else "never occur in the rows"
+            )
             yield self.finding(
                 f"the headers that this template writes ({self._header()!r}) {how}",
-                "encode the rows again with this template, or name the one that made them: --template FILE",
+                "encode the rows again with this template, or name the one that made them:"
+                " --template FILE",
                 severity="error" if foreign or found.headers_as_text else "warning",
-                evidence=[f"control tokens that the template does not write: {', '.join(foreign)}"] if foreign else [],
+                evidence=(
+                    [f"control tokens that the template does not write: {', '.join(foreign)}"]
+                    if foreign
+                    else []
+                ),
             )
         elif len(trip.differ) >= max(FEWEST, SHARE * trip.rendered):
             yield self.finding(
-                f"{len(trip.differ):,} of {trip.rendered:,} conversations that were read back render to other ids",
-                "encode the rows again with this template, or name the one that made them: --template FILE",
+                f"{len(trip.differ):,} of {trip.rendered:,} conversations that were read back"
+                " render to other ids",
+                "encode the rows again with this template, or name the one that made them:"
+                " --template FILE",
                 severity="warning",
                 cases=[Case(text, origin) for origin, text in trip.differ],
                 count=len(trip.differ),
@@ -85,7 +100,9 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
 
     def unmet(self) -> Unmet | None:
         if not self.subject.placer.layout.headers:
-            return super().unmet() or Unmet("the tokenizer has no chat template", "name one with --template")
+            return super().unmet() or Unmet(
+                "the tokenizer has no chat template", "name one with --template"
+            )
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
         if not self._own_template():

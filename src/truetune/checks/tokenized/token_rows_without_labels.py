@@ -62,20 +62,28 @@ class TokenRowsWithoutLabels(TokenizedRule):
             yield self.finding(
                 f"{found.rows:,} rows have input_ids and neither labels nor a mask: {does}",
                 "encode the rows with labels: truetune encode DATA -t TOKENIZER -o encoded",
-                evidence=[f"{given:,} of {found.tokens:,} tokens are system, user or tool text", *known],
+                evidence=[
+                    f"{given:,} of {found.tokens:,} tokens are system, user or tool text",
+                    *known,
+                ],
                 count=found.rows,
             )
         else:
             yield self.finding(
                 f"{found.rows:,} rows have neither labels nor a mask: {does}",
-                "leave it so for pretraining; for prompts with answers, encode the rows with labels (truetune encode)",
+                "leave it so for pretraining; for prompts with answers, encode the rows with labels"
+                " (truetune encode)",
                 severity="info",
                 count=found.rows,
             )
 
     def figure(self) -> Measurement:
         found = self.subject.summary
-        return counted("rows with labels or a mask", found.rows if found.says_what_is_learned else 0, found.rows)
+        return counted(
+            "rows with labels or a mask",
+            found.rows if found.says_what_is_learned else 0,
+            found.rows,
+        )
 
     def unmet(self) -> Unmet | None:
         if self.subject.learns_everything:

@@ -69,9 +69,13 @@ class BaseModelSpecialTokensUntrained(DataRule):
 
     def unmet(self) -> Unmet | None:
         if self.matrix is None:
-            return Unmet("there are no weights to read the embedding from", "name the model with --model")
+            return Unmet(
+                "there are no weights to read the embedding from", "name the model with --model"
+            )
         if self._trained_whole():
-            return Unmet(f"it is about adapters, and {self.setup.trainer.called} trains these rows too")
+            return Unmet(
+                f"it is about adapters, and {self.setup.trainer.called} trains these rows too"
+            )
         return None if self.used else Unmet("it is about control tokens, and the data hold none")
 
     def figure(self) -> Measurement:
@@ -80,7 +84,11 @@ class BaseModelSpecialTokensUntrained(DataRule):
     def _trained_whole(self) -> bool:
         """Does the trainer train all weights, and make the rows that it needs?"""
         training = self.spec.training
-        return training.lora is None and training.adapter is None and bool(self.setup.trainer.prepares_model.value)
+        return (
+            training.lora is None
+            and training.adapter is None
+            and bool(self.setup.trainer.prepares_model.value)
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.matrix is None or self._trained_whole():
@@ -88,7 +96,9 @@ class BaseModelSpecialTokensUntrained(DataRule):
         size = self.matrix.row_count
         ids = np.array(sorted(id for id in self.used if id < size), dtype=np.int64)
         control = np.flatnonzero(self.control[:size])
-        ordinary = np.setdiff1d(np.linspace(0, size - 1, num=min(SAMPLE, size), dtype=np.int64), control)
+        ordinary = np.setdiff1d(
+            np.linspace(0, size - 1, num=min(SAMPLE, size), dtype=np.int64), control
+        )
         if not len(ids) or not len(ordinary):
             return
         self.compared = len(ids)
@@ -102,11 +112,20 @@ class BaseModelSpecialTokensUntrained(DataRule):
             tokens = [str(self.tokenizer.backend.id_to_token(int(id))) for id in ids]
             yield self.finding(
                 f"{int(bad.sum())} of {len(ids)} control tokens in the data were never trained",
-                "start from the instruct model, or train and save the embedding rows of these tokens",
-                evidence=[f"median norm of {len(ordinary):,} ordinary rows: {median:.3g} ({self.matrix.name})"],
+                "start from the instruct model, or train and save the embedding rows of these"
+                " tokens",
+                evidence=[
+                    f"median norm of {len(ordinary):,} ordinary rows: {median:.3g}"
+                    f" ({self.matrix.name})"
+                ],
                 cases=[
-                    Case(f"{token} ({id}): norm {norm:.3g}, {twin} other rows are equal", file=self.matrix.where)
-                    for token, id, norm, twin, is_bad in zip(tokens, ids, norms, twins, bad, strict=True)
+                    Case(
+                        f"{token} ({id}): norm {norm:.3g}, {twin} other rows are equal",
+                        file=self.matrix.where,
+                    )
+                    for token, id, norm, twin, is_bad in zip(
+                        tokens, ids, norms, twins, bad, strict=True
+                    )
                     if is_bad
                 ],
                 count=int(bad.sum()),

@@ -55,7 +55,9 @@ class PadIdOutsideEmbedding(DataRule):
         special = (token.id for name, token in self.tokenizer.special.items() if name in NAMED)
         tokens = {*self.tokenizer.backend.get_added_tokens_decoder(), *special}
         return counted(
-            f"added tokens beyond the {self.tokenizer.embedding_rows:,} rows of the embedding", 0, len(tokens)
+            f"added tokens beyond the {self.tokenizer.embedding_rows:,} rows of the embedding",
+            0,
+            len(tokens),
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -63,19 +65,26 @@ class PadIdOutsideEmbedding(DataRule):
         if rows is None:
             return
         special = self.tokenizer.special
-        named = {name: special[name] for name in NAMED if name in special and special[name].id >= rows}
+        named = {
+            name: special[name] for name in NAMED if name in special and special[name].id >= rows
+        }
         added = self.tokenizer.backend.get_added_tokens_decoder()
-        texts = {token.id: f"{token.token} ({token.id}) is the {name} token" for name, token in named.items()}
+        texts = {
+            token.id: f"{token.token} ({token.id}) is the {name} token"
+            for name, token in named.items()
+        }
         for id, token in sorted(added.items()):
             if id >= rows:
                 texts.setdefault(id, f"{token.content} ({id})")
         if not texts:
             return
-        subject = " and ".join(f"the {name} token" for name in named) or f"{len(texts):,} added tokens"
+        subject = (
+            " and ".join(f"the {name} token" for name in named) or f"{len(texts):,} added tokens"
+        )
         yield self.finding(
             f"outside the embedding of {rows:,} rows: {subject}",
-            f"resize the embedding to {self.tokenizer.vocabulary:,} rows before training, or take tokens that "
-            "the vocabulary has",
+            f"resize the embedding to {self.tokenizer.vocabulary:,} rows before training, or take"
+            " tokens that the vocabulary has",
             severity="error" if named else "info",
             cases=[Case(text, file="tokenizer.json") for text in texts.values()],
             count=len(texts),

@@ -59,12 +59,15 @@ class PadIsStopToken(DataRule):
         ByFact(
             "pads_masked_by",
             {
-                "position": Judged("info", "{trainer} masks pads by their position: no label is lost here"),
+                "position": Judged(
+                    "info", "{trainer} masks pads by their position: no label is lost here"
+                ),
                 "id": Judged("error", "{trainer} masks every label that is the pad token"),
                 None: Judged(
                     "warning",
-                    "the trainer is not known: by position (TRL, Axolotl, LLaMA-Factory) no label is lost, by id "
-                    "(transformers' language-modelling collator) all of these are; name it with --trainer",
+                    "the trainer is not known: by position (TRL, Axolotl, LLaMA-Factory) no label"
+                    " is lost, by id (transformers' language-modelling collator) all of these are;"
+                    " name it with --trainer",
                 ),
             },
         ),
@@ -89,7 +92,9 @@ class PadIsStopToken(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         pad = self.tokenizer.special.get("pad")
-        clash = next((stop for stop in self.probes.stops if pad is not None and stop.id == pad.id), None)
+        clash = next(
+            (stop for stop in self.probes.stops if pad is not None and stop.id == pad.id), None
+        )
         if clash is None:
             return
         better, reason = good_pad(self.tokenizer, self.probes.stops)
@@ -108,4 +113,7 @@ class PadIsStopToken(DataRule):
 
     def _lost(self) -> Iterator[str]:
         if self.supervised:
-            yield f"{self.masked:,} of {self.supervised:,} supervised tokens are lost where pads are masked by id"
+            yield (
+                f"{self.masked:,} of {self.supervised:,} supervised tokens are lost where pads are"
+                " masked by id"
+            )

@@ -46,11 +46,14 @@ class PadMissing(DataRule):
             {
                 "chosen": MOOT,
                 "error": Judged(
-                    "warning", "{trainer} stops when it pads the first batch; pad = EOS is the usual repair"
+                    "warning",
+                    "{trainer} stops when it pads the first batch; pad = EOS is the usual repair",
                 ),
             },
         ),
-        ByFact("pads_masked_by", {"position": Judged("info", "{trainer} masks pads by their position")}),
+        ByFact(
+            "pads_masked_by", {"position": Judged("info", "{trainer} masks pads by their position")}
+        ),
     )
 
     def figure(self) -> str:
@@ -62,6 +65,7 @@ class PadMissing(DataRule):
             return
         better, reason = good_pad(self.tokenizer, self.probes.stops)
         yield self.finding(
-            "the tokenizer has no pad token; trainers fall back to EOS, which some collators then mask",
+            "the tokenizer has no pad token; trainers fall back to EOS, which some collators then"
+            " mask",
             f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
         )

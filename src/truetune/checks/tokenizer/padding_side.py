@@ -54,9 +54,11 @@ class PaddingSide(DataRule):
         kind = self.tokenizer.model_config.get("model_type")
         hurt = kind in ABSOLUTE
         yield self.finding(
-            f"the tokenizer pads on the left, and {kind} has absolute positions"
-            if hurt
-            else "the tokenizer pads on the left, which is for generation",
+            (
+                f"the tokenizer pads on the left, and {kind} has absolute positions"
+                if hurt
+                else "the tokenizer pads on the left, which is for generation"
+            ),
             'set padding_side to "right" for training, and to "left" where you generate in batches',
             severity="warning" if hurt else "info",
         )

@@ -63,23 +63,37 @@ class StopIdsIncomplete(DataRule):
     def figure(self) -> str:
         stop = self._turn_end()
         assert stop is not None, "else the rule is not judged"
-        return f"turns end with {stop.token} ({stop.id}), a stop token by: {', '.join(stop.origins)}"
+        return (
+            f"turns end with {stop.token} ({stop.id}), a stop token by: {', '.join(stop.origins)}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         stop = self._turn_end()
         if not self.chats or stop is None:
             return
-        others = [f"{s.token} ({s.id}) is one by: {', '.join(s.origins)}" for s in self.probes.stops if s != stop]
+        others = [
+            f"{s.token} ({s.id}) is one by: {', '.join(s.origins)}"
+            for s in self.probes.stops
+            if s != stop
+        ]
         listed = set(stop.origins) - {"template"}
         known = self.tokenizer.generation_config is not None
         if "generation_config" in listed or (listed and not known):
             return
-        where = "generation_config.json" if known else "the tokenizer, and there is no generation_config.json"
+        where = (
+            "generation_config.json"
+            if known
+            else "the tokenizer, and there is no generation_config.json"
+        )
         if listed:
-            others.append(f"{stop.token} is one only by: {', '.join(sorted(listed))}, which generate() does not read")
+            others.append(
+                f"{stop.token} is one only by: {', '.join(sorted(listed))}, which generate() does"
+                " not read"
+            )
         yield self.finding(
             f"turns end with {stop.token} ({stop.id}), which is no stop token of {where}",
-            f'write "eos_token_id": {sorted(s.id for s in self.probes.stops)} into generation_config.json',
+            f'write "eos_token_id": {sorted(s.id for s in self.probes.stops)} into'
+            " generation_config.json",
             severity="error" if known and not listed else "warning",
             evidence=others or ["no file names a stop token"],
         )

@@ -48,10 +48,14 @@ class TruncationStatePersisted(DataRule):
             "file_truncation",
             {
                 "ignored": Judged(
-                    "info", "{trainer} switches it off when it encodes; the `tokenizers` library does not"
+                    "info",
+                    "{trainer} switches it off when it encodes; the `tokenizers` library does not",
                 ),
                 "removed": MOOT,
-                None: Judged("warning", "transformers' tokenizers switch it off, the `tokenizers` library does not"),
+                None: Judged(
+                    "warning",
+                    "transformers' tokenizers switch it off, the `tokenizers` library does not",
+                ),
             },
         ),
     )
@@ -70,8 +74,13 @@ class TruncationStatePersisted(DataRule):
         cut, pad = self.tokenizer.truncation, self.tokenizer.padding
         if cut is not None:
             yield self.finding(
-                f"tokenizer.json holds a cut at {cut['max_length']:,} tokens, which the `tokenizers` library applies"
-                + (f"; {self.longer:,} of {self.examples:,} examples are longer" if self.examples else ""),
+                f"tokenizer.json holds a cut at {cut['max_length']:,} tokens, which the"
+                " `tokenizers` library applies"
+                + (
+                    f"; {self.longer:,} of {self.examples:,} examples are longer"
+                    if self.examples
+                    else ""
+                ),
                 'set "truncation" to null in tokenizer.json',
                 severity="error" if self.longer else self._without_a_cut(),
                 evidence=[f"truncation: {cut}"],
@@ -80,7 +89,8 @@ class TruncationStatePersisted(DataRule):
             )
         if pad is not None:
             yield self.finding(
-                "tokenizer.json holds a padding, which the `tokenizers` library applies to each text of a batch",
+                "tokenizer.json holds a padding, which the `tokenizers` library applies to each"
+                " text of a batch",
                 'set "padding" to null in tokenizer.json',
                 severity=self._without_a_cut(),
                 evidence=[f"padding: {pad}"],

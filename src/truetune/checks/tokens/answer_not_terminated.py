@@ -61,19 +61,28 @@ class AnswerNotTerminated(DataRule):
         for i, (_, rendering) in enumerate(batch.examples):
             trained = {span.turn for span in rendering.spans}
             for turn in rendering.turns:
-                if turn.message in trained or (EVERYTHING in trained and turn.end > turn.start >= 0):
+                if turn.message in trained or (
+                    EVERYTHING in trained and turn.end > turn.start >= 0
+                ):
                     self.turns += 1
                     if turn.stop_start < 0:
                         self.open += 1
                         if len(self.cases) < MAX_CASES:
-                            text = f"ends with {rendering.text[max(0, turn.end - 24) : turn.end + 16]!r}"
-                            self.cases.append(at_character(batch, i, turn.end - 1, text, turn.message))
+                            text = (
+                                "ends with"
+                                f" {rendering.text[max(0, turn.end - 24) : turn.end + 16]!r}"
+                            )
+                            self.cases.append(
+                                at_character(batch, i, turn.end - 1, text, turn.message)
+                            )
 
     def unmet(self) -> Unmet | None:
         return None if self.turns else NO_TURNS
 
     def figure(self) -> Measurement:
-        return counted("trained answers whose stop token is in the loss", self.turns - self.open, self.turns)
+        return counted(
+            "trained answers whose stop token is in the loss", self.turns - self.open, self.turns
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.open:

@@ -69,7 +69,11 @@ class DuplicateEos(DataRule):
             if both and not between.strip() and not after.strip():
                 self.double += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(at_token(batch, two, f"ends with {rendering.text[batch.starts[one] :][:60]!r}"))
+                    self.cases.append(
+                        at_token(
+                            batch, two, f"ends with {rendering.text[batch.starts[one] :][:60]!r}"
+                        )
+                    )
 
     def unmet(self) -> Unmet | None:
         if not len(self.stops):
@@ -83,7 +87,8 @@ class DuplicateEos(DataRule):
         if self.double:
             yield self.finding(
                 f"{self.double:,} of {self.examples:,} examples end in two stop tokens",
-                "give the trainer the messages instead of rendered text, or keep it from appending EOS",
+                "give the trainer the messages instead of rendered text, or keep it from"
+                " appending EOS",
                 cases=self.cases,
                 count=self.double,
                 total=self.examples,

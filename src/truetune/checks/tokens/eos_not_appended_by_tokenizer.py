@@ -57,7 +57,11 @@ class EosNotAppendedByTokenizer(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for i, (row, rendering) in enumerate(batch.examples):
-            if row.is_chat or not rendering.text or (row.is_preference and not self.is_known_what_is_appended):
+            if (
+                row.is_chat
+                or not rendering.text
+                or (row.is_preference and not self.is_known_what_is_appended)
+            ):
                 continue
             ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]]
             self.rows += 1
@@ -67,26 +71,38 @@ class EosNotAppendedByTokenizer(DataRule):
             if tail < 0 or ids[tail] not in self.stops:
                 self.open += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(in_example(batch, i, len(ids) - 1, f"ends with {rendering.text[-40:]!r}"))
+                    self.cases.append(
+                        in_example(batch, i, len(ids) - 1, f"ends with {rendering.text[-40:]!r}")
+                    )
 
     def unmet(self) -> Unmet | None:
         return None if self.rows else NO_PLAIN_ROWS
 
     def figure(self) -> Measurement:
-        return counted("rows of plain text that end with a stop token", self.rows - self.open, self.rows)
+        return counted(
+            "rows of plain text that end with a stop token", self.rows - self.open, self.rows
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.open:
             eos = self.tokenizer.special.get("eos")
             known = self.is_known_what_is_appended
-            by_itself = "" if known else (
-                ", or name the trainer with --trainer if it does that itself (TRL does, transformers' Trainer does not)"
-            )  # fmt: skip
+            by_itself = (
+                ""
+                if known
+                else (
+                    ", or name the trainer with --trainer if it does that itself (TRL does,"
+                    " transformers' Trainer does not)"
+                )
+            )
             appends = f"{self.setup.trainer.called} appends none to such rows"
             yield self.finding(
                 f"{self.open:,} of {self.rows:,} rows of plain text end without a stop token",
                 f"end each with {eos.token if eos else 'the EOS token'}{by_itself}",
-                evidence=["encoding with special tokens appends no EOS with this tokenizer", *([appends] * known)],
+                evidence=[
+                    "encoding with special tokens appends no EOS with this tokenizer",
+                    *([appends] * known),
+                ],
                 cases=self.cases,
                 count=self.open,
                 total=self.rows,

@@ -74,13 +74,19 @@ class IdsBeyondEmbedding(DataRule):
         return None if self.tokens else NO_EXAMPLE
 
     def figure(self) -> Measurement:
-        return counted(f"tokens with an id beyond the {self.limit:,} rows of the embedding", self.beyond, self.tokens)
+        return counted(
+            f"tokens with an id beyond the {self.limit:,} rows of the embedding",
+            self.beyond,
+            self.tokens,
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.beyond:
             yield self.finding(
-                f"{self.beyond:,} of {self.tokens:,} tokens have an id beyond the {self.limit:,} rows of the embedding",
-                "take the tokenizer that belongs to the model, or resize the embedding before training",
+                f"{self.beyond:,} of {self.tokens:,} tokens have an id beyond the {self.limit:,}"
+                " rows of the embedding",
+                "take the tokenizer that belongs to the model, or resize the embedding before"
+                " training",
                 cases=self.cases,
                 count=self.beyond,
                 total=self.tokens,

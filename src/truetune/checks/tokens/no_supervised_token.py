@@ -42,7 +42,12 @@ from truetune.encoding.batch import Batch
 
 class NoSupervisedToken(DataRule):
     code = "TT406"
-    moot_where = ("role-alias-dropped", "special-token-in-structure", "template-rejects-rows", "malformed-rows")
+    moot_where = (
+        "role-alias-dropped",
+        "special-token-in-structure",
+        "template-rejects-rows",
+        "malformed-rows",
+    )
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:
@@ -65,14 +70,20 @@ class NoSupervisedToken(DataRule):
         self.empty += 1
         if len(self.cases) < MAX_CASES:
             roles = ", ".join(str(message.get("role")) for message in row.messages[:8])
-            self.cases.append(Case(f"roles: {roles}" if row.is_chat else "an empty text or completion", row.origin))
+            self.cases.append(
+                Case(
+                    f"roles: {roles}" if row.is_chat else "an empty text or completion", row.origin
+                )
+            )
 
     def unmet(self) -> Unmet | None:
         return None if self.rows > self.rejected else NO_EXAMPLE
 
     def figure(self) -> Measurement:
         more = f" ({self.rejected:,} more could not be rendered)" if self.rejected else ""
-        return counted("rows without a supervised token", self.empty, self.rows - self.rejected, more)
+        return counted(
+            "rows without a supervised token", self.empty, self.rows - self.rejected, more
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

@@ -79,7 +79,9 @@ class OneRowDecidesMemory(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         training = setup.spec.training
-        self.is_judged = training.no_length_limit and setup.spec.max_length is None and not training.packing
+        self.is_judged = (
+            training.no_length_limit and setup.spec.max_length is None and not training.packing
+        )
         self.lengths: list[np.ndarray] = []
         self.long: list[tuple[int, Case]] = []
         self.media = Media()
@@ -96,9 +98,15 @@ class OneRowDecidesMemory(DataRule):
 
     def unmet(self) -> Unmet | None:
         if not self.is_judged:
-            return Unmet("it is about settings that switch the limit off (max_length=None) and do not pack")
+            return Unmet(
+                "it is about settings that switch the limit off (max_length=None) and do not pack"
+            )
         if sum(map(len, self.lengths)) < MIN_EXAMPLES:
-            return NO_EXAMPLE if not self.lengths else Unmet(f"it is about {MIN_EXAMPLES} examples or more")
+            return (
+                NO_EXAMPLE
+                if not self.lengths
+                else Unmet(f"it is about {MIN_EXAMPLES} examples or more")
+            )
         return tokens_not_counted(self.media, asked=False)
 
     def figure(self) -> Measurement:
@@ -119,9 +127,11 @@ class OneRowDecidesMemory(DataRule):
         if not far.any():
             return
         yield self.finding(
-            f"max_length=None, and {int(far.sum()):,} of {len(lengths):,} examples are many times as long as the "
-            f"others: {int(lengths.max()):,} tokens, where 95 % have at most {usual:,}",
-            "see what these rows hold, and set max_length: the longest row decides the memory of its batch",
+            f"max_length=None, and {int(far.sum()):,} of {len(lengths):,} examples are many times"
+            f" as long as the others: {int(lengths.max()):,} tokens, where 95 % have at most"
+            f" {usual:,}",
+            "see what these rows hold, and set max_length: the longest row decides the memory of"
+            " its batch",
             cases=[case for length, case in self.long if length >= TIMES * usual],
             count=int(far.sum()),
             total=len(lengths),

@@ -56,7 +56,9 @@ NOT_KNOWN = "the trainer is not known: others have another limit, or none; name 
 class SftMaxLengthDefault1024(DataRule):
     code = "TT405"
     severity = "warning"
-    by_trainer = (ByFact("cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", NOT_KNOWN)}),)
+    by_trainer = (
+        ByFact("cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", NOT_KNOWN)}),
+    )
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -75,7 +77,9 @@ class SftMaxLengthDefault1024(DataRule):
             return
         for i in np.flatnonzero(lengths > self.limit).tolist():
             self.over += 1
-            self.lost += int(batch.supervised[batch.offsets[i] + self.limit : batch.offsets[i + 1]].sum())
+            self.lost += int(
+                batch.supervised[batch.offsets[i] + self.limit : batch.offsets[i + 1]].sum()
+            )
             if len(self.cases) < MAX_CASES:
                 self.cases.append(in_example(batch, i, self.limit, f"{lengths[i]:,} tokens"))
 
@@ -90,7 +94,10 @@ class SftMaxLengthDefault1024(DataRule):
             return f"max_length is set: {self.spec.max_length:,} tokens"
         if self.limit is None:
             trainer = self.setup.trainer.called
-            return f"{trainer} cuts nothing by default; the longest example has {self.longest:,} tokens"
+            return (
+                f"{trainer} cuts nothing by default; the longest example has {self.longest:,}"
+                " tokens"
+            )
         what = f"examples longer than the default of {self.limit:,} tokens"
         return counted(what, self.over, self.examples, f" (the longest has {self.longest:,})")
 
@@ -98,12 +105,15 @@ class SftMaxLengthDefault1024(DataRule):
         if self.over:
             trainer = self.setup.trainer
             cut = trainer.cut.value
-            does = {"drop": "leaves them out", "both": "cuts prompts and answers"}.get(cut.action, "cuts them")
+            does = {"drop": "leaves them out", "both": "cuts prompts and answers"}.get(
+                cut.action, "cuts them"
+            )
             who = "TRL cuts them" if trainer.name is None else f"{trainer.called} {does}"
             yield self.finding(
-                f"{self.over:,} of {self.examples:,} examples are longer than {self.limit:,} tokens, and no "
-                f"{cut.setting} is set: {who} by default",
-                f"set {cut.setting} in the trainer and here (the longest example has {self.longest:,} tokens)",
+                f"{self.over:,} of {self.examples:,} examples are longer than {self.limit:,}"
+                f" tokens, and no {cut.setting} is set: {who} by default",
+                f"set {cut.setting} in the trainer and here (the longest example has"
+                f" {self.longest:,} tokens)",
                 evidence=[f"{self.lost:,} supervised tokens lie behind the cut"],
                 cases=self.cases,
                 count=self.over,

@@ -77,7 +77,10 @@ class TruncationCutsTheTerminator(DataRule):
             if len(stops) and stops[-1] >= limit and trained[0] < limit:
                 self.cut += 1
                 if len(self.cases) < MAX_CASES:
-                    text = f"{batch.lengths[i]:,} tokens; its last stop token is number {stops[-1] + 1:,}"
+                    text = (
+                        f"{batch.lengths[i]:,} tokens; its last stop token is number"
+                        f" {stops[-1] + 1:,}"
+                    )
                     self.cases.append(in_example(batch, i, limit, text))
 
     def unmet(self) -> Unmet | None:
@@ -94,8 +97,8 @@ class TruncationCutsTheTerminator(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.cut:
             yield self.finding(
-                f"{self.cut:,} of {self.examples:,} examples lose the end of their answer at {self.spec.max_length:,} "
-                "tokens",
+                f"{self.cut:,} of {self.examples:,} examples lose the end of their answer at"
+                f" {self.spec.max_length:,} tokens",
                 "raise max_length, or drop these rows; a cut answer teaches the model not to stop",
                 cases=self.cases,
                 count=self.cut,

@@ -55,13 +55,20 @@ class TruncationLeavesNoLabel(DataRule):
     by_trainer = (
         CUT_ACTIONS,
         ByFact(
-            "cut.action", {"both": Judged("warning", "{trainer} cuts prompt and answer, and some of the answer stays")}
+            "cut.action",
+            {
+                "both": Judged(
+                    "warning", "{trainer} cuts prompt and answer, and some of the answer stays"
+                )
+            },
         ),
         ByFact(
             "cut.empties",
             {
                 "dropped": Judged(
-                    "warning", "{trainer} drops rows without a label, and says nothing", holds_for_all=False
+                    "warning",
+                    "{trainer} drops rows without a label, and says nothing",
+                    holds_for_all=False,
                 )
             },
         ),
@@ -86,7 +93,10 @@ class TruncationLeavesNoLabel(DataRule):
             if len(trained) and trained[0] >= limit:
                 self.empty += 1
                 if len(self.cases) < MAX_CASES:
-                    text = f"the first of its {len(trained):,} supervised tokens is number {trained[0] + 1:,}"
+                    text = (
+                        f"the first of its {len(trained):,} supervised tokens is number"
+                        f" {trained[0] + 1:,}"
+                    )
                     self.cases.append(in_example(batch, i, int(trained[0]), text))
 
     def unmet(self) -> Unmet | None:

@@ -62,8 +62,12 @@ class RemoveFromContent(_RemoveTokens):
             if key in turn.message
             for edit in self._edits(turn.message[key], (*turn.path, key))
         )
-        texts = row.value.keys() - {turn.path[0] for turn in row.turns} - set(row.conversation.unused)
-        yield from one(edit for name in sorted(texts) for edit in self._edits(row.value[name], (name,)))
+        texts = (
+            row.value.keys() - {turn.path[0] for turn in row.turns} - set(row.conversation.unused)
+        )
+        yield from one(
+            edit for name in sorted(texts) for edit in self._edits(row.value[name], (name,))
+        )
 
 
 class RemoveFromPairs(RemoveFromContent):

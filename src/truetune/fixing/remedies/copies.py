@@ -37,7 +37,9 @@ class DropCopies(Remedy):
 
 def _print(row: RowView) -> int:
     roles = [message.get("role") for message in row.conversation.messages]
-    surroundings = json.dumps([row.fingerprint, roles, row.conversation.tools], sort_keys=True, default=str)
+    surroundings = json.dumps(
+        [row.fingerprint, roles, row.conversation.tools], sort_keys=True, default=str
+    )
     return int.from_bytes(blake2b(surroundings.encode(), digest_size=8).digest(), "little")
 
 

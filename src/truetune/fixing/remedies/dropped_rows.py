@@ -37,7 +37,9 @@ class DropEmptyAnswers(_DropRow):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         conversation = row.conversation
-        answers = [m.get("content") for m in conversation.messages if m.get("role") == "assistant"][-1:]
+        answers = [m.get("content") for m in conversation.messages if m.get("role") == "assistant"][
+            -1:
+        ]
         if not conversation.is_chat:
             answers = [conversation.completion] if conversation.text is None else []
         if answers and not str(answers[0] or "").strip():
@@ -63,7 +65,10 @@ class DropEqualPairs(_DropRow):
     what = "drop pairs whose answers are the same"
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        chosen = row.conversation.messages[row.conversation.prompt_messages or 0 :] or row.conversation.completion
+        chosen = (
+            row.conversation.messages[row.conversation.prompt_messages or 0 :]
+            or row.conversation.completion
+        )
         if row.conversation.rejected is not None and chosen == row.conversation.rejected:
             yield [Drop()]
 

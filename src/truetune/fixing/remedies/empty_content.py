@@ -28,7 +28,9 @@ class WriteEmptyContent(ProblemRemedy):
 
 def _edits(turn: Turn) -> Iterator[Edit]:
     message, key = turn.message, "value" if turn.role_key == "from" else "content"
-    if turn.role_key is None or any(message.get(name) is not None for name in ("content", "value", "tool_calls")):
+    if turn.role_key is None or any(
+        message.get(name) is not None for name in ("content", "value", "tool_calls")
+    ):
         return
     if role_meant(turn.role) in MAY_BE_EMPTY or any(message.get(name) for name in REASONING_KEYS):
         yield Put((*turn.path, key), "")

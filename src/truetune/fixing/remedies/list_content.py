@@ -27,7 +27,9 @@ class UnlistOneString(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         yield from one(
-            Put(path, parts[0], row.spelled((*path, 0))) for path, parts in strings_in(row) if len(parts) == 1
+            Put(path, parts[0], row.spelled((*path, 0)))
+            for path, parts in strings_in(row)
+            if len(parts) == 1
         )
 
 

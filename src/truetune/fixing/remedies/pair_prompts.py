@@ -19,8 +19,10 @@ class TakePromptOutOfAnswers(Remedy):
     stage = Stage.SHAPE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        columns = {name: next((a for a in ALIASES[name] if a in row.value), None)
-                   for name in ("prompt", "chosen", "rejected")}  # fmt: skip
+        columns = {
+            name: next((a for a in ALIASES[name] if a in row.value), None)
+            for name in ("prompt", "chosen", "rejected")
+        }
         if None in columns.values():
             return
         prompt = loaded(row.value[str(columns["prompt"])])
@@ -32,6 +34,11 @@ class TakePromptOutOfAnswers(Remedy):
     def _edits(self, column: str, side: object, prompt: object) -> list[Edit]:
         if isinstance(side, str) and isinstance(prompt, str) and side.startswith(prompt) and prompt:
             return [Put((column,), side.removeprefix(prompt))]
-        if isinstance(side, list) and isinstance(prompt, list) and prompt and side[: len(prompt)] == prompt:
+        if (
+            isinstance(side, list)
+            and isinstance(prompt, list)
+            and prompt
+            and side[: len(prompt)] == prompt
+        ):
             return [Remove((column, 0)) for _ in prompt]
         return []

@@ -21,7 +21,12 @@ class WriteStringsAsMessages(Remedy):
         yield from one(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
-        roles = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}
+        roles = {
+            "prompt": "user",
+            "completion": "assistant",
+            "chosen": "assistant",
+            "rejected": "assistant",
+        }
         names = {alias: ours for ours in roles for alias in ALIASES[ours]} | dict(row.context.names)
         for column, text in row.value.items():
             role = roles.get(names.get(column, ""))

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from truetune.fixing.remedies.template_form import Way, arguments_as_text, join_text_parts, write_missing_content
+from truetune.fixing.remedies.template_form import (
+    Way,
+    arguments_as_text,
+    join_text_parts,
+    write_missing_content,
+)
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
 
 WAYS: tuple[Way, ...] = (join_text_parts, arguments_as_text, write_missing_content)

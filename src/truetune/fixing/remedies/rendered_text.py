@@ -30,8 +30,11 @@ class RemoveLeadingBos(Remedy):
         bos = row.context.setup.tokenizer.special.get("bos")
         if bos is not None:
             columns = _texts(row, "text", "prompt", "instruction")
-            yield from one(Put((name,), text.removeprefix(bos.token)) for name, text in columns if text != bos.token
-                           and text.startswith(bos.token))  # fmt: skip
+            yield from one(
+                Put((name,), text.removeprefix(bos.token))
+                for name, text in columns
+                if text != bos.token and text.startswith(bos.token)
+            )
 
 
 class RemoveTrailingStop(Remedy):
@@ -67,10 +70,17 @@ class EndBothSides(Remedy):
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
         sides = list(_texts(row, "chosen", "rejected"))
-        ends = [next((stop for stop in stops if text.rstrip().endswith(stop)), None) for _, text in sides]
+        ends = [
+            next((stop for stop in stops if text.rstrip().endswith(stop)), None)
+            for _, text in sides
+        ]
         stop = next(filter(None, ends), None)
         if len(sides) == 2 and stop is not None:
-            yield from one(Put((name,), text + stop) for (name, text), end in zip(sides, ends, strict=True) if not end)
+            yield from one(
+                Put((name,), text + stop)
+                for (name, text), end in zip(sides, ends, strict=True)
+                if not end
+            )
 
 
 class MoveSpaceToAnswer(Remedy):
@@ -88,7 +98,10 @@ class MoveSpaceToAnswer(Remedy):
             (name, text), bare = prompts[0], prompts[0][1].rstrip(" ")
             space = text[len(bare) :]
             if space:
-                yield [Put((name,), bare), *(Put((column,), space + answer) for column, answer in answers)]
+                yield [
+                    Put((name,), bare),
+                    *(Put((column,), space + answer) for column, answer in answers),
+                ]
 
 
 class EndTextWithEos(Remedy):
@@ -103,5 +116,9 @@ class EndTextWithEos(Remedy):
         assert row.context.setup is not None
         eos = row.context.setup.tokenizer.special.get("eos")
         if eos is not None:
-            columns = _texts(row, "text") if row.conversation.text is not None else _texts(row, "completion", "chosen")
+            columns = (
+                _texts(row, "text")
+                if row.conversation.text is not None
+                else _texts(row, "completion", "chosen")
+            )
             yield from one(Put((name,), text + eos.token) for name, text in columns)

@@ -48,7 +48,9 @@ def _joined(turns: list[Turn]) -> list[Edit]:
         run = _run_from(turns, at)
         if len(run) > 1:
             key = _text_key(run[0])
-            puts.append(Put((*run[0].path, key), "\n\n".join(turn.message[_text_key(turn)] for turn in run)))
+            puts.append(
+                Put((*run[0].path, key), "\n\n".join(turn.message[_text_key(turn)] for turn in run))
+            )
             gone += run[1:]
         at += len(run)
     return [*puts, *_removed(gone)]

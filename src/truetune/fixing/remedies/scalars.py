@@ -13,7 +13,17 @@ from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
 
 NUMBER = re.compile(r"\s*\d+(?:\.\d+)?\s*")
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-TEXT_COLUMNS = ("instruction", "input", "output", "prompt", "completion", "chosen", "rejected", "text", "system")
+TEXT_COLUMNS = (
+    "instruction",
+    "input",
+    "output",
+    "prompt",
+    "completion",
+    "chosen",
+    "rejected",
+    "text",
+    "system",
+)
 
 
 class WriteScalarsAsText(ProblemRemedy):
@@ -34,7 +44,9 @@ class WriteScalarsAsText(ProblemRemedy):
                 if _is_scalar(turn.message.get(key)):
                     path = (*turn.path, key)
                     yield Put(path, row.spelled(path))
-        columns = {alias for name in TEXT_COLUMNS for alias in ALIASES[name]} | set(self.context.spec.map.values())
+        columns = {alias for name in TEXT_COLUMNS for alias in ALIASES[name]} | set(
+            self.context.spec.map.values()
+        )
         for column in columns & row.value.keys() - set(row.conversation.unused):
             if _is_scalar(row.value[column]) and self.context.names.get(column) != "label":
                 yield Put((column,), row.spelled((column,)))
@@ -85,7 +97,10 @@ class WriteLabels(ProblemRemedy):
     kinds = ("bad-label",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        names = {*ALIASES["label"], *(theirs for theirs, ours in self.context.names.items() if ours == "label")}
+        names = {
+            *ALIASES["label"],
+            *(theirs for theirs, ours in self.context.names.items() if ours == "label"),
+        }
         for column in row.value:
             meant = LABELS.get(str(row.value[column]).strip().lower())
             if column in names and meant is not None:

@@ -31,7 +31,9 @@ class ListSingleObjects(ProblemRemedy):
                 if isinstance(call, str) and isinstance(loaded(call), dict):
                     yield Put((*turn.path, "tool_calls", index), loaded(call), call)
         for column in row.value:
-            if column in (*ALIASES["tools"], *ALIASES["documents"]) and isinstance(loaded(row.value[column]), dict):
+            if column in (*ALIASES["tools"], *ALIASES["documents"]) and isinstance(
+                loaded(row.value[column]), dict
+            ):
                 yield self._listed(row, (column,), row.value[column])
 
     def _listed(self, row: RowView, path: tuple[str | int, ...], found: object) -> Put:

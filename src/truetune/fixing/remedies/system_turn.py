@@ -24,7 +24,11 @@ class MoveSystemTurn(Remedy):
             return
         key = "value" if asked.role_key == "from" else "content"
         said, question = first.message.get(key), asked.message.get(key)
-        if isinstance(said, str) and isinstance(question, str) and first.path[:-1] == asked.path[:-1]:
+        if (
+            isinstance(said, str)
+            and isinstance(question, str)
+            and first.path[:-1] == asked.path[:-1]
+        ):
             joined = f"{said}\n\n{question}" if said.strip() else question
             yield [Put((*asked.path, key), joined), Remove(first.path)]
 

@@ -69,7 +69,11 @@ def short_ids(row: RowView) -> list[Edit]:
         for index, (path, call) in enumerate(turn.calls if "tool_calls" in turn.message else ()):
             place = path[:-1] if path[-1] == "function" else path
             old = _id_at(turn, index)
-            new = _short(old) if isinstance(old, str) else _short(f"{place}{json.dumps(call, sort_keys=True)}")
+            new = (
+                _short(old)
+                if isinstance(old, str)
+                else _short(f"{place}{json.dumps(call, sort_keys=True)}")
+            )
             waiting.append(new)
             if new != old:
                 edits.append(Put((*place, "id"), new))
@@ -98,7 +102,11 @@ def tools_as_functions(row: RowView) -> list[Edit]:
 
 def developer_as_system(row: RowView) -> list[Edit]:
     """The role developer becomes system, which is its older name."""
-    return [Put((*turn.path, "role"), "system") for turn in row.turns if turn.message.get("role") == "developer"]
+    return [
+        Put((*turn.path, "role"), "system")
+        for turn in row.turns
+        if turn.message.get("role") == "developer"
+    ]
 
 
 WAYS: tuple[Way, ...] = (
@@ -116,7 +124,10 @@ class FitTheTemplate(Remedy):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._order: list[tuple[Way, ...]] = [
-            ways for size in range(1, len(WAYS) + 1) for ways in combinations(WAYS, size) if not _opposed(ways)
+            ways
+            for size in range(1, len(WAYS) + 1)
+            for ways in combinations(WAYS, size)
+            if not _opposed(ways)
         ]
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
@@ -138,16 +149,23 @@ def _opposed(ways: tuple[Way, ...]) -> bool:
 def is_text_parts(value: list[Any]) -> bool:
     """Are these parts of text, and nothing else in them?"""
     return bool(value) and all(
-        isinstance(part, dict) and part.get("type", "text") == "text" and isinstance(part.get("text"), str)
-        and not part.keys() - {"type", "text"} for part in value
-    )  # fmt: skip
+        isinstance(part, dict)
+        and part.get("type", "text") == "text"
+        and isinstance(part.get("text"), str)
+        and not part.keys() - {"type", "text"}
+        for part in value
+    )
 
 
 def objects_of(turn: Turn) -> Iterator[Put]:
     """Edits that make objects of the arguments of a turn which are JSON text, as it is written there."""
     for path, call in turn.calls:
         if (text := object_text(call.get("arguments"))) is not None:
-            yield Put((*path, "arguments"), parse_json(text, ROW, surrogates="keep", exact_integers=True), text)
+            yield Put(
+                (*path, "arguments"),
+                parse_json(text, ROW, surrogates="keep", exact_integers=True),
+                text,
+            )
 
 
 def object_text(value: Any) -> str | None:
@@ -167,7 +185,9 @@ def object_text(value: Any) -> str | None:
 
 def _one_line(text: str) -> str:
     return (
-        json.dumps(parse_json(text, ROW, surrogates="keep", exact_integers=True), ensure_ascii=False)
+        json.dumps(
+            parse_json(text, ROW, surrogates="keep", exact_integers=True), ensure_ascii=False
+        )
         if "\n" in text
         else text
     )

@@ -60,10 +60,14 @@ class Backend(ABC):
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
         """One answer to each prompt, with what the model thinks of stopping behind the reference where it can be told;
-        None, and a note, where a prompt gets none. Raises UsageError where nothing answers at all."""
+        None, and a note, where a prompt gets none. Raises UsageError where nothing answers at all.
+        """
 
     def score(
-        self, sequences: Sequence[Ids], stops: frozenset[int] = frozenset(), progress: Progress | None = None
+        self,
+        sequences: Sequence[Ids],
+        stops: frozenset[int] = frozenset(),
+        progress: Progress | None = None,
     ) -> list[Scored] | None:
         """Teacher-forced log-probabilities; None where this backend can't tell them."""
         return None
@@ -84,6 +88,9 @@ class Backend(ABC):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

@@ -14,7 +14,9 @@ R = TypeVar("R")
 Wait = Callable[[float], object]
 
 
-def each(work: Callable[[T, Wait], R], items: Sequence[T], at_once: int, progress: Progress | None = None) -> list[R]:
+def each(
+    work: Callable[[T, Wait], R], items: Sequence[T], at_once: int, progress: Progress | None = None
+) -> list[R]:
     """The result of each, in their order; `work` is given a way to wait that ends with the rest.
 
     Its threads are daemons: neither Ctrl-C nor the end of the program waits for a server. Raises what `work` raises.

@@ -66,12 +66,18 @@ def asker(url: str, seconds: float = ANSWERED) -> Ask:
     return lambda body: asked(url, body, seconds, tries=4, passing=frozenset({429, 503}))
 
 
-def tried(ask: Ask, plain: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> tuple[Reply, list[Seen]]:
+def tried(
+    ask: Ask, plain: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]
+) -> tuple[Reply, list[Seen]]:
     """A reply to `plain` with as many of `fields` (name -> what is sent) as the server takes, and what it did with
     each. Where it refuses even `plain`, nothing is said of them."""
-    reply = ask({**plain, **{key: value for sent in fields.values() for key, value in sent.items()}})
+    reply = ask(
+        {**plain, **{key: value for sent in fields.values() for key, value in sent.items()}}
+    )
     if reply.status == 200 or not fields:
-        return reply, [Seen(name, "kept" if LOOKS[name](reply.body) else "ignored") for name in fields]
+        return reply, [
+            Seen(name, "kept" if LOOKS[name](reply.body) else "ignored") for name in fields
+        ]
     whole = ask(plain)
     if whole.status != 200:
         return whole, []
@@ -80,7 +86,11 @@ def tried(ask: Ask, plain: Mapping[str, Any], fields: Mapping[str, Mapping[str, 
         reply = ask({**plain, **sent})
         kept = reply.status == 200 and LOOKS[name](reply.body)
         whole = reply if kept else whole
-        seen.append(Seen(name, "kept" if kept else "ignored") if reply.status == 200 else _refused(name, reply))
+        seen.append(
+            Seen(name, "kept" if kept else "ignored")
+            if reply.status == 200
+            else _refused(name, reply)
+        )
     return whole, seen
 
 
@@ -93,7 +103,9 @@ LOOKS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def surveyed(ask: Ask, plain: Mapping[str, Any], *, settings: Mapping[str, Any] | None = None) -> list[Seen]:
+def surveyed(
+    ask: Ask, plain: Mapping[str, Any], *, settings: Mapping[str, Any] | None = None
+) -> list[Seen]:
     """What a server does with each field. `plain` is a request of a chat or a completion: what is asked, and of which
     model; `settings` are variables that make its template write another number of tokens.
 
@@ -108,9 +120,19 @@ def surveyed(ask: Ask, plain: Mapping[str, Any], *, settings: Mapping[str, Any] 
     seen += [_limit(ask, plain, first), _stop(ask, plain, first), _number(ask, plain)]
     seen += sampling(ask, plain, first)
     if is_chat:
-        seen.append(_prompt(ask, plain, first, "add_generation_prompt", {"add_generation_prompt": False}))
+        seen.append(
+            _prompt(ask, plain, first, "add_generation_prompt", {"add_generation_prompt": False})
+        )
         if settings:
-            seen.append(_prompt(ask, plain, first, "chat_template_kwargs", {"chat_template_kwargs": dict(settings)}))
+            seen.append(
+                _prompt(
+                    ask,
+                    plain,
+                    first,
+                    "chat_template_kwargs",
+                    {"chat_template_kwargs": dict(settings)},
+                )
+            )
     else:
         seen.append(_echo(ask, plain))
     return seen
@@ -129,7 +151,9 @@ def _shown(is_chat: bool) -> dict[str, dict[str, Any]]:
 def _sent(ask: Ask, plain: Mapping[str, Any], name: str, sent: Mapping[str, Any]) -> Seen:
     reply = ask({**plain, **sent})
     return (
-        _refused(name, reply) if reply.status != 200 else Seen(name, "kept" if LOOKS[name](reply.body) else "ignored")
+        _refused(name, reply)
+        if reply.status != 200
+        else Seen(name, "kept" if LOOKS[name](reply.body) else "ignored")
     )
 
 
@@ -180,25 +204,40 @@ def sampling(ask: Ask, plain: Mapping[str, Any], first: Reply) -> list[Seen]:
     same, again, other = map(_text, replies)
     if same == again == other == _text(first):
         why = f"the greedy answer at a temperature of {heat:g}"
-        return [Seen("temperature", "ignored" if heat > 10 else "unknown", why), Seen("seed", "unknown", why),
-                Seen("top_p", "unknown", why)]  # fmt: skip
+        return [
+            Seen("temperature", "ignored" if heat > 10 else "unknown", why),
+            Seen("seed", "unknown", why),
+            Seen("top_p", "unknown", why),
+        ]
     seed = "ignored" if same != again else "kept" if same != other else "unknown"
     seen = [Seen("temperature", "kept"), Seen("seed", seed)]  # type: ignore[arg-type]
     narrow = ask({**hot, "top_p": 1e-6})
     kept = narrow.status == 200 and _text(narrow) == _text(first)
-    return [*seen, _refused("top_p", narrow) if narrow.status != 200 else Seen("top_p", "kept" if kept else "ignored")]
+    return [
+        *seen,
+        (
+            _refused("top_p", narrow)
+            if narrow.status != 200
+            else Seen("top_p", "kept" if kept else "ignored")
+        ),
+    ]
 
 
 def variables(ask: Ask, plain: Mapping[str, Any], count: int) -> list[Seen]:
     """Are the variables for the template ignored, where the prompt has not `count` tokens with them?"""
     name = "chat_template_kwargs"
-    with_them, without = ask(plain), ask({key: value for key, value in plain.items() if key != name})
+    with_them, without = (
+        ask(plain),
+        ask({key: value for key, value in plain.items() if key != name}),
+    )
     found = _count(with_them, "prompt_tokens")
     ignored = found not in (None, count) and found == _count(without, "prompt_tokens")
     return [Seen(name, "ignored", f"{found} tokens of a prompt of {count}")] if ignored else []
 
 
-def _prompt(ask: Ask, plain: Mapping[str, Any], first: Reply, name: str, sent: Mapping[str, Any]) -> Seen:
+def _prompt(
+    ask: Ask, plain: Mapping[str, Any], first: Reply, name: str, sent: Mapping[str, Any]
+) -> Seen:
     """Does the prompt get another length?"""
     reply = ask({**plain, **sent})
     if reply.status != 200:
@@ -206,7 +245,9 @@ def _prompt(ask: Ask, plain: Mapping[str, Any], first: Reply, name: str, sent: M
     count, before = _count(reply, "prompt_tokens"), _count(first, "prompt_tokens")
     if count is None or before is None:
         return Seen(name, "unknown", "the server does not count its prompts")
-    return Seen(name, "kept" if count != before else "ignored", f"{count} tokens of a prompt of {before}")
+    return Seen(
+        name, "kept" if count != before else "ignored", f"{count} tokens of a prompt of {before}"
+    )
 
 
 def _echo(ask: Ask, plain: Mapping[str, Any]) -> Seen:
@@ -214,7 +255,11 @@ def _echo(ask: Ask, plain: Mapping[str, Any]) -> Seen:
     if reply.status != 200:
         return _refused("echo", reply)
     prompt = plain.get("prompt")
-    longer = isinstance(prompt, str) and _text(reply).startswith(prompt[:20]) and len(_text(reply)) >= len(prompt)
+    longer = (
+        isinstance(prompt, str)
+        and _text(reply).startswith(prompt[:20])
+        and len(_text(reply)) >= len(prompt)
+    )
     return Seen("echo", "kept" if longer else "ignored")
 
 

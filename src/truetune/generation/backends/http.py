@@ -83,15 +83,23 @@ def server_of(url: str, model: str | None = None, *, option: str = "--served-mod
         raise UsageError(f"{url!r} is no URL of a server: expected one like http://localhost:8000")
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None or parts.query:
-        raise UsageError(f"the URL of {parts.hostname} holds a user, a password or a query: expected one like "
-                         f"http://localhost:8000, and a key in {KEY}")  # fmt: skip
+        raise UsageError(
+            f"the URL of {parts.hostname} holds a user, a password or a query: expected one like "
+            f"http://localhost:8000, and a key in {KEY}"
+        )
     root = url.rstrip("/").removesuffix("/v1")
     reply = asked(f"{root}/v1/models", None, REACHED)
     if reply.status in (401, 403):
         raise UsageError(f"{url} wants a key ({reply.refusal}): set {KEY}")
-    names = [str(entry["id"]) for entry in listed(reply.body, "data") if isinstance(entry, dict) and entry.get("id")]
+    names = [
+        str(entry["id"])
+        for entry in listed(reply.body, "data")
+        if isinstance(entry, dict) and entry.get("id")
+    ]
     if model is None and len(names) > 1:
-        raise UsageError(f"{url} serves {len(names)} models ({', '.join(names[:8])}): name one with {option}")
+        raise UsageError(
+            f"{url} serves {len(names)} models ({', '.join(names[:8])}): name one with {option}"
+        )
     return Server(root, model or next(iter(names), None))
 
 
@@ -132,7 +140,9 @@ def listed(body: Any, name: str) -> list[Any]:
 
 def _once(url: str, content: Mapping[str, Any] | None, seconds: float) -> Reply:
     data = None if content is None else json.dumps(content).encode()
-    request = Request(url, data, {"Content-Type": "application/json", "Accept": "application/json", **_key()})
+    request = Request(
+        url, data, {"Content-Type": "application/json", "Accept": "application/json", **_key()}
+    )
     until = time.monotonic() + seconds
     try:
         try:
@@ -140,14 +150,19 @@ def _once(url: str, content: Mapping[str, Any] | None, seconds: float) -> Reply:
         except HTTPError as error:
             reply = error
         with reply:
-            return Reply(reply.status, _body(reply, until), _after(reply.headers.get("Retry-After")))
+            return Reply(
+                reply.status, _body(reply, until), _after(reply.headers.get("Retry-After"))
+            )
     except (URLError, HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         if isinstance(reason, TimeoutError):
             raise Unanswered(f"{url}: no answer within {seconds:g} s", late=True) from None
         why = str(reason) or type(reason).__name__
-        raise Unanswered(f"{url}: no answer ({why}); expected the URL of a running server, like http://localhost:8000",
-                         late=False) from None  # fmt: skip
+        raise Unanswered(
+            f"{url}: no answer ({why}); expected the URL of a running server, like"
+            " http://localhost:8000",
+            late=False,
+        ) from None
 
 
 def _body(reply: Any, until: float) -> Any:
@@ -183,7 +198,9 @@ def _after(header: str | None) -> float | None:
 def _key() -> dict[str, str]:
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise UsageError(f"{KEY} holds characters that no key has: expected printable ASCII in one line")
+        raise UsageError(
+            f"{KEY} holds characters that no key has: expected printable ASCII in one line"
+        )
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 

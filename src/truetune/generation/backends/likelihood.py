@@ -27,7 +27,11 @@ def chosen(logits: Floats, decoding: Decoding, random: np.random.Generator) -> i
     share = np.exp(log_softmax(logits.astype(np.float64) / decoding.temperature))  # type: ignore[arg-type]
     order = np.argsort(-share, kind="stable")
     held = share[order]
-    kept = max(1, int(np.searchsorted(np.cumsum(held), decoding.top_p)) + 1) if decoding.top_p < 1 else len(held)
+    kept = (
+        max(1, int(np.searchsorted(np.cumsum(held), decoding.top_p)) + 1)
+        if decoding.top_p < 1
+        else len(held)
+    )
     return int(random.choice(order[:kept], p=held[:kept] / held[:kept].sum()))
 
 

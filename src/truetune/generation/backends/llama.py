@@ -24,7 +24,9 @@ def opened(place: Place, options: Options, tokenizer: Tokenizer) -> Backend:
     """Raises UsageError where the package is missing, llama.cpp does not load the file, or its vocabulary is another
     than the tokenizer's."""
     if place.kind != "gguf" or place.folder is None:
-        raise UsageError(f"{place.name}: llama.cpp asks a .gguf file; `truetune export` writes one of a model")
+        raise UsageError(
+            f"{place.name}: llama.cpp asks a .gguf file; `truetune export` writes one of a model"
+        )
     engine = Engine(place.folder, gpu=_gpu(options.device))
     try:
         notes = vocabulary_notes(engine.words, tokenizer, place.name)
@@ -34,23 +36,32 @@ def opened(place: Place, options: Options, tokenizer: Tokenizer) -> Backend:
     backend = Llama(place.name, engine, tokenizer)
     backend.notes += notes
     if options.dtype:
-        backend.notes.append(f"--dtype {options.dtype} is not used: a GGUF file has its own formats")
+        backend.notes.append(
+            f"--dtype {options.dtype} is not used: a GGUF file has its own formats"
+        )
     return backend
 
 
 def vocabulary_notes(words: Sequence[str], tokenizer: Tokenizer, name: str) -> list[str]:
     """Compare the file's tokens with the tokenizer's, id by id. Raises UsageError where they are not the same."""
-    wanted = f"it is of another model than the tokenizer in {tokenizer.folder}; name its own with --tokenizer"
+    wanted = (
+        f"it is of another model than the tokenizer in {tokenizer.folder}; name its own with"
+        " --tokenizer"
+    )
     if len(words) < tokenizer.vocabulary:
-        raise UsageError(f"{name} has {len(words):,} tokens and the tokenizer {tokenizer.vocabulary:,}: {wanted}")
+        raise UsageError(
+            f"{name} has {len(words):,} tokens and the tokenizer {tokenizer.vocabulary:,}: {wanted}"
+        )
     spelled = ((id, tokenizer.backend.id_to_token(id)) for id in range(tokenizer.vocabulary))
     other = [(id, text) for id, text in spelled if text is not None and words[id] != text]
     grave = [pair for pair in other if pair[0] in tokenizer.control]
     if not other:
         return []
     id, text = (grave or other)[0]
-    said = f"{len(other):,} of {tokenizer.vocabulary:,} tokens of {name} are spelled otherwise than the tokenizer's, " \
-           f"first {id:,}: {words[id]!r}, not {text!r}"  # fmt: skip
+    said = (
+        f"{len(other):,} of {tokenizer.vocabulary:,} tokens of {name} are spelled otherwise than"
+        f" the tokenizer's, first {id:,}: {words[id]!r}, not {text!r}"
+    )
     if grave or len(other) > SPELLED * tokenizer.vocabulary:
         raise UsageError(f"{said}: {wanted}")
     return [said]
@@ -79,14 +90,19 @@ class Llama(Backend):
         self.decode = text_of(tokenizer)
         self.folder = served_stops(tokenizer)
         if unknown := sorted(self.folder - engine.ends):
-            self.notes.append(f"llama.cpp goes on behind {self._named(unknown)}: the file does not say that it ends an "
-                              "answer, the tokenizer's folder does")  # fmt: skip
+            self.notes.append(
+                f"llama.cpp goes on behind {self._named(unknown)}: the file does not say that it"
+                " ends an answer, the tokenizer's folder does"
+            )
 
     def _known(self, stops: frozenset[int]) -> frozenset[int]:
         return frozenset(id for id in stops if 0 <= id < self.engine.count)
 
     def _named(self, ids: Sequence[int]) -> str:
-        return ", ".join(f"{self.tokenizer.backend.id_to_token(id) or 'a token without text'} ({id:,})" for id in ids)
+        return ", ".join(
+            f"{self.tokenizer.backend.id_to_token(id) or 'a token without text'} ({id:,})"
+            for id in ids
+        )
 
     def answers(
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
@@ -96,18 +112,28 @@ class Llama(Backend):
         found: list[Answer | None] = []
         for i, prompt in enumerate(prompts):
             room = self.engine.positions - len(prompt.ids)
-            found.append(self._answer(prompt, decoding, ends, room, i) if prompt.ids and room > 0 else None)
+            found.append(
+                self._answer(prompt, decoding, ends, room, i) if prompt.ids and room > 0 else None
+            )
             if progress:
                 progress(i + 1, len(prompts))
         if missing := found.count(None):
-            self.notes.append(f"{missing} of {len(prompts)} prompts are empty, or leave no room in the "
-                              f"{self.engine.positions:,} positions of {self.name}")  # fmt: skip
-        if further := sorted({said.stop for said in found if said and said.stop is not None} - decoding.stops):
-            self.notes.append(f"llama.cpp ended answers at {self._named(further)}, which the tokenizer's folder does "
-                              "not name")  # fmt: skip
+            self.notes.append(
+                f"{missing} of {len(prompts)} prompts are empty, or leave no room in the "
+                f"{self.engine.positions:,} positions of {self.name}"
+            )
+        if further := sorted(
+            {said.stop for said in found if said and said.stop is not None} - decoding.stops
+        ):
+            self.notes.append(
+                f"llama.cpp ended answers at {self._named(further)}, which the tokenizer's folder"
+                " does not name"
+            )
         return found
 
-    def _answer(self, prompt: Prompt, decoding: Decoding, ends: frozenset[int], room: int, number: int) -> Answer:
+    def _answer(
+        self, prompt: Prompt, decoding: Decoding, ends: frozenset[int], room: int, number: int
+    ) -> Answer:
         random = np.random.default_rng((decoding.seed, number))
         limit, reference = min(decoding.max_new_tokens, room), behind(prompt, ends)[: room - 1]
         self.engine.start(len(prompt.ids) + max(limit, len(reference) + 1))
@@ -140,7 +166,10 @@ class Llama(Backend):
         return self.engine.read([*prompt, *reference])
 
     def score(
-        self, sequences: Sequence[Ids], stops: frozenset[int] = frozenset(), progress: Progress | None = None
+        self,
+        sequences: Sequence[Ids],
+        stops: frozenset[int] = frozenset(),
+        progress: Progress | None = None,
     ) -> list[Scored] | None:
         """Raises UsageError for a sequence longer than the model's positions."""
         found = []
@@ -173,7 +202,10 @@ class Llama(Backend):
 
     def _start(self, length: int) -> None:
         if length > self.engine.positions:
-            raise UsageError(f"{self.name}: {length:,} tokens, and its model has {self.engine.positions:,} positions")
+            raise UsageError(
+                f"{self.name}: {length:,} tokens, and its model has {self.engine.positions:,}"
+                " positions"
+            )
         self.engine.start(length)
 
     def close(self) -> None:

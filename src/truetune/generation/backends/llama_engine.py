@@ -33,7 +33,9 @@ def package() -> ModuleType:
     try:
         return importlib.import_module("llama_cpp")
     except ImportError as error:
-        raise UsageError(f"a GGUF file is asked through the package llama_cpp ({error}): {INSTALL}") from None
+        raise UsageError(
+            f"a GGUF file is asked through the package llama_cpp ({error}): {INSTALL}"
+        ) from None
 
 
 @cache
@@ -75,7 +77,10 @@ class Engine:
             settings.main_gpu, settings.split_mode = gpu, self.api.LLAMA_SPLIT_MODE_NONE
         self.model = self.api.llama_model_load_from_file(os.fsencode(path), settings)
         if not self.model:
-            raise UsageError(f"{path}: llama.cpp does not load it: {'; '.join(said[-2:]) or 'it does not say why'}")
+            raise UsageError(
+                f"{path}: llama.cpp does not load it:"
+                f" {'; '.join(said[-2:]) or 'it does not say why'}"
+            )
         self.freed.callback(self.api.llama_model_free, self.model)
         self.vocab = self.api.llama_model_get_vocab(self.model)
         self.count = int(self.api.llama_vocab_n_tokens(self.vocab))
@@ -92,7 +97,9 @@ class Engine:
     @cached_property
     def ends(self) -> frozenset[int]:
         """The ids at which llama.cpp ends an answer: those that the file names, and those it knows by their text"""
-        return frozenset(id for id in range(self.count) if self.api.llama_vocab_is_eog(self.vocab, id))
+        return frozenset(
+            id for id in range(self.count) if self.api.llama_vocab_is_eog(self.vocab, id)
+        )
 
     def start(self, room: int) -> None:
         """Forget all tokens, and have a context for `room` of them."""
@@ -104,14 +111,19 @@ class Engine:
             settings.n_threads = settings.n_threads_batch = threads()
             self.context = self.api.llama_init_from_model(self.model, settings)
             if not self.context:
-                raise UsageError(f"{self.path}: llama.cpp makes no context of {size:,} tokens for it: is there memory?")
+                raise UsageError(
+                    f"{self.path}: llama.cpp makes no context of {size:,} tokens for it: is there"
+                    " memory?"
+                )
             self.size = size
         self.api.llama_memory_clear(self.api.llama_get_memory(self.context), True)
         self.used = 0
 
     def back(self, length: int) -> bool:
         """Forget all but the first tokens; False where this model can't."""
-        done = bool(self.api.llama_memory_seq_rm(self.api.llama_get_memory(self.context), 0, length, -1))
+        done = bool(
+            self.api.llama_memory_seq_rm(self.api.llama_get_memory(self.context), 0, length, -1)
+        )
         self.used = length if done else self.used
         return done
 
@@ -129,16 +141,25 @@ class Engine:
             part = ids[first : first + step]
             self._decode(part, every=True)
             found = self.api.llama_get_logits(self.context)
-            yield np.ctypeslib.as_array(found, shape=(len(part) * self.count,)).reshape(len(part), self.count)
+            yield np.ctypeslib.as_array(found, shape=(len(part) * self.count,)).reshape(
+                len(part), self.count
+            )
 
     def _decode(self, ids: Sequence[int], *, every: bool) -> None:
         batch = self.batch
         batch.n_tokens = len(ids)
         for i, id in enumerate(ids):
-            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0] = id, self.used + i, 1, 0
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0] = (
+                id,
+                self.used + i,
+                1,
+                0,
+            )
             batch.logits[i] = every or i == len(ids) - 1
         if code := self.api.llama_decode(self.context, batch):
-            raise UsageError(f"{self.path}: llama.cpp stopped at token {self.used:,} with code {code}")
+            raise UsageError(
+                f"{self.path}: llama.cpp stopped at token {self.used:,} with code {code}"
+            )
         self.used += len(ids)
 
     def _free(self) -> None:

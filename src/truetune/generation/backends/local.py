@@ -40,27 +40,45 @@ def opened(place: Place, options: Options, tokenizer: Tokenizer) -> Local:
         raise UsageError(f"--dtype {dtype}: expected one of {', '.join(DTYPES)}")
     under = place.base if place.kind == "adapter" else place.folder
     if under is None or place.folder is None:
-        raise UsageError(f"{place.name}: is no model on this machine; the transformers backend needs its files")
+        raise UsageError(
+            f"{place.name}: is no model on this machine; the transformers backend needs its files"
+        )
     model = loaded(under, device=device, dtype=dtype, trust_remote_code=options.trust_remote_code)
     if place.kind == "adapter":
         model = adapted(model, place.folder, under)
     made = Local(place.name, model, tokenizer)
     if place.kind == "gguf":
-        made.notes.append(f"{place.name}: its weights are unpacked for transformers; llama.cpp computes with them as "
-                          "they are stored, and may answer otherwise")  # fmt: skip
+        made.notes.append(
+            f"{place.name}: its weights are unpacked for transformers; llama.cpp computes with them"
+            " as they are stored, and may answer otherwise"
+        )
     return made
 
 
 def device_of(name: str | None) -> str:
     """The device to compute on: that of a name, else a GPU where there is one. Raises UsageError."""
     if name is None:
-        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        return (
+            "cuda"
+            if torch.cuda.is_available()
+            else "mps"
+            if torch.backends.mps.is_available()
+            else "cpu"
+        )
     kind, _, number = name.partition(":")
-    there = {"cpu": 1, "auto": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    there = {
+        "cpu": 1,
+        "auto": 1,
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+    }
     if kind not in there or (number and not number.isdigit()):
         raise UsageError(f"--device {name}: expected cpu, cuda, cuda:1, mps or auto")
     if int(number or 0) >= there[kind]:
-        raise UsageError(f"--device {name}: this machine has {there[kind]} {kind} devices; leave it out, or use cpu")
+        raise UsageError(
+            f"--device {name}: this machine has {there[kind]} {kind} devices; leave it out, or"
+            " use cpu"
+        )
     return name
 
 
@@ -81,17 +99,28 @@ class Local(Backend):
         stops = self._known(decoding.stops)
         with self._enough():
             found = answers(
-                self.model, prompts, stops=stops, pad=self._pad(stops), max_new_tokens=decoding.max_new_tokens,
-                decode=text_of(self.tokenizer), batch_tokens=batch_tokens(self.model),
-                manner=Manner(decoding.temperature, decoding.top_p, decoding.seed), progress=progress,
-            )  # fmt: skip
+                self.model,
+                prompts,
+                stops=stops,
+                pad=self._pad(stops),
+                max_new_tokens=decoding.max_new_tokens,
+                decode=text_of(self.tokenizer),
+                batch_tokens=batch_tokens(self.model),
+                manner=Manner(decoding.temperature, decoding.top_p, decoding.seed),
+                progress=progress,
+            )
         if unanswered := found.count(None):
-            self._note(f"{unanswered} of {len(prompts)} prompts got no answer: they are empty, or leave no room in the "
-                       "model's positions")  # fmt: skip
+            self._note(
+                f"{unanswered} of {len(prompts)} prompts got no answer: they are empty, or leave no"
+                " room in the model's positions"
+            )
         return found
 
     def score(
-        self, sequences: Sequence[Ids], stops: frozenset[int] = frozenset(), progress: Progress | None = None
+        self,
+        sequences: Sequence[Ids],
+        stops: frozenset[int] = frozenset(),
+        progress: Progress | None = None,
     ) -> list[Scored] | None:
         self._check(sequences)
         with self._enough():
@@ -127,20 +156,26 @@ class Local(Backend):
         try:
             yield
         except torch.OutOfMemoryError:
-            raise UsageError(f"{self.name}: the memory of {self.model.device} does not hold a single row; name another "
-                             "--device, or shorter rows and answers") from None  # fmt: skip
+            raise UsageError(
+                f"{self.name}: the memory of {self.model.device} does not hold a single row; name"
+                " another --device, or shorter rows and answers"
+            ) from None
 
     def _check(self, sequences: Any) -> None:
         highest = max((id for ids in sequences for id in ids), default=-1)
         if highest >= self.rows:
-            raise UsageError(f"{self.name}: id {highest} is not among the {self.rows} rows of the model's embedding; "
-                             "the tokenizer is of another model")  # fmt: skip
+            raise UsageError(
+                f"{self.name}: id {highest} is not among the {self.rows} rows of the model's"
+                " embedding; the tokenizer is of another model"
+            )
 
     def _known(self, stops: frozenset[int]) -> frozenset[int]:
         known = frozenset(id for id in stops if 0 <= id < self.rows)
         if known != stops:
-            self._note(f"stop ids {sorted(stops - known)} are not among the {self.rows} rows of the model's embedding: "
-                       "they never come")  # fmt: skip
+            self._note(
+                f"stop ids {sorted(stops - known)} are not among the {self.rows} rows of the"
+                " model's embedding: they never come"
+            )
         return known
 
     def _pad(self, stops: frozenset[int]) -> int:

@@ -13,8 +13,11 @@ from truetune.render.tokenizer import Tokenizer
 BACKENDS = {"transformers": "local", "server": "server", "vllm": "vllm", "llama.cpp": "llama"}
 """Name -> module beside this one; each has `opened(place, options, tokenizer) -> Backend`"""
 USUAL: dict[Kind, str] = {
-    "model": "transformers", "adapter": "transformers", "gguf": "llama.cpp", "endpoint": "server",
-}  # fmt: skip
+    "model": "transformers",
+    "adapter": "transformers",
+    "gguf": "llama.cpp",
+    "endpoint": "server",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,11 @@ class Place:
         kept = {name: recorded[name] for name in OF_THE_RUN if name in recorded}
         specials = (recorded.get("encode") or {}).get("content_specials", "error")
         model = str(self.model) if self.model else None
-        own = {"tokenizer": str(self.tokenizer), "model": model, "encode": {"content_specials": specials}}
+        own = {
+            "tokenizer": str(self.tokenizer),
+            "model": model,
+            "encode": {"content_specials": specials},
+        }
         return spec_of({**kept, **own, **settings}, "command line")
 
     def prepared(self, **settings: Any) -> Probes:
@@ -65,16 +69,30 @@ class Place:
         Raises SpecError, TokenizerError or TemplateError.
         """
         made = prepared(self.spec(**settings))
-        own = read_object(self.folder / GENERATION, []) if self.folder and self.kind == "adapter" else None
-        return made if own is None else replace(made, tokenizer=replace(made.tokenizer, generation_config=own))
+        own = (
+            read_object(self.folder / GENERATION, [])
+            if self.folder and self.kind == "adapter"
+            else None
+        )
+        return (
+            made
+            if own is None
+            else replace(made, tokenizer=replace(made.tokenizer, generation_config=own))
+        )
 
 
 def served_stops(tokenizer: Tokenizer) -> frozenset[int]:
     """The ids at which serving ends an answer: those of generation_config, else of config, else the tokenizer's EOS."""
     eos = tokenizer.special.get("eos")
-    for source in (tokenizer.generation_config or {}, tokenizer.model_config, {"eos_token_id": eos and eos.id}):
+    for source in (
+        tokenizer.generation_config or {},
+        tokenizer.model_config,
+        {"eos_token_id": eos and eos.id},
+    ):
         named = source.get("eos_token_id")
-        ids = frozenset(id for id in (named if isinstance(named, list) else [named]) if type(id) is int)
+        ids = frozenset(
+            id for id in (named if isinstance(named, list) else [named]) if type(id) is int
+        )
         if ids:
             return ids
     return frozenset()
@@ -93,39 +111,56 @@ def placed(name: str, *, base: str | None = None, tokenizer: str | None = None) 
     if path.suffix == ".gguf" and path.is_file():
         return _without_folder(name, "gguf", path, under, given or _beside(path))
     if path.is_file():
-        raise UsageError(f"{name}: a file; expected the folder of a model or an adapter, a .gguf file, a URL, or a "
-                         f"model of the local hub cache{score_hint(path)}")  # fmt: skip
+        raise UsageError(
+            f"{name}: a file; expected the folder of a model or an adapter, a .gguf file, a URL, or"
+            f" a model of the local hub cache{score_hint(path)}"
+        )
     folder = located(name, Path())
     if folder is None or not is_checkpoint(folder):
         what = "no such file or folder" if folder is None else "holds no model and no adapter"
-        raise UsageError(f"{name}: {what}; expected the folder of a model or an adapter, a .gguf file, a URL, or a "
-                         f"model of the local hub cache{near_path(name)}")  # fmt: skip
+        raise UsageError(
+            f"{name}: {what}; expected the folder of a model or an adapter, a .gguf file, a URL, or"
+            f" a model of the local hub cache{near_path(name)}"
+        )
     return _of_folder(name, read_checkpoint(folder, base=under), given)
 
 
 def _of_folder(name: str, found: Checkpoint, given: Path | None) -> Place:
     under = found.base.folder if found.base else None
     if found.kind == "adapter" and under is None:
-        raise UsageError(f"{name}: its base {found.base_name or '(not named)'} is not on this machine; name its folder "
-                         "with --base")  # fmt: skip
+        raise UsageError(
+            f"{name}: its base {found.base_name or '(not named)'} is not on this machine; name its"
+            " folder with --base"
+        )
     above = found.folder.resolve().parent
     places = (given, found.folder, *([above] if found.run else []), under)
     tokenizer = next((place for place in places if place and _has_tokenizer(place)), None)
     if tokenizer is None:
         raise UsageError(f"{name}: there is no tokenizer with it; name its folder with --tokenizer")
     model = found.folder if found.kind == "model" else under
-    contract = next((place / CONTRACT for place in (found.folder, above) if (place / CONTRACT).is_file()), None)
+    contract = next(
+        (place / CONTRACT for place in (found.folder, above) if (place / CONTRACT).is_file()), None
+    )
     return Place(name, found.kind, found.folder, under, tokenizer, model, found.run, contract)
 
 
-def _without_folder(name: str, kind: Kind, file: Path | None, base: Path | None, tokenizer: Path | None) -> Place:
+def _without_folder(
+    name: str, kind: Kind, file: Path | None, base: Path | None, tokenizer: Path | None
+) -> Place:
     tokenizer = tokenizer or base
     if tokenizer is None:
         raise UsageError(f"{name}: name the folder of its tokenizer with --tokenizer")
     model = tokenizer if (tokenizer / "config.json").is_file() else base
     contract = tokenizer / CONTRACT
     return Place(
-        name, kind, file, base, tokenizer, model, read_run(tokenizer), contract if contract.is_file() else None
+        name,
+        kind,
+        file,
+        base,
+        tokenizer,
+        model,
+        read_run(tokenizer),
+        contract if contract.is_file() else None,
     )
 
 
@@ -140,5 +175,7 @@ def _has_tokenizer(folder: Path) -> bool:
 def _given(name: str, option: str) -> Path:
     place = located(name, Path())
     if place is None:
-        raise UsageError(f"{option} {name}: no such folder, and no model of that name in the local hub cache")
+        raise UsageError(
+            f"{option} {name}: no such folder, and no model of that name in the local hub cache"
+        )
     return place

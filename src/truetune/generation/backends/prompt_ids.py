@@ -48,7 +48,11 @@ def chat_of(server: Server, chat: Body) -> dict[str, Any]:
 def _tokenized(root: str, chat: Body, seconds: float) -> ServedPrompt | Reply:
     """vLLM; its chats add no special tokens to those of the template."""
     return _of_ids(
-        asked(f"{root}/tokenize", {**chat, "add_generation_prompt": True, "add_special_tokens": False}, seconds)
+        asked(
+            f"{root}/tokenize",
+            {**chat, "add_generation_prompt": True, "add_special_tokens": False},
+            seconds,
+        )
     )
 
 
@@ -56,7 +60,11 @@ def _templated(root: str, chat: Body, seconds: float) -> ServedPrompt | Reply:
     """llama.cpp's server, whose chats are tokenized with the special tokens that the vocabulary adds: the template's
     own BOS has been taken off where it does."""
     made = asked(f"{root}/apply-template", chat, seconds)
-    if made.status != 200 or not isinstance(made.body, dict) or not isinstance(made.body.get("prompt"), str):
+    if (
+        made.status != 200
+        or not isinstance(made.body, dict)
+        or not isinstance(made.body.get("prompt"), str)
+    ):
         return made
     content = {"content": made.body["prompt"], "add_special": True, "parse_special": True}
     return _of_ids(asked(f"{root}/tokenize", content, seconds))
@@ -75,7 +83,11 @@ def _completed(root: str, chat: Body, seconds: float) -> ServedPrompt | Reply:
             return ServedPrompt(ids, len(ids))
     usage = made.body.get("usage")
     count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return ServedPrompt(None, count if type(count) is int else None) if listed(made.body, "choices") else made
+    return (
+        ServedPrompt(None, count if type(count) is int else None)
+        if listed(made.body, "choices")
+        else made
+    )
 
 
 WAYS: dict[str, Callable[[str, Body, float], ServedPrompt | Reply]] = {
@@ -99,9 +111,18 @@ def _of_ids(reply: Reply) -> ServedPrompt | Reply:
 def _sent(message: Body) -> dict[str, Any]:
     """As the protocol has it: arguments of tool calls are JSON in a string."""
     calls = [
-        {**call, "function": {**call["function"], "arguments": json.dumps(call["function"].get("arguments"))}}
-        if isinstance(call.get("function"), dict) and not isinstance(call["function"].get("arguments"), str)
-        else call
+        (
+            {
+                **call,
+                "function": {
+                    **call["function"],
+                    "arguments": json.dumps(call["function"].get("arguments")),
+                },
+            }
+            if isinstance(call.get("function"), dict)
+            and not isinstance(call["function"].get("arguments"), str)
+            else call
+        )
         for call in message.get("tool_calls") or ()
     ]
     return {**message, "tool_calls": calls} if calls else dict(message)

@@ -28,7 +28,10 @@ TRIES = 4
 """Times that one prompt is sent, where the server is busy or fails"""
 MORE_TIME = "; --timeout gives it more, --concurrency sends fewer at a time"
 OPTIONAL: dict[str, dict[str, dict[str, Any]]] = {
-    "chat": {"logprobs": {"logprobs": True, "top_logprobs": 1}, "return_token_ids": {"return_token_ids": True}},
+    "chat": {
+        "logprobs": {"logprobs": True, "top_logprobs": 1},
+        "return_token_ids": {"return_token_ids": True},
+    },
     "completions": {"logprobs": {"logprobs": 1}, "return_token_ids": {"return_token_ids": True}},
 }
 
@@ -37,7 +40,12 @@ def opened(place: Place, options: Options, tokenizer: Tokenizer) -> Backend:
     """Raises UsageError where nothing answers at the URL, or one of several models must be named."""
     if options.route not in ROUTES:
         raise UsageError(f"--route {options.route}: expected one of {', '.join(ROUTES)}")
-    return Served(place.name, server_of(place.name, options.served_model, option="--served-model"), options, tokenizer)
+    return Served(
+        place.name,
+        server_of(place.name, options.served_model, option="--served-model"),
+        options,
+        tokenizer,
+    )
 
 
 class Served(Backend):
@@ -60,7 +68,10 @@ class Served(Backend):
             return []
         routes = [self._route(prompt) for prompt in prompts]
         if self.options.route == "chat" and "completions" in routes:
-            self._note(f"{routes.count('completions')} prompts are no chats: they went to {ROUTES['completions']}")
+            self._note(
+                f"{routes.count('completions')} prompts are no chats: they went to"
+                f" {ROUTES['completions']}"
+            )
         extras = {
             route: self._tried(route, min(of, key=lambda prompt: len(prompt.ids)), decoding)
             for route in dict.fromkeys(routes)
@@ -78,13 +89,18 @@ class Served(Backend):
                 return reply.refusal
             return self.reader.read(reply.body, prompt, decoding.stops, decoding.max_new_tokens)
 
-        said = each(ask, list(zip(prompts, routes, strict=True)), self.options.concurrency, progress)
+        said = each(
+            ask, list(zip(prompts, routes, strict=True)), self.options.concurrency, progress
+        )
         self._tell(prompts, said, decoding)
         answers = [one.answer if isinstance(one, Spoken) else None for one in said]
         return self._with_stopping(prompts, answers, decoding.stops)
 
     def score(
-        self, sequences: Sequence[Ids], stops: frozenset[int] = frozenset(), progress: Progress | None = None
+        self,
+        sequences: Sequence[Ids],
+        stops: frozenset[int] = frozenset(),
+        progress: Progress | None = None,
     ) -> list[Scored] | None:
         scored = self._told(self.teller.score, sequences, progress)
         return None if scored is None else [Scored(one.logprobs) for one in scored]
@@ -92,7 +108,9 @@ class Served(Backend):
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
         return self._told(lambda ids, wait: self.teller.likeliest(ids, count, wait), prefixes)
 
-    def _told(self, ask: Any, items: Sequence[Ids], progress: Progress | None = None) -> list[Any] | None:
+    def _told(
+        self, ask: Any, items: Sequence[Ids], progress: Progress | None = None
+    ) -> list[Any] | None:
         """What the server tells of each; None, and a note, where it can't tell all."""
         try:
             self.teller.prepare(items, time.sleep)
@@ -107,7 +125,11 @@ class Served(Backend):
     def _with_stopping(
         self, prompts: Sequence[Prompt], answers: list[Answer | None], stops: frozenset[int]
     ) -> list[Answer | None]:
-        taught = [i for i, prompt in enumerate(prompts) if prompt.reference_ids and answers[i] is not None and stops]
+        taught = [
+            i
+            for i, prompt in enumerate(prompts)
+            if prompt.reference_ids and answers[i] is not None and stops
+        ]
         prefixes = [[*prompts[i].ids, *behind(prompts[i], stops)] for i in taught]
         if not taught:
             return answers
@@ -115,7 +137,9 @@ class Served(Backend):
             answers[i] = replace(answers[i], stop_probability=chance, stop_rank=rank)  # type: ignore[type-var]
         return answers
 
-    def _stopping(self, prefixes: list[list[int]], stops: list[int]) -> list[tuple[float | None, int | None]]:
+    def _stopping(
+        self, prefixes: list[list[int]], stops: list[int]
+    ) -> list[tuple[float | None, int | None]]:
         found = self._told(lambda ids, wait: self.teller.stopping(ids, stops, wait), prefixes)
         return found or [(None, None)] * len(prefixes)
 
@@ -126,13 +150,20 @@ class Served(Backend):
         return self.server.root + ROUTES[route]
 
     def _body(self, prompt: Prompt, route: str, decoding: Decoding) -> dict[str, Any]:
-        body: dict[str, Any] = {"temperature": decoding.temperature, self.limit: decoding.max_new_tokens}
+        body: dict[str, Any] = {
+            "temperature": decoding.temperature,
+            self.limit: decoding.max_new_tokens,
+        }
         body |= {"top_p": decoding.top_p, "seed": decoding.seed} if decoding.temperature > 0 else {}
         if route == "chat":
             assert prompt.chat is not None
             chat = prompt.chat
             return (
-                chat_of(self.server, {"messages": chat.messages, "tools": chat.tools, "settings": chat.settings}) | body
+                chat_of(
+                    self.server,
+                    {"messages": chat.messages, "tools": chat.tools, "settings": chat.settings},
+                )
+                | body
             )
         return {**self.teller.named, "prompt": self.teller.written(prompt.ids, prompt.text), **body}
 
@@ -152,21 +183,35 @@ class Served(Backend):
             raise UsageError(f"{url}: {reply.refusal}{self._advice(reply)}")
         if decoding.temperature > 0:
             greedy = {**self._body(prompt, route, short), "temperature": 0}
-            seen += [one for one in sampling(ask, greedy, ask(greedy)) if one.name != "top_p" or decoding.top_p < 1]
+            seen += [
+                one
+                for one in sampling(ask, greedy, ask(greedy))
+                if one.name != "top_p" or decoding.top_p < 1
+            ]
         if route == "chat" and prompt.chat and prompt.chat.settings:
             seen += variables(ask, self._body(prompt, route, short), len(prompt.ids))
         self.fields[route] = seen
         for note in of_fields(seen):
             self._note(note)
-        kept = [OPTIONAL[route][one.name] for one in seen if one.verdict == "kept" and one.name in OPTIONAL[route]]
+        kept = [
+            OPTIONAL[route][one.name]
+            for one in seen
+            if one.verdict == "kept" and one.name in OPTIONAL[route]
+        ]
         return {key: value for fields in kept for key, value in fields.items()}
 
     def _advice(self, reply: Reply) -> str:
         if self.server.model is None and not self.options.served_model:
             return "; it tells no name of its model: give one with --served-model"
-        return f"; it was asked for the model {self.server.model!r}" if reply.status in (400, 404, 500) else ""
+        return (
+            f"; it was asked for the model {self.server.model!r}"
+            if reply.status in (400, 404, 500)
+            else ""
+        )
 
-    def _tell(self, prompts: Sequence[Prompt], said: Sequence[Spoken | str], decoding: Decoding) -> None:
+    def _tell(
+        self, prompts: Sequence[Prompt], said: Sequence[Spoken | str], decoding: Decoding
+    ) -> None:
         """The notes on all answers. Raises UsageError where there is none."""
         total = len(said)
         failed = Counter(one for one in said if isinstance(one, str))
@@ -175,13 +220,26 @@ class Served(Backend):
             if failed.total() == total:
                 raise UsageError(f"{self.name} answered none of {total} prompts: {why}")
             self._note(f"{failed.total()} of {total} prompts got no answer: {why}")
-        spoken = [(prompt, one) for prompt, one in zip(prompts, said, strict=True) if isinstance(one, Spoken)]
+        spoken = [
+            (prompt, one)
+            for prompt, one in zip(prompts, said, strict=True)
+            if isinstance(one, Spoken)
+        ]
         for note in (*of_prompts(spoken), *of_answers(spoken, decoding.max_new_tokens)):
             self._note(note)
-        others = {one.answer.stop for _, one in spoken if one.answer.stop is not None} - decoding.stops - {UNKNOWN}
+        others = (
+            {one.answer.stop for _, one in spoken if one.answer.stop is not None}
+            - decoding.stops
+            - {UNKNOWN}
+        )
         if others and decoding.stops:
-            names = ", ".join(f"{self.tokenizer.backend.id_to_token(id)!r} ({id})" for id in sorted(others))
-            self._note(f"the server ended answers at {names}, which is no stop token of the tokenizer's folder")
+            names = ", ".join(
+                f"{self.tokenizer.backend.id_to_token(id)!r} ({id})" for id in sorted(others)
+            )
+            self._note(
+                f"the server ended answers at {names}, which is no stop token of the tokenizer's"
+                " folder"
+            )
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

@@ -20,7 +20,9 @@ from truetune.render.template import Template
 from truetune.render.tokenizer import Tokenizer
 from truetune.render.traced import parts
 
-ENDED = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call"})
+ENDED = frozenset(
+    {"stop", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call"}
+)
 CUT = frozenset({"length", "max_tokens"})
 REASONING = ("reasoning_content", "reasoning")
 UNKNOWN = -1
@@ -59,7 +61,11 @@ class Reader:
     def read(self, body: Any, prompt: Prompt, stops: frozenset[int], limit: int) -> Spoken | str:
         """What `body` answers to `prompt`; why not, in words, where it is no answer."""
         choice = next(iter(listed(body, "choices")), None)
-        message = (choice.get("message") or {"content": choice.get("text")}) if isinstance(choice, dict) else None
+        message = (
+            (choice.get("message") or {"content": choice.get("text")})
+            if isinstance(choice, dict)
+            else None
+        )
         if not isinstance(choice, dict) or not isinstance(message, dict):
             return f"its reply holds no answer: {json.dumps(body)[:200]}"
         usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
@@ -82,7 +88,15 @@ class Reader:
         mean = math.fsum(worth) / len(worth) if worth and not certain else None
         answer = Answer(tuple(kept), text, stop, logprob=mean)
         asked = ids_in(body, "prompt_token_ids") or ids_in(choice, "prompt_token_ids") or None
-        return Spoken(answer, ids is not None, counted, asked, _number(usage.get("prompt_tokens")), apart, certain)
+        return Spoken(
+            answer,
+            ids is not None,
+            counted,
+            asked,
+            _number(usage.get("prompt_tokens")),
+            apart,
+            certain,
+        )
 
     def usual_stop(self, prompt: Prompt, stops: frozenset[int]) -> int:
         """The stop id that a server means that tells none: the trained one, else the tokenizer's."""
@@ -92,7 +106,13 @@ class Reader:
         eos = self.tokenizer.special.get("eos")
         return eos.id if eos and (eos.id in stops or not stops) else min(stops, default=UNKNOWN)
 
-    def _stop(self, choice: Mapping[str, Any], ids: list[int] | None, prompt: Prompt, stops: frozenset[int]) -> int:
+    def _stop(
+        self,
+        choice: Mapping[str, Any],
+        ids: list[int] | None,
+        prompt: Prompt,
+        stops: frozenset[int],
+    ) -> int:
         told = choice.get("stop_reason")
         if type(told) is int and 0 <= told < self.tokenizer.vocabulary:
             return told
@@ -114,7 +134,11 @@ class Reader:
         if written is not None and content in written and reasoning.strip() in written:
             return written, False
         thought = f"<think>\n{reasoning.strip()}\n</think>\n\n" if reasoning else ""
-        return thought + "\n".join(filter(None, (content, *map(json.dumps, answer.get("tool_calls", ()))))), True
+        return (
+            thought
+            + "\n".join(filter(None, (content, *map(json.dumps, answer.get("tool_calls", ()))))),
+            True,
+        )
 
     def _rendered(self, answer: dict[str, Any], prompt: Prompt) -> str | None:
         if self.template is None or prompt.chat is None:
@@ -130,7 +154,9 @@ class Reader:
         if not text.startswith(prompt.text):
             return None
         stop = self.usual_stop(prompt, frozenset())
-        return None if stop == UNKNOWN else text[len(prompt.text) :].partition(self.decode([stop]))[0]
+        return (
+            None if stop == UNKNOWN else text[len(prompt.text) :].partition(self.decode([stop]))[0]
+        )
 
 
 def _compiled(source: str, special: dict[str, str]) -> Template | None:
@@ -148,7 +174,10 @@ def _parsed(call: dict[str, Any]) -> dict[str, Any]:
     try:
         return {
             **call,
-            "function": {**function, "arguments": parse_json(function["arguments"], REPLY, exact_integers=True)},
+            "function": {
+                **function,
+                "arguments": parse_json(function["arguments"], REPLY, exact_integers=True),
+            },
         }
     except ValueError:
         return call
@@ -161,7 +190,9 @@ def _told(choice: Mapping[str, Any]) -> tuple[list[int] | None, list[float]]:
     worth = [entry.get("logprob") for entry in content] or listed(held, "token_logprobs")
     numbers = [float(one) for one in worth if isinstance(one, int | float) and math.isfinite(one)]
     ids = listed(choice, "token_ids") or [entry.get("id") for entry in content]
-    return (ids if ids and all(type(id) is int and 0 <= id < 1 << 31 for id in ids) else None), numbers
+    return (
+        ids if ids and all(type(id) is int and 0 <= id < 1 << 31 for id in ids) else None
+    ), numbers
 
 
 def _number(value: Any) -> int | None:

@@ -55,7 +55,10 @@ class Teller:
         """A prompt as the server takes it; a text without the BOS that a tokenizer adds by itself."""
         if self.takes_ids is None:
             ask = asker(self.url, self.seconds)
-            self.takes_ids = ask({**self.named, "prompt": list(ids), "max_tokens": 1, "temperature": 0}).status == 200
+            self.takes_ids = (
+                ask({**self.named, "prompt": list(ids), "max_tokens": 1, "temperature": 0}).status
+                == 200
+            )
         if self.takes_ids:
             return list(ids)
         text, bos = text or self.decode(ids), self.tokenizer.special.get("bos")
@@ -81,16 +84,24 @@ class Teller:
         """Can they be sent as they are? Not every text becomes the ids again that it was made of."""
         if self.takes_ids:
             return True
-        return list(self.tokenizer.backend.encode(self.decode(ids), add_special_tokens=False).ids) == list(ids)
+        return list(
+            self.tokenizer.backend.encode(self.decode(ids), add_special_tokens=False).ids
+        ) == list(ids)
 
     def _try(self, ids: Ids) -> None:
         ask, plain = asker(self.url, self.seconds), self._body(ids)
         for self.most in MOST:
             top = {"logprobs": self.most}
-            reply, seen = tried(ask, plain, {
-                "logprobs": top, "return_tokens_as_token_ids": {**top, "return_tokens_as_token_ids": True},
-                "prompt_logprobs": {"prompt_logprobs": 1}, "echo": {**top, "echo": True},
-            })  # fmt: skip
+            reply, seen = tried(
+                ask,
+                plain,
+                {
+                    "logprobs": top,
+                    "return_tokens_as_token_ids": {**top, "return_tokens_as_token_ids": True},
+                    "prompt_logprobs": {"prompt_logprobs": 1},
+                    "echo": {**top, "echo": True},
+                },
+            )
             self.kept = frozenset(one.name for one in seen if one.verdict == "kept")
             if not any(one.name == "logprobs" and one.verdict == "refused" for one in seen):
                 break
@@ -98,22 +109,32 @@ class Teller:
             self._say(f"{self.url}: {reply.refusal}: probabilities are not known")
         elif _counted(reply) not in (None, len(ids)):
             self.kept = frozenset()
-            self._say(f"{self.url} makes {_counted(reply)} tokens of {len(ids)}: probabilities are not asked for")
+            self._say(
+                f"{self.url} makes {_counted(reply)} tokens of {len(ids)}: probabilities are not"
+                " asked for"
+            )
         elif not self.kept & {"logprobs", "echo", "prompt_logprobs"}:
-            self._say(f"{self.url} tells no log-probabilities: how likely a stop is behind a reference is not known")
+            self._say(
+                f"{self.url} tells no log-probabilities: how likely a stop is behind a reference is"
+                " not known"
+            )
 
     def _proof(self, ids: Ids, wait: Wait) -> bool:
         """Is the next token, given, told to be as likely as it was before? (llama-cpp-python's echo is off by one token
         where a prompt has no BOS.)"""
         near = self.likeliest(ids, self.most, wait) or {}
-        best = max((id for id in near if self._fits([*ids, id])), key=near.__getitem__, default=None)
+        best = max(
+            (id for id in near if self._fits([*ids, id])), key=near.__getitem__, default=None
+        )
         given = None if best is None else self._given([*ids, best], wait)
         if best is None or given is None:
             return False
         if abs(given[0][-1] - near[best]) < NEAR:
             return True
-        self._say(f"{self.url} tells log-probabilities of given tokens that are not those of the model: they are not "
-                  "used")  # fmt: skip
+        self._say(
+            f"{self.url} tells log-probabilities of given tokens that are not those of the model:"
+            " they are not used"
+        )
         return False
 
     def score(self, ids: Ids, wait: Wait) -> Scored | None:
@@ -123,7 +144,9 @@ class Teller:
         told = self._given(ids, wait) if self.proven.get(ids[0] == self.bos) else None
         return None if told is None else Scored(told[0])
 
-    def stopping(self, ids: Ids, stops: Sequence[int], wait: Wait) -> tuple[float | None, int | None]:
+    def stopping(
+        self, ids: Ids, stops: Sequence[int], wait: Wait
+    ) -> tuple[float | None, int | None]:
         """(probability that any of `stops` is next, rank of the likeliest of them); None for what is not told. Of stops
         that are not among the likeliest, where the server tells those alone, nothing is known."""
         if self.proven.get(ids[0] == self.bos):
@@ -131,7 +154,9 @@ class Teller:
             if len(each) == len(stops) and all(math.isfinite(worth[-1]) for worth, _ in each):
                 ranks = [rank for _, rank in each if rank is not None]
                 chance = math.fsum(math.exp(worth[-1]) for worth, _ in each)
-                return chance, min(ranks) if ranks else _rank(self.likeliest(ids, self.most, wait), stops)
+                return chance, (
+                    min(ranks) if ranks else _rank(self.likeliest(ids, self.most, wait), stops)
+                )
         near = self.likeliest(ids, self.most, wait) or {}
         held = [math.exp(near[stop]) for stop in stops if stop in near]
         return (math.fsum(held) if held else None), _rank(near, stops)
@@ -140,11 +165,22 @@ class Teller:
         """By the top log-probabilities of one generated token; tokens that are not those of one id are left out."""
         if "logprobs" not in self.kept:
             return None
-        as_ids = {"return_tokens_as_token_ids": True} if "return_tokens_as_token_ids" in self.kept else {}
+        as_ids = (
+            {"return_tokens_as_token_ids": True}
+            if "return_tokens_as_token_ids" in self.kept
+            else {}
+        )
         reply = self._ask(ids, {"logprobs": min(count, self.most), **as_ids}, wait)
-        told = {} if reply is None else {self._id(token): worth for token, worth in _top(_logprobs(reply))}
+        told = (
+            {}
+            if reply is None
+            else {self._id(token): worth for token, worth in _top(_logprobs(reply))}
+        )
         if len(told) > 1 and sorted(told.values())[-2] < IMPOSSIBLE:
-            self._say(f"{self.url} tells the log-probabilities of greedy decoding, not the model's: they are not used")
+            self._say(
+                f"{self.url} tells the log-probabilities of greedy decoding, not the model's: they"
+                " are not used"
+            )
             return None
         return {id: worth for id, worth in told.items() if id is not None} or None
 
@@ -175,20 +211,27 @@ class Teller:
             if len(told_of) == len(worth):
                 found[list(told_of)] = [np.nan if one is None else one for one in worth]
                 return found, None
-        self._say(f"{self.url} echoes {len(worth)} tokens of {len(ids)}: their probabilities are not used")
+        self._say(
+            f"{self.url} echoes {len(worth)} tokens of {len(ids)}: their probabilities are not used"
+        )
         return None
 
     def _ask(self, ids: Ids, fields: Mapping[str, Any], wait: Wait) -> Reply | None:
         """None, and why, where it refuses, or makes other tokens."""
         if not self._fits(ids):
-            self._say(f"{self.url} is sent texts, and some do not become the ids again that they were made of: their "
-                      "probabilities are not known")  # fmt: skip
+            self._say(
+                f"{self.url} is sent texts, and some do not become the ids again that they were"
+                " made of: their probabilities are not known"
+            )
             return None
         reply = asked(self.url, {**self._body(ids), **fields}, self.seconds, tries=TRIES, wait=wait)
         if reply.status != 200:
             self._say(f"{self.url}: {reply.refusal}")
         elif _counted(reply) not in (None, len(ids)):
-            self._say(f"{self.url} makes {_counted(reply)} tokens of {len(ids)}: their probabilities are not used")
+            self._say(
+                f"{self.url} makes {_counted(reply)} tokens of {len(ids)}: their probabilities are"
+                " not used"
+            )
         else:
             return reply
         return None
@@ -230,11 +273,21 @@ def _top(held: Any) -> list[tuple[Mapping[str, Any], float]]:
     """(token, log-probability) of the likeliest in the last place: OpenAI's form for completions, or that for chats."""
     content = listed(held, "content")
     if content and isinstance(content[-1], dict):
-        entries = [entry for entry in listed(content[-1], "top_logprobs") if isinstance(entry, dict)]
-        return [(entry, float(entry["logprob"])) for entry in entries if isinstance(entry.get("logprob"), int | float)]
+        entries = [
+            entry for entry in listed(content[-1], "top_logprobs") if isinstance(entry, dict)
+        ]
+        return [
+            (entry, float(entry["logprob"]))
+            for entry in entries
+            if isinstance(entry.get("logprob"), int | float)
+        ]
     places = listed(held, "top_logprobs")
     place = places[-1] if places and isinstance(places[-1], dict) else {}
-    return [({"token": token}, float(worth)) for token, worth in place.items() if isinstance(worth, int | float)]
+    return [
+        ({"token": token}, float(worth))
+        for token, worth in place.items()
+        if isinstance(worth, int | float)
+    ]
 
 
 def _choice(reply: Reply) -> Any:

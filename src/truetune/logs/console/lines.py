@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["", "info", "warning", "error"]
-TERMINAL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|\x08")
+TERMINAL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|\x08"
+)
 """Colours, cursor moves, titles and links (ECMA-48), and backspaces"""
 PROCESS = re.compile(
     r"\[(?:rank|default|Rank |RANK:)(?P<rank>\d{1,5})\]:? ?"  # torchrun, torch's own, Axolotl
@@ -31,8 +33,13 @@ CLOCK = re.compile(
     r"|\[\d{1,9}\] "  # viewers of CI that number lines
 )
 LEVELS: dict[str, Level] = {
-    "D": "info", "I": "info", "W": "warning", "E": "error", "F": "error", "C": "error",
-}  # fmt: skip
+    "D": "info",
+    "I": "info",
+    "W": "warning",
+    "E": "error",
+    "F": "error",
+    "C": "error",
+}
 WORD = r"(?P<level{n}>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)"
 LOGGER = re.compile(
     r"\[(?P<glog>[DIWEFC])\d{3,4} [\d:.]{8,20}(?: \d{1,9})? [^\]\s]{1,120}\] ?"
@@ -71,7 +78,11 @@ def clean_line(text: str, number: int) -> ConsoleLine:
     process = ""
     level: Level = ""
     for _ in range(MAX_PREFIXES):
-        rest = text.lstrip(" ") if text.startswith(" ") and text.lstrip(" ").startswith("[rank") else text
+        rest = (
+            text.lstrip(" ")
+            if text.startswith(" ") and text.lstrip(" ").startswith("[rank")
+            else text
+        )
         match = PROCESS.match(rest) or TYPED.match(rest) or CLOCK.match(rest) or LOGGER.match(rest)
         if match is None:
             break

@@ -59,23 +59,30 @@ class MemoryFigures:
     def evidence(self) -> list[str]:
         """The numbers, and what they show, one line each."""
         lines = []
-        parts = (("asked for", self.asked), ("in all", self.capacity), ("free", self.free),
-                 ("in PyTorch's tensors", self.allocated), ("held by PyTorch, not in use", self.idle))  # fmt: skip
+        parts = (
+            ("asked for", self.asked),
+            ("in all", self.capacity),
+            ("free", self.free),
+            ("in PyTorch's tensors", self.allocated),
+            ("held by PyTorch, not in use", self.idle),
+        )
         if said := [f"{_size(value)} {what}" for what, value in parts if value is not None]:
             lines.append(", ".join(said))
         if self.others is not None and self.others > 0.5:
             lines.append(
-                f"other processes hold {_size(self.others)} of this GPU: an earlier run that has not ended, a "
-                "notebook, or another rank on the same GPU (nvidia-smi lists them)"
+                f"other processes hold {_size(self.others)} of this GPU: an earlier run that has"
+                " not ended, a notebook, or another rank on the same GPU (nvidia-smi lists them)"
             )
         if self.idle is not None and self.asked is not None and self.idle > self.asked:
             lines.append(
-                "what PyTorch holds in pieces would be enough: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+                "what PyTorch holds in pieces would be enough: set"
+                " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
             )
         if self.asked is not None and self.capacity and self.asked > LARGE_REQUEST * self.capacity:
             lines.append(
-                f"one tensor of {_size(self.asked)}: logits (rows x length x vocabulary) or attention scores (without "
-                "SDPA or FlashAttention), which fewer or shorter rows make smaller"
+                f"one tensor of {_size(self.asked)}: logits (rows x length x vocabulary) or"
+                " attention scores (without SDPA or FlashAttention), which fewer or shorter rows"
+                " make smaller"
             )
         return lines
 
@@ -91,7 +98,11 @@ def read_memory_error(text: str) -> MemoryFigures:
     if idle is None and "reserved" in found and "allocated" in found:
         idle = max(0.0, found["reserved"] - found["allocated"])
     others = [_gib(size) for size in OTHERS.findall(text)]
-    rest = found["capacity"] - found["free"] - found["own"] if {"capacity", "free", "own"} <= found.keys() else None
+    rest = (
+        found["capacity"] - found["free"] - found["own"]
+        if {"capacity", "free", "own"} <= found.keys()
+        else None
+    )
     return MemoryFigures(
         asked=found.get("asked"),
         capacity=found.get("capacity"),

@@ -13,7 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from truetune.logs.console.lines import ConsoleLine, clean_line
-from truetune.logs.console.messages import Message, find_message, message_of_exception, message_of_line
+from truetune.logs.console.messages import (
+    Message,
+    find_message,
+    message_of_exception,
+    message_of_line,
+)
 from truetune.logs.console.progress import Bar
 from truetune.logs.console.tracebacks import Chain, Frame, Raised, TracebackReader, frames_before
 
@@ -31,14 +36,18 @@ MORE_LINES = 40
 MORE_PROGRESS = 6
 """Drawings of a bar behind a traceback from which on the run went on: other processes draw one or two more"""
 EPILOGUE = re.compile(
-    r"$|wandb: |frame #\d+|\s+(?:File|at|in)\b|[-=~*_#]{8,}|srun: |slurmstepd: |terminate called|\s*what\(\):"
-    r"|Exception raised from|(?:Failures|Root Cause|\[\d+\]):|\s+(?:time|host|rank|exitcode|error_file|traceback) +:"
+    r"$|wandb: |frame #\d+|\s+(?:File|at|in)\b|[-=~*_#]{8,}|srun: |slurmstepd: |terminate"
+    r" called|\s*what\(\):"
+    r"|Exception raised from|(?:Failures|Root"
+    r" Cause|\[\d+\]):|\s+(?:time|host|rank|exitcode|error_file|traceback) +:"
     r"|\s*<\w+>$|real\s|user\s|sys\s"
-    r"|make: \*\*\*|Process \S+ finished|Killed|.{0,40}(?:CUDA kernel errors|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA)"
+    r"|make: \*\*\*|Process \S+ finished|Killed|.{0,40}(?:CUDA kernel"
+    r" errors|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA)"
 )
 """What other programs and threads print when one has failed"""
 FAILED = (
-    r"(?:[\w .,!'*/()\[\]❌✗✖💥🚨⚠️-]{0,80}?\b(?:error|failed|failure|exception|crash\w*|fatal|aborted)\b"
+    r"(?:[\w"
+    r" .,!'*/()\[\]❌✗✖💥🚨⚠️-]{0,80}?\b(?:error|failed|failure|exception|crash\w*|fatal|aborted)\b"
     r"[\w .'\"()-]{0,60}[:=(-]+\s{0,3}"
     r"['\"(]{0,2}|[❌✗✖💥🚨] ?)?"
 )
@@ -49,7 +58,8 @@ BARE = re.compile(
     r"(?P<message>\S.{0,2000})"
 )
 FINISHED = re.compile(
-    r"'train_runtime'|\"train_runtime\"|train_samples_per_second|[Tt]raining (?:is )?(?:completed?|finished|done)\b"
+    r"'train_runtime'|\"train_runtime\"|train_samples_per_second|[Tt]raining (?:is"
+    r" )?(?:completed?|finished|done)\b"
 )
 
 
@@ -154,7 +164,9 @@ class ConsoleReader:
                 self._last_bar = (bar.done, bar.total)
             if not bar.is_described and bar.total >= self._total:
                 self._done, self._total = bar.done, bar.total
-            text = text[text.rfind("]") + 1 :]  # stderr of another process may follow on the same line
+            text = text[
+                text.rfind("]") + 1 :
+            ]  # stderr of another process may follow on the same line
             if not text.strip():
                 return
         line = clean_line(text[:MAX_LINE], number)
@@ -176,7 +188,11 @@ class ConsoleReader:
         ended, survived = self._failures()
         notices = [self._notice(name, found) for name, found in self._noticed.items()]
         ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
-        if ended is not None and _follows(ended.raised) and any(not end.message.is_consequence for end in ends):
+        if (
+            ended is not None
+            and _follows(ended.raised)
+            and any(not end.message.is_consequence for end in ends)
+        ):
             ended = None  # the launcher's own exception, of a process that was killed
         return ConsoleOutput(
             file=self.file,
@@ -210,7 +226,9 @@ class ConsoleReader:
     def _see(self, known: Message, line: ConsoleLine) -> None:
         found = self._noticed.get(known.name)
         if found is None:
-            self._noticed[known.name] = _Noticed(line.number, line.text.strip()[:300], 1, self._now.copy())
+            self._noticed[known.name] = _Noticed(
+                line.number, line.text.strip()[:300], 1, self._now.copy()
+            )
         else:
             found.count += 1
             found.mark = self._now.copy()
@@ -226,20 +244,27 @@ class ConsoleReader:
     def _notice(self, name: str, found: _Noticed) -> Notice:
         known = find_message(name)
         assert known is not None
-        return Notice(known, found.line, found.text, found.count, not found.mark.is_passed(self._now))
+        return Notice(
+            known, found.line, found.text, found.count, not found.mark.is_passed(self._now)
+        )
 
     def _failures(self) -> tuple[Failure | None, list[Failure]]:
         """What ended the run, and what it survived."""
         last = [chain for chain, mark in self._chains if not mark.is_passed(self._now)]
         before = [chain for chain, mark in self._chains if mark.is_passed(self._now)]
-        survived = {raised.text: self._failure(raised, [chain], is_the_end=False)
-                    for chain in before for raised in [_cause(chain)]}  # fmt: skip
+        survived = {
+            raised.text: self._failure(raised, [chain], is_the_end=False)
+            for chain in before
+            for raised in [_cause(chain)]
+        }
         if not last and (bare := self._bare()) is not None:
             last = [Chain((bare,))]
         if not last:
             return None, list(survived.values())
         chosen = min(last, key=_how_indirect)
-        return self._failure(_cause(chosen), [chosen, *last], is_the_end=True), list(survived.values())
+        return self._failure(_cause(chosen), [chosen, *last], is_the_end=True), list(
+            survived.values()
+        )
 
     def _failure(self, raised: Raised, chains: list[Chain], *, is_the_end: bool) -> Failure:
         processes = len({chain.last.process for chain in chains})
@@ -255,18 +280,28 @@ class ConsoleReader:
 
     def _frames_above(self, line: ConsoleLine) -> tuple[Frame, ...]:
         """Frames above an exception without a header: of a SyntaxError, which has none, or where the top is cut off."""
-        return frames_before([other for other in self._tail if other.process == line.process], line.number)
+        return frames_before(
+            [other for other in self._tail if other.process == line.process], line.number
+        )
 
     def _bare(self) -> Raised | None:
         """An error without a traceback in the last lines: the text of an exception that a program printed itself."""
-        last = [line for line in self._tail if line.text.strip() and not EPILOGUE.match(line.text)][-LAST:]
+        last = [line for line in self._tail if line.text.strip() and not EPILOGUE.match(line.text)][
+            -LAST:
+        ]
         for place, line in enumerate(reversed(last)):
             text = line.text.strip()
             if message_of_line(text) is not None:
                 continue
             found = BARE.match(text) if place < LAST_BARE and not self._finished else None
             if found is not None and "Warning" not in found["type"]:
-                return Raised(found["type"], found["message"], self._frames_above(line), line.number, line.process)
+                return Raised(
+                    found["type"],
+                    found["message"],
+                    self._frames_above(line),
+                    line.number,
+                    line.process,
+                )
             start = 0 if line.level == "error" or found is not None else _lead(text)
             if start is None and place < LAST_BARE and not self._finished:
                 start = 0
@@ -274,8 +309,16 @@ class ConsoleReader:
             if known is None or start is None:
                 continue
             match = known.pattern.search(text[start:])
-            if match is not None and (line.level == "error" or match.start() < len("torch.cuda.OutOfMemoryError: ")):
-                return Raised("error", text[start:][:2000], self._frames_above(line), line.number, line.process)
+            if match is not None and (
+                line.level == "error" or match.start() < len("torch.cuda.OutOfMemoryError: ")
+            ):
+                return Raised(
+                    "error",
+                    text[start:][:2000],
+                    self._frames_above(line),
+                    line.number,
+                    line.process,
+                )
         return None
 
 

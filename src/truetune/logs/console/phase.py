@@ -27,6 +27,8 @@ def phase_of(frames: Sequence[Frame]) -> str:
     """`in the backward pass`; empty where the frames do not say."""
     for phase, files, functions in PHASES:
         for frame in frames:
-            if frame.function in functions or any(part in frame.file.replace("\\", "/") for part in files):
+            if frame.function in functions or any(
+                part in frame.file.replace("\\", "/") for part in files
+            ):
                 return phase
     return ""

@@ -6,14 +6,17 @@ import re
 from dataclasses import dataclass
 
 BAR = re.compile(
-    r"(?P<percent>\d{1,3})%\|[^|\r\n]{0,200}\| *(?P<done>\d{1,9})/(?P<total>\d{1,9}) \[[\d:?]{4,12}<[^\],]{1,20}"
+    r"(?P<percent>\d{1,3})%\|[^|\r\n]{0,200}\| *(?P<done>\d{1,9})/(?P<total>\d{1,9})"
+    r" \[[\d:?]{4,12}<[^\],]{1,20}"
     r"(?:, [^\],]{1,24})?(?P<more>(?:, [^\]]{1,400})?)\]?"
 )
 """`12%|█▏  | 60/500 [01:00<07:20,  1.00s/it, loss=2.3]`"""
 UNIT = re.compile(r"^\s*(?P<unit>[^\s\d].{0,60}?):?\s*\d{1,3}%\|")
 EPOCH = re.compile(r"\bepoch[\s:\[]{0,3}(?P<epoch>\d{1,6})", re.IGNORECASE)
 NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
-VALUE = re.compile(rf"(?P<name>[A-Za-z_][\w/.]{{0,60}})\s?=\s?(?P<value>{NUMBER})(?![\w.])", re.IGNORECASE)
+VALUE = re.compile(
+    rf"(?P<name>[A-Za-z_][\w/.]{{0,60}})\s?=\s?(?P<value>{NUMBER})(?![\w.])", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)

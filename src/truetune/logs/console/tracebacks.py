@@ -13,20 +13,35 @@ from dataclasses import dataclass, field
 
 from truetune.logs.console.lines import ConsoleLine
 
-HEADER = re.compile(r"^(?P<indent>\s*)(?:[+|]\s)?(?:Original )?Traceback \(most recent call last\):?$")
+HEADER = re.compile(
+    r"^(?P<indent>\s*)(?:[+|]\s)?(?:Original )?Traceback \(most recent call last\):?$"
+)
 NOTEBOOK = re.compile(r"^(?P<type>[A-Za-z_]\w{2,60}) {3,}Traceback \(most recent call last\)$")
 BOX = re.compile(r"^\s*╭─+ Traceback \(most recent call last\) ─+╮$")
 BOX_END = re.compile(r"^\s*╰─+╯$")
-FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,7})(?:, in (?P<function>.{1,120}))?')
-BOX_FRAME = re.compile(r"^\s*│?\s*(?P<file>\S{1,400}):(?P<line>\d{1,7}) in (?P<function>[\w<>.]{1,120})")
-CELL_FRAME = re.compile(r"^\s*(?P<file>\S{1,400}) in (?P<function>[\w<>. :]{1,120})\(.*\)$|^-+> ?(?P<line>\d{1,6}) ")
+FRAME = re.compile(
+    r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,7})(?:, in (?P<function>.{1,120}))?'
+)
+BOX_FRAME = re.compile(
+    r"^\s*│?\s*(?P<file>\S{1,400}):(?P<line>\d{1,7}) in (?P<function>[\w<>.]{1,120})"
+)
+CELL_FRAME = re.compile(
+    r"^\s*(?P<file>\S{1,400}) in (?P<function>[\w<>. :]{1,120})\(.*\)$|^-+> ?(?P<line>\d{1,6}) "
+)
 RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]{1,150})(?:: ?(?P<message>.*))?$")
 LINKS = {
     "The above exception was the direct cause of the following exception:": "raised from it",
-    "During handling of the above exception, another exception occurred:": "raised while it was handled",
+    "During handling of the above exception, another exception occurred:": (
+        "raised while it was handled"
+    ),
 }
 """What Python prints between two exceptions of a chain"""
-IGNORED = ("Exception ignored in", "--- Logging error ---", "Exception ignored on", "Error in atexit._run_exitfuncs")
+IGNORED = (
+    "Exception ignored in",
+    "--- Logging error ---",
+    "Exception ignored on",
+    "Error in atexit._run_exitfuncs",
+)
 """In front of tracebacks that end nothing"""
 NO_MESSAGE = re.compile(
     r"^(?:wandb: |Traceback |Epoch |\{'|\s*\d{1,3}%\||srun: |slurmstepd: "
@@ -37,7 +52,8 @@ MAX_FRAMES = 400
 MAX_MESSAGE = 8_000
 """Characters of a message that are kept: a state_dict of 1,000 keys is no shorter proof than one of 100"""
 INSTALLED = re.compile(
-    r"(?:site|dist)-packages[\\/]|[\\/]lib[\\/]python\d|[\\/]python\d\.\d+[\\/]|^<frozen |[\\/]bin[\\/]\w+$"
+    r"(?:site|dist)-packages[\\/]|[\\/]lib[\\/]python\d|[\\/]python\d\.\d+[\\/]|^<frozen"
+    r" |[\\/]bin[\\/]\w+$"
 )
 """Files of packages and of Python, not of the user"""
 
@@ -124,7 +140,11 @@ def frames_before(lines: Sequence[ConsoleLine], number: int) -> tuple[Frame, ...
     while above and above[-1][:1].isspace():
         indented.append(above.pop())
     found = (FRAME.match(text) for text in reversed(indented))
-    return tuple(Frame(match["file"], int(match["line"]), match["function"] or "") for match in found if match)
+    return tuple(
+        Frame(match["file"], int(match["line"]), match["function"] or "")
+        for match in found
+        if match
+    )
 
 
 class TracebackReader:
@@ -195,13 +215,19 @@ class TracebackReader:
         if (match := pattern.match(text) or FRAME.match(text)) is not None:
             found = match.groupdict()
             if found["file"] and len(open_.frames) < MAX_FRAMES:
-                open_.frames.append(Frame(found["file"], int(found["line"] or 0), found["function"] or ""))
+                open_.frames.append(
+                    Frame(found["file"], int(found["line"] or 0), found["function"] or "")
+                )
             elif found["line"] and open_.frames:
                 last = open_.frames.pop()
                 open_.frames.append(Frame(last.file, int(found["line"]), last.function))
             return True
         if open_.form == "box":
-            return text.lstrip().startswith(("│", "╭")) or BOX_END.match(text) is not None or not text.strip()
+            return (
+                text.lstrip().startswith(("│", "╭"))
+                or BOX_END.match(text) is not None
+                or not text.strip()
+            )
         if open_.form == "notebook":
             return not text.startswith(f"{open_.named}:") and text.strip() != open_.named
         return not text.strip() or len(text) - len(text.lstrip()) > open_.indent
@@ -217,7 +243,12 @@ class TracebackReader:
 
     def _add_to_message(self, open_: _Open, line: ConsoleLine) -> None:
         text = line.text
-        if not text.strip() or line.level or NO_MESSAGE.match(text) or line.number - open_.line > 80:
+        if (
+            not text.strip()
+            or line.level
+            or NO_MESSAGE.match(text)
+            or line.number - open_.line > 80
+        ):
             self._close()
             return
         if open_.size < MAX_MESSAGE:
@@ -231,7 +262,9 @@ class TracebackReader:
             return
         message = "\n".join(open_.message).strip()[:MAX_MESSAGE]
         frames = tuple(open_.frames)
-        self._chain.append(Raised(open_.type, message, frames, open_.line, open_.process, open_.is_ignored))
+        self._chain.append(
+            Raised(open_.type, message, frames, open_.line, open_.process, open_.is_ignored)
+        )
 
     def _end_chain(self) -> Chain:
         chain, self._chain = Chain(tuple(self._chain)), []

@@ -26,7 +26,9 @@ MAX_PIECES = 200
 """Of what is printed that are kept, the last ones: a piece is what one call writes, a line or a part of one"""
 MAX_PIECE = 2_000
 """Characters of a piece that are kept, the last ones"""
-HERE = os.path.dirname(__file__)  # as it stands on sys.path: `abspath` fails where the working folder is gone
+HERE = os.path.dirname(
+    __file__
+)  # as it stands on sys.path: `abspath` fails where the working folder is gone
 
 
 class After:
@@ -40,7 +42,11 @@ class After:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != self.name:
             return None
-        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        others = (
+            finder
+            for finder in sys.meta_path
+            if finder is not self and hasattr(finder, "find_spec")
+        )
         specs = (finder.find_spec(name, path, target) for finder in others)
         spec: Any = next((spec for spec in specs if spec is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
@@ -51,7 +57,9 @@ class After:
                 try:
                     loader.exec_module(module)
                 except BaseException as error:
-                    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # as if not through here
+                    error.__traceback__ = (
+                        error.__traceback__ and error.__traceback__.tb_next
+                    )  # as if not through here
                     raise
                 if any(finder is self for finder in sys.meta_path):
                     sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
@@ -66,7 +74,9 @@ def begin_run(package: str, orders: dict[str, Any]) -> None:
     try:
         load_truetune()
         from truetune.probe.boundary import contain, note_loss
-    except BaseException as error:  # so a Ctrl-C in these milliseconds is lost; from here on none is
+    except (
+        BaseException
+    ) as error:  # so a Ctrl-C in these milliseconds is lost; from here on none is
         note_failed_start(error, orders)
         return
     contain(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
@@ -84,7 +94,9 @@ def begin_hook(package: str, orders: dict[str, Any]) -> None:
 def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
     """Leave the reason where the parent finds it (see `truetune.probe.boundary.note_loss`, which is not loaded)."""
     try:
-        with open(os.path.join(orders["folder"], f"lost-{os.getpid()}"), "w", encoding="utf-8") as file:
+        with open(
+            os.path.join(orders["folder"], f"lost-{os.getpid()}"), "w", encoding="utf-8"
+        ) as file:
             file.write(f"the hook can't be loaded: {type(error).__name__}: {error}")
     except BaseException:
         pass
@@ -143,9 +155,15 @@ def note_end(folder: str, process: int, pieces: Any) -> None:
             return
         import traceback
 
-        lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-MAX_END:].splitlines()
+        lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))[
+            -MAX_END:
+        ].splitlines()
         rank = os.environ.get("RANK")
-        leave(folder, f"ended-{process}", "\n".join(f"[rank{rank}]: {line}" if rank else line for line in lines))
+        leave(
+            folder,
+            f"ended-{process}",
+            "\n".join(f"[rank{rank}]: {line}" if rank else line for line in lines),
+        )
     except BaseException:
         pass
 
@@ -153,7 +171,9 @@ def note_end(folder: str, process: int, pieces: Any) -> None:
 def leave(folder: str, name: str, text: str) -> None:
     """Write a file that is whole as soon as it has its name; none where there is nothing to write."""
     if text.strip():
-        with open(os.path.join(folder, f".{name}"), "w", encoding="utf-8", errors="replace") as file:
+        with open(
+            os.path.join(folder, f".{name}"), "w", encoding="utf-8", errors="replace"
+        ) as file:
             file.write(text)
         os.replace(file.name, os.path.join(folder, name))
 
@@ -178,7 +198,11 @@ def begin_rehearsal() -> None:
         begin(os.environ[GUARD], os.environ[ORDERS])
     except BaseException as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"truetune: the rehearsal ends here, nothing was trained: {reason}", file=sys.stderr, flush=True)
+        print(
+            f"truetune: the rehearsal ends here, nothing was trained: {reason}",
+            file=sys.stderr,
+            flush=True,
+        )
         os._exit(125)
 
 

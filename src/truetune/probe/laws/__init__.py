@@ -24,8 +24,17 @@ TOGETHER = ("FullyShardedDataParallel", "SyncBatchNorm")
 
 
 FIRST = (
-    *("loss-targets", "loss-weights", "gradient-flow", "loss-alive", "dpo-start", "precomputed-reference"),
-    *("reference-dropout", "packing-isolation", "padding-invariance", "update-rounding", "gradient-accumulation"),
+    "loss-targets",
+    "loss-weights",
+    "gradient-flow",
+    "loss-alive",
+    "dpo-start",
+    "precomputed-reference",
+    "reference-dropout",
+    "packing-isolation",
+    "padding-invariance",
+    "update-rounding",
+    "gradient-accumulation",
 )
 """Laws to begin with, lest the time run out"""
 
@@ -73,8 +82,13 @@ class Measured:
 
 def laws() -> dict[str, Any]:
     """The modules of all laws, by the law's name in kebab-case; those that prove most come first."""
-    modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
-    found = {m.__name__.rpartition(".")[2].replace("_", "-"): m for m in modules if hasattr(m, "measure")}
+    modules = (
+        importlib.import_module(f"{__name__}.{info.name}")
+        for info in pkgutil.iter_modules(__path__)
+    )
+    found = {
+        m.__name__.rpartition(".")[2].replace("_", "-"): m for m in modules if hasattr(m, "measure")
+    }
     return {name: found[name] for name in (*FIRST, *sorted(found.keys() - set(FIRST)))}
 
 
@@ -84,9 +98,12 @@ def named(*costs: Cost) -> tuple[str, ...]:
 
 
 def measure(
-    trial: Trial, names: Iterable[str], seconds: float = SECONDS, keep: Callable[[], None] | None = None,
+    trial: Trial,
+    names: Iterable[str],
+    seconds: float = SECONDS,
+    keep: Callable[[], None] | None = None,
     found: dict[str, dict[str, Any]] | None = None,
-) -> dict[str, dict[str, Any]]:  # fmt: skip
+) -> dict[str, dict[str, Any]]:
     """Each named law's outcome: {value, tolerance, unit, evidence, seconds}, or {untested: why, seconds}; with `failed`
     where the law itself raised.
 
@@ -97,7 +114,10 @@ def measure(
     found = {} if found is None else found
     for name in names:
         if known[name].COST == "quick" and time.perf_counter() - started > seconds:
-            found[name] = {"untested": f"the laws before it took {seconds:.0f} s, the limit", "seconds": 0.0}
+            found[name] = {
+                "untested": f"the laws before it took {seconds:.0f} s, the limit",
+                "seconds": 0.0,
+            }
         else:
             found[name] = _outcome(known[name], trial)
         if keep is not None:
@@ -113,9 +133,12 @@ def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
     try:
         if out_of_reach(trial.model):
             raise Untested(
-                "the model computes with other processes (sharded weights), or its weights are not in memory"
+                "the model computes with other processes (sharded weights), or its weights are not"
+                " in memory"
             )
-        with as_before(trial.model, getattr(trial.trainer, "ref_model", None), trainer=trial.trainer):
+        with as_before(
+            trial.model, getattr(trial.trainer, "ref_model", None), trainer=trial.trainer
+        ):
             made = law.measure(trial)
         found = {name: getattr(made, name) for name in ("value", "tolerance", "unit", "evidence")}
     except Untested as reason:
@@ -123,7 +146,10 @@ def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
     except torch.cuda.OutOfMemoryError:
         found = {"untested": "the device ran out of memory", "failed": True}
     except Exception as error:
-        found = {"untested": f"it raised {type(error).__name__}: {str(error)[:300]}", "failed": True}
+        found = {
+            "untested": f"it raised {type(error).__name__}: {str(error)[:300]}",
+            "failed": True,
+        }
     if "memory" in found.get("untested", "") and torch.cuda.is_available():
         torch.cuda.empty_cache()
     return found | {"seconds": round(time.perf_counter() - started, 3)}
@@ -133,6 +159,9 @@ def out_of_reach(model: torch.nn.Module) -> bool:
     """Are weights sharded over processes (ZeRO-3, FSDP, tensor parallel), not in memory, or does a layer wait for the
     other processes?"""
     return any(type(module).__name__ in TOGETHER for module in model.modules()) or any(
-        p.numel() == 0 or p.device.type == "meta" or hasattr(p, "ds_id") or type(p).__name__ == "DTensor"
+        p.numel() == 0
+        or p.device.type == "meta"
+        or hasattr(p, "ds_id")
+        or type(p).__name__ == "DTensor"
         for p in model.parameters()
     )

@@ -30,7 +30,9 @@ def measure(trial: Trial) -> Measured:
 
     with quiet(trial):
         handles = [
-            m.register_forward_hook(look(name)) for name, m in trial.model.named_modules() if not any(m.children())
+            m.register_forward_hook(look(name))
+            for name, m in trial.model.named_modules()
+            if not any(m.children())
         ]
         try:
             logits_of(trial)
@@ -39,7 +41,14 @@ def measure(trial: Trial) -> Measured:
                 handle.remove()
     if not peaks:
         raise Untested("no module gave a tensor")
-    first = next((name for name, peak in peaks.items() if not peak < LARGEST), max(peaks, key=lambda name: peaks[name]))
-    evidence = {"module": first, "largest": peaks[first], "beyond": sum(not p < LARGEST for p in peaks.values()),
-                "modules": len(peaks)}  # fmt: skip
+    first = next(
+        (name for name, peak in peaks.items() if not peak < LARGEST),
+        max(peaks, key=lambda name: peaks[name]),
+    )
+    evidence = {
+        "module": first,
+        "largest": peaks[first],
+        "beyond": sum(not p < LARGEST for p in peaks.values()),
+        "modules": len(peaks),
+    }
     return Measured(peaks[first] / LARGEST, 0.5, "largest activation, of 65504", evidence)

@@ -15,14 +15,17 @@ MOST = 100_000_000
 
 def measure(trial: Trial) -> Measured:
     """How far the logits are from following the adapter when its weights are moved and put back: 0 where they change
-    clearly with it on and not at all with it off, 1 where they don't change, or change with it off."""
+    clearly with it on and not at all with it off, 1 where they don't change, or change with it off.
+    """
     model: Any = trial.model
     if not getattr(model, "peft_config", None):
         raise Untested("there is no adapter")
     if any(getattr(config, "is_prompt_learning", False) for config in model.peft_config.values()):
         raise Untested("the adapter is a prompt, whose logits are not one for each token")
     whole(trial)
-    weights = [p for name, p in model.named_parameters() if p.requires_grad and ADAPTER.search(name)]
+    weights = [
+        p for name, p in model.named_parameters() if p.requires_grad and ADAPTER.search(name)
+    ]
     if not weights or sum(p.numel() for p in weights) > MOST:
         raise Untested("no tensor of the adapter is trained, or too many to be copied")
     with quiet(trial):
@@ -34,8 +37,15 @@ def measure(trial: Trial) -> Measured:
             with model.disable_adapter():
                 leaked = difference(off, logits_of(trial))
     clear = tolerance(model)
-    value = max(1 - min(moved / clear, 1.0) if math.isfinite(moved) else 0.0, min(leaked / clear, 1.0))
+    value = max(
+        1 - min(moved / clear, 1.0) if math.isfinite(moved) else 0.0, min(leaked / clear, 1.0)
+    )
     active = model.active_adapters() if callable(model.active_adapters) else model.active_adapters
-    evidence = {"moved": moved, "leaked": leaked, "from the base": difference(off, on), "active": list(active),
-                "tensors": len(weights)}  # fmt: skip
+    evidence = {
+        "moved": moved,
+        "leaked": leaked,
+        "from the base": difference(off, on),
+        "active": list(active),
+        "tensors": len(weights),
+    }
     return Measured(value, 0.5, "how far the logits are from following the adapter", evidence)

@@ -7,7 +7,15 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import allowed, batch_with_ids, cut, documents, logits, padding_side, stacked
+from truetune.probe.laws.forward import (
+    allowed,
+    batch_with_ids,
+    cut,
+    documents,
+    logits,
+    padding_side,
+    stacked,
+)
 from truetune.probe.laws.tolerance import routed_difference
 
 COST: Cost = "quick"

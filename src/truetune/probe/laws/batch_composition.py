@@ -15,19 +15,25 @@ COST: Cost = "quick"
 
 def measure(trial: Trial) -> Measured:
     """Logits of the last row of a real batch (where tokens queue, it comes last), before and after the other rows are
-    given other tokens; with the model in training mode, as the trainer has it, and in evaluation mode."""
+    given other tokens; with the model in training mode, as the trainer has it, and in evaluation mode.
+    """
     batch = _batch(trial)
     ids = batch["input_ids"]
     others = altered(ids, trial)
     others[-1] = ids[-1]
     worst = {}
     for mode in ("training", "evaluation"):
-        before, after = (logits(trial.model, batch | {"input_ids": x}, training=mode == "training")[-1]
-                         for x in (ids, others))  # fmt: skip
+        before, after = (
+            logits(trial.model, batch | {"input_ids": x}, training=mode == "training")[-1]
+            for x in (ids, others)
+        )
         worst[mode] = routed_difference(before, after, trial.model)
     value = float(torch.tensor(list(worst.values())).max())
     return Measured(
-        value, tolerance(trial.model), "relative difference of logits", {"by mode": worst, "rows": len(ids)}
+        value,
+        tolerance(trial.model),
+        "relative difference of logits",
+        {"by mode": worst, "rows": len(ids)},
     )
 
 

@@ -28,11 +28,15 @@ def measure(trial: Trial) -> Measured:
     off = logits(model, inputs, training=False, use_cache=False)
     on = logits(model, inputs, training=False, use_cache=True)
     stepped = _stepwise(model, row)
-    worst = {"one pass": routed_difference(off, on, model),
-             "token by token": routed_difference(off[:, -STEPS:], stepped, model)}  # fmt: skip
+    worst = {
+        "one pass": routed_difference(off, on, model),
+        "token by token": routed_difference(off[:, -STEPS:], stepped, model),
+    }
     value = float(torch.tensor(list(worst.values())).max())
     explained = allowed(model, inputs, off, training=False, use_cache=False)
-    return Measured(value, explained, "relative difference of logits", {"by way": worst, "tokens": row.shape[1]})
+    return Measured(
+        value, explained, "relative difference of logits", {"by way": worst, "tokens": row.shape[1]}
+    )
 
 
 @torch.no_grad()
@@ -40,13 +44,17 @@ def _stepwise(model: Any, row: torch.Tensor) -> torch.Tensor:
     """(1, STEPS, vocabulary)"""
     begin = row.shape[1] - STEPS
     model.eval()
-    out = model(input_ids=row[:, :begin], attention_mask=torch.ones_like(row[:, :begin]), use_cache=True)
+    out = model(
+        input_ids=row[:, :begin], attention_mask=torch.ones_like(row[:, :begin]), use_cache=True
+    )
     found = []
     for i in range(begin, row.shape[1]):
         cache = getattr(out, "past_key_values", None)
         if cache is None:
             raise Untested("the model gives no cache back")
         mask = torch.ones_like(row[:, : i + 1])
-        out = model(input_ids=row[:, i : i + 1], attention_mask=mask, past_key_values=cache, use_cache=True)
+        out = model(
+            input_ids=row[:, i : i + 1], attention_mask=mask, past_key_values=cache, use_cache=True
+        )
         found.append(logits_of(out)[:, -1])
     return torch.stack(found, 1)

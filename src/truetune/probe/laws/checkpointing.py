@@ -36,13 +36,23 @@ def measure(trial: Trial) -> Measured:
     plain_loss, plain = _backward(model, row)
     if all(g is None for g in plain.values()):
         raise Untested("no parameter is trained")
-    lost = [name for name, gradient in plain.items() if gradient is not None and gradients[name] is None]
+    lost = [
+        name for name, gradient in plain.items() if gradient is not None and gradients[name] is None
+    ]
     apart = dict.fromkeys(lost, 1.0) | _apart(plain, gradients)
     apart["the loss"] = abs(loss - plain_loss) / max(abs(plain_loss), 1e-12)
     worst = max(apart, key=lambda name: apart[name] if apart[name] == apart[name] else float("inf"))
-    evidence = {"worst": worst, "loss": loss, "loss without": plain_loss, "lost": lost[:8], "tensors lost": len(lost),
-                "tensors": sum(g is not None for g in plain.values())}  # fmt: skip
-    return Measured(apart[worst], tolerance(model), "relative difference of a tensor's gradient", evidence)
+    evidence = {
+        "worst": worst,
+        "loss": loss,
+        "loss without": plain_loss,
+        "lost": lost[:8],
+        "tensors lost": len(lost),
+        "tensors": sum(g is not None for g in plain.values()),
+    }
+    return Measured(
+        apart[worst], tolerance(model), "relative difference of a tensor's gradient", evidence
+    )
 
 
 def _on(model: torch.nn.Module) -> bool:
@@ -52,7 +62,11 @@ def _on(model: torch.nn.Module) -> bool:
 def _enable(model: Any, trial: Trial) -> None:
     """As the trainer will do when it starts."""
     args = getattr(trial.trainer, "args", None)
-    options = {k: v for k, v in (getattr(args, "gradient_checkpointing_kwargs", None) or {}).items() if k not in OWN}
+    options = {
+        k: v
+        for k, v in (getattr(args, "gradient_checkpointing_kwargs", None) or {}).items()
+        if k not in OWN
+    }
     enable = getattr(model, "activation_checkpointing_enable", None) or getattr(
         model, "gradient_checkpointing_enable", None
     )
@@ -75,7 +89,11 @@ def _backward(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradien
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             own, parameter.grad = parameter.grad, None
-            gradients[name] = None if own is None else own.flatten()[:: max(own.numel() // SAMPLE, 1)].float().cpu()
+            gradients[name] = (
+                None
+                if own is None
+                else own.flatten()[:: max(own.numel() // SAMPLE, 1)].float().cpu()
+            )
     return float(loss), gradients
 
 

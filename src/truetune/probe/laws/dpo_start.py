@@ -18,8 +18,17 @@ from truetune.probe.laws.preferences import (
 
 COST: Cost = "quick"
 LN2 = math.log(2)
-KNOWN = {"sigmoid": LN2, "sigmoid_norm": LN2, "robust": LN2, "aot": LN2, "nca_pair": 2 * LN2, "hinge": 1.0,
-         "apo_zero": 1.0, "apo_down": 1.0, "discopop": (LN2 + 1) / 2}  # fmt: skip
+KNOWN = {
+    "sigmoid": LN2,
+    "sigmoid_norm": LN2,
+    "robust": LN2,
+    "aot": LN2,
+    "nca_pair": 2 * LN2,
+    "hinge": 1.0,
+    "apo_zero": 1.0,
+    "apo_down": 1.0,
+    "discopop": (LN2 + 1) / 2,
+}
 """The loss of TRL's DPOTrainer where all log-ratios are 0"""
 
 
@@ -35,14 +44,21 @@ def measure(trial: Trial) -> Measured:
             apart = max(abs(value) for value in found.values()) / tokens(batch)
             worst = apart if not apart <= worst else worst
             rows.append({"loss": loss} | found)
-    types = getattr(trial.trainer, "loss_types", None) or [getattr(trial.trainer, "loss_type", None)]
+    types = getattr(trial.trainer, "loss_types", None) or [
+        getattr(trial.trainer, "loss_type", None)
+    ]
     evidence = {
         "rows": rows,
         "expected": KNOWN.get(types[0]) if trial.kind == "dpo" and len(types) == 1 else None,
         "precomputed": is_precomputed(trial),
         "reference": _reference(trial),
     }
-    return Measured(worst, tolerance(trial), "largest log-ratio of policy to reference, in nats a token", evidence)
+    return Measured(
+        worst,
+        tolerance(trial),
+        "largest log-ratio of policy to reference, in nats a token",
+        evidence,
+    )
 
 
 def _reference(trial: Trial) -> str:

@@ -25,10 +25,21 @@ def measure(trial: Trial) -> Measured:
     one = _mean(alone, [1] * len(rows))
     many = _mean(together, [len(group) for group in groups])
     counts = [_labels(collate([row])) for row in rows]
-    evidence = {"batches of 1": one, f"batches of {size}": many, "size": size, "rows": len(rows), "labels": counts}
+    evidence = {
+        "batches of 1": one,
+        f"batches of {size}": many,
+        "size": size,
+        "rows": len(rows),
+        "labels": counts,
+    }
     if sum(counts):
         evidence["over tokens"] = _mean(alone, counts)
-    return Measured(abs(many - one) / max(abs(one), 1e-12), TOLERANCE, "relative difference of the loss", evidence)
+    return Measured(
+        abs(many - one) / max(abs(one), 1e-12),
+        TOLERANCE,
+        "relative difference of the loss",
+        evidence,
+    )
 
 
 def _rows(trial: Trial) -> tuple[list[Any], Any, int]:
@@ -67,7 +78,9 @@ def _loss(trial: Trial, collate: Any, rows: list[Any]) -> float:
 
 def _mean(values: list[float], weights: list[int]) -> float:
     """Rows without a label have no loss (nan), and no part in it, as the trainer's log has it."""
-    kept = [(value, weight) for value, weight in zip(values, weights, strict=True) if value == value]
+    kept = [
+        (value, weight) for value, weight in zip(values, weights, strict=True) if value == value
+    ]
     return sum(value * weight for value, weight in kept) / max(sum(weight for _, weight in kept), 1)
 
 

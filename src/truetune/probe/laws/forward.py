@@ -23,9 +23,14 @@ KEPT = 512
 
 
 def logits(
-    model: torch.nn.Module, inputs: Mapping[str, Any], *, training: bool = True, keep: torch.Tensor | None = None,
-    seed: int | None = None, **more: Any,
-) -> torch.Tensor:  # fmt: skip
+    model: torch.nn.Module,
+    inputs: Mapping[str, Any],
+    *,
+    training: bool = True,
+    keep: torch.Tensor | None = None,
+    seed: int | None = None,
+    **more: Any,
+) -> torch.Tensor:
     """(rows, tokens, vocabulary), without gradients; `keep` are the places whose logits are made.
 
     Dropout is off and random numbers are the same in each call; with a `seed`, dropout is as it is and they are drawn
@@ -42,12 +47,17 @@ def logits(
     found = logits_of(out)
     if keep is not None and not partly:
         found = found[:, keep.to(found.device)]
-    if found.shape[:2] != (len(given["input_ids"]), len(keep) if keep is not None else given["input_ids"].shape[1]):
+    if found.shape[:2] != (
+        len(given["input_ids"]),
+        len(keep) if keep is not None else given["input_ids"].shape[1],
+    ):
         raise Untested(f"the logits have the shape {tuple(found.shape)}: not one for each token")
     return found
 
 
-def allowed(model: torch.nn.Module, inputs: Mapping[str, Any], found: torch.Tensor, **more: Any) -> float:
+def allowed(
+    model: torch.nn.Module, inputs: Mapping[str, Any], found: torch.Tensor, **more: Any
+) -> float:
     """Largest relative difference that rounding explains, where `found` are the model's logits of `inputs`.
 
     In 16 bits this is measured: what one rounding step more or less in every matrix product does to these logits,
@@ -61,10 +71,17 @@ def allowed(model: torch.nn.Module, inputs: Mapping[str, Any], found: torch.Tens
     def step(module: torch.nn.Module, args: Any, out: Any) -> Any:
         if not isinstance(out, torch.Tensor) or not out.is_floating_point():
             return None
-        sign = torch.randint(0, 2, out.shape[-1:], generator=drawn).to(out.device, torch.float32) * 2 - 1
+        sign = (
+            torch.randint(0, 2, out.shape[-1:], generator=drawn).to(out.device, torch.float32) * 2
+            - 1
+        )
         return (out.float() * (1 + torch.finfo(dtype).eps * sign)).to(out.dtype)
 
-    leaves = [m for m in model.modules() if not list(m.children()) and any(p.dim() > 1 for p in m.parameters())]
+    leaves = [
+        m
+        for m in model.modules()
+        if not list(m.children()) and any(p.dim() > 1 for p in m.parameters())
+    ]
     hooks = [leaf.register_forward_hook(step) for leaf in leaves]
     try:
         moved = logits(model, inputs, **more)
@@ -79,7 +96,9 @@ def logits_of(out: Any) -> torch.Tensor:
     """The logits in what a model returns: an object, a mapping or a tuple."""
     found = out.get("logits") if isinstance(out, Mapping) else getattr(out, "logits", None)
     if found is None and isinstance(out, tuple | list):
-        found = next((item for item in out if isinstance(item, torch.Tensor) and item.dim() == 3), None)
+        found = next(
+            (item for item in out if isinstance(item, torch.Tensor) and item.dim() == 3), None
+        )
     if isinstance(out, torch.Tensor):
         found = out
     if not isinstance(found, torch.Tensor) or found.dim() != 3:
@@ -127,7 +146,10 @@ def cut(trial: Trial, batch: dict[str, Any], rows: int = ROWS) -> dict[str, Any]
         return inputs
     left = padding_side(trial) == "left"
     places = slice(-LONGEST, None) if left else slice(None, LONGEST)
-    return {key: v[:rows, places] if isinstance(v, torch.Tensor) and v.dim() else v for key, v in inputs.items()}
+    return {
+        key: v[:rows, places] if isinstance(v, torch.Tensor) and v.dim() else v
+        for key, v in inputs.items()
+    }
 
 
 def documents(trial: Trial) -> list[torch.Tensor]:
@@ -136,14 +158,19 @@ def documents(trial: Trial) -> list[torch.Tensor]:
     Raises Untested where rows hold more than text."""
     if any(name.startswith(MEDIA) for batch in trial.batches for name in batch):
         raise Untested("rows hold more than text, and can't be taken out of their batch")
-    found = [batch["input_ids"][line, a:b][:LONGEST] for batch, line in lines(trial.batches)
-             for a, b in spans(batch, line)]  # fmt: skip
+    found = [
+        batch["input_ids"][line, a:b][:LONGEST]
+        for batch, line in lines(trial.batches)
+        for a, b in spans(batch, line)
+    ]
     if not found:
         raise Untested("no batch has input_ids")
     return sorted(found, key=len, reverse=True)
 
 
-def stacked(trial: Trial, rows: list[torch.Tensor], side: str = "right", extra: int = 0) -> dict[str, torch.Tensor]:
+def stacked(
+    trial: Trial, rows: list[torch.Tensor], side: str = "right", extra: int = 0
+) -> dict[str, torch.Tensor]:
     """Rows as one padded batch: input_ids, attention_mask."""
     longest = max(map(len, rows)) + extra
     pad = trial.tokenizer.pad_token_id if trial.tokenizer is not None else None
@@ -151,7 +178,9 @@ def stacked(trial: Trial, rows: list[torch.Tensor], side: str = "right", extra: 
     for row in rows:
         around = (longest - len(row), 0) if side == "left" else (0, longest - len(row))
         made["input_ids"].append(torch.nn.functional.pad(row, around, value=pad or 0))
-        made["attention_mask"].append(torch.nn.functional.pad(torch.ones_like(row), around, value=0))
+        made["attention_mask"].append(
+            torch.nn.functional.pad(torch.ones_like(row), around, value=0)
+        )
     return {key: torch.stack(values) for key, values in made.items()}
 
 
@@ -166,7 +195,9 @@ def padding_side(trial: Trial) -> str | None:
 
 def altered(ids: torch.Tensor, trial: Trial) -> torch.Tensor:
     """Other tokens in place of the ordinary ones, drawn from the same ids; special tokens stay."""
-    special = torch.tensor(sorted(getattr(trial.tokenizer, "all_special_ids", None) or [-1]), device=ids.device)
+    special = torch.tensor(
+        sorted(getattr(trial.tokenizer, "all_special_ids", None) or [-1]), device=ids.device
+    )
     ordinary = ~torch.isin(ids, special)
     pool = torch.unique(ids[ordinary])
     if len(pool) < 2:
@@ -180,7 +211,9 @@ def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
     """Do the logits of a real row stay as they are where the last token of its text is another one?"""
     inputs = cut(trial, batch, rows=1)
     ids = inputs["input_ids"][:1]
-    text = torch.nonzero(inputs["attention_mask"][0] if _is_plain(inputs, ids) else torch.ones_like(ids[0])).flatten()
+    text = torch.nonzero(
+        inputs["attention_mask"][0] if _is_plain(inputs, ids) else torch.ones_like(ids[0])
+    ).flatten()
     last = int(text[-1])
     if last < 1:
         return True
@@ -191,10 +224,13 @@ def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
     # A token of the row itself: a miniature's compacted vocabulary holds no others.
     other[0, last] = different[0]
     rest = {
-        key: value[:1] if isinstance(value, torch.Tensor) and value.dim() else value for key, value in inputs.items()
+        key: value[:1] if isinstance(value, torch.Tensor) and value.dim() else value
+        for key, value in inputs.items()
     }
     before, after = (logits(trial.model, rest | {"input_ids": x})[:, :last] for x in (ids, other))
-    return routed_difference(before, after, trial.model) <= allowed(trial.model, rest, logits(trial.model, rest))
+    return routed_difference(before, after, trial.model) <= allowed(
+        trial.model, rest, logits(trial.model, rest)
+    )
 
 
 def _is_plain(inputs: Mapping[str, Any], ids: torch.Tensor) -> bool:

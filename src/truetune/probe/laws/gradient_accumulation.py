@@ -41,14 +41,18 @@ def measure(trial: Trial) -> Measured:
         found = apart(together(trial, rows), step(trial, alone, parameters))
         items = counted(trial, alone)
     evidence: dict[str, Any] = found | {"rows": len(rows), "counts tokens": items is not None}
-    return Measured(found["relative"], tolerance(trial), "relative difference of gradients", evidence)
+    return Measured(
+        found["relative"], tolerance(trial), "relative difference of gradients", evidence
+    )
 
 
 def together(trial: Trial, rows: list[Any]) -> list[torch.Tensor]:
     """The gradient of one batch of these rows in one process."""
     parameters = list(some(trial.model).values())
     key = f"gradient of {len(rows)}"
-    found: list[torch.Tensor] = shared(trial, key, lambda: step(trial, [batch_of(trial, rows)], parameters))
+    found: list[torch.Tensor] = shared(
+        trial, key, lambda: step(trial, [batch_of(trial, rows)], parameters)
+    )
     return found
 
 
@@ -63,9 +67,13 @@ def comparable(trial: Trial) -> list[Any]:
         raise Untested(f"the loss is of a whole micro-batch, by {PER_BATCH[trial.kind]}")
     if getattr(trainer, "neftune_noise_alpha", None):
         raise Untested("NEFTune adds noise")
-    if getattr(trainer, "aux_loss_enabled", False) or getattr(trial.model.config, "output_router_logits", False):
+    if getattr(trainer, "aux_loss_enabled", False) or getattr(
+        trial.model.config, "output_router_logits", False
+    ):
         raise Untested("the loss that balances the experts is of a whole micro-batch")
-    batchwise = {"aot", "aot_unpaired", "bco_pair", "sft"} & set(_listed(getattr(trainer, "loss_types", None)))
+    batchwise = {"aot", "aot_unpaired", "bco_pair", "sft"} & set(
+        _listed(getattr(trainer, "loss_types", None))
+    )
     if trial.kind == "dpo" and batchwise:
         raise Untested(f"the loss `{', '.join(sorted(batchwise))}` is of a whole micro-batch")
     rows = rows_of(trial)

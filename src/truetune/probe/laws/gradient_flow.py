@@ -43,7 +43,9 @@ def measure(trial: Trial) -> Measured:
         "adapter": _adapter(trial),
         "in the adapter": sum(bool(ADAPTER.search(name)) for name in without),
         "adapter tensors": sum(bool(ADAPTER.search(name)) for name in trained),
-        "checkpointing": any(getattr(m, "gradient_checkpointing", False) for m in trial.model.modules()),
+        "checkpointing": any(
+            getattr(m, "gradient_checkpointing", False) for m in trial.model.modules()
+        ),
         "loss has a graph": loss is not None,
         "loss": loss,
         "idle": sorted(normal)[:SHOWN],
@@ -54,7 +56,9 @@ def measure(trial: Trial) -> Measured:
     return Measured(value, 0.0, "share of trained tensors without gradient or optimizer", evidence)
 
 
-def _gradients(trial: Trial, trained: dict[str, torch.nn.Parameter]) -> tuple[set[str], set[str], float | None]:
+def _gradients(
+    trial: Trial, trained: dict[str, torch.nn.Parameter]
+) -> tuple[set[str], set[str], float | None]:
     """(names without a gradient, names whose gradient is all zero, the last loss) after some real batches."""
     total = None
     for batch in trial.batches[:BATCHES]:
@@ -97,16 +101,22 @@ def _of_head(model: Any) -> set[str]:
     return {name for name, p in model.named_parameters() if id(p) in own}
 
 
-def _normal(model: torch.nn.Module, trained: dict[str, torch.nn.Parameter], without: set[str]) -> Iterator[str]:
+def _normal(
+    model: torch.nn.Module, trained: dict[str, torch.nn.Parameter], without: set[str]
+) -> Iterator[str]:
     """Tensors whose gradient may well be zero at the start."""
     for name in without:
         reached = trained[name].grad is not None
         beside = [
-            p for p in model.get_submodule(_owner(name)).parameters() if p.requires_grad and p is not trained[name]
+            p
+            for p in model.get_submodule(_owner(name)).parameters()
+            if p.requires_grad and p is not trained[name]
         ]
         partner_is_zero = bool(ADAPTER.search(name)) and any(not bool(p.any()) for p in beside)
         kin = EXPERT.sub(r"\1*.", name)
-        idle = kin != name and any(other not in without and EXPERT.sub(r"\1*.", other) == kin for other in trained)
+        idle = kin != name and any(
+            other not in without and EXPERT.sub(r"\1*.", other) == kin for other in trained
+        )
         if idle or (reached and (partner_is_zero or "trainable_tokens" in name)):
             yield name
 
@@ -123,9 +133,15 @@ def _adapter(trial: Trial) -> bool:
 
 def _optimizer(trial: Trial, trained: dict[str, torch.nn.Parameter]) -> tuple[list[str], int]:
     """(trained tensors that the optimizer does not hold, tensors in it that are none of the model's)."""
-    optimizer = trial.optimizer if trial.trainer is None else getattr(trial.trainer, "optimizer", None)
+    optimizer = (
+        trial.optimizer if trial.trainer is None else getattr(trial.trainer, "optimizer", None)
+    )
     groups = getattr(optimizer, "param_groups", None)
-    if not groups or hasattr(trial.trainer, "optimizer_dict") or "Dummy" in type(optimizer).__name__:
+    if (
+        not groups
+        or hasattr(trial.trainer, "optimizer_dict")
+        or "Dummy" in type(optimizer).__name__
+    ):
         return [], 0
     held = {id(p) for group in groups for p in group["params"]}
     own = {id(p) for p in trial.model.parameters()}

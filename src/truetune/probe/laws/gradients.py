@@ -93,7 +93,9 @@ def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
 
 def refuse_generators(trial: Trial) -> None:
     """Raises Untested for trainers whose batches are sampled from the model: they hold prompts alone."""
-    if generates(trial.trainer) or (trial.trainer is not None and not any(map(holds_answers, trial.batches))):
+    if generates(trial.trainer) or (
+        trial.trainer is not None and not any(map(holds_answers, trial.batches))
+    ):
         raise Untested("the trainer generates its own answers")
 
 
@@ -107,7 +109,9 @@ def holds_answers(batch: Mapping[str, Any]) -> bool:
 def whole(trial: Trial) -> None:
     """Raises Untested where the weights are not all in this process, or a backward pass would change them."""
     trainer = trial.trainer
-    if getattr(trainer, "is_deepspeed_enabled", False) or getattr(trainer, "is_fsdp_enabled", False):
+    if getattr(trainer, "is_deepspeed_enabled", False) or getattr(
+        trainer, "is_fsdp_enabled", False
+    ):
         raise Untested("the weights are spread over processes (DeepSpeed, FSDP)")
     if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in trial.model.parameters()):
         raise Untested("the optimizer steps inside the backward pass")
@@ -128,7 +132,10 @@ def some(model: torch.nn.Module, limit: int = FEW) -> dict[str, torch.nn.Paramet
 
 
 def step(
-    trial: Trial, batches: Sequence[Mapping[str, Any]], parameters: Sequence[torch.Tensor], items: Any = None
+    trial: Trial,
+    batches: Sequence[Mapping[str, Any]],
+    parameters: Sequence[torch.Tensor],
+    items: Any = None,
 ) -> list[torch.Tensor]:
     """The gradients that one optimizer step over these micro-batches gets, through the trainer's own `training_step`.
 
@@ -145,12 +152,16 @@ def step(
 
         with ExitStack() as stack:
             stack.enter_context(replaced(trainer.accelerator, "backward", backward))
-            stack.enter_context(replaced(trainer, "current_gradient_accumulation_steps", len(batches)))
+            stack.enter_context(
+                replaced(trainer, "current_gradient_accumulation_steps", len(batches))
+            )
             stack.enter_context(forward_as_prepared(trainer, trial.model))
             trainer.training_step(trial.model, dict(batch), items)
         if not losses:
             raise Untested("the trainer's training_step does not call accelerator.backward")
-        for sum_, gradient in zip(total, torch.autograd.grad(sum(losses), parameters, allow_unused=True), strict=True):  # type: ignore[arg-type]
+        whole = sum(losses)
+        gradients = torch.autograd.grad(whole, parameters, allow_unused=True)  # type: ignore[arg-type] # not 0: losses is not empty
+        for sum_, gradient in zip(total, gradients, strict=True):
             sum_ += 0 if gradient is None else gradient.float()
     return total
 
@@ -164,12 +175,18 @@ def counted(trial: Trial, batches: Sequence[Mapping[str, Any]]) -> Any:
 def processes(trial: Trial, count: int, tokens: list[Any] | None = None) -> Iterator[None]:
     """The trainer's accelerator says that there are so many processes; with `tokens`, it gathers these."""
     accelerator = trial.trainer.accelerator
-    states = {id(vars(s)): s for s in (accelerator.state, getattr(trial.trainer.args, "distributed_state", None)) if s}
+    states = {
+        id(vars(s)): s
+        for s in (accelerator.state, getattr(trial.trainer.args, "distributed_state", None))
+        if s
+    }
     with ExitStack() as stack:
         for state in states.values():
             stack.enter_context(replaced(state, "num_processes", count))
         if tokens is not None and isinstance(tokens[0], torch.Tensor):
-            stack.enter_context(replaced(accelerator, "gather", lambda *_, **__: torch.stack(tokens)))
+            stack.enter_context(
+                replaced(accelerator, "gather", lambda *_, **__: torch.stack(tokens))
+            )
         yield
 
 
@@ -211,12 +228,18 @@ def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
     made = trial.collate([copy.copy(row) for row in rows])
     if not isinstance(made, Mapping):
         raise Untested("the collator gives no mapping")
-    return {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in made.items()}
+    return {
+        key: value.to(device) if isinstance(value, torch.Tensor) else value
+        for key, value in made.items()
+    }
 
 
 def shared(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
     """What several laws need of one trial, made once for the same weights. What it raises is raised each time."""
-    kept, key = vars(trial).setdefault("_shared", {}), (name, sum(p._version for p in trial.model.parameters()))
+    kept, key = (
+        vars(trial).setdefault("_shared", {}),
+        (name, sum(p._version for p in trial.model.parameters())),
+    )
     if key not in kept:
         kept[key] = make()
     return kept[key]
@@ -244,5 +267,14 @@ def logits_of(trial: Trial) -> torch.Tensor:
     if batch is None:
         raise Untested("no batch has input_ids")
     with autocast(trial), torch.no_grad():
-        return torch.as_tensor(trial.model(**inputs_of({k: v[:2] if isinstance(v, torch.Tensor) and v.dim() > 1 else v
-                                                        for k, v in batch.items()}, trial.model)).logits)  # fmt: skip
+        return torch.as_tensor(
+            trial.model(
+                **inputs_of(
+                    {
+                        k: v[:2] if isinstance(v, torch.Tensor) and v.dim() > 1 else v
+                        for k, v in batch.items()
+                    },
+                    trial.model,
+                )
+            ).logits
+        )

@@ -22,7 +22,12 @@ MOST = 256
 CLEAR = 0.3
 """A target explains a gradient that is apart from its own by less, of the gradient's size"""
 IGNORED = -100
-NEXT, AFTER, SAME, LABEL = "the next token", "the token after the next", "the token itself", "its label"
+NEXT, AFTER, SAME, LABEL = (
+    "the next token",
+    "the token after the next",
+    "the token itself",
+    "its label",
+)
 
 
 @dataclass
@@ -113,8 +118,10 @@ def _passes(
         output.last_hidden_state = hidden
         return output
 
-    handles = [backbone.register_forward_pre_hook(without_gradient),
-               backbone.register_forward_hook(cut, with_kwargs=True)]  # fmt: skip
+    handles = [
+        backbone.register_forward_pre_hook(without_gradient),
+        backbone.register_forward_hook(cut, with_kwargs=True),
+    ]
     try:
         with torch.enable_grad():
             loss = loss_of(trial, batch)
@@ -124,23 +131,39 @@ def _passes(
     if not seen or not loss.requires_grad:
         raise Untested("the loss does not come from the model's hidden states")
     gradients = torch.autograd.grad(loss, [hidden for *_, hidden in seen], allow_unused=True)
-    found = [(*pass_, g) for pass_, g in zip(seen, gradients, strict=True) if g is not None and bool((g != 0).any())]
+    found = [
+        (*pass_, g)
+        for pass_, g in zip(seen, gradients, strict=True)
+        if g is not None and bool((g != 0).any())
+    ]
     if not found:
         raise Untested("the loss has no gradient at the hidden states")
     return found
 
 
 def _read(
-    trial: Trial, inner: Any, backbone: Any, head: Any, batch: dict[str, Any], ids: torch.Tensor, output: Any,
-    hidden: torch.Tensor, gradient: torch.Tensor,
-) -> Taught:  # fmt: skip
+    trial: Trial,
+    inner: Any,
+    backbone: Any,
+    head: Any,
+    batch: dict[str, Any],
+    ids: torch.Tensor,
+    output: Any,
+    hidden: torch.Tensor,
+    gradient: torch.Tensor,
+) -> Taught:
     learns = (gradient != 0).any(-1)
     labels = _labels(batch, ids, learns)
     labelled = None if labels is None else labels != IGNORED
     places = _spread(learns.nonzero())
     candidates = list(_candidates(ids, labels, places))
-    own = [_gradients(trial, inner, backbone, head, output, hidden, places, targets) for _, targets in candidates]
-    target, weight = _nearest(gradient[places[:, 0], places[:, 1]].float(), [name for name, _ in candidates], own)
+    own = [
+        _gradients(trial, inner, backbone, head, output, hidden, places, targets)
+        for _, targets in candidates
+    ]
+    target, weight = _nearest(
+        gradient[places[:, 0], places[:, 1]].float(), [name for name, _ in candidates], own
+    )
     missing = places[:0] if labelled is None else (labelled & ~learns).nonzero()
     unheard, silent = _spread(missing), 0
     if len(unheard) and labels is not None:
@@ -166,7 +189,9 @@ def _labels(batch: dict[str, Any], ids: torch.Tensor, learns: torch.Tensor) -> t
 
 def _label_of(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tensor]:
     """The labels of the row of the batch that this line holds; the first that fits."""
-    for key in [key for key in batch if key.endswith("input_ids") and isinstance(batch[key], torch.Tensor)]:
+    for key in [
+        key for key in batch if key.endswith("input_ids") and isinstance(batch[key], torch.Tensor)
+    ]:
         prefix = key.removesuffix("input_ids")
         labels, mask = batch.get(f"{prefix}labels"), batch.get(f"{prefix}completion_mask")
         if labels is None and mask is not None:
@@ -202,18 +227,28 @@ def _candidates(
 
 
 def _gradients(
-    trial: Trial, inner: Any, backbone: Any, head: Any, output: Any, hidden: torch.Tensor, places: torch.Tensor,
+    trial: Trial,
+    inner: Any,
+    backbone: Any,
+    head: Any,
+    output: Any,
+    hidden: torch.Tensor,
+    places: torch.Tensor,
     targets: torch.Tensor,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """(n, width) gradient of the negative log-likelihood of each target at its own hidden state; 0 without a target."""
     leaf = hidden[places[:, 0], places[:, 1]][None].detach().requires_grad_()
     with autocast(trial), torch.enable_grad():
         logits = _logits(inner, backbone, head, output, leaf)
-    loss = torch.nn.functional.cross_entropy(logits[0].float(), targets, ignore_index=IGNORED, reduction="sum")
+    loss = torch.nn.functional.cross_entropy(
+        logits[0].float(), targets, ignore_index=IGNORED, reduction="sum"
+    )
     return torch.autograd.grad(loss, leaf)[0][0].float()
 
 
-def _logits(inner: Any, backbone: Any, head: Any, output: Any, hidden: torch.Tensor) -> torch.Tensor:
+def _logits(
+    inner: Any, backbone: Any, head: Any, output: Any, hidden: torch.Tensor
+) -> torch.Tensor:
     """The logits of hidden states by the model's own forward, its scales and caps included."""
     made = (hidden,) if isinstance(output, tuple) else type(output)(last_hidden_state=hidden)
     ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
@@ -236,9 +271,13 @@ def _nearest(
 ) -> tuple[list[str | None], torch.Tensor]:
     """The candidate that explains each gradient best, the first of equals, and its weight."""
     weights = torch.stack([(gradient * g).sum(-1) / (g * g).sum(-1).clamp_min(1e-30) for g in own])
-    left = torch.stack([(gradient - w[:, None] * g).norm(dim=-1) for w, g in zip(weights, own, strict=True)])
+    left = torch.stack(
+        [(gradient - w[:, None] * g).norm(dim=-1) for w, g in zip(weights, own, strict=True)]
+    )
     left = left / gradient.norm(dim=-1).clamp_min(1e-30)
     best = torch.where(left[0] <= left.min(0).values * 1.5 + 1e-3, 0, left.argmin(0))
     index = torch.arange(gradient.shape[0], device=gradient.device)
     clear = (left[best, index] < CLEAR).tolist()
-    return [names[b] if ok else None for b, ok in zip(best.tolist(), clear, strict=True)], weights[best, index]
+    return [names[b] if ok else None for b, ok in zip(best.tolist(), clear, strict=True)], weights[
+        best, index
+    ]

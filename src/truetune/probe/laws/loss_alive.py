@@ -22,9 +22,18 @@ def measure(trial: Trial) -> Measured:
     with quiet(trial), torch.no_grad():
         losses = {i: float(loss_of(trial, batch)) for i, batch in batches}
     dead = {str(i): str(loss) for i, loss in losses.items() if not math.isfinite(loss)}
-    return Measured(len(dead) / len(losses), 0.0, "share of micro-batches", {"dead": dead, "batches": len(losses)})
+    return Measured(
+        len(dead) / len(losses),
+        0.0,
+        "share of micro-batches",
+        {"dead": dead, "batches": len(losses)},
+    )
 
 
 def _labelled(batch: dict[str, Any]) -> bool:
-    found = [value for key, value in batch.items() if key.endswith("labels") and isinstance(value, torch.Tensor)]
+    found = [
+        value
+        for key, value in batch.items()
+        if key.endswith("labels") and isinstance(value, torch.Tensor)
+    ]
     return not found or any(bool((value != -100).any()) for value in found)

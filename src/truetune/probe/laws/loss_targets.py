@@ -30,10 +30,20 @@ def measure(trial: Trial) -> Measured:
     labelled = sum(int(p.labelled.sum()) for _, p in found if p.labelled is not None)
     beside = sum(int(_beside(p).sum()) for _, p in found)
     silent = sum(p.silent for _, p in found)
-    wrong = max(sum(others.values()) / looked_at, beside / max(1, with_gradient), silent / max(1, labelled))
-    examples: dict[str, list[Any]] = {"other targets": [], "without a label": [], "without gradient": []}
+    wrong = max(
+        sum(others.values()) / looked_at, beside / max(1, with_gradient), silent / max(1, labelled)
+    )
+    examples: dict[str, list[Any]] = {
+        "other targets": [],
+        "without a label": [],
+        "without gradient": [],
+    }
     for number, p in found:
-        other = [place for place, name in zip(p.places, p.target, strict=True) if name not in (NEXT, None)]
+        other = [
+            place
+            for place, name in zip(p.places, p.target, strict=True)
+            if name not in (NEXT, None)
+        ]
         shown: tuple[Any, ...] = (other, _beside(p).nonzero(), p.unheard)
         for kind, places in zip(examples, shown, strict=True):
             left = SHOWN - len(examples[kind])
@@ -57,15 +67,30 @@ def refuse_other_models(trial: Trial) -> None:
     except Untested:
         return  # pairs, or no logits of each token: what the loss teaches is read from its gradient
     if not causal:
-        raise Untested("the model sees the tokens behind each position (an encoder), so it is not taught the next one")
+        raise Untested(
+            "the model sees the tokens behind each position (an encoder), so it is not taught the"
+            " next one"
+        )
 
 
 def _beside(pass_: Taught) -> torch.Tensor:
-    return pass_.gradient & ~pass_.labelled if pass_.labelled is not None else torch.zeros_like(pass_.gradient)
+    return (
+        pass_.gradient & ~pass_.labelled
+        if pass_.labelled is not None
+        else torch.zeros_like(pass_.gradient)
+    )
 
 
-def _place(trial: Trial, number: int, pass_: Taught, line: torch.Tensor, at: torch.Tensor) -> dict[str, Any]:
+def _place(
+    trial: Trial, number: int, pass_: Taught, line: torch.Tensor, at: torch.Tensor
+) -> dict[str, Any]:
     """Where, and the tokens there: the one read, the next, and the one after it."""
     ids = pass_.ids[line, at : at + 3].tolist()
     spell = getattr(trial.tokenizer, "decode", str)
-    return {"batch": number, "line": int(line), "position": int(at), "ids": ids, "tokens": [spell([id]) for id in ids]}
+    return {
+        "batch": number,
+        "line": int(line),
+        "position": int(at),
+        "ids": ids,
+        "tokens": [spell([id]) for id in ids],
+    }

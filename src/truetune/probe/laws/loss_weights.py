@@ -35,7 +35,9 @@ def measure(trial: Trial) -> Measured:
     if not evidence:
         raise Untested("no two tokens of a micro-batch are learned as the next token")
     tolerance = 0.2 if rounding(trial) in (torch.bfloat16, torch.float16) else 0.02
-    return Measured(worst, tolerance, "largest difference of a token's weight from the median", evidence)
+    return Measured(
+        worst, tolerance, "largest difference of a token's weight from the median", evidence
+    )
 
 
 def _spread(weights: torch.Tensor) -> float:

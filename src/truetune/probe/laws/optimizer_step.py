@@ -23,14 +23,20 @@ def measure(trial: Trial) -> Measured:
     trainer = trial.trainer
     if not hasattr(trainer, "create_optimizer"):
         raise Untested("the optimizer of a loop of your own is not known")
-    trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad and p.is_floating_point()}
+    trained = {
+        name: p
+        for name, p in trial.model.named_parameters()
+        if p.requires_grad and p.is_floating_point()
+    }
     if not trained or sum(p.numel() for p in trained.values()) > LARGE:
         raise Untested("no tensor is trained, or too many to be copied")
     before = {name: p.detach().clone() for name, p in trained.items()}
     try:
         with quiet(trial), replaced(trainer, "optimizer", None):
             touched = _train(trial, trained, trainer.create_optimizer())
-        same = {name: int(((p == before[name]) & touched[name]).sum()) for name, p in trained.items()}
+        same = {
+            name: int(((p == before[name]) & touched[name]).sum()) for name, p in trained.items()
+        }
     finally:
         with torch.no_grad():
             for name, p in trained.items():
@@ -39,7 +45,9 @@ def measure(trial: Trial) -> Measured:
     total = sum(counts.values())
     if not total:
         raise Untested("no weight has a gradient")
-    worst = sorted((n for n in trained if counts[n]), key=lambda name: -same[name] / counts[name])[:SHOWN]
+    worst = sorted((n for n in trained if counts[n]), key=lambda name: -same[name] / counts[name])[
+        :SHOWN
+    ]
     evidence: dict[str, Any] = {
         "rate": trainer.args.learning_rate,
         "steps": STEPS,
@@ -47,7 +55,12 @@ def measure(trial: Trial) -> Measured:
         "same": sum(same.values()),
         "by tensor": {name: round(same[name] / counts[name], 4) for name in worst},
     }
-    return Measured(sum(same.values()) / total, 0.5, "share of weights that are the same after 3 steps", evidence)
+    return Measured(
+        sum(same.values()) / total,
+        0.5,
+        "share of weights that are the same after 3 steps",
+        evidence,
+    )
 
 
 def _train(
@@ -57,7 +70,9 @@ def _train(
     touched = {name: torch.zeros_like(p, dtype=torch.bool) for name, p in trained.items()}
     for number in range(STEPS):
         batch = trial.batches[number % len(trial.batches)]
-        for (name, p), gradient in zip(trained.items(), step(trial, [batch], list(trained.values())), strict=True):
+        for (name, p), gradient in zip(
+            trained.items(), step(trial, [batch], list(trained.values())), strict=True
+        ):
             p.grad = gradient.to(p.dtype)
             touched[name] |= gradient.abs() > FLOOR
         optimizer.step()

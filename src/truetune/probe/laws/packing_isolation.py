@@ -25,11 +25,15 @@ def measure(trial: Trial) -> Measured:
         keep = _places([span for span in documents if span != changed], ids.device)
         other = ids.clone()
         other[line, slice(*changed)] = altered(ids[line, slice(*changed)], trial)
-        before, after = (logits(trial.model, batch | {"input_ids": x}, keep=keep)[line] for x in (ids, other))
+        before, after = (
+            logits(trial.model, batch | {"input_ids": x}, keep=keep)[line] for x in (ids, other)
+        )
         worst[name] = routed_difference(before, after, trial.model)
     value = float(torch.tensor(list(worst.values())).max())
     evidence = {"by changed document": worst, "documents": len(documents), "told apart by": told}
-    return Measured(value, tolerance(trial.model), "relative difference of logits of other documents", evidence)
+    return Measured(
+        value, tolerance(trial.model), "relative difference of logits of other documents", evidence
+    )
 
 
 def _pack(trial: Trial) -> tuple[dict[str, Any], int, list[Span], list[str]]:
@@ -50,12 +54,18 @@ def _by_stop_tokens(trial: Trial, batch: dict[str, Any], line: int) -> list[Span
         return []
     ends = (torch.nonzero(ids == stop).flatten() + 1).tolist()
     return [
-        (begin, end) for begin, end in pairwise([0, *(i for i in ends if i < len(ids)), len(ids)]) if end - begin > 7
+        (begin, end)
+        for begin, end in pairwise([0, *(i for i in ends if i < len(ids)), len(ids)])
+        if end - begin > 7
     ]
 
 
 def _places(documents: list[Span], device: torch.device) -> torch.Tensor:
     """At most KEPT places of these documents, the first ones of each among them."""
-    places = torch.cat([torch.arange(begin, min(end, begin + max(KEPT // len(documents), 1)))
-                        for begin, end in documents])  # fmt: skip
+    places = torch.cat(
+        [
+            torch.arange(begin, min(end, begin + max(KEPT // len(documents), 1)))
+            for begin, end in documents
+        ]
+    )
     return places.to(device)

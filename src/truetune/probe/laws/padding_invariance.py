@@ -7,7 +7,14 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import allowed, batch_with_ids, documents, logits, padding_side, stacked
+from truetune.probe.laws.forward import (
+    allowed,
+    batch_with_ids,
+    documents,
+    logits,
+    padding_side,
+    stacked,
+)
 from truetune.probe.laws.packs import packed
 from truetune.probe.laws.tolerance import routed_difference
 
@@ -24,12 +31,18 @@ def measure(trial: Trial) -> Measured:
     if packed(batch_with_ids(trial)):
         raise Untested("the batches are packed, without padding")
     rows = _unequal(documents(trial))
-    alone = [logits(trial.model, {"input_ids": row[None], "attention_mask": torch.ones_like(row)[None]})[0]
-             for row in rows]  # fmt: skip
+    alone = [
+        logits(trial.model, {"input_ids": row[None], "attention_mask": torch.ones_like(row)[None]})[
+            0
+        ]
+        for row in rows
+    ]
     side = padding_side(trial) or "right"
     worst: dict[str, float] = {}
     for amount in AMOUNTS:
-        worst[f"{amount} more on the {side}"] = _apart(trial, rows, alone, stacked(trial, rows, side, amount))
+        worst[f"{amount} more on the {side}"] = _apart(
+            trial, rows, alone, stacked(trial, rows, side, amount)
+        )
     left: dict[str, Any] = stacked(trial, rows, "left", AMOUNTS[-1])
     left["position_ids"] = (left["attention_mask"].cumsum(-1) - 1).clamp_min(0)
     worst["left, as in generation"] = _apart(trial, rows, alone, left)
@@ -44,7 +57,12 @@ def _unequal(rows: list[torch.Tensor]) -> list[torch.Tensor]:
     return list({len(row): row for row in (rows[0], rows[len(rows) // 2], rows[-1])}.values())
 
 
-def _apart(trial: Trial, rows: list[torch.Tensor], alone: list[torch.Tensor], padded: dict[str, torch.Tensor]) -> float:
+def _apart(
+    trial: Trial,
+    rows: list[torch.Tensor],
+    alone: list[torch.Tensor],
+    padded: dict[str, torch.Tensor],
+) -> float:
     found = logits(trial.model, padded)
     own = [found[i][padded["attention_mask"][i] != 0] for i in range(len(rows))]
     return _largest(routed_difference(a, b, trial.model) for a, b in zip(alone, own, strict=True))

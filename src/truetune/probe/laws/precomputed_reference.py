@@ -6,7 +6,14 @@ import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
 from truetune.probe.laws.gradients import quiet
-from truetune.probe.laws.preferences import batches, of_a_start, reference_of, refuse_others_figures, tokens, tolerance
+from truetune.probe.laws.preferences import (
+    batches,
+    of_a_start,
+    reference_of,
+    refuse_others_figures,
+    tokens,
+    tolerance,
+)
 
 COST: Cost = "quick"
 
@@ -25,4 +32,9 @@ def measure(trial: Trial) -> Measured:
             apart = float((given - live).abs().max()) / tokens(batch)
             worst = apart if not apart <= worst else worst
             rows.append({"given": given.tolist(), "live": live.tolist()})
-    return Measured(worst, tolerance(trial), "largest difference of log-probabilities, in nats a token", {"rows": rows})
+    return Measured(
+        worst,
+        tolerance(trial),
+        "largest difference of log-probabilities, in nats a token",
+        {"rows": rows},
+    )

@@ -43,8 +43,12 @@ def refuse_others_figures(trial: Trial) -> None:
     """Raises Untested where what was computed beforehand is of another model than this one: a miniature that took the
     model's place after it, or whose vocabulary was cut since."""
     config = getattr(trial.model, "config", None)
-    if is_precomputed(trial) and (border_of(trial.model) is not None or getattr(config, SHRUNK, False)):
-        raise Untested("the reference's log-probabilities were computed before the miniature was made as it is")
+    if is_precomputed(trial) and (
+        border_of(trial.model) is not None or getattr(config, SHRUNK, False)
+    ):
+        raise Untested(
+            "the reference's log-probabilities were computed before the miniature was made as it is"
+        )
 
 
 def batches(trial: Trial) -> list[dict[str, Any]]:
@@ -84,10 +88,14 @@ def _logged(trainer: Any) -> Iterator[tuple[str, list[Any]]]:
 def tokens(batch: dict[str, Any]) -> int:
     """Supervised tokens of the line that has the fewest."""
     found = [
-        value for key, value in batch.items() if key.endswith("completion_mask") and isinstance(value, torch.Tensor)
+        value
+        for key, value in batch.items()
+        if key.endswith("completion_mask") and isinstance(value, torch.Tensor)
     ]
     found += [
-        value != -100 for key, value in batch.items() if key.endswith("labels") and isinstance(value, torch.Tensor)
+        value != -100
+        for key, value in batch.items()
+        if key.endswith("labels") and isinstance(value, torch.Tensor)
     ]
     return max(1, min((int((mask != 0).sum(-1).min()) for mask in found), default=1))
 
@@ -98,7 +106,9 @@ def reference_of(trial: Trial, batch: dict[str, Any]) -> torch.Tensor:
     if compute is None:
         raise Untested("the trainer does not tell its reference's log-probabilities")
     model = getattr(trial.trainer, "ref_model", None) or trial.model
-    given = (model, dict(batch)) if len(inspect.signature(compute).parameters) > 1 else (dict(batch),)
+    given = (
+        (model, dict(batch)) if len(inspect.signature(compute).parameters) > 1 else (dict(batch),)
+    )
     with autocast(trial), torch.no_grad():
         made = compute(*given)
     return torch.cat([side.float() for side in made]) if isinstance(made, tuple) else made.float()

@@ -27,7 +27,9 @@ def measure(trial: Trial) -> Measured:
         with processes(trial, 2, counts):
             items = [counted(trial, [batch]) for batch in ranks]
         with processes(trial, 2):
-            each = [step(trial, [batch], parameters, n) for batch, n in zip(ranks, items, strict=True)]
+            each = [
+                step(trial, [batch], parameters, n) for batch, n in zip(ranks, items, strict=True)
+            ]
         found = apart(one, [(a + b) / 2 for a, b in zip(*each, strict=True)])
     args = trial.trainer.args
     evidence = found | {
@@ -35,4 +37,6 @@ def measure(trial: Trial) -> Measured:
         "average_tokens_across_devices": getattr(args, "average_tokens_across_devices", None),
         "world": args.world_size,
     }
-    return Measured(found["relative"], tolerance(trial), "relative difference of gradients", evidence)
+    return Measured(
+        found["relative"], tolerance(trial), "relative difference of gradients", evidence
+    )

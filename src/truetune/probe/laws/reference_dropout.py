@@ -29,7 +29,12 @@ def measure(trial: Trial) -> Measured:
         label = f"{type(module).__name__}.{name} = {rate}"
         rates[label] = rates.get(label, 0) + 1
     value = float(torch.tensor(list(apart.values())).max())
-    return Measured(value, tolerance(trial.model), "relative difference of logits", {"by model": apart, "rates": rates})
+    return Measured(
+        value,
+        tolerance(trial.model),
+        "relative difference of logits",
+        {"by model": apart, "rates": rates},
+    )
 
 
 def _twice(trial: Trial, model: Any, training: bool, batch: dict[str, Any]) -> float:

@@ -16,14 +16,20 @@ def measure(trial: Trial) -> Measured:
     whole(trial)
     if trial.kind != "dpo":
         raise Untested("the trainer does not tell its reference's log-probabilities")
-    if getattr(trial.trainer, "ref_model", None) is None and not getattr(trial.model, "peft_config", None):
+    if getattr(trial.trainer, "ref_model", None) is None and not getattr(
+        trial.model, "peft_config", None
+    ):
         raise Untested("the reference is no model but numbers computed beforehand")
     batch = batches(trial)[0]
     with quiet(trial):
         before = reference_of(trial, batch)
-        if float((reference_of(trial, batch) - before).abs().max()) / tokens(batch) > tolerance(trial):
+        if float((reference_of(trial, batch) - before).abs().max()) / tokens(batch) > tolerance(
+            trial
+        ):
             raise Untested("the reference is not the same twice")
         with nudged(list(some(trial.model).values()), 1.0):
             after = reference_of(trial, batch)
     moved = float((after - before).abs().max()) / tokens(batch)
-    return Measured(moved, tolerance(trial), "change of the reference's log-probabilities, in nats a token")
+    return Measured(
+        moved, tolerance(trial), "change of the reference's log-probabilities, in nats a token"
+    )

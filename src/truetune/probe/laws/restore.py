@@ -15,7 +15,12 @@ from truetune.probe.still import still
 
 SMALL = 65536
 """Elements of a buffer up to which it is kept: statistics and counters, not quantized weights"""
-SWITCHES = ("gradient_checkpointing", "_gradient_checkpointing_func", "_require_grads_hook", "_require_grads_hooks")
+SWITCHES = (
+    "gradient_checkpointing",
+    "_gradient_checkpointing_func",
+    "_require_grads_hook",
+    "_require_grads_hooks",
+)
 """What `gradient_checkpointing_enable` sets on a module"""
 _ABSENT: Any = object()
 
@@ -23,7 +28,8 @@ _ABSENT: Any = object()
 @contextmanager
 def as_before(*models: Any, trainer: Any = None) -> Iterator[None]:
     """Inside, no parameter has a gradient, and Python's warnings are not shown. Afterwards random states, training
-    modes, gradients, small buffers, settings, checkpointing and the trainer's counters and metrics are as before."""
+    modes, gradients, small buffers, settings, checkpointing and the trainer's counters and metrics are as before.
+    """
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
@@ -42,11 +48,23 @@ def _model(model: torch.nn.Module) -> Iterator[None]:
     modules = list(model.modules())
     modes = [(module, module.training) for module in modules]
     parameters = [(p, p.grad, p.requires_grad) for p in model.parameters()]
-    buffers = [(m, name, b, b.detach().clone()) for m in modules for name, b in m._buffers.items()
-               if b is not None and b.numel() <= SMALL]  # fmt: skip
+    buffers = [
+        (m, name, b, b.detach().clone())
+        for m in modules
+        for name, b in m._buffers.items()
+        if b is not None and b.numel() <= SMALL
+    ]
     switches = [(m, name, vars(m).get(name, _ABSENT)) for m in modules for name in SWITCHES]
-    hooks = [(m._forward_hooks, dict(m._forward_hooks)) for m in modules if isinstance(m, torch.nn.Embedding)]
-    configs = {id(c): (c, _simple(c)) for c in (vars(m).get("config") for m in modules) if hasattr(c, "__dict__")}
+    hooks = [
+        (m._forward_hooks, dict(m._forward_hooks))
+        for m in modules
+        if isinstance(m, torch.nn.Embedding)
+    ]
+    configs = {
+        id(c): (c, _simple(c))
+        for c in (vars(m).get("config") for m in modules)
+        if hasattr(c, "__dict__")
+    }
     for parameter, _, _ in parameters:
         parameter.grad = None
     try:
@@ -75,15 +93,22 @@ def _model(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _simple(holder: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(holder).items() if isinstance(value, str | int | float | None)}
+    return {
+        name: value
+        for name, value in vars(holder).items()
+        if isinstance(value, str | int | float | None)
+    }
 
 
 @contextmanager
 def _counters(holder: Any) -> Iterator[None]:
     """Numbers and texts of an object, and its containers of such."""
     simple, names = _simple(holder), set(vars(holder))
-    containers = [(value, copy.deepcopy(value)) for value in vars(holder).values()
-                  if isinstance(value, dict | list | deque) and _plain(value, 4)]  # fmt: skip
+    containers = [
+        (value, copy.deepcopy(value))
+        for value in vars(holder).values()
+        if isinstance(value, dict | list | deque) and _plain(value, 4)
+    ]
     try:
         yield
     finally:

@@ -27,7 +27,9 @@ def refuse_random_collators(trial: Trial, rows: Sequence[Any]) -> None:
     one, other = batch_of(trial, rows), batch_of(trial, rows)
     for key, value in one.items():
         if isinstance(value, torch.Tensor) and not torch.equal(value, torch.as_tensor(other[key])):
-            raise Untested(f"the collator draws {key} at random, so that two batches of the same rows differ")
+            raise Untested(
+                f"the collator draws {key} at random, so that two batches of the same rows differ"
+            )
 
 
 def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
@@ -37,29 +39,44 @@ def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
     the same) the two effects add up.
     """
     batch = batch_of(trial, rows[:2])
-    ids = [key for key, value in batch.items() if key.endswith("input_ids") and _lines(value) % 2 == 0 < _lines(value)]
+    ids = [
+        key
+        for key, value in batch.items()
+        if key.endswith("input_ids") and _lines(value) % 2 == 0 < _lines(value)
+    ]
     if not ids or len(rows) < 2:
         return
     with quiet(trial), torch.no_grad():
-        both = [float(loss_of(trial, _changed(trial, batch, ids, halves))) for halves in ((), (0,), (1,), (0, 1))]
+        both = [
+            float(loss_of(trial, _changed(trial, batch, ids, halves)))
+            for halves in ((), (0,), (1,), (0, 1))
+        ]
     neither, first, second, together = both
     effect = max(abs(first - neither), abs(second - neither))
     if abs(together - first - second + neither) > SHARE * effect > 0:
-        raise Untested("the loss of a row depends on the other rows of its micro-batch (negatives, or a term of the "
-                       "whole batch), so that other micro-batches are another task")  # fmt: skip
+        raise Untested(
+            "the loss of a row depends on the other rows of its micro-batch (negatives, or a term"
+            " of the whole batch), so that other micro-batches are another task"
+        )
 
 
 def _lines(value: Any) -> int:
     return len(value) if isinstance(value, torch.Tensor) and value.dim() == 2 else 0
 
 
-def _changed(trial: Trial, batch: Mapping[str, Any], keys: Sequence[str], halves: Sequence[int]) -> dict[str, Any]:
+def _changed(
+    trial: Trial, batch: Mapping[str, Any], keys: Sequence[str], halves: Sequence[int]
+) -> dict[str, Any]:
     """The batch with other tokens in the lines of these of its two rows; labels that repeat them follow."""
     made = dict(batch)
     for key in keys:
         ids = batch[key]
-        lines = torch.arange(len(ids), device=ids.device) % 2  # a pair's sides follow one another, row by row
-        chosen = torch.isin(lines, torch.tensor(list(halves), device=ids.device))[:, None] & _attended(batch, key)
+        lines = (
+            torch.arange(len(ids), device=ids.device) % 2
+        )  # a pair's sides follow one another, row by row
+        chosen = torch.isin(lines, torch.tensor(list(halves), device=ids.device))[
+            :, None
+        ] & _attended(batch, key)
         made[key] = torch.where(chosen, altered(ids, trial), ids)
         name = f"{key.removesuffix('input_ids')}labels"
         labels = batch.get(name)

@@ -24,13 +24,18 @@ NAMES = 8
 
 def measure(trial: Trial) -> Measured:
     """Moves each trained tensor a little, as training will, saves as the trainer does, loads the files into a new
-    model (an adapter onto the base as it was), and compares logits of a real batch. The weights are then put back."""
+    model (an adapter onto the base as it was), and compares logits of a real batch. The weights are then put back.
+    """
     model: Any = trial.model
     if not hasattr(model, "save_pretrained") or not hasattr(type(model), "from_pretrained"):
         raise Untested("the model has no save_pretrained")
     if border_of(model) is not None or getattr(type(model).from_pretrained, SHRUNK, False):
-        raise Untested("a miniature's weights fit no file; truetune run tests it on the model itself")
-    if getattr(model, "is_quantized", False) or getattr(getattr(model, "config", None), "quantization_config", None):
+        raise Untested(
+            "a miniature's weights fit no file; truetune run tests it on the model itself"
+        )
+    if getattr(model, "is_quantized", False) or getattr(
+        getattr(model, "config", None), "quantization_config", None
+    ):
         raise Untested("the model is quantized")
     inputs = cut(trial, batch_with_ids(trial))
     base = _base(model) if hasattr(model, "peft_config") else None
@@ -41,9 +46,15 @@ def measure(trial: Trial) -> Measured:
         found = logits(loaded, inputs, training=False)
         differ = _differing(model, loaded)
         files = sorted(path.name for path in Path(folder).iterdir())
-    evidence = {"differ": differ[:NAMES], "tensors that differ": len(differ), "files": files,
-                "dtype": str(next(loaded.parameters()).dtype).removeprefix("torch.")}  # fmt: skip
-    return Measured(difference(expected, found), tolerance(model), "relative difference of logits", evidence)
+    evidence = {
+        "differ": differ[:NAMES],
+        "tensors that differ": len(differ),
+        "files": files,
+        "dtype": str(next(loaded.parameters()).dtype).removeprefix("torch."),
+    }
+    return Measured(
+        difference(expected, found), tolerance(model), "relative difference of logits", evidence
+    )
 
 
 @contextmanager

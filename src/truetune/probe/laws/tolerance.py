@@ -12,7 +12,14 @@ RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch
 """Of the largest absolute value, for up to `LAYERS` layers; docs/laws.md shows what was measured"""
 LAYERS = 32
 QUANTIZED = ("Params4bit", "Int8Params")
-PACKING_KEYS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "cu_seqlens")
+PACKING_KEYS = (
+    "cu_seq_lens_q",
+    "cu_seq_lens_k",
+    "max_length_q",
+    "max_length_k",
+    "seq_idx",
+    "cu_seqlens",
+)
 """Keys that models with attention kernels take through their **kwargs"""
 CHUNK = 4_000_000
 """Elements that are compared at once"""
@@ -29,10 +36,16 @@ def precision(model: torch.nn.Module) -> torch.dtype:
     where float32 products are rounded to TF32."""
     parameters = list(model.parameters())
     dtypes = {p.dtype for p in parameters if p.is_floating_point() and p.dim() > 1}
-    if any(type(p).__name__ in QUANTIZED for p in parameters) or hasattr(model, "_original_forward"):
+    if any(type(p).__name__ in QUANTIZED for p in parameters) or hasattr(
+        model, "_original_forward"
+    ):
         return torch.bfloat16
     coarsest = min(dtypes, key=lambda dtype: -torch.finfo(dtype).eps, default=torch.float32)
-    if coarsest == torch.float32 and parameters[0].is_cuda and torch.get_float32_matmul_precision() != "highest":
+    if (
+        coarsest == torch.float32
+        and parameters[0].is_cuda
+        and torch.get_float32_matmul_precision() != "highest"
+    ):
         return torch.float16
     return coarsest if coarsest in RELATIVE else torch.bfloat16
 
@@ -51,7 +64,8 @@ def difference(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def routed_difference(a: torch.Tensor, b: torch.Tensor, model: torch.nn.Module) -> float:
     """`difference` of (..., tokens, vocabulary). In 16 bits a mixture of experts sends a token with two nearly equal
-    scores to another expert by rounding alone: there, all but the worst tenth of the tokens are compared."""
+    scores to another expert by rounding alone: there, all but the worst tenth of the tokens are compared.
+    """
     if not routed(model) or precision(model) in (torch.float32, torch.float64):
         return difference(a, b)
     a, b = a.flatten(0, -2), b.flatten(0, -2)

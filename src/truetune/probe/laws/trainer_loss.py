@@ -32,7 +32,9 @@ class TrainerLoss:
             stack.enter_context(forward_as_prepared(self.trainer, model))
             prepared = dict(inputs)
             if hasattr(self.trainer, "_prepare_inputs") and not generates(self.trainer):
-                prepared = _on_device(self.trainer._prepare_inputs(prepared), next(model.parameters()).device)
+                prepared = _on_device(
+                    self.trainer._prepare_inputs(prepared), next(model.parameters()).device
+                )
             if hasattr(self.trainer, "compute_loss_context_manager"):
                 stack.enter_context(self.trainer.compute_loss_context_manager())
             if self._takes_count:
@@ -42,7 +44,9 @@ class TrainerLoss:
     def count_items(self, model: torch.nn.Module, inputs: Mapping[str, Any]) -> Any:
         """`num_items_in_batch` of the optimizer step that these inputs are in; that of these alone where they are none
         of the run's first micro-batches."""
-        size = int(getattr(getattr(self.trainer, "args", None), "gradient_accumulation_steps", 1) or 1)
+        size = int(
+            getattr(getattr(self.trainer, "args", None), "gradient_accumulation_steps", 1) or 1
+        )
         for number, batch in enumerate(self.batches):
             if _are_same(batch, inputs):
                 first = number - number % size
@@ -96,7 +100,10 @@ def forward_as_prepared(trainer: Any, model: torch.nn.Module) -> Iterator[None]:
 
 def _on_device(inputs: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     """The trainer's device is not that of a miniature."""
-    return {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in inputs.items()}
+    return {
+        key: value.to(device) if isinstance(value, torch.Tensor) else value
+        for key, value in inputs.items()
+    }
 
 
 def _takes(function: Any, name: str) -> bool:
@@ -106,5 +113,7 @@ def _takes(function: Any, name: str) -> bool:
 
 def _are_same(batch: Mapping[str, Any], inputs: Mapping[str, Any]) -> bool:
     """Do both hold the same tensors?"""
-    tensors = [(value, inputs.get(key)) for key, value in batch.items() if isinstance(value, torch.Tensor)]
+    tensors = [
+        (value, inputs.get(key)) for key, value in batch.items() if isinstance(value, torch.Tensor)
+    ]
     return bool(tensors) and all(value is other for value, other in tensors)

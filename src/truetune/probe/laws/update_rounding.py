@@ -29,7 +29,9 @@ def measure(trial: Trial) -> Measured:
     """Share of the trained weights that half of a spacing keeps where they are, at the highest rate of the run."""
     whole(trial)
     rate, optimizer = _rate(trial)
-    trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad and p.dtype in BITS}
+    trained = {
+        name: p for name, p in trial.model.named_parameters() if p.requires_grad and p.dtype in BITS
+    }
     if not trained:
         raise Untested("no tensor of the model is trained")
     seen = {name: p.detach().flatten()[:: max(1, p.numel() // MOST)] for name, p in trained.items()}
@@ -69,9 +71,16 @@ def _rate(trial: Trial) -> tuple[float, str]:
         raise Untested("the optimizer of a loop of your own is not known")
     made = getattr(trial.trainer, "optimizer", None)
     made = getattr(made, "optimizer", made)
-    name = type(made).__name__ if made is not None else str(getattr(args.optim, "value", args.optim))
+    name = (
+        type(made).__name__ if made is not None else str(getattr(args.optim, "value", args.optim))
+    )
     options = f"{name} {getattr(args, 'optim_args', '') or ''}".lower()
     if not any(word in options for word in RATE_STEPS) or any(word in options for word in MASTERS):
         raise Untested(f"the size of a step of {name} is not known beforehand")
     groups = getattr(made, "param_groups", [{}])
-    return max(float(group.get("initial_lr", group.get("lr", args.learning_rate))) for group in groups), name
+    return (
+        max(
+            float(group.get("initial_lr", group.get("lr", args.learning_rate))) for group in groups
+        ),
+        name,
+    )

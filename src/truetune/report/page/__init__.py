@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from truetune.checks.report import Report
 
 SECTIONS: tuple[Maker, ...] = (
-    *(verdict.section, findings.section, samples.section, measured.section, run.section, samples.looks, laws.section),
-    *(data.section, tokens.section),
+    verdict.section,
+    findings.section,
+    samples.section,
+    measured.section,
+    run.section,
+    samples.looks,
+    laws.section,
+    data.section,
+    tokens.section,
 )
 """In the order of the page"""
 

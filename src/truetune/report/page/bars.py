@@ -65,12 +65,23 @@ class Chart:
                 height = HEIGHT * value / self.top if self.top else 0.0
                 if height > 0:
                     tall = max(height, 1.0) if not at else height
-                    rects.append({"y": round(HEIGHT - at - tall, 2), "height": round(tall, 2), "name": name})
+                    rects.append(
+                        {"y": round(HEIGHT - at - tall, 2), "height": round(tall, 2), "name": name}
+                    )
                     at += tall
-            yield {"title": bar.title, "href": bar.href, "x": WIDE * i + gap / 2, "width": WIDE - gap, "rects": rects}
+            yield {
+                "title": bar.title,
+                "href": bar.href,
+                "x": WIDE * i + gap / 2,
+                "width": WIDE - gap,
+                "rects": rects,
+            }
 
 
 def every(labels: Sequence[str], most: int = 7) -> list[str]:
     """At most so many of the labels, evenly, and the last one; the others empty."""
     step, last = -(-len(labels) // most), len(labels) - 1
-    return [label if i == last or (i % step == 0 and i <= last - step) else "" for i, label in enumerate(labels)]
+    return [
+        label if i == last or (i % step == 0 and i <= last - step) else ""
+        for i, label in enumerate(labels)
+    ]

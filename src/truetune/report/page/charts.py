@@ -51,7 +51,15 @@ WORDS = {
     "tokens_per_second": "tokens a second", "answers/exact": "word for word",
 }  # fmt: skip
 """Names that say more"""
-UNSHOWN = ("runtime", "per_second", "num_tokens", "wall_time", "total_flos", "train_loss", "num_input_tokens_seen")
+UNSHOWN = (
+    "runtime",
+    "per_second",
+    "num_tokens",
+    "wall_time",
+    "total_flos",
+    "train_loss",
+    "num_input_tokens_seen",
+)
 """Ends of names that say nothing of what is learned"""
 MOST = 24
 """Other quantities that are drawn"""
@@ -86,7 +94,12 @@ class Chart:
     def svg(self) -> str:
         """As it stands before a script takes it over."""
         figure = Figure(self.title, tuple(line.series for line in self.lines))
-        return plot(figure, self.linear, [line.number for line in self.lines], [line.dash for line in self.lines])
+        return plot(
+            figure,
+            self.linear,
+            [line.number for line in self.lines],
+            [line.dash for line in self.lines],
+        )
 
     def plain(self) -> dict[str, Any]:
         """What the script draws from."""
@@ -95,24 +108,39 @@ class Chart:
             "linear": _frame(self.linear),
             "log": self.log and _frame(self.log),
             "lines": [
-                {"name": visible(line.name), "run": line.run, "x": line.curve["x"], "y": line.curve["y"],
-                 "smooth": line.curve.get("smooth")}
+                {
+                    "name": visible(line.name),
+                    "run": line.run,
+                    "x": line.curve["x"],
+                    "y": line.curve["y"],
+                    "smooth": line.curve.get("smooth"),
+                }
                 for line in self.lines
             ],
-        }  # fmt: skip
+        }
 
 
 def charts(runs: Sequence[Mapping[str, Any]]) -> tuple[list[Chart], list[Chart], int]:
     """Those that are told of, those of other quantities, and how many of these are left out."""
     curves: list[Curves] = [run["curves"] for run in runs]
-    names = list(dict.fromkeys(name for mine in curves for name, curve in mine.items() if any_number(curve)))
+    names = list(
+        dict.fromkeys(name for mine in curves for name, curve in mine.items() if any_number(curve))
+    )
     span = _span(curves)
     told, taken = list[Chart](), set[str]()
     for panel in PANELS:
-        mine = [name for name in names if name in panel.names or (panel.prefix and name.startswith(panel.prefix))]
+        mine = [
+            name
+            for name in names
+            if name in panel.names or (panel.prefix and name.startswith(panel.prefix))
+        ]
         mine.sort(key=(panel.names + tuple(mine)).index)
         taken |= set(mine)
-        if shown := [name for name in mine if not panel.share or name in panel.names[:2] or _moves(curves, name)]:
+        if shown := [
+            name
+            for name in mine
+            if not panel.share or name in panel.names[:2] or _moves(curves, name)
+        ]:
             told.append(_chart(panel, shown, curves, span))
     left = [name for name in names if name not in taken and not name.endswith(UNSHOWN)]
     others = [_chart(Panel(name), [name], curves, span) for name in left[:MOST]]
@@ -124,7 +152,9 @@ def any_number(curve: Mapping[str, Any]) -> bool:
     return any(y is not None for y in curve["y"])
 
 
-def _chart(panel: Panel, names: Sequence[str], curves: Sequence[Curves], span: tuple[float, float]) -> Chart:
+def _chart(
+    panel: Panel, names: Sequence[str], curves: Sequence[Curves], span: tuple[float, float]
+) -> Chart:
     lines = tuple(_lines(panel, names, curves))
     figure = Figure(panel.title, tuple(line.series for line in lines))
     linear = room(axes(figure))
@@ -132,7 +162,9 @@ def _chart(panel: Panel, names: Sequence[str], curves: Sequence[Curves], span: t
         linear = linear._replace(low=0.0, high=1.0)
     log = axes(Figure(panel.title, figure.series, log=True))
     frames = [frame._replace(left=span[0], right=span[1]) for frame in (linear, room(log))]
-    return Chart(panel.title, lines, frames[0], frames[1] if log.log and log.high - log.low > 0.2 else None)
+    return Chart(
+        panel.title, lines, frames[0], frames[1] if log.log and log.high - log.low > 0.2 else None
+    )
 
 
 def _lines(panel: Panel, names: Sequence[str], curves: Sequence[Curves]) -> Iterator[Line]:
@@ -141,19 +173,26 @@ def _lines(panel: Panel, names: Sequence[str], curves: Sequence[Curves]) -> Iter
         for run, mine in enumerate(curves):
             if name in mine and any_number(mine[name]):
                 dash = DASHES[run % len(DASHES)] if several else DASHES[number % len(DASHES)]
-                said = WORDS.get(name) or name.removeprefix(panel.prefix or "answers/").replace("_", " ")
+                said = WORDS.get(name) or name.removeprefix(panel.prefix or "answers/").replace(
+                    "_", " "
+                )
                 yield Line(said, run, number % LINES, dash, mine[name])
 
 
 def _series(name: str, curve: Mapping[str, Any]) -> Series:
-    points = [(float(x), math.nan if y is None else float(y))
-              for x, y in zip(curve["x"], curve["y"], strict=True) if x is not None]  # fmt: skip
+    points = [
+        (float(x), math.nan if y is None else float(y))
+        for x, y in zip(curve["x"], curve["y"], strict=True)
+        if x is not None
+    ]
     return Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
 
 
 def _span(curves: Sequence[Curves]) -> tuple[float, float]:
     """From the first to the last step of all."""
-    steps = [float(x) for mine in curves for curve in mine.values() for x in curve["x"] if x is not None]
+    steps = [
+        float(x) for mine in curves for curve in mine.values() for x in curve["x"] if x is not None
+    ]
     left, right = (min(steps), max(steps)) if steps else (0.0, 1.0)
     return (left, right) if right > left else (left, left + 1)
 
@@ -164,4 +203,10 @@ def _moves(curves: Sequence[Curves], name: str) -> bool:
 
 
 def _frame(frame: Axes) -> dict[str, Any]:
-    return {"left": frame.left, "right": frame.right, "low": frame.low, "high": frame.high, "ticks": marks_y(frame)}
+    return {
+        "left": frame.left,
+        "right": frame.right,
+        "low": frame.low,
+        "high": frame.high,
+        "ticks": marks_y(frame),
+    }

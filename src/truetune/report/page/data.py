@@ -58,16 +58,26 @@ def _lengths(lengths: dict[str, Any], shares: dict[str, Any] | None) -> Chart:
     total, top = sum(counts), max(counts, default=0)
     bars, table = [], []
     for i, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True)):
-        learned = share(shares["supervised"][i], shares["tokens"][i]) if shares and shares["tokens"][i] else "-"
+        learned = (
+            share(shares["supervised"][i], shares["tokens"][i])
+            if shares and shares["tokens"][i]
+            else "-"
+        )
         over = limit is not None and low > limit
-        title = f"{low:,} to {high - 1:,} tokens: {many(count, 'example')}, {learned} of their tokens supervised"
+        title = (
+            f"{low:,} to {high - 1:,} tokens: {many(count, 'example')}, {learned} of their tokens"
+            " supervised"
+        )
         bars.append(Bar([(count, "b-over" if over else "b-main")], title))
         table.append((f"{low:,} to {high - 1:,}", f"{count:,}", share(count, total), learned))
     line = None
     if limit is not None and edges and limit < edges[-1]:
         i = next(i for i, high in enumerate(edges[1:]) if limit < high)
         line = i + (limit - edges[i]) / (edges[i + 1] - edges[i])
-    about = f"median {lengths['median']:,}, 95 % up to {lengths['p95']:,}, longest {lengths['longest']:,}"
+    about = (
+        f"median {lengths['median']:,}, 95 % up to {lengths['p95']:,}, longest"
+        f" {lengths['longest']:,}"
+    )
     return Chart(
         "Length of examples, in tokens",
         bars,
@@ -91,8 +101,9 @@ def _loss(lengths: dict[str, Any], examples: int) -> str:
             f"it is not known what is cut.{more}" if media else "nothing would be cut."
         )
     return (
-        f"A cut at max_length {limit:,} would shorten {lengths['over']:,} of {many(examples, 'example')} and lose "
-        f"{many(lengths['lost_tokens'], 'token')}, {lengths['lost_supervised']:,} of them supervised.{more}"
+        f"A cut at max_length {limit:,} would shorten {lengths['over']:,} of"
+        f" {many(examples, 'example')} and lose {many(lengths['lost_tokens'], 'token')},"
+        f" {lengths['lost_supervised']:,} of them supervised.{more}"
     )
 
 
@@ -100,18 +111,27 @@ def _shares(shares: dict[str, Any]) -> Chart:
     """Nothing supervised on the left, everything on the right, the rest between."""
     counts, none, whole = shares["counts"], shares["none"], shares["all"]
     wide, total = 100 // max(1, len(counts)), sum(counts) + none + whole
-    named = [(f"{wide * i} to {wide * (i + 1)} %", count, "b-main") for i, count in enumerate(counts)]
+    named = [
+        (f"{wide * i} to {wide * (i + 1)} %", count, "b-main") for i, count in enumerate(counts)
+    ]
     named = [("none", none, "b-over"), *named, ("all", whole, "b-soft")]
     top = max(count for _, count, _ in named)
     return Chart(
         "Supervised share of each example",
-        [Bar([(count, colour)], f"{name} supervised: {many(count, 'example')}") for name, count, colour in named],
+        [
+            Bar([(count, colour)], f"{name} supervised: {many(count, 'example')}")
+            for name, count, colour in named
+        ],
         top,
         f"{top:,}",
         ("none", "25 %", "50 %", "75 %", "all"),
-        f"{none:,} of {many(total, 'example')} without a supervised token, {whole:,} supervised from end to end; "
-        f"{share(sum(shares['supervised']), sum(shares['tokens']))} of all tokens are supervised",
-        table=(("supervised", "examples", "share"), [(n, f"{c:,}", share(c, total)) for n, c, _ in named if c]),
+        f"{none:,} of {many(total, 'example')} without a supervised token, {whole:,} supervised"
+        f" from end to end; {share(sum(shares['supervised']), sum(shares['tokens']))} of all tokens"
+        " are supervised",
+        table=(
+            ("supervised", "examples", "share"),
+            [(n, f"{c:,}", share(c, total)) for n, c, _ in named if c],
+        ),
     )
 
 
@@ -119,10 +139,16 @@ def _copies(copies: dict[str, Any], result: Result) -> dict[str, Any]:
     rows, shown = copies["rows"], shown_rows(result)
     total = result.get("rows") or 0
     return {
-        "lines": [(COPIES.get(kind, kind), f"{count:,}", share(count, total)) for kind, count in rows.items()],
-        "says": f"{many(sum(rows.values()), 'copy').replace('copys', 'copies')} of {many(copies['groups'], 'row')}"
-        if copies["groups"]
-        else "No row is a copy of another.",
+        "lines": [
+            (COPIES.get(kind, kind), f"{count:,}", share(count, total))
+            for kind, count in rows.items()
+        ],
+        "says": (
+            f"{many(sum(rows.values()), 'copy').replace('copys', 'copies')} of"
+            f" {many(copies['groups'], 'row')}"
+            if copies["groups"]
+            else "No row is a copy of another."
+        ),
         "largest": [
             {
                 "rows": group["rows"],
@@ -140,8 +166,13 @@ def _copies(copies: dict[str, Any], result: Result) -> dict[str, Any]:
 def _leaks(leaks: dict[str, Any]) -> dict[str, Any]:
     of, rows = leaks["of"], leaks["rows"]
     return {
-        "says": f"{sum(rows.values()):,} of {many(of, 'evaluation row')} are known from the training data",
-        "lines": [(LEAKS.get(kind, kind), f"{count:,}", share(count, of)) for kind, count in rows.items()],
+        "says": (
+            f"{sum(rows.values()):,} of {many(of, 'evaluation row')} are known from the training"
+            " data"
+        ),
+        "lines": [
+            (LEAKS.get(kind, kind), f"{count:,}", share(count, of)) for kind, count in rows.items()
+        ],
     }
 
 
@@ -156,22 +187,36 @@ def _lines(lines: list[dict[str, Any]]) -> Iterator[Chart]:
     for line, (supervised, context, padding), name in zip(shown, parts, names, strict=True):
         title = f"{name}: {supervised:,} supervised, {context:,} context, {padding:,} padding"
         bars.append(Bar([(supervised, "b-main"), (context, "b-soft"), (padding, "b-pad")], title))
-        table.append((name, f"{supervised:,}", f"{context:,}", f"{padding:,}", f"{line['documents']:,}"))
+        table.append(
+            (name, f"{supervised:,}", f"{context:,}", f"{padding:,}", f"{line['documents']:,}")
+        )
     yield Chart(
-        "Lines of the batches, in tokens", bars, max(wide), f"{max(wide):,}", ("first line", names[-1]),
-        f"{share(sum(wide) - sum(line['tokens'] for line in shown), sum(wide))} of the places are padding"
-        + (f"; the first {len(shown):,} of {len(lines):,} lines" if len(shown) < len(lines) else ""),
+        "Lines of the batches, in tokens",
+        bars,
+        max(wide),
+        f"{max(wide):,}",
+        ("first line", names[-1]),
+        f"{share(sum(wide) - sum(line['tokens'] for line in shown), sum(wide))} of the places are"
+        " padding"
+        + (
+            f"; the first {len(shown):,} of {len(lines):,} lines" if len(shown) < len(lines) else ""
+        ),
         legend=(("b-main", "supervised"), ("b-soft", "context"), ("b-pad", "padding")),
         table=(("line", "supervised", "context", "padding", "documents"), table),
-    )  # fmt: skip
+    )
     documents = [line["documents"] for line in shown]
     if (most := max(documents)) > 1:
         yield Chart(
             "Documents in each line",
-            [Bar([(count, "b-main")], f"{name}: {many(count, 'document')}")
-             for count, name in zip(documents, names, strict=True)],
-            most, f"{most:,}", ("first line", names[-1]), f"{sum(documents) / len(documents):.1f} on average",
-        )  # fmt: skip
+            [
+                Bar([(count, "b-main")], f"{name}: {many(count, 'document')}")
+                for count, name in zip(documents, names, strict=True)
+            ],
+            most,
+            f"{most:,}",
+            ("first line", names[-1]),
+            f"{sum(documents) / len(documents):.1f} on average",
+        )
 
 
 def _parts(line: dict[str, Any]) -> tuple[int, int, int]:
@@ -182,4 +227,6 @@ def _parts(line: dict[str, Any]) -> tuple[int, int, int]:
 
 def _name(line: dict[str, Any]) -> str:
     rank = f"rank {line['rank']}, " if line["rank"] else ""
-    return f"{rank}batch {line['batch']}, line {line['line']}" + (f" ({line['side']})" if line["side"] else "")
+    return f"{rank}batch {line['batch']}, line {line['line']}" + (
+        f" ({line['side']})" if line["side"] else ""
+    )

@@ -43,9 +43,14 @@ def section(result: Result) -> Section | None:
     counts = [(s, sum(finding["severity"] == s for finding in found)) for s in SEVERITIES]
     word, beyond = standing(result)
     html = drawn(
-        "findings.html.jinja", findings=found, counts=counts, standing=word, beyond=beyond,
-        examined=result.get("examined") or (), not_judged=result.get("not_judged") or (),
-    )  # fmt: skip
+        "findings.html.jinja",
+        findings=found,
+        counts=counts,
+        standing=word,
+        beyond=beyond,
+        examined=result.get("examined") or (),
+        not_judged=result.get("not_judged") or (),
+    )
     return Section("findings", "Findings", html, {"count": len(found)})
 
 
@@ -55,7 +60,10 @@ def standing(result: Result) -> tuple[str, str]:
         return "failed", str(result.get("summary") or result.get("verdict"))
     if result.get("outcome") == "not judged":
         missing = (part for part in result.get("not_judged") or () if part["asked"])
-        return "not judged", "; ".join(f"{part['what']}: {part['reason']}" for part in missing) or NOTHING_TO_JUDGE
+        return (
+            "not judged",
+            "; ".join(f"{part['what']}: {part['reason']}" for part in missing) or NOTHING_TO_JUDGE,
+        )
     if curves := _beyond(result):
         return "nothing found in the curves", curves
     if examined := len(result.get("examined") or ()):
@@ -77,13 +85,19 @@ def anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]]:
     seen = Counter[str]()
     for finding in result.get("findings") or ():
         seen[finding["code"]] += 1
-        yield finding, finding["code"] + (f"-{seen[finding['code']]}" if seen[finding["code"]] > 1 else "")
+        yield (
+            finding,
+            finding["code"] + (f"-{seen[finding['code']]}" if seen[finding["code"]] > 1 else ""),
+        )
 
 
 def _linked(case: dict[str, Any], views: Any) -> dict[str, Any]:
     """`absent`: the row is not among those of the page."""
     href = _href(case, views)
-    return case | {"href": href, "absent": href is None and bool(views) and case.get("row") is not None}
+    return case | {
+        "href": href,
+        "absent": href is None and bool(views) and case.get("row") is not None,
+    }
 
 
 def _href(case: dict[str, Any], views: Any) -> str | None:
@@ -93,7 +107,12 @@ def _href(case: dict[str, Any], views: Any) -> str | None:
         return _line(case["text"], views)
     if not any((view.get("file"), view.get("row")) == place for view in views):
         return None
-    parts = {"row": row, "side": case.get("side"), "turn": case.get("turn"), "tok": case.get("token")}
+    parts = {
+        "row": row,
+        "side": case.get("side"),
+        "turn": case.get("turn"),
+        "tok": case.get("token"),
+    }
     return "#" + "&".join(f"{name}={value}" for name, value in parts.items() if value is not None)
 
 
@@ -101,14 +120,22 @@ def _line(text: str, views: Any) -> str | None:
     """A case of an audit begins with the place of its line: `batch 0, line 2: ...`."""
     for i, view in enumerate(views):
         place = (view.get("title") or "").split(", placed by ")[0]
-        if place and view.get("row") is None and re.match(re.escape(place) + r"(?!\w| \(| of rank)", text):
+        if (
+            place
+            and view.get("row") is None
+            and re.match(re.escape(place) + r"(?!\w| \(| of rank)", text)
+        ):
             return f"#view={i}"
     return None
 
 
 def _figure(plain: dict[str, Any]) -> Figure:
     series = (
-        Series(line["name"], tuple(line["x"]), tuple(math.nan if y is None else y for y in line["y"]))
+        Series(
+            line["name"], tuple(line["x"]), tuple(math.nan if y is None else y for y in line["y"])
+        )
         for line in plain["series"]
     )
-    return Figure(plain["title"], tuple(series), tuple(Mark(**mark) for mark in plain["marks"]), plain["log"])
+    return Figure(
+        plain["title"], tuple(series), tuple(Mark(**mark) for mark in plain["marks"]), plain["log"]
+    )

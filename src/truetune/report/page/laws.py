@@ -34,10 +34,14 @@ def _law(name: str, law: dict[str, Any], found: dict[str, str]) -> dict[str, Any
     value = math.nan if law["value"] is None else float(law["value"])
     tolerance = float(law["tolerance"])
     return {
-        "name": name, "value": f"{value:.2g}", "tolerance": f"{tolerance:.1g}", "unit": law.get("unit", ""),
-        "holds": value <= tolerance, "margin": _margin(value, tolerance),
+        "name": name,
+        "value": f"{value:.2g}",
+        "tolerance": f"{tolerance:.1g}",
+        "unit": law.get("unit", ""),
+        "holds": value <= tolerance,
+        "margin": _margin(value, tolerance),
         "standing": standing(name, value <= tolerance, found),
-    }  # fmt: skip
+    }
 
 
 def _margin(value: float, tolerance: float) -> str:

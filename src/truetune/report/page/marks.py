@@ -43,7 +43,9 @@ class Marks(TypedDict):
     cases: list[list[Any]]
 
 
-def marks_of(result: Result, shown: Collection[Place] | None = None, *, in_page: bool = True) -> Marks:
+def marks_of(
+    result: Result, shown: Collection[Place] | None = None, *, in_page: bool = True
+) -> Marks:
     """The marks of a report's JSON.
 
     Args:
@@ -57,23 +59,39 @@ def marks_of(result: Result, shown: Collection[Place] | None = None, *, in_page:
         if not places:
             continue
         number = len(made["rules"])
-        made["rules"].append({
-            "code": finding["code"], "rule": finding["rule"], "severity": finding["severity"],
-            "rows": len(places), "anchor": anchor if in_page else None,
-        })  # fmt: skip
+        made["rules"].append(
+            {
+                "code": finding["code"],
+                "rule": finding["rule"],
+                "severity": finding["severity"],
+                "rows": len(places),
+                "anchor": anchor if in_page else None,
+            }
+        )
         made["cases"] += _cases(finding["cases"], number, shown)
     return made
 
 
-def _cases(cases: list[dict[str, Any]], number: int, shown: Collection[Place] | None) -> Iterator[list[Any]]:
+def _cases(
+    cases: list[dict[str, Any]], number: int, shown: Collection[Place] | None
+) -> Iterator[list[Any]]:
     """The cases of a finding on rows that are there, the first few of each row."""
     told: dict[Place, int] = {}
     for case in cases:
         place = _place(case)
-        if place is None or (shown is not None and place not in shown) or told.get(place, 0) >= OF_A_ROW:
+        if (
+            place is None
+            or (shown is not None and place not in shown)
+            or told.get(place, 0) >= OF_A_ROW
+        ):
             continue
         told[place] = told.get(place, 0) + 1
-        yield [*place, number, clip(case["text"], TEXT), *(case.get(name) for name in ("turn", "token", "side"))]
+        yield [
+            *place,
+            number,
+            clip(case["text"], TEXT),
+            *(case.get(name) for name in ("turn", "token", "side")),
+        ]
 
 
 def _place(case: Mapping[str, Any]) -> Place | None:

@@ -24,14 +24,23 @@ class Masks:
         self.spec = setup.spec
         self.by = setup.spec.mask_by
         marker = setup.spec.response_marker or ""
-        self.marker = np.array(setup.tokenizer.backend.encode(marker, add_special_tokens=False).ids, np.int32)
-        self.template, self.tool_template = _marked(setup.probes.template), _marked(setup.probes.tool_template)
+        self.marker = np.array(
+            setup.tokenizer.backend.encode(marker, add_special_tokens=False).ids, np.int32
+        )
+        self.template, self.tool_template = (
+            _marked(setup.probes.template),
+            _marked(setup.probes.tool_template),
+        )
 
     def of(self, view: TokenView) -> Mask | None:
         """(tokens,) what the trainer supervises; None where that is the contract, or is not known."""
         if self.by == "response-marker":
             return behind(self.marker, view.ids)
-        return self._tagged(view) if self.by == "generation-tags" and view.example.row.is_chat else None
+        return (
+            self._tagged(view)
+            if self.by == "generation-tags" and view.example.row.is_chat
+            else None
+        )
 
     def _tagged(self, view: TokenView) -> Mask | None:
         """As transformers does: a token is supervised if one of its characters stands in the tags."""
@@ -41,7 +50,9 @@ class Masks:
             return None
         variables = {**self.spec.template_kwargs, **row.template_kwargs}
         try:
-            text = template.render(row.messages, tools=row.tools, documents=row.documents, **variables)
+            text = template.render(
+                row.messages, tools=row.tools, documents=row.documents, **variables
+            )
         except (TemplateError, RecursionError):
             return None
         pieces = re.split(f"([{OPEN}{CLOSE}])", "".join(parts(text)))
@@ -54,7 +65,9 @@ class Masks:
                 inside = piece == OPEN
                 continue
             if inside and piece:
-                first, last = np.searchsorted(view.starts, [at, at + len(piece) - 1], side="right") - 1
+                first, last = (
+                    np.searchsorted(view.starts, [at, at + len(piece) - 1], side="right") - 1
+                )
                 supervised[first : last + 1] = True
             at += len(piece)
         return supervised
@@ -64,7 +77,9 @@ def behind(marker: NDArray[np.int32], ids: NDArray[np.int32]) -> Mask:
     """All that stands behind the last occurrence of a marker, as TRL's completion-only collator masks."""
     supervised = np.zeros(len(ids), np.bool_)
     if 0 < len(marker) <= len(ids):
-        hits = np.flatnonzero((np.lib.stride_tricks.sliding_window_view(ids, len(marker)) == marker).all(axis=1))
+        hits = np.flatnonzero(
+            (np.lib.stride_tricks.sliding_window_view(ids, len(marker)) == marker).all(axis=1)
+        )
         if len(hits):
             supervised[hits[-1] + len(marker) :] = True
     return supervised

@@ -34,11 +34,19 @@ def charts(order: dict[str, Any], result: Result) -> dict[str, Any] | None:
 def shown_rows(result: Result) -> dict[tuple[str | None, int | None], str]:
     """Addresses of the rows that the page shows, by file and row."""
     views = result.get("views") or ()
-    return {(view.get("file"), view["row"]): f"#row={view['row']}" for view in views if view.get("row") is not None}
+    return {
+        (view.get("file"), view["row"]): f"#row={view['row']}"
+        for view in views
+        if view.get("row") is not None
+    }
 
 
 def _rows(i: int, each: int, count: int) -> str:
-    return f"row {i * each:,}" if each == 1 else f"rows {i * each:,} to {i * each + max(count, 1) - 1:,}"
+    return (
+        f"row {i * each:,}"
+        if each == 1
+        else f"rows {i * each:,} to {i * each + max(count, 1) - 1:,}"
+    )
 
 
 def _links(order: dict[str, Any], result: Result) -> list[str | None]:
@@ -53,9 +61,15 @@ def _links(order: dict[str, Any], result: Result) -> list[str | None]:
 def _kinds(order: dict[str, Any]) -> tuple[dict[str, list[int]], list[tuple[str, str]]]:
     """Rows of the most frequent kinds by stretch, the rest as one; and their legend."""
     called = _called(list(order["kinds"]), order["by"])
-    ranked = sorted(((called[name], counts) for name, counts in order["kinds"].items()), key=lambda kind: -sum(kind[1]))
+    ranked = sorted(
+        ((called[name], counts) for name, counts in order["kinds"].items()),
+        key=lambda kind: -sum(kind[1]),
+    )
     named, others = dict(ranked[:COLOURS]), [counts for _, counts in ranked[COLOURS:]]
-    legend = [(f"k-{i}", f"{_short(name)} ({sum(counts):,})") for i, (name, counts) in enumerate(named.items())]
+    legend = [
+        (f"k-{i}", f"{_short(name)} ({sum(counts):,})")
+        for i, (name, counts) in enumerate(named.items())
+    ]
     if others:
         rest = [sum(at) for at in zip(*others, strict=True)]
         named[f"{len(others):,} others"] = rest
@@ -74,14 +88,26 @@ def _short(name: str) -> str:
 
 
 def _grouped(
-    order: dict[str, Any], names: list[str], links: list[str | None], kinds: dict[str, list[int]],
+    order: dict[str, Any],
+    names: list[str],
+    links: list[str | None],
+    kinds: dict[str, list[int]],
     legend: list[tuple[str, str]],
-) -> Chart:  # fmt: skip
+) -> Chart:
     bars = []
     for i, (count, name, link) in enumerate(zip(order["rows"], names, links, strict=True)):
-        held = [(kind, counts[i], colour) for (kind, counts), (colour, _) in zip(kinds.items(), legend, strict=True)]
+        held = [
+            (kind, counts[i], colour)
+            for (kind, counts), (colour, _) in zip(kinds.items(), legend, strict=True)
+        ]
         said = ", ".join(f"{_short(kind)} {n:,}" for kind, n, _ in held if n)
-        bars.append(Bar([(n / max(count, 1), colour) for _, n, colour in held], f"{name}: {said or 'none'}", link))
+        bars.append(
+            Bar(
+                [(n / max(count, 1), colour) for _, n, colour in held],
+                f"{name}: {said or 'none'}",
+                link,
+            )
+        )
     title = f"{NOUNS.get(order['by'], str(order['by']))} along the file".capitalize()
     return Chart(title, bars, 1, "100 %", _ticks(order), legend=legend)
 
@@ -92,13 +118,21 @@ def _long(order: dict[str, Any], names: list[str], links: list[str | None]) -> C
         Bar([(mean, "b-main")], f"{name}: {mean:,.0f} tokens on average", link)
         for mean, name, link in zip(means, names, links, strict=True)
     ]
-    return Chart("Mean length along the file, in tokens", bars, max(means), f"{max(means):,.0f}", _ticks(order))
+    return Chart(
+        "Mean length along the file, in tokens",
+        bars,
+        max(means),
+        f"{max(means):,.0f}",
+        _ticks(order),
+    )
 
 
 def _learned(order: dict[str, Any], names: list[str], links: list[str | None]) -> Chart:
     bars = [
         Bar([(_mean(part, whole), "b-good")], f"{name}: {share(part, whole)} supervised", link)
-        for part, whole, name, link in zip(order["supervised"], order["tokens"], names, links, strict=True)
+        for part, whole, name, link in zip(
+            order["supervised"], order["tokens"], names, links, strict=True
+        )
     ]
     return Chart("Supervised share along the file", bars, 1, "100 %", _ticks(order))
 
@@ -116,11 +150,14 @@ def _says(order: dict[str, Any]) -> str:
     """Whether kinds come one after the other, and how the length changes from one end to the other."""
     count = len(order["rows"])
     tenth = max(1, count // 10)
-    ends = [_mean(sum(order["tokens"][part]), sum(order["examples"][part]))
-            for part in (slice(tenth), slice(-tenth, None))]  # fmt: skip
+    ends = [
+        _mean(sum(order["tokens"][part]), sum(order["examples"][part]))
+        for part in (slice(tenth), slice(-tenth, None))
+    ]
     said = (
-        f"{many(count, 'stretch').replace('stretchs', 'stretches')} of {many(order['each'], 'row')}; examples have "
-        f"{ends[0]:,.0f} tokens on average at the beginning and {ends[1]:,.0f} at the end."
+        f"{many(count, 'stretch').replace('stretchs', 'stretches')} of"
+        f" {many(order['each'], 'row')}; examples have {ends[0]:,.0f} tokens on average at the"
+        f" beginning and {ends[1]:,.0f} at the end."
     )
     counts = [sum(at) for at in order["kinds"].values()]
     if counts and sum((n / sum(counts)) ** order["each"] for n in counts) < CHANCE:

@@ -41,13 +41,27 @@ class Rendered:
         """The examples of a row, both sides of a pair; one with an `error` where there is none."""
         batch = self.batch([row], exact=True)
         if batch.rejected:
-            return [empty(row.origin, batch.rejected[0].reason, format=row.format, **raw_of(row.raw))]
-        made = [self._row(view, title) | self._beside(view, title) for view, title in _sides(batch, self.encoder)]
+            return [
+                empty(row.origin, batch.rejected[0].reason, format=row.format, **raw_of(row.raw))
+            ]
+        made = [
+            self._row(view, title) | self._beside(view, title)
+            for view, title in _sides(batch, self.encoder)
+        ]
         if not made:
-            made = [empty(row.origin, "nothing of it can be trained: it has no turn to learn", format=row.format)]
+            made = [
+                empty(
+                    row.origin,
+                    "nothing of it can be trained: it has no turn to learn",
+                    format=row.format,
+                )
+            ]
         if row.problems:
             problems = "; ".join(problem.text for problem in row.problems)
-            made = [found | {"error": "; ".join(filter(None, (found.get("error"), problems)))} for found in made]
+            made = [
+                found | {"error": "; ".join(filter(None, (found.get("error"), problems)))}
+                for found in made
+            ]
         return made
 
     def _row(self, view: TokenView, title: str | None) -> Row:
@@ -74,7 +88,9 @@ class Rendered:
             return None, None
         name = "; ".join(changes)
         if name not in self._clean:
-            settings: dict[str, Any] = {key: value for change in changes.values() for key, value in change.items()}
+            settings: dict[str, Any] = {
+                key: value for change in changes.values() for key, value in change.items()
+            }
             self._clean[name] = self._renderer(settings)
         clean = one_batch([view.example.row], self._clean[name], self.encoder, exact=True)
         views = views_of(clean, self.encoder.vocabulary)
@@ -83,7 +99,9 @@ class Rendered:
     def _renderer(self, settings: dict[str, Any]) -> Renderer:
         if "template" not in settings:
             return self.setup.probes.renderer(**settings)
-        return prepare(self.setup.spec.model_copy(update=settings), only_reference=True).probes.renderer()
+        return prepare(
+            self.setup.spec.model_copy(update=settings), only_reference=True
+        ).probes.renderer()
 
     def _changes(self, row: Conversation) -> Iterator[tuple[str, dict[str, Any]]]:
         """(what a setting that keeps the contract does, the setting)."""
@@ -105,8 +123,15 @@ class Rendered:
 def anew(spec: RunSpec, rows: Iterable[Conversation]) -> list[Row] | None:
     """The rows of conversations, rendered again; None where that says no more than `truetune check` knows."""
     different = {row.origin.row: row for row in rows}
-    altered = spec.mask_by != "contract" or spec.template or spec.learn.what == "all" or spec.history == "single"
-    if not altered and not any(not row.is_chat or row.rejected is not None for row in different.values()):
+    altered = (
+        spec.mask_by != "contract"
+        or spec.template
+        or spec.learn.what == "all"
+        or spec.history == "single"
+    )
+    if not altered and not any(
+        not row.is_chat or row.rejected is not None for row in different.values()
+    ):
         return None
     made = Rendered(spec)
     return [found for row in different.values() for found in made.rows(row)]

@@ -62,8 +62,8 @@ from truetune.spec.run import RunSpec
 Row = dict[str, Any]
 
 A_TOKEN = frozenset((
-    *("ids", "pieces", "source", "supervised", "expected", "attended", "padding", "positions", "documents", "labels"),
-    *("weights", "losses", "ranks"),
+    "ids", "pieces", "source", "supervised", "expected", "attended", "padding", "positions", "documents", "labels",
+    "weights", "losses", "ranks",
 ))  # fmt: skip
 """What has one entry a token"""
 BUDGET = 500_000
@@ -89,9 +89,18 @@ def _(report: DataReport) -> list[Row]:
     from truetune.report.page.rendered import anew
 
     made = anew(report.spec, [view.example.row for view in report.views])
-    found = [row_of(view) | kept(view, report.spec) for view in report.views] if made is None else made
-    cited = {case.origin.row for finding in report.findings for case in finding.cases if case.origin is not None}
-    return list(within([*found, *_refused(report, {row["row"] for row in found})], "row", first=cited))
+    found = (
+        [row_of(view) | kept(view, report.spec) for view in report.views] if made is None else made
+    )
+    cited = {
+        case.origin.row
+        for finding in report.findings
+        for case in finding.cases
+        if case.origin is not None
+    }
+    return list(
+        within([*found, *_refused(report, {row["row"] for row in found})], "row", first=cited)
+    )
 
 
 @views.register
@@ -99,7 +108,9 @@ def _(report: AuditReport) -> list[Row]:
     return list(within(map(line_of, report.samples), "line"))
 
 
-def within(rows: Iterable[Row], noun: str, budget: int = BUDGET, *, first: Container[int | None] = ()) -> Iterator[Row]:
+def within(
+    rows: Iterable[Row], noun: str, budget: int = BUDGET, *, first: Container[int | None] = ()
+) -> Iterator[Row]:
     """The rows whose tokens find room in `budget`, in their order, and then one that says how many are left out.
 
     Those whose numbers are in `first` get room before the others.
@@ -112,12 +123,16 @@ def within(rows: Iterable[Row], noun: str, budget: int = BUDGET, *, first: Conta
             tokens += len(shown[place]["ids"])
     yield from (row for place, row in enumerate(shown) if place in taken)
     if left := len(shown) - len(taken):
-        yield empty(None, f"{many(left, 'more ' + noun)}: a page shows {budget:,} tokens", title="left out")
+        yield empty(
+            None, f"{many(left, 'more ' + noun)}: a page shows {budget:,} tokens", title="left out"
+        )
 
 
 def with_raw(rows: list[Row], spec: RunSpec) -> list[Row]:
     """The rows, those that have no tokens with what their file holds (`raw`), as far as it can be read again."""
-    places = [Origin(row["file"], row["line"], row["row"]) for row in rows if _is_bare(row)][:RAW_ROWS]
+    places = [Origin(row["file"], row["line"], row["row"]) for row in rows if _is_bare(row)][
+        :RAW_ROWS
+    ]
     if not places:
         return rows
     try:
@@ -125,17 +140,31 @@ def with_raw(rows: list[Row], spec: RunSpec) -> list[Row]:
     except TruetuneError:
         return rows
     return [
-        row | raw_of(found.get(Origin(row["file"], row["line"], row["row"]))) if _is_bare(row) else row for row in rows
+        (
+            row | raw_of(found.get(Origin(row["file"], row["line"], row["row"])))
+            if _is_bare(row)
+            else row
+        )
+        for row in rows
     ]
 
 
 def _is_bare(row: Row) -> bool:
-    return bool(row.get("error")) and not row["ids"] and row["row"] is not None and row["row"] < FARTHEST_RAW
+    return (
+        bool(row.get("error"))
+        and not row["ids"]
+        and row["row"] is not None
+        and row["row"] < FARTHEST_RAW
+    )
 
 
 def raw_of(value: Any) -> Row:
     """What a row that has no tokens shows instead: its text in the file, as far as there is any."""
-    return {} if value is None else {"raw": clip(json.dumps(value, ensure_ascii=False, indent=1, default=str), RAW)}
+    return (
+        {}
+        if value is None
+        else {"raw": clip(json.dumps(value, ensure_ascii=False, indent=1, default=str), RAW)}
+    )
 
 
 def cut(row: Row, longest: int = LONGEST) -> Row:
@@ -143,10 +172,17 @@ def cut(row: Row, longest: int = LONGEST) -> Row:
     count = len(row["ids"])
     if count <= longest:
         return row
-    shown = {key: value[:longest] if key in A_TOKEN and value is not None else value for key, value in row.items()}
+    shown = {
+        key: value[:longest] if key in A_TOKEN and value is not None else value
+        for key, value in row.items()
+    }
     runs = [run for run in row["runs"] if run[0] < longest]
     note = f"the first {longest:,} of its {count:,} tokens are shown"
-    return shown | {"runs": runs, "twin": None, "error": "; ".join(filter(None, [row.get("error"), note]))}
+    return shown | {
+        "runs": runs,
+        "twin": None,
+        "error": "; ".join(filter(None, [row.get("error"), note])),
+    }
 
 
 def empty(origin: Origin | None, why: str, **more: Any) -> Row:
@@ -186,9 +222,11 @@ def kept(view: TokenView, spec: RunSpec) -> Row:
 def _goes_on(view: TokenView, spec: RunSpec) -> bool:
     """Are longer examples shared out, or laid end to end, and not cut?"""
     strategy, plain = spec.training.packing_strategy, view.example.row.format == "text"
-    return spec.encode.overflow in ("split", "truncate-prompt") or strategy == "wrapped" or (
-        strategy == "greedy" and plain
-    )  # fmt: skip
+    return (
+        spec.encode.overflow in ("split", "truncate-prompt")
+        or strategy == "wrapped"
+        or (strategy == "greedy" and plain)
+    )
 
 
 def line_of(sample: Sample) -> Row:
@@ -229,7 +267,10 @@ def other_labels(ids: NDArray[Any], labels: NDArray[Any] | None) -> dict[str, li
 
 def spelled(ids: NDArray[Any], vocabulary: Vocabulary) -> list[str]:
     """The characters of each token where there is no text to compare with; bytes of a part as lone surrogates."""
-    spellings = {id: vocabulary.spell(id).decode("utf-8", "surrogateescape") for id in np.unique(ids).tolist()}
+    spellings = {
+        id: vocabulary.spell(id).decode("utf-8", "surrogateescape")
+        for id in np.unique(ids).tolist()
+    }
     return [spellings[id] for id in ids.tolist()]
 
 
@@ -245,8 +286,14 @@ def bits(mask: NDArray[np.bool_]) -> str:
 
 def _refused(report: DataReport, shown: set[int | None]) -> Iterator[Row]:
     """Rows that the template refuses, as far as a finding names them, with what it raised."""
-    cases: Iterable[Case] = (case for finding in report.findings if finding.code == REFUSED for case in finding.cases)
-    left = ((case.origin, case.text) for case in cases if case.origin is not None and case.origin.row not in shown)
+    cases: Iterable[Case] = (
+        case for finding in report.findings if finding.code == REFUSED for case in finding.cases
+    )
+    left = (
+        (case.origin, case.text)
+        for case in cases
+        if case.origin is not None and case.origin.row not in shown
+    )
     yield from (empty(origin, text) for origin, text in islice(left, REFUSED_ROWS))
 
 
@@ -263,7 +310,11 @@ def _runs(view: TokenView) -> Iterator[list[Any]]:
     The offset is that of the character that holds the token's first byte. A space that the tokenizer put before a field
     holds none.
     """
-    found, text, starts = iter(places(*view.example)), view.example.rendering.text, view.starts.tolist()
+    found, text, starts = (
+        iter(places(*view.example)),
+        view.example.rendering.text,
+        view.starts.tolist(),
+    )
     place, last, at = next(found, None), None, -1
     for i, (start, piece) in enumerate(zip(starts, view.pieces, strict=True)):
         while place is not None and place.end <= start:
@@ -274,11 +325,20 @@ def _runs(view: TokenView) -> Iterator[list[Any]]:
         if place is not last or not i or added or (known and at - inside != start):
             last, at = place, start + inside
             yield [i, *_entry(place, start, added)]
-        at += len(piece) if piece.isascii() else sum(not "\udc80" <= unit <= "\udcbf" for unit in piece)
+        at += (
+            len(piece)
+            if piece.isascii()
+            else sum(not "\udc80" <= unit <= "\udcbf" for unit in piece)
+        )
 
 
 def _entry(place: Place | None, start: int, added: bool) -> tuple[str, int, int, int | None]:
     if place is None or place.offset < 0:
         return ("", -1, -1, None) if place is None else (place.path, -1, -1, place.message)
     offset = place.offset + start - place.start
-    return place.path, offset, offset if added else place.offset + place.end - place.start, place.message
+    return (
+        place.path,
+        offset,
+        offset if added else place.offset + place.end - place.start,
+        place.message,
+    )

@@ -24,7 +24,11 @@ def section(result: Result) -> Section | None:
         return None
     told, others, left_out = charts(runs)
     pins = list(_pins(runs, result))
-    names = [f"{LETTERS[number]} {run['name']}" for number, run in enumerate(runs)] if len(runs) > 1 else [""]
+    names = (
+        [f"{LETTERS[number]} {run['name']}" for number, run in enumerate(runs)]
+        if len(runs) > 1
+        else [""]
+    )
     return Section(
         "run",
         "Runs" if len(runs) > 1 else "Run",
@@ -50,7 +54,10 @@ def section(result: Result) -> Section | None:
 
 def _drawn(chart: Any, number: int) -> dict[str, Any]:
     """For the template."""
-    lines = [{"key": Markup(key(line.number, line.dash)), "name": line.name, "run": line.run} for line in chart.lines]
+    lines = [
+        {"key": Markup(key(line.number, line.dash)), "name": line.name, "run": line.run}
+        for line in chart.lines
+    ]
     return {"number": number, "title": chart.title, "svg": Markup(chart.svg()), "lines": lines}
 
 

@@ -13,7 +13,17 @@ from truetune.report.text import clip, visible
 
 LONGEST = 4_000
 """Characters of a text that are kept"""
-KEPT = ("verdict", "good", "faults", "stop_probability", "tokens", "overlap", "exact", "agrees", "perplexity")
+KEPT = (
+    "verdict",
+    "good",
+    "faults",
+    "stop_probability",
+    "tokens",
+    "overlap",
+    "exact",
+    "agrees",
+    "perplexity",
+)
 Sample = Mapping[str, Any]
 Look = Mapping[str, Any]
 
@@ -29,18 +39,29 @@ def looks(result: Result) -> Section | None:
     runs = result.get("runs") or ()
     title = "Answers while it was trained" if result.get("sample") else "Answers"
     left_out = sum(run.get("looks_left_out", 0) for run in runs)
-    return _section("looks", title, [(run["name"], run["looks"]) for run in runs if run.get("looks")], {}, left_out)
+    return _section(
+        "looks",
+        title,
+        [(run["name"], run["looks"]) for run in runs if run.get("looks")],
+        {},
+        left_out,
+    )
 
 
 def _section(
-    id: str, title: str, sides: Sequence[tuple[str, Sequence[Look]]], asked: Mapping[str, Any], left_out: int = 0
+    id: str,
+    title: str,
+    sides: Sequence[tuple[str, Sequence[Look]]],
+    asked: Mapping[str, Any],
+    left_out: int = 0,
 ) -> Section | None:
     if not any(look["samples"] for _, looks in sides for look in looks):
         return None
     prompts = _Prompts()
     data = {
         "sides": [
-            {"name": visible(str(name)), "looks": [_look(look, prompts) for look in looks]} for name, looks in sides
+            {"name": visible(str(name)), "looks": [_look(look, prompts) for look in looks]}
+            for name, looks in sides
         ],
         "prompts": prompts.shown,
         "said": SAID,
@@ -53,7 +74,9 @@ def _section(
         asked=asked,
         compared=compared,
         figures=list(_figures(compared or {})),
-        unanswered=[question | {"place": _place(question)} for question in asked.get("unanswered") or ()],
+        unanswered=[
+            question | {"place": _place(question)} for question in asked.get("unanswered") or ()
+        ],
         left_out=left_out,
     )
     return Section(id, title, html, data)
@@ -65,12 +88,17 @@ def _asked(asked: Mapping[str, Any]) -> Iterator[tuple[str, list[Look]]]:
     step = asked["looks"][-1]["step"] if len(asked.get("looks") or ()) > 1 else None
     yield asked["model"], [{"step": step, "success": asked["success"], "samples": samples}]
     if compared:
-        pairs = {(pair["file"], pair["line"], pair["row"], pair["mine"]): pair for pair in compared["pairs"]}
+        pairs = {
+            (pair["file"], pair["line"], pair["row"], pair["mine"]): pair
+            for pair in compared["pairs"]
+        }
         other = [
             {name: sample[name] for name in ("file", "line", "row", "question", "reference")}
             | {"answer": pair["other"], "words": pair["words"]}
             for sample in samples
-            if (pair := pairs.get((sample["file"], sample["line"], sample["row"], sample["answer"])))
+            if (
+                pair := pairs.get((sample["file"], sample["line"], sample["row"], sample["answer"]))
+            )
         ]
         yield compared["other"], [{"step": step, "success": None, "samples": other}]
 
@@ -92,10 +120,14 @@ class _Prompts:
             met[asked] += 1
             if place not in self._places:
                 self._places[place] = len(self.shown)
-                self.shown.append({
-                    "place": _place(sample, lines[sample["file"], sample["line"]]), "seen": bool(sample.get("seen")),
-                    "question": _text(sample["question"]), "reference": _text(sample["reference"]),
-                })  # fmt: skip
+                self.shown.append(
+                    {
+                        "place": _place(sample, lines[sample["file"], sample["line"]]),
+                        "seen": bool(sample.get("seen")),
+                        "question": _text(sample["question"]),
+                        "reference": _text(sample["reference"]),
+                    }
+                )
             yield self._places[place]
 
 
@@ -105,7 +137,10 @@ def _look(look: Look, prompts: _Prompts) -> dict[str, Any]:
         "step": look["step"],
         "success": look["success"],
         "answers": {
-            place: {"text": _text(sample["answer"]), "words": [visible(str(w)) for w in sample.get("words") or ()]}
+            place: {
+                "text": _text(sample["answer"]),
+                "words": [visible(str(w)) for w in sample.get("words") or ()],
+            }
             | {name: sample[name] for name in KEPT if sample.get(name) is not None}
             for place, sample in zip(prompts.places(samples), samples, strict=True)
         },
@@ -120,7 +155,13 @@ def _text(value: Any) -> str:
 def _place(sample: Sample, sharing: int = 1) -> str:
     """`held.json:4`; the row where it is known. Of several rows on one line, as in JSON, the line says nothing."""
     row = sample.get("row")
-    place = f" row {row}" if row is not None and row >= 0 else "" if sharing > 1 else f":{sample['line']}"
+    place = (
+        f" row {row}"
+        if row is not None and row >= 0
+        else ""
+        if sharing > 1
+        else f":{sample['line']}"
+    )
     return visible(PurePath(str(sample["file"])).name + place)
 
 
@@ -128,7 +169,9 @@ def _figures(compared: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Name, and mine, other, the change, its interval, p."""
     for row in compared.get("figures") or ():
         shape = {"share": ".0%", "tokens": ",.0f"}.get(row["shape"], ".3g")
-        mine, other, low, high, p = (row.get(name) for name in ("mine", "other", "low", "high", "p"))
+        mine, other, low, high, p = (
+            row.get(name) for name in ("mine", "other", "low", "high", "p")
+        )
         known = mine is not None and other is not None
         yield (
             row["name"],

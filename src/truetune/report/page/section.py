@@ -46,9 +46,12 @@ def asset(name: str) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
         loader=jinja2.FunctionLoader(asset),
-    )  # fmt: skip
+    )
     environment.filters |= {
         "visible": lambda value: visible(str(value)),
         "many": many,

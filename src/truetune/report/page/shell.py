@@ -15,26 +15,51 @@ from truetune.report.page.section import Result, Section, asset, drawn
 
 STYLES = ("page.css", "tokens.css", "data.css", "run.css", "samples.css")
 SCRIPTS = (
-    *("core.js", "findings.js", "spelling.js", "rows.js", "boxes.js", "panel.js", "search.js"),
-    *("marks.js", "entries.js", "stage.js", "legend.js", "chosen.js", "hunt.js", "links.js", "keys.js", "tokens.js"),
-    *("run.js", "samples.js", "start.js"),
+    "core.js",
+    "findings.js",
+    "spelling.js",
+    "rows.js",
+    "boxes.js",
+    "panel.js",
+    "search.js",
+    "marks.js",
+    "entries.js",
+    "stage.js",
+    "legend.js",
+    "chosen.js",
+    "hunt.js",
+    "links.js",
+    "keys.js",
+    "tokens.js",
+    "run.js",
+    "samples.js",
+    "start.js",
 )
 """In this order one classic script; `core.js` makes the name `truetune`, `start.js` opens the sections"""
 
 
-def document(title: str, sections: Sequence[Section], result: Result, *, connect: bool = False) -> str:
+def document(
+    title: str, sections: Sequence[Section], result: Result, *, connect: bool = False
+) -> str:
     """A whole HTML document; with `connect` its script may read from the server that it came from."""
     style, script = _joined(STYLES), _joined(SCRIPTS)
     policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
-        f"{'connect-src ' + chr(39) + 'self' + chr(39) + '; ' if connect else ''}base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)};"
+        f" {'connect-src ' + chr(39) + 'self' + chr(39) + '; ' if connect else ''}base-uri 'none';"
+        " form-action 'none'"
     )
     return str(
         drawn(
-            "page.html.jinja", title=title, sections=sections, result=result, style=style, script=script,
-            policy=policy, packed=packed({s.id: s.data for s in sections if s.data is not None}),
+            "page.html.jinja",
+            title=title,
+            sections=sections,
+            result=result,
+            style=style,
+            script=script,
+            policy=policy,
+            packed=packed({s.id: s.data for s in sections if s.data is not None}),
         )
-    )  # fmt: skip
+    )
 
 
 def packed(data: Any) -> str:
@@ -55,6 +80,7 @@ def _hash(text: str) -> str:
 def framed(page: str, title: str) -> str:
     """A page for a notebook: in a frame of its own, without access to the notebook."""
     return (
-        f'<iframe sandbox="allow-scripts" srcdoc="{escape(page)}" title="{escape(title)}" '
-        'width="100%" height="640" style="border: 1px solid #8886; border-radius: 6px; resize: vertical"></iframe>'
+        f'<iframe sandbox="allow-scripts" srcdoc="{escape(page)}" title="{escape(title)}"'
+        ' width="100%" height="640" style="border: 1px solid #8886; border-radius: 6px; resize:'
+        ' vertical"></iframe>'
     )

@@ -40,11 +40,21 @@ def _left_out(result: Result, marks: Marks) -> str:
     shown = len({view.get("row") for view in result["views"]} - {None})
     if shown >= rows:
         return ""
-    cited = len({(case["file"], case["row"]) for finding in result.get("findings") or () for case in finding["cases"]
-                 if case.get("row") is not None})  # fmt: skip
+    cited = len(
+        {
+            (case["file"], case["row"])
+            for finding in result.get("findings") or ()
+            for case in finding["cases"]
+            if case.get("row") is not None
+        }
+    )
     marked = len({(case[0], case[1]) for case in marks["cases"]})
-    of_findings = f", {marked:,} of the {many(cited, 'row')} with findings among them" if cited else ""
+    of_findings = (
+        f", {marked:,} of the {many(cited, 'row')} with findings among them" if cited else ""
+    )
     hint = (
-        "truetune view DATA --report RESULT.json shows and marks all" if marked < cited else "truetune view shows all"
+        "truetune view DATA --report RESULT.json shows and marks all"
+        if marked < cited
+        else "truetune view shows all"
     )
     return f"{shown:,} of {many(rows, 'row')} are shown{of_findings}; {hint}."

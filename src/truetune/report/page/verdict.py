@@ -27,7 +27,9 @@ def section(result: Result) -> Section:
             amiss=result.get("failed") and not result.get("findings"),
             next=_next(result),
             subjects=list(_subjects(result)),
-            counts=[(s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES],
+            counts=[
+                (s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES
+            ],
             ledger=ledger,
             bar=list(bar(ledger)),
             supervised=sum(row["supervised"] for row in text),
@@ -41,7 +43,9 @@ def _subjects(result: Result) -> Iterator[dict[str, Any]]:
     known = {name for run in result.get("runs") or () for name in run["facts"]}
     for subject in result.get("subjects") or ():
         again = known if subject["kind"] == "run log" else ()
-        yield subject | {"facts": {name: value for name, value in subject["facts"].items() if name not in again}}
+        yield subject | {
+            "facts": {name: value for name, value in subject["facts"].items() if name not in again}
+        }
 
 
 def _next(result: Result) -> dict[str, str | None]:

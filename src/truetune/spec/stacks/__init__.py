@@ -38,13 +38,24 @@ READERS: Mapping[Stack, Callable[[Located], Config]] = {
     "trl": trl.read,
 }
 COMMAND_OF: Mapping[Stack, str] = {
-    "trl": "trl sft --config FILE", "axolotl": "axolotl train FILE", "llama-factory": "llamafactory-cli train FILE",
-}  # fmt: skip
+    "trl": "trl sft --config FILE",
+    "axolotl": "axolotl train FILE",
+    "llama-factory": "llamafactory-cli train FILE",
+}
 OWN = frozenset(RunSpec.model_fields)
 TABLES = frozenset(("learn", "encode", "training", "watch", "map", "template_kwargs", "trainer"))
 """Our settings that may hold settings"""
 OURS_ALONE = frozenset(
-    ("learn", "history", "mask_by", "response_marker", "append_eos", "encode", "rehearsal", "fail_on")
+    (
+        "learn",
+        "history",
+        "mask_by",
+        "response_marker",
+        "append_eos",
+        "encode",
+        "rehearsal",
+        "fail_on",
+    )
 )
 """Our settings that no other format has, as far as is known"""
 ACCELERATE = "an accelerate launch configuration"
@@ -68,10 +79,23 @@ V1_KEYS = frozenset((
 ))  # fmt: skip
 """The keys of LLaMA-Factory's rewritten form (its `src/llamafactory/v1/config`), which names its parts in tables like
 `peft_config: {name: lora}`"""
-V1_SIGNS = frozenset(("dist_config", "quant_config", "model_class", "kernel_config", "init_config", "sample_backend",
-                      "batching_strategy", "train_dataset", "peft_config"))  # fmt: skip
+V1_SIGNS = frozenset(
+    (
+        "dist_config",
+        "quant_config",
+        "model_class",
+        "kernel_config",
+        "init_config",
+        "sample_backend",
+        "batching_strategy",
+        "train_dataset",
+        "peft_config",
+    )
+)
 """Those that no other stack here knows"""
-MODEL_KEYS = frozenset(("model", "model_name", "model_id", "model_path", "model_name_or_path", "base_model"))
+MODEL_KEYS = frozenset(
+    ("model", "model_name", "model_id", "model_path", "model_name_or_path", "base_model")
+)
 """What files of this kind call their model; a stack reads only files that name it as it does itself"""
 NAMES_MODEL: Mapping[Stack, frozenset[str]] = {
     "truetune": frozenset(("model",)), "trl": frozenset(("model_name_or_path",)),
@@ -98,18 +122,24 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
             "Axolotl (base_model, datasets) or LLaMA-Factory (stage, model_name_or_path, dataset)"
             f"{'. ' * bool(unlock)}{unlock}"
         )
-    config = _with_reader(READERS[stack](document), _reader(stack, document.value, path, trained_by))
+    config = _with_reader(
+        READERS[stack](document), _reader(stack, document.value, path, trained_by)
+    )
     repeated = tuple(
         (_place(document, twice.keys, twice.first), _place(document, twice.keys, twice.second))
         for twice in document.twice
     )
     also = [other for other in _sure(document.value, _fitting(document.value)) if other != stack]
-    notes = (f"read as settings of {stack}; the keys are also {' and '.join(also)}'s",) if also else ()
+    notes = (
+        (f"read as settings of {stack}; the keys are also {' and '.join(also)}'s",) if also else ()
+    )
     pins = config.pins if config.pins.by_stack else pins_around(str(path))
     return replace(config, repeated=repeated, pins=pins, notes=(*notes, *config.notes))
 
 
-def stack_of(value: object, path: Path | None = None, trained_by: TrainerName | None = None) -> Stack | None:
+def stack_of(
+    value: object, path: Path | None = None, trained_by: TrainerName | None = None
+) -> Stack | None:
     """Whose settings these are; None where it cannot be told.
 
     It is told by the keys that only one stack knows, by who reads the file at `path` in its project, or by the user.
@@ -131,12 +161,15 @@ def what_would_tell(value: object) -> str:
         return ""
     names = " or ".join(fitting)
     return (
-        f"where {names} itself reads it, give --trainer {' or --trainer '.join(fitting)}, or name the file in a "
-        f"command of its project (`{COMMAND_OF[fitting[0]]}` in a shell script or README)"
+        f"where {names} itself reads it, give --trainer {' or --trainer '.join(fitting)}, or name"
+        f" the file in a command of its project (`{COMMAND_OF[fitting[0]]}` in a shell script or"
+        " README)"
     )
 
 
-def _reader(stack: Stack | None, value: object, path: Path | None, trained_by: TrainerName | None) -> Reader | None:
+def _reader(
+    stack: Stack | None, value: object, path: Path | None, trained_by: TrainerName | None
+) -> Reader | None:
     """Who reads the file, as the user or its project says; where `stack` is given, it alone."""
     if stack == "truetune" or path is None or not isinstance(value, dict):
         return None
@@ -159,7 +192,9 @@ def _sure(value: object, fitting: tuple[Stack, ...]) -> tuple[Stack, ...]:
     """Those of the fitting stacks that the keys alone show."""
     if not isinstance(value, dict):
         return ()
-    return tuple(stack for stack in fitting if stack == "truetune" or signs.are_enough(stack, value))
+    return tuple(
+        stack for stack in fitting if stack == "truetune" or signs.are_enough(stack, value)
+    )
 
 
 def _fitting(value: object) -> tuple[Stack, ...]:
@@ -170,8 +205,10 @@ def _fitting(value: object) -> tuple[Stack, ...]:
     if _is_ours(value):
         return ("truetune",)
     known: Mapping[Stack, frozenset[str]] = {
-        "trl": trl.keys(), "axolotl": axolotl.keys(), "llama-factory": llama_factory.keys(),
-    }  # fmt: skip
+        "trl": trl.keys(),
+        "axolotl": axolotl.keys(),
+        "llama-factory": llama_factory.keys(),
+    }
     named = given & MODEL_KEYS
     scores: dict[Stack, int] = {}
     for stack, keys in known.items():
@@ -189,7 +226,11 @@ def _is_ours(value: Mapping[object, object]) -> bool:
     unless it holds a setting that is ours alone.
     """
     given = {str(key).replace("-", "_"): item for key, item in value.items()}
-    fitting = {key for key, item in given.items() if key in OWN and isinstance(item, dict) <= (key in TABLES)}
+    fitting = {
+        key
+        for key, item in given.items()
+        if key in OWN and isinstance(item, dict) <= (key in TABLES)
+    }
     if _holds_rows(given):
         fitting.discard("data")
     rest = given.keys() - fitting
@@ -209,7 +250,11 @@ def _holds_rows(value: Mapping[str, object]) -> bool:
 def foreign(value: object) -> str | None:
     """What a file is that is no run's settings, by its keys."""
     given = {str(key) for key in value} if isinstance(value, dict) else set()
-    if given & V1_SIGNS and "model_name_or_path" not in given and 2 * len(given & V1_KEYS) > len(given):
+    if (
+        given & V1_SIGNS
+        and "model_name_or_path" not in given
+        and 2 * len(given & V1_KEYS) > len(given)
+    ):
         return V1
     return next((name for name, keys in FOREIGN.items() if given & keys), None)
 

@@ -11,7 +11,14 @@ from truetune.spec.stacks.axolotl_data import data
 from truetune.spec.stacks.document import draft_of
 from truetune.spec.stacks.draft import Draft, on
 from truetune.spec.stacks.facts import RENAMED, facts
-from truetune.spec.stacks.shared import checkpointing, device_map, indices, joined, local_template, sharding
+from truetune.spec.stacks.shared import (
+    checkpointing,
+    device_map,
+    indices,
+    joined,
+    local_template,
+    sharding,
+)
 
 FIELDS = {
     "learning_rate": "learning_rate", "lr_scheduler_type": "lr_scheduler", "warmup_steps": "warmup_steps",
@@ -51,13 +58,23 @@ TRAINER = {"max_grad_norm": 1.0, "save_total_limit": 4}
 def keys() -> frozenset[str]:
     """All keys that an Axolotl YAML may hold, those of its plugins and earlier releases among them."""
     classes = facts("axolotl").classes
-    return frozenset((*classes["AxolotlInputConfig"], *classes["built in"], *classes["plugins"], *RENAMED["axolotl"]))
+    return frozenset(
+        (
+            *classes["AxolotlInputConfig"],
+            *classes["built in"],
+            *classes["plugins"],
+            *RENAMED["axolotl"],
+        )
+    )
 
 
 def read(document: Located) -> Config:
     """An Axolotl YAML."""
     classes = facts("axolotl").classes
-    defaults = {**TRAINER, **{k: v for k, v in classes["AxolotlInputConfig"].items() if v is not None}}
+    defaults = {
+        **TRAINER,
+        **{k: v for k, v in classes["AxolotlInputConfig"].items() if v is not None},
+    }
     draft = draft_of(document, "axolotl", facts("axolotl").release, defaults)
     for field, key in FIELDS.items():
         draft.take(f"training.{field}", key)
@@ -111,21 +128,32 @@ def _batch(draft: Draft) -> None:
     draft.take("training.per_device_eval_batch_size", "eval_batch_size", "micro_batch_size")
     if draft.get("batch_size") is not None:
         draft.used.discard("batch_size")
-        draft.notes.append("batch_size does nothing: gradient_accumulation_steps has a default of 1, which decides")
+        draft.notes.append(
+            "batch_size does nothing: gradient_accumulation_steps has a default of 1, which decides"
+        )
 
 
 def _model(draft: Draft) -> None:
     base = draft.folder(draft.get("base_model"))
     own = draft.get("tokenizer_config")
     draft.put("model", base, "base_model")
-    draft.put("tokenizer", draft.folder(own) or base, *(("tokenizer_config",) if own else ()), "base_model")
+    draft.put(
+        "tokenizer",
+        draft.folder(own) or base,
+        *(("tokenizer_config",) if own else ()),
+        "base_model",
+    )
     for key, name in ATTENTION.items():
         if on(draft.get(key)):
             draft.put("training.attn_implementation", name, key)
     if draft.get("attn_implementation") is not None:
         draft.take("training.attn_implementation", "attn_implementation")
     draft.take("training.device_map", "device_map", made=device_map)
-    resume = "resume_from_checkpoint" if draft.values.get("resume_from_checkpoint") else "auto_resume_from_checkpoints"
+    resume = (
+        "resume_from_checkpoint"
+        if draft.values.get("resume_from_checkpoint")
+        else "auto_resume_from_checkpoints"
+    )
     draft.take("training.resume_from_checkpoint", resume)
     template = draft.get("chat_template")
     jinja = draft.get("chat_template_jinja")
@@ -138,9 +166,14 @@ def _model(draft: Draft) -> None:
     elif template not in (None, "tokenizer_default"):
         draft.own_prompt = True
         draft.notes.append(
-            f"chat_template: {template} is Axolotl's own; truetune looks at the tokenizer's template instead"
+            f"chat_template: {template} is Axolotl's own; truetune looks at the tokenizer's"
+            " template instead"
         )
-    draft.take("template_kwargs", "chat_template_kwargs", made=lambda value: value if isinstance(value, dict) else None)
+    draft.take(
+        "template_kwargs",
+        "chat_template_kwargs",
+        made=lambda value: value if isinstance(value, dict) else None,
+    )
     draft.used.discard("chat_template")
 
 
@@ -148,7 +181,9 @@ def _precision(draft: Draft) -> None:
     bf16, fp16 = draft.get("bf16"), draft.get("fp16")
     if bf16 == "auto":
         bf16 = not on(fp16)
-        draft.notes.append("bf16: auto is read as on a GPU that has it" if bf16 else "bf16: auto gives way to fp16")
+        draft.notes.append(
+            "bf16: auto is read as on a GPU that has it" if bf16 else "bf16: auto gives way to fp16"
+        )
     pure = bf16 == "full"
     half = pure or on(bf16) or on(draft.get("bfloat16"))
     draft.put("training.bf16", half and not pure, "bf16", "bfloat16")
@@ -169,11 +204,15 @@ def _lora(draft: Draft) -> None:
     draft.take("training.lora.target_modules", "lora_target_modules", made=_targets)
     if on(draft.get("lora_target_linear")):
         draft.put("training.lora.target_modules", "all-linear", "lora_target_linear")
-    draft.take("training.lora.trainable_token_indices", "peft_trainable_token_indices", made=indices)
+    draft.take(
+        "training.lora.trainable_token_indices", "peft_trainable_token_indices", made=indices
+    )
 
 
 def _targets(value: Any) -> Any:
-    return value[0] if isinstance(value, list) and value in (["all-linear"], ["all_linear"]) else value
+    return (
+        value[0] if isinstance(value, list) and value in (["all-linear"], ["all_linear"]) else value
+    )
 
 
 def _schedule(draft: Draft) -> None:
@@ -183,7 +222,12 @@ def _schedule(draft: Draft) -> None:
     for what, otherwise in (("eval", "no"), ("save", "epoch")):
         given = (f"{what}s_per_epoch", f"{what}_steps", f"{what}_strategy")
         share, steps = draft.get(given[0]), draft.values.get(given[1])
-        if isinstance(share, (int, float)) and share and isinstance(epochs, (int, float)) and share * epochs > 1:
+        if (
+            isinstance(share, (int, float))
+            and share
+            and isinstance(epochs, (int, float))
+            and share * epochs > 1
+        ):
             steps = 1.0 / (share * epochs)
         strategy = draft.get(given[2])
         if what == "eval" and (strategy == "no" or not evaluates):
@@ -191,7 +235,12 @@ def _schedule(draft: Draft) -> None:
         draft.put(f"training.{what}_strategy", "steps" if steps else strategy or otherwise, *given)
         draft.put(f"training.{what}_steps", steps or None, *given[:2])
     packed, shown = draft.get("sample_packing"), draft.get("eval_sample_packing")
-    draft.put("training.eval_packing", packed if shown is None else shown, "eval_sample_packing", "sample_packing")
+    draft.put(
+        "training.eval_packing",
+        packed if shown is None else shown,
+        "eval_sample_packing",
+        "sample_packing",
+    )
     if on(packed):
         draft.put("training.packing_strategy", "multipack", "sample_packing")
         if shown is False and draft.get("remove_unused_columns") is None:
@@ -209,12 +258,22 @@ def _checkpointing(draft: Draft) -> None:
 
 
 def _tokens(draft: Draft) -> None:
-    special = {key: value for key, value in draft.table("special_tokens").items() if isinstance(value, str)}
+    special = {
+        key: value for key, value in draft.table("special_tokens").items() if isinstance(value, str)
+    }
     draft.put("training.special_tokens", special or None, "special_tokens")
     more = draft.table("special_tokens").get("additional_special_tokens") or []
     tokens = draft.get("tokens") or []
-    added = [token.get("content") if isinstance(token, dict) else token for token in [*_list(tokens), *_list(more)]]
-    draft.put("training.added_tokens", [token for token in added if token] or None, "tokens", "special_tokens")
+    added = [
+        token.get("content") if isinstance(token, dict) else token
+        for token in [*_list(tokens), *_list(more)]
+    ]
+    draft.put(
+        "training.added_tokens",
+        [token for token in added if token] or None,
+        "tokens",
+        "special_tokens",
+    )
     draft.take("training.resize_vocab", "resize_token_embeddings_to_32x")
 
 

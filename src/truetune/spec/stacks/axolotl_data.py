@@ -35,8 +35,13 @@ def data(draft: Draft, document: Located) -> None:
         for index, item in enumerate(given):
             if not isinstance(item.get("path"), str) and item.get("path") is not None:
                 at = place(document, (key, index, "path"))
-                raise SpecError(f"{at.file}:{at.line}: {at.key}: expected a path or a name, found {item['path']!r}")
-            draft.odd += [place(document, (key, index, str(name))) for name in item if str(name) not in known]
+                raise SpecError(
+                    f"{at.file}:{at.line}: {at.key}: expected a path or a name, found"
+                    f" {item['path']!r}"
+                )
+            draft.odd += [
+                place(document, (key, index, str(name))) for name in item if str(name) not in known
+            ]
             _apart(document, (key, index), item)
         rows = [_rows(draft, item, key == "pretraining_dataset") for item in given]
         give(draft, rows, key, field="eval_data" if key == "test_datasets" else "data")
@@ -56,7 +61,9 @@ def _apart(document: Located, way: Keys, item: dict[str, Any]) -> None:
             column = item.get(name)
             if isinstance(column, str) and (other := by_column.setdefault(column, name)) != name:
                 at = place(document, (*way, name))
-                raise SpecError(f"{at.file}:{at.line}: {at.key} and {other} both name the column {column}")
+                raise SpecError(
+                    f"{at.file}:{at.line}: {at.key} and {other} both name the column {column}"
+                )
 
 
 def _learned(draft: Draft, item: dict[str, Any]) -> None:
@@ -65,7 +72,10 @@ def _learned(draft: Draft, item: dict[str, Any]) -> None:
     draft.put("append_eos", item.get("type") == "completion" or None)
     if draft.fields.get("format") == "alpaca":
         draft.own_prompt = True
-        draft.notes.append("rows of the type alpaca: truetune looks at them as chats, not in Axolotl's Alpaca prompt")
+        draft.notes.append(
+            "rows of the type alpaca: truetune looks at them as chats, not in Axolotl's Alpaca"
+            " prompt"
+        )
     other = draft.fields.setdefault("training.other", {})
     for key in ("roles_to_train", "train_on_eos", "train_on_eot", "type", "chat_template"):
         if item.get(key) is not None:
@@ -81,7 +91,9 @@ def _rows(draft: Draft, item: dict[str, Any], pretraining: bool) -> Rows:
     return Rows(name, paths, *made)
 
 
-def _form(draft: Draft, item: dict[str, Any], pretraining: bool) -> tuple[Format | None, dict[str, str]] | str:
+def _form(
+    draft: Draft, item: dict[str, Any], pretraining: bool
+) -> tuple[Format | None, dict[str, str]] | str:
     """The format and the map of a data set, or why it cannot be read."""
     kind = item.get("type")
     if pretraining or kind == "completion" or (kind is None and item.get("field")):
@@ -105,7 +117,10 @@ def _form(draft: Draft, item: dict[str, Any], pretraining: bool) -> tuple[Format
 
 def _chat(item: dict[str, Any]) -> tuple[Format, dict[str, str]] | str:
     column = str(item.get("field_messages") or "messages")
-    names = {**{"role": "role", "content": "content"}, **_table(item.get("message_property_mappings"))}
+    names = {
+        **{"role": "role", "content": "content"},
+        **_table(item.get("message_property_mappings")),
+    }
     names["role"] = item.get("message_field_role") or names["role"]
     names["content"] = item.get("message_field_content") or names["content"]
     inside = _inside_messages(names, item.get("roles"))
@@ -130,19 +145,27 @@ def _inside_messages(names: dict[str, Any], roles: Any) -> dict[str, str]:
     pair = str(names["role"]), str(names["content"])
     if not given and pair in (("role", "content"), ("from", "value")):
         return {}
-    keys = {f"message.{ours}": theirs for ours, theirs in zip(("role", "content"), pair, strict=True) if ours != theirs}
+    keys = {
+        f"message.{ours}": theirs
+        for ours, theirs in zip(("role", "content"), pair, strict=True)
+        if ours != theirs
+    }
     return keys | (given or OWN_ROLES)
 
 
 def _alpaca(item: dict[str, Any]) -> tuple[Format, dict[str, str]]:
-    return "alpaca", {ours: str(item[key]) for ours, key in ALPACA.items() if item.get(key) and item[key] != ours}
+    return "alpaca", {
+        ours: str(item[key]) for ours, key in ALPACA.items() if item.get(key) and item[key] != ours
+    }
 
 
 def _pairs(item: dict[str, Any]) -> tuple[Format, dict[str, str]]:
     columns = {"chosen": item.get("field_chosen"), "rejected": item.get("field_rejected")}
     if item.get("field_messages"):
         columns["messages"] = item["field_messages"]
-    return "preference", {ours: str(theirs) for ours, theirs in columns.items() if theirs and theirs != ours}
+    return "preference", {
+        ours: str(theirs) for ours, theirs in columns.items() if theirs and theirs != ours
+    }
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -11,8 +11,17 @@ from truetune.spec.stacks.facts import facts
 from truetune.spec.stacks.shared import indices
 from truetune.spec.stacks.transformers import METHODS, arguments, defaults, pretrained, quantized
 
-LORA = ("r", "lora_alpha", "lora_dropout", "target_modules", "modules_to_save", "trainable_token_indices",
-        "use_rslora", "use_dora", "init_lora_weights")  # fmt: skip
+LORA = (
+    "r",
+    "lora_alpha",
+    "lora_dropout",
+    "target_modules",
+    "modules_to_save",
+    "trainable_token_indices",
+    "use_rslora",
+    "use_dora",
+    "init_lora_weights",
+)
 
 
 class Call(NamedTuple):
@@ -60,7 +69,11 @@ def config_of_calls(calls: Iterable[Call], path: str, text: str) -> Config:
             raw |= {f"{name}.{key}": value for key, value in part.values.items()}
             where |= {f"{name}.{key}": place for key, place in part.where.items()}
             if name == "LoraConfig":
-                unknown |= {f"{name}.{key}" for key in part.values if key not in facts("peft").classes["LoraConfig"]}
+                unknown |= {
+                    f"{name}.{key}"
+                    for key in part.values
+                    if key not in facts("peft").classes["LoraConfig"]
+                }
     draft.raw, draft.where = raw, where
     return draft.config(raw.keys() - unknown, limit, ("transformers", "trl"))
 
@@ -74,7 +87,11 @@ def _lora(draft: Draft, complete: bool) -> None:
     draft.defaults = facts("peft").classes["LoraConfig"] if complete else {}
     draft.fields["training.lora"] = {}
     for key in LORA:
-        draft.take(f"training.lora.{key}", key, made=indices if key == "trainable_token_indices" else _as_it_is)
+        draft.take(
+            f"training.lora.{key}",
+            key,
+            made=indices if key == "trainable_token_indices" else _as_it_is,
+        )
     if draft.where:
         draft.places["training.lora"] = next(iter(draft.where.values()))
 

@@ -32,11 +32,15 @@ class Rows(NamedTuple):
     """Why truetune cannot read it, though it may be here"""
 
 
-def located(draft: Draft, name: str, data_files: Any = None, data_dir: Any = None) -> tuple[str, ...]:
+def located(
+    draft: Draft, name: str, data_files: Any = None, data_dir: Any = None
+) -> tuple[str, ...]:
     """The local files of `load_dataset(name, data_files=...)`; none where one of them is not here."""
     if data_files is not None:
         by_split = data_files.values() if isinstance(data_files, dict) else [data_files]
-        wanted = [str(f) for given in by_split for f in (given if isinstance(given, list) else [given])]
+        wanted = [
+            str(f) for given in by_split for f in (given if isinstance(given, list) else [given])
+        ]
         if name not in FILES:
             wanted = [f"{name.rstrip('/')}/{file}" for file in wanted]
     elif data_dir is not None:
@@ -53,7 +57,9 @@ def _path(draft: Draft, name: str) -> str | None:
     if "://" not in name and any(sign in name for sign in "*?["):
         folder, _, pattern = name.rpartition("/")
         found = draft.find(folder or ".")
-        return str(found / pattern) if found is not None and glob.glob(str(found / pattern)) else None
+        return (
+            str(found / pattern) if found is not None and glob.glob(str(found / pattern)) else None
+        )
     found = draft.find(name)
     return str(found) if found is not None else None
 
@@ -82,11 +88,15 @@ def give(draft: Draft, sets: Iterable[Rows], *keys: str, field: str = "data") ->
         draft.put("format", form[0])
         draft.put("map", form[1] or None)
     if absent:
-        draft.notes.append(f"not looked at, because they are not on this machine: {', '.join(r.name for r in absent)}")
+        draft.notes.append(
+            "not looked at, because they are not on this machine:"
+            f" {', '.join(r.name for r in absent)}"
+        )
     draft.notes += [f"{rows.name}: not looked at: {rows.why_not}" for rows in other]
     if mixed:
         draft.notes.append(
-            f"{', '.join(r.name for r in mixed)}: not looked at: the columns are not those of {here[0].name}"
+            f"{', '.join(r.name for r in mixed)}: not looked at: the columns are not those of"
+            f" {here[0].name}"
         )
     if left := [rows.name for rows in sets if rows not in same]:
         draft.fields.setdefault("training.other", {}).setdefault("datasets", []).extend(left)

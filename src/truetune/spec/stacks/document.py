@@ -12,7 +12,11 @@ from truetune.spec.stacks.draft import Draft
 
 
 def draft_of(
-    document: Located, stack: Stack, version: str, defaults: Mapping[str, Any], known: Iterable[str] | None = None
+    document: Located,
+    stack: Stack,
+    version: str,
+    defaults: Mapping[str, Any],
+    known: Iterable[str] | None = None,
 ) -> Draft:
     """The file's keys and where they stand; only `known` ones take effect, where the stack drops the others.
 

@@ -35,14 +35,36 @@ UNKNOWN = _Unknown()
 
 def unknown(value: Any) -> bool:
     """Is it, or is in it, a value that cannot be told?"""
-    return value is UNKNOWN or (isinstance(value, (list, tuple, set)) and any(item is UNKNOWN for item in value))
+    return value is UNKNOWN or (
+        isinstance(value, (list, tuple, set)) and any(item is UNKNOWN for item in value)
+    )
 
 
 SAME = frozenset(Training.model_fields) - {
-    "method", "lora", "load_in", "adapter", "devices", "fsdp", "deepspeed_stage", "other", "special_tokens",
-    "added_tokens", "shuffle", "eval_logits_kept", "skip_prepare_dataset", "no_length_limit", "reference", "val_size",
-    "prepared_path", "use_reentrant", "loss_type", "device_map", "dtype", "train_on_inputs", "gradient_checkpointing",
-}  # fmt: skip
+    "method",
+    "lora",
+    "load_in",
+    "adapter",
+    "devices",
+    "fsdp",
+    "deepspeed_stage",
+    "other",
+    "special_tokens",
+    "added_tokens",
+    "shuffle",
+    "eval_logits_kept",
+    "skip_prepare_dataset",
+    "no_length_limit",
+    "reference",
+    "val_size",
+    "prepared_path",
+    "use_reentrant",
+    "loss_type",
+    "device_map",
+    "dtype",
+    "train_on_inputs",
+    "gradient_checkpointing",
+}
 """Fields of Training that transformers and TRL call the same."""
 
 
@@ -98,7 +120,9 @@ class Draft:
 
     def put(self, name: str, value: Any, *keys: str) -> None:
         """Give a field its value; the keys it comes from say where it is set."""
-        place = next((self.where[key] for key in keys if key in self.values and key in self.where), None)
+        place = next(
+            (self.where[key] for key in keys if key in self.values and key in self.where), None
+        )
         if place is not None:
             self.places[name] = place
         if value is not None and not unknown(value):
@@ -159,15 +183,23 @@ class Draft:
         known = set(known)
         raw = self.values if self.raw is None else self.raw
         old = {
-            key: (name, now) for name in packages for key, now in RENAMED[name].items() if key not in known - DEPRECATED
+            key: (name, now)
+            for name in packages
+            for key, now in RENAMED[name].items()
+            if key not in known - DEPRECATED
         }
         rest = {
             key: value
             for key, value in self.values.items()
-            if key in known and key not in self.used and value is not None and not key.endswith(SECRETS)
+            if key in known
+            and key not in self.used
+            and value is not None
+            and not key.endswith(SECRETS)
         }
         if self.stack != "transformers":
-            by_id = self.stack == "llama-factory" and self.fields.get("training.method") == "pretrain"
+            by_id = (
+                self.stack == "llama-factory" and self.fields.get("training.method") == "pretrain"
+            )
             by_default = TRAINERS[self.stack].pads_masked_by.value
             self.fields["training.pads_masked_by"] = "id" if by_id else by_default
         self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}
@@ -188,7 +220,9 @@ class Draft:
             limit=limit,
             own_prompt=self.own_prompt,
             renamed=tuple(
-                _renamed(place(key), key, *old[key], of_trl=self.stack == "trl") for key in raw if key in old
+                _renamed(place(key), key, *old[key], of_trl=self.stack == "trl")
+                for key in raw
+                if key in old
             ),
             missing=tuple(self.missing),
             pins=self.pins,
@@ -210,10 +244,23 @@ class Draft:
             problems = []
             for problem in error.errors():
                 way = [str(step) for step in problem["loc"]]
-                place = next((p for n in range(len(way), 0, -1) if (p := self.places.get(".".join(way[:n])))), None)
-                at = f"{place.file}:{place.line}: {place.key}" if place else f"{self.path}: {'.'.join(way)}"
+                place = next(
+                    (
+                        p
+                        for n in range(len(way), 0, -1)
+                        if (p := self.places.get(".".join(way[:n])))
+                    ),
+                    None,
+                )
+                at = (
+                    f"{place.file}:{place.line}: {place.key}"
+                    if place
+                    else f"{self.path}: {'.'.join(way)}"
+                )
                 said = problem["msg"]
-                problems.append(f"{at}: {said[:1].lower()}{said[1:]} (found {problem['input']!r:.80})")
+                problems.append(
+                    f"{at}: {said[:1].lower()}{said[1:]} (found {problem['input']!r:.80})"
+                )
             raise SpecError("\n".join(dict.fromkeys(problems))) from None
 
 
@@ -235,7 +282,11 @@ def near(key: str, known: Iterable[str]) -> str | None:
     known = [name for name in known if name != key]
     words = {word for name in known for word in name.lower().split("_")}
     likely = [name for name in known if _misspells(key, name, words)]
-    return max(likely, key=lambda name: (difflib.SequenceMatcher(None, key, name).ratio(), name), default=None)
+    return max(
+        likely,
+        key=lambda name: (difflib.SequenceMatcher(None, key, name).ratio(), name),
+        default=None,
+    )
 
 
 def _misspells(key: str, name: str, words: set[str]) -> bool:

@@ -146,7 +146,12 @@ RENAMED: Mapping[str, Mapping[str, str | None]] = {
 DEPRECATED = frozenset(RENAMED["axolotl"])
 """Old names that the stack still takes, with a warning or an error of its own"""
 STOPS = frozenset(
-    ("max_packed_sequence_len", "rope_scaling", "dpo_use_logits_to_keep", "dpo_generate_during_eval")
+    (
+        "max_packed_sequence_len",
+        "rope_scaling",
+        "dpo_use_logits_to_keep",
+        "dpo_generate_during_eval",
+    )
     + ("dpo_norm_loss", "rpo_alpha", "s2_attention", "flash_attn_rms_norm")
 )
 """Old keys of Axolotl at which it stops; others it drops, or takes"""

@@ -19,13 +19,25 @@ FIELDS = {
     "val_size": "val_size", "train_on_inputs": "train_on_prompt", "use_reentrant": "use_reentrant_gc",
 }  # fmt: skip
 """Field of Training -> LLaMA-Factory's key, where the value is the same"""
-LORA = {"r": "lora_rank", "lora_alpha": "lora_alpha", "lora_dropout": "lora_dropout", "use_rslora": "use_rslora",
-        "use_dora": "use_dora"}  # fmt: skip
+LORA = {
+    "r": "lora_rank",
+    "lora_alpha": "lora_alpha",
+    "lora_dropout": "lora_dropout",
+    "use_rslora": "use_rslora",
+    "use_dora": "use_dora",
+}
 METHODS = {"pt": "pretrain", "sft": "sft", "rm": "reward", "ppo": "ppo", "dpo": "dpo", "kto": "kto"}
 PREFERENCE = {"orpo": "orpo", "simpo": "cpo"}
 """Losses of the stage dpo that are methods of their own"""
-MEGATRON = frozenset(("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size"))
-ATTENTION = {"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2", "fa3": "flash_attention_3"}
+MEGATRON = frozenset(
+    ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size")
+)
+ATTENTION = {
+    "disabled": "eager",
+    "sdpa": "sdpa",
+    "fa2": "flash_attention_2",
+    "fa3": "flash_attention_3",
+}
 
 
 @cache
@@ -36,7 +48,11 @@ def keys() -> frozenset[str]:
 
 def read(document: Located) -> Config:
     """A LLaMA-Factory YAML or JSON."""
-    known = {key: value for keys in facts("llama-factory").classes.values() for key, value in keys.items()}
+    known = {
+        key: value
+        for keys in facts("llama-factory").classes.values()
+        for key, value in keys.items()
+    }
     draft = draft_of(document, "llama-factory", facts("llama-factory").release, known)
     draft.same()
     for field, key in FIELDS.items():
@@ -58,7 +74,9 @@ def read(document: Located) -> Config:
     if MEGATRON & draft.values.keys():
         draft.notes.append("Megatron's own keys (USE_MCA=1) are not checked")
         known |= dict.fromkeys(draft.values)
-    return draft.config(known, limit if isinstance(limit, int) else None, ("transformers", "llama-factory"))
+    return draft.config(
+        known, limit if isinstance(limit, int) else None, ("transformers", "llama-factory")
+    )
 
 
 def _method(draft: Draft) -> None:
@@ -84,14 +102,20 @@ def _model(draft: Draft) -> None:
     model = draft.folder(draft.get("model_name_or_path"))
     draft.put("model", model, "model_name_or_path")
     draft.put("tokenizer", model, "model_name_or_path")
-    draft.take("training.adapter", "adapter_name_or_path", made=lambda value: ",".join(names(value)) or None)
+    draft.take(
+        "training.adapter",
+        "adapter_name_or_path",
+        made=lambda value: ",".join(names(value)) or None,
+    )
     bits = draft.get("quantization_bit")
     draft.put("training.load_in", bits if bits in (4, 8) else None, "quantization_bit")
     attention = draft.get("flash_attn")
     draft.put("training.attn_implementation", ATTENTION.get(str(attention)), "flash_attn")
     off = on(draft.get("disable_gradient_checkpointing"))
     draft.put("training.gradient_checkpointing", not off, "disable_gradient_checkpointing")
-    draft.put("training.use_liger_kernel", on(draft.get("enable_liger_kernel")), "enable_liger_kernel")
+    draft.put(
+        "training.use_liger_kernel", on(draft.get("enable_liger_kernel")), "enable_liger_kernel"
+    )
     half = on(draft.get("bf16")) or on(draft.get("pure_bf16"))
     dtype = "bfloat16" if half else "float16" if on(draft.get("fp16")) else None
     draft.put("training.dtype", dtype, "pure_bf16", "bf16", "fp16")
@@ -99,7 +123,8 @@ def _model(draft: Draft) -> None:
     draft.own_prompt = draft.get("stage") != "pt"
     if own is not None:
         draft.notes.append(
-            f"template: {own} is LLaMA-Factory's own; truetune looks at the tokenizer's template instead"
+            f"template: {own} is LLaMA-Factory's own; truetune looks at the tokenizer's template"
+            " instead"
         )
     draft.used -= {"template"}
     thinking = draft.get("enable_thinking")
@@ -138,7 +163,9 @@ def _run(draft: Draft) -> None:
     draft.put("training.packing", packed, *(("neat_packing",) if neat else ()), "packing")
     draft.put("training.eval_packing", packed, "packing")
     if packed:
-        draft.put("training.packing_strategy", "neat" if neat else "greedy", "neat_packing", "packing")
+        draft.put(
+            "training.packing_strategy", "neat" if neat else "greedy", "neat_packing", "packing"
+        )
     draft.take("training.eval_strategy", "eval_strategy", "evaluation_strategy")
     if draft.fields.get("training.eval_strategy") == "steps" and draft.get("eval_steps") is None:
         draft.put("training.eval_steps", draft.get("logging_steps"))

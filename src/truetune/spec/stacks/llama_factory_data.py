@@ -16,12 +16,29 @@ from truetune.spec.stacks.draft import Draft, names
 INFO = "dataset_info.json"
 ALPACA = {"instruction": "prompt", "input": "query", "output": "response", "history": "history"}
 COMMON = {"system": "system", "tools": "tools"}
-BY_DEFAULT = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
-TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt",
-        "observation_tag": "observation", "function_tag": "function_call", "system_tag": "system"}  # fmt: skip
+BY_DEFAULT = {
+    "prompt": "instruction",
+    "query": "input",
+    "response": "output",
+    "messages": "conversations",
+}
+TAGS = {
+    "role_tag": "from",
+    "content_tag": "value",
+    "user_tag": "human",
+    "assistant_tag": "gpt",
+    "observation_tag": "observation",
+    "function_tag": "function_call",
+    "system_tag": "system",
+}
 HUBS = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
-SHAREGPT = {"user_tag": ("human", "user"), "assistant_tag": ("gpt", "assistant"), "system_tag": ("system",),
-            "observation_tag": ("observation", "tool"), "function_tag": ("function_call",)}  # fmt: skip
+SHAREGPT = {
+    "user_tag": ("human", "user"),
+    "assistant_tag": ("gpt", "assistant"),
+    "system_tag": ("system",),
+    "observation_tag": ("observation", "tool"),
+    "function_tag": ("function_call",),
+}
 
 
 def data(draft: Draft) -> None:
@@ -43,11 +60,15 @@ def _info(draft: Draft) -> tuple[Mapping[str, Any] | None, Path | None]:
         return None, None
     value = located.read(folder / INFO).value
     if not isinstance(value, dict):
-        raise SpecError(f"{folder / INFO}: expected data sets by name, found a {type(value).__name__}")
+        raise SpecError(
+            f"{folder / INFO}: expected data sets by name, found a {type(value).__name__}"
+        )
     return value, folder
 
 
-def _rows(draft: Draft, name: str, key: str, info: Mapping[str, Any] | None, folder: Path | None) -> Rows:
+def _rows(
+    draft: Draft, name: str, key: str, info: Mapping[str, Any] | None, folder: Path | None
+) -> Rows:
     if info is None or folder is None:
         return Rows(name, ())
     about = info.get(name)

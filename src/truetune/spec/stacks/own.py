@@ -19,8 +19,18 @@ def read(document: Located) -> Config:
     for keys in document.spots:
         if not any(isinstance(key, int) for key in keys):
             places[".".join(str(key).replace("-", "_") for key in keys)] = place(document, keys)
-    raw = {str(key): value for key, value in document.value.items()} if isinstance(document.value, dict) else {}
+    raw = (
+        {str(key): value for key, value in document.value.items()}
+        if isinstance(document.value, dict)
+        else {}
+    )
     return Config(
-        stack="truetune", version=truetune.__version__, path=document.path, spec=spec, places=places, raw=raw,
-        text=document.text, limit=spec.max_length,
-    )  # fmt: skip
+        stack="truetune",
+        version=truetune.__version__,
+        path=document.path,
+        spec=spec,
+        places=places,
+        raw=raw,
+        text=document.text,
+        limit=spec.max_length,
+    )

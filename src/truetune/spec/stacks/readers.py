@@ -26,15 +26,20 @@ from truetune.spec.stacks.facts import RENAMED, facts
 
 COMMANDS: Mapping[Stack, re.Pattern[str]] = {
     "trl": re.compile(r"\btrl\s+(?:sft|dpo|grpo|kto|reward|rloo|orpo|cpo)\b"),
-    "axolotl": re.compile(r"\baxolotl(?:\s+|\.cli\.)(?:train|preprocess|evaluate|merge[-_]lora|inference)\b"),
-    "llama-factory": re.compile(r"\b(?:llamafactory-cli|lmf)\s+(?:train|export|chat|api|eval|webchat)\b"),
+    "axolotl": re.compile(
+        r"\baxolotl(?:\s+|\.cli\.)(?:train|preprocess|evaluate|merge[-_]lora|inference)\b"
+    ),
+    "llama-factory": re.compile(
+        r"\b(?:llamafactory-cli|lmf)\s+(?:train|export|chat|api|eval|webchat)\b"
+    ),
 }
 LAUNCHERS = re.compile(
     r"\b(?:torchrun|torch\.distributed\.(?:launch|run)|accelerate\s+launch)\b|(?<![-.])\bdeepspeed\s+--num_gpus\b"
 )
 """Commands that start a script as one process or several"""
 SEVERAL_PROCESSES = re.compile(
-    r"--multi[_-]gpu|--(?:nproc[_-]per[_-]node|num[_-]processes|num_gpus)[ =]+(?!1\b)(?:\d+|gpu|auto)"
+    r"--multi[_-]gpu|--(?:nproc[_-]per[_-]node|num[_-]processes|num_gpus)["
+    r" =]+(?!1\b)(?:\d+|gpu|auto)"
     r"|\bNPROC_PER_NODE=[\"']?(?!1\b)\d+"
 )
 """What in such a command says that there are several processes"""
@@ -143,7 +148,10 @@ def _by_script(file: Path, keys: frozenset[str]) -> Iterator[Reader]:
     base = facts("transformers").classes["TrainingArguments"]
     of_trl = trl.keys() - set(base) - trl.launch()
     for parser in _parsers(str(file), file.stat().st_mtime_ns):
-        if keys <= trl.keys() | RENAMED["transformers"].keys() | parser.own_fields and keys & of_trl:
+        if (
+            keys <= trl.keys() | RENAMED["transformers"].keys() | parser.own_fields
+            and keys & of_trl
+        ):
             yield Reader("trl", f"the parser in {file.name}, line {parser.line}", parser.own_fields)
 
 
@@ -188,9 +196,11 @@ def _is_of_trl(name: str, classes: Mapping[str, ast.ClassDef], depth: int = 0) -
     if name not in classes or depth > len(classes):
         return name in trl.CLASSES
     bases = [_last_name(base) for base in classes[name].bases]
-    return any(base in trl.CLASSES or _is_of_trl(base, classes, depth + 1) for base in bases if base != name) or (
-        name in bases and name in trl.CLASSES
-    )
+    return any(
+        base in trl.CLASSES or _is_of_trl(base, classes, depth + 1)
+        for base in bases
+        if base != name
+    ) or (name in bases and name in trl.CLASSES)
 
 
 def _fields(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[str]:
@@ -203,14 +213,24 @@ def _fields(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[str]:
 
 def _last_name(node: ast.expr) -> str:
     """`SFTConfig` of `SFTConfig` and `trl.SFTConfig`."""
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
 
 
 def _files_around(path: Path) -> Iterator[Path]:
     """The scripts, commands and READMEs in the folders from the file up to the root of its project, and in those
     directly below the root."""
     folders = project_folders(path)
-    below = sorted(Path(entry.path) for entry in _entries(folders[-1]) if entry.is_dir() and entry.name[0] != ".")
+    below = sorted(
+        Path(entry.path)
+        for entry in _entries(folders[-1])
+        if entry.is_dir() and entry.name[0] != "."
+    )
     count = 0
     for folder in dict.fromkeys((*folders, *below)):
         for entry in sorted(_entries(folder), key=lambda entry: entry.name):

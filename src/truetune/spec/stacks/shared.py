@@ -31,14 +31,19 @@ def _stage(draft: Draft, value: Any) -> int | None:
     zero = value.get("zero_optimization", {}) if isinstance(value, dict) else {}
     stage = zero.get("stage", 0) if isinstance(zero, dict) else 0
     if stage not in (0, 1, 2, 3):
-        raise SpecError(f"{draft.at('deepspeed')}: zero_optimization.stage: expected 0, 1, 2 or 3, found {stage!r}")
+        raise SpecError(
+            f"{draft.at('deepspeed')}: zero_optimization.stage: expected 0, 1, 2 or 3, found"
+            f" {stage!r}"
+        )
     return int(stage)
 
 
 def checkpointing(draft: Draft) -> None:
     """`gradient_checkpointing`, or `activation_checkpointing` where that is set, and `use_reentrant` of its kwargs."""
     names = ("activation_checkpointing", "gradient_checkpointing")
-    value = next((v for v in map(draft.get, names) if v is not None), False if draft.defaults else None)
+    value = next(
+        (v for v in map(draft.get, names) if v is not None), False if draft.defaults else None
+    )
     draft.put("training.gradient_checkpointing", value, *names)
     for name in (f"{name}_kwargs" for name in names):
         if (reentrant := draft.table(name).get("use_reentrant")) is not None:
@@ -55,7 +60,11 @@ def indices(value: Any) -> Any:
     """peft's `trainable_token_indices`: a list, or a list for each layer."""
     if not isinstance(value, dict):
         return value
-    return [index for of_layer in value.values() for index in (of_layer if isinstance(of_layer, list) else [of_layer])]
+    return [
+        index
+        for of_layer in value.values()
+        for index in (of_layer if isinstance(of_layer, list) else [of_layer])
+    ]
 
 
 def device_map(value: Any) -> str | None:

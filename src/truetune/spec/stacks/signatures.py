@@ -65,12 +65,17 @@ def gone_argument(package: str, trainer: str, name: str) -> GoneArgument | None:
     newest = signatures[-1] if signatures else None
     if newest is None or {name, ANY} & {*newest}:
         return None
-    after = max((number for number, takes in enumerate(signatures, 1) if takes and name in takes), default=None)
+    after = max(
+        (number for number, takes in enumerate(signatures, 1) if takes and name in takes),
+        default=None,
+    )
     if after is None:
         return None
     gone = history[after][0]
     releases: list[str] = _recorded()[package]["releases"]
-    return GoneArgument(name, Taken(releases[releases.index(gone) - 1], gone), *_instead(trainer, name, newest))
+    return GoneArgument(
+        name, Taken(releases[releases.index(gone) - 1], gone), *_instead(trainer, name, newest)
+    )
 
 
 def _instead(trainer: str, name: str, takes: list[str]) -> tuple[str | None, str | None]:
@@ -78,7 +83,9 @@ def _instead(trainer: str, name: str, takes: list[str]) -> tuple[str | None, str
     new_name = RENAMED["transformers"].get(name) or name
     if new_name in takes:
         return f"{new_name}=...", new_name
-    arguments = f"{trainer.removesuffix('Trainer')}Config" if trainer != "Trainer" else "TrainingArguments"
+    arguments = (
+        f"{trainer.removesuffix('Trainer')}Config" if trainer != "Trainer" else "TrainingArguments"
+    )
     arguments = "Seq2SeqTrainingArguments" if trainer == "Seq2SeqTrainer" else arguments
     known = defaults(arguments) if arguments in METHODS else {}
     key = next((key for key in (name, RENAMED["trl"].get(name)) if key in known), None)

@@ -110,10 +110,17 @@ def _alone() -> Mapping[Stack, frozenset[str]]:
     """The keys of a program that are no other's, and no common words."""
     base = frozenset(facts("transformers").classes["TrainingArguments"])
     known: Mapping[Stack, frozenset[str]] = {
-        "trl": trl.keys() - trl.launch(), "axolotl": axolotl.keys(), "llama-factory": llama_factory.keys(),
-    }  # fmt: skip
+        "trl": trl.keys() - trl.launch(),
+        "axolotl": axolotl.keys(),
+        "llama-factory": llama_factory.keys(),
+    }
     return {
-        stack: keys - base - COMMON_WORDS - frozenset().union(*(known[other] for other in known if other != stack))
+        stack: (
+            keys
+            - base
+            - COMMON_WORDS
+            - frozenset().union(*(known[other] for other in known if other != stack))
+        )
         for stack, keys in known.items()
     }
 
@@ -121,7 +128,10 @@ def _alone() -> Mapping[Stack, frozenset[str]]:
 def _names_model_and_rows(stack: Stack, value: Mapping[object, object]) -> bool:
     """Does it name both the model and the rows as this program does? Together they are one sign."""
     if stack == "trl":
-        rows = any(isinstance(value.get(key), str) for key in ("dataset_name", "dataset_mixture", "dataset_mixer"))
+        rows = any(
+            isinstance(value.get(key), str)
+            for key in ("dataset_name", "dataset_mixture", "dataset_mixer")
+        )
         return "model_name_or_path" in value and (rows or _is_list_of_tables(value.get("datasets")))
     return "base_model" in value and any(
         _is_list_of_tables(value.get(key)) or isinstance(value.get(key), str)
@@ -130,4 +140,8 @@ def _names_model_and_rows(stack: Stack, value: Mapping[object, object]) -> bool:
 
 
 def _is_list_of_tables(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and "path" in item for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and "path" in item for item in value)
+    )

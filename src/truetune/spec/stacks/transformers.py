@@ -26,7 +26,11 @@ SAMPLED = {"random": True, "group_by_length": True, "sequential": False}
 def defaults(name: str) -> dict[str, Any]:
     """The keys and defaults of a class of arguments."""
     base = facts("transformers").classes["TrainingArguments"]
-    return {**base, **facts("transformers").classes.get(name, {}), **facts("trl").classes.get(name, {})}
+    return {
+        **base,
+        **facts("transformers").classes.get(name, {}),
+        **facts("trl").classes.get(name, {}),
+    }
 
 
 def arguments(draft: Draft, name: str) -> int | None:
@@ -39,8 +43,15 @@ def arguments(draft: Draft, name: str) -> int | None:
         draft.put("training.bf16", not on(fp16), "bf16")
     checkpointing(draft)
     sharding(draft)
-    draft.take("training.shuffle", "train_sampling_strategy", made=lambda value: SAMPLED.get(str(value), True))
-    if draft.get("eval_strategy", "evaluation_strategy") == "steps" and draft.get("eval_steps") is None:
+    draft.take(
+        "training.shuffle",
+        "train_sampling_strategy",
+        made=lambda value: SAMPLED.get(str(value), True),
+    )
+    if (
+        draft.get("eval_strategy", "evaluation_strategy") == "steps"
+        and draft.get("eval_steps") is None
+    ):
         draft.put("training.eval_steps", draft.get("logging_steps"))
     draft.take("training.eval_strategy", "eval_strategy", "evaluation_strategy")
     draft.take("training.loss_type", "loss_type", made=joined)
@@ -55,7 +66,9 @@ def _sft(draft: Draft) -> None:
     if draft.get("eval_packing") is None:
         draft.put("training.eval_packing", draft.get("packing"))
     draft.put(
-        "training.skip_prepare_dataset", draft.table("dataset_kwargs").get("skip_prepare_dataset"), "dataset_kwargs"
+        "training.skip_prepare_dataset",
+        draft.table("dataset_kwargs").get("skip_prepare_dataset"),
+        "dataset_kwargs",
     )
     draft.put("append_eos", True)
     draft.put("history", "single")
@@ -86,7 +99,9 @@ def _switch(value: Any) -> bool | None:
 def _tagged(tokenizer: str | None) -> bool:
     """Has the template `{% generation %}` tags? TRL puts a template of its own in the place of those that it knows and
     that have none, and stops at the others."""
-    files = [Path(tokenizer or "", name) for name in ("chat_template.jinja", "tokenizer_config.json")]
+    files = [
+        Path(tokenizer or "", name) for name in ("chat_template.jinja", "tokenizer_config.json")
+    ]
     there = [file for file in files if tokenizer and file.is_file()]
     return any(TAG.search(file.read_text(encoding="utf-8", errors="replace")) for file in there)
 
@@ -109,7 +124,11 @@ def _dtype(value: Any) -> str:
 
 def _model(draft: Draft, given: Any, key: str) -> None:
     """What `from_pretrained` is given."""
-    for name, field in (("attn_implementation", "attn_implementation"), ("dtype", "dtype"), ("torch_dtype", "dtype")):
+    for name, field in (
+        ("attn_implementation", "attn_implementation"),
+        ("dtype", "dtype"),
+        ("torch_dtype", "dtype"),
+    ):
         value = given.get(name)
         if value is not None and value is not UNKNOWN:
             draft.put(f"training.{field}", _dtype(value), key)

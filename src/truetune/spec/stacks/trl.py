@@ -15,8 +15,17 @@ from truetune.spec.stacks.draft import Draft, near, on
 from truetune.spec.stacks.facts import RENAMED, facts
 from truetune.spec.stacks.transformers import METHODS, arguments, defaults, learned, pretrained
 
-CLASSES = ("SFTConfig", "DPOConfig", "KTOConfig", "RewardConfig", "GRPOConfig", "RLOOConfig", "DistillationConfig",
-           "ORPOConfig", "CPOConfig")  # fmt: skip
+CLASSES = (
+    "SFTConfig",
+    "DPOConfig",
+    "KTOConfig",
+    "RewardConfig",
+    "GRPOConfig",
+    "RLOOConfig",
+    "DistillationConfig",
+    "ORPOConfig",
+    "CPOConfig",
+)
 """The trainers' classes; of two that fit as well, the first is meant."""
 COMMON = ("ModelConfig", "ScriptArguments", "DatasetMixtureConfig")
 OF_SCRIPT = {"GRPOConfig": ("GRPOScriptArguments",), "RLOOConfig": ("RLOOScriptArguments",)}
@@ -37,7 +46,9 @@ SIGNS = {
 @cache
 def launch() -> frozenset[str]:
     """Keys that the command line takes itself, or hands to `accelerate launch`."""
-    return frozenset(("env", "config", "accelerate_config", *facts("trl").classes["accelerate launch"]))
+    return frozenset(
+        ("env", "config", "accelerate_config", *facts("trl").classes["accelerate launch"])
+    )
 
 
 @cache
@@ -45,7 +56,9 @@ def keys() -> frozenset[str]:
     """All keys that tell a TRL YAML: of this release, of earlier ones, and of scripts that read TRL's and their own."""
     known = {*defaults("SFTConfig"), *launch(), *RENAMED["trl"], *SCRIPTS, *OLD}
     scripts = (name for names in OF_SCRIPT.values() for name in names)
-    return frozenset(known.union(*(facts("trl").classes[name] for name in (*CLASSES, *COMMON, *scripts))))
+    return frozenset(
+        known.union(*(facts("trl").classes[name] for name in (*CLASSES, *COMMON, *scripts)))
+    )
 
 
 @cache
@@ -64,7 +77,9 @@ def kind_of(document: Located) -> tuple[str, bool]:
         *(facts("trl").classes[name] for name in COMMON)
     )
     own = {name: set(_merged(name)) - base | SIGNS.get(name, frozenset()) for name in CLASSES}
-    scores = {name: len(given & own[name]) + len(given & SIGNS.get(name, frozenset())) for name in CLASSES}
+    scores = {
+        name: len(given & own[name]) + len(given & SIGNS.get(name, frozenset())) for name in CLASSES
+    }
     stem = document.path.rpartition("/")[2].lower()
     best = max(scores.values())
     equal = [name for name in CLASSES if scores[name] == best]
@@ -78,10 +93,13 @@ def read(document: Located) -> Config:
     known = _merged(name)
     pins = pins_around(document.path)
     older = pins.before("trl", major(facts("trl").release))
-    draft = draft_of(document, "trl", facts("trl").release, {} if older else known, {*known, *launch()})
+    draft = draft_of(
+        document, "trl", facts("trl").release, {} if older else known, {*known, *launch()}
+    )
     draft.pins = pins
     draft.notes.append(
-        f"read as the settings of {name} ({METHODS[name]})" + ("" if sure else ", because no key speaks for another")
+        f"read as the settings of {name} ({METHODS[name]})"
+        + ("" if sure else ", because no key speaks for another")
     )
     limit = arguments(draft, name)
     pretrained(draft)
@@ -95,14 +113,23 @@ def read(document: Located) -> Config:
     if name == "SFTConfig":
         learned(draft)
     template = draft.get("chat_template_path")
-    if isinstance(template, str) and (found := draft.find(template)) is not None and found.is_file():
+    if (
+        isinstance(template, str)
+        and (found := draft.find(template)) is not None
+        and found.is_file()
+    ):
         draft.put("template", str(found), "chat_template_path")
-    own = [key for key in document.value if key in SCRIPTS or (key not in keys() and near(str(key), keys()) is None)]
+    own = [
+        key
+        for key in document.value
+        if key in SCRIPTS or (key not in keys() and near(str(key), keys()) is None)
+    ]
     draft.own_keys = bool(own)
     if own:
         draft.notes.append(
-            f"TRL-like, with keys of its own ({', '.join(map(str, own[:6]))}{', ...' if len(own) > 6 else ''}): "
-            "a script that merges them with TRL's reads it"
+            "TRL-like, with keys of its own"
+            f" ({', '.join(map(str, own[:6]))}{', ...' if len(own) > 6 else ''}): a script that"
+            " merges them with TRL's reads it"
         )
     return draft.config({*known, *launch()}, limit, ("transformers", "trl"))
 
@@ -110,15 +137,27 @@ def read(document: Located) -> Config:
 def _lora(draft: Draft) -> None:
     draft.put("training.lora", {}, "use_peft")
     for field, key in (
-        ("r", "lora_r"), ("lora_alpha", "lora_alpha"), ("lora_dropout", "lora_dropout"),
-        ("target_modules", "lora_target_modules"), ("modules_to_save", "lora_modules_to_save"),
-        ("use_rslora", "use_rslora"), ("use_dora", "use_dora"),
-    ):  # fmt: skip
-        draft.take(f"training.lora.{field}", key, made=_targets if field == "target_modules" else lambda value: value)
+        ("r", "lora_r"),
+        ("lora_alpha", "lora_alpha"),
+        ("lora_dropout", "lora_dropout"),
+        ("target_modules", "lora_target_modules"),
+        ("modules_to_save", "lora_modules_to_save"),
+        ("use_rslora", "use_rslora"),
+        ("use_dora", "use_dora"),
+    ):
+        draft.take(
+            f"training.lora.{field}",
+            key,
+            made=_targets if field == "target_modules" else lambda value: value,
+        )
 
 
 def _targets(value: Any) -> Any:
-    return value[0] if isinstance(value, list) and len(value) == 1 and value[0] == "all-linear" else value
+    return (
+        value[0]
+        if isinstance(value, list) and len(value) == 1 and value[0] == "all-linear"
+        else value
+    )
 
 
 def _data(draft: Draft) -> list[Rows]:
@@ -130,5 +169,7 @@ def _data(draft: Draft) -> list[Rows]:
     for given in several if isinstance(several, list) else ():
         if isinstance(given, dict) and isinstance(given.get("path"), str):
             path = given["path"]
-            found.append(Rows(path, located(draft, path, given.get("data_files"), given.get("data_dir"))))
+            found.append(
+                Rows(path, located(draft, path, given.get("data_files"), given.get("data_dir")))
+            )
     return found

@@ -41,9 +41,17 @@ class Watcher(TrainerCallback):
     others answer their share of the prompts. Training is the same to the bit with and without it.
     """
 
-    def __init__(self, prompts: Sequence[Prompt], tokenizer: Any, stops: Sequence[int], spec: RunSpec,
-                 folder: str | Path, *, say: Callable[[str], None] = print,
-                 show: Callable[[Look], None] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        prompts: Sequence[Prompt],
+        tokenizer: Any,
+        stops: Sequence[int],
+        spec: RunSpec,
+        folder: str | Path,
+        *,
+        say: Callable[[str], None] = print,
+        show: Callable[[Look], None] | None = None,
+    ) -> None:
         self.prompts = tuple(prompts)
         self.spec, self.settings = spec, spec.watch
         self.speech = speech_of(tokenizer, stops, spec.watch.parser)
@@ -75,7 +83,9 @@ class Watcher(TrainerCallback):
         """What the looks of this process took, and the choice of their size."""
         return self._pace.spent
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
+    ) -> None:
         """Take up the looks of a run that goes on; or choose their size, and look for the first time."""
         self._began, self._first, self._next = time.monotonic(), state.global_step, None
         self.looks, self.stopped_by = [], None
@@ -114,7 +124,9 @@ class Watcher(TrainerCallback):
         if not agreed(self._pace.due(step, done, time.monotonic() - self._began)):
             self._next = min(state.max_steps, step + self._pace.every)
         elif self._look(args, state, control, model):
-            self._next = self._pace.after(step, agreed(self._pace.left(step, done, time.monotonic() - self._began)))
+            self._next = self._pace.after(
+                step, agreed(self._pace.left(step, done, time.monotonic() - self._began))
+            )
         else:
             self._next = None
 
@@ -124,13 +136,19 @@ class Watcher(TrainerCallback):
             share = self._record()
             over = " (the first and the last one are always made)" if share > self.budget else ""
             self.say(
-                f"watching: {len(self._pace.looks)} looks took {self.seconds:.1f} s, {share:.1%} of the time{over}"
+                f"watching: {len(self._pace.looks)} looks took {self.seconds:.1f} s, {share:.1%} of"
+                f" the time{over}"
             )
 
     def watched(self, state: Any) -> Watched:
         """What the rules look at."""
-        return Watched(tuple(self.looks), losses_of(state.log_history), self.limit,
-                       finished=state.global_step >= state.max_steps, total=state.max_steps)  # fmt: skip
+        return Watched(
+            tuple(self.looks),
+            losses_of(state.log_history),
+            self.limit,
+            finished=state.global_step >= state.max_steps,
+            total=state.max_steps,
+        )
 
     def _taken_up(self, step: int) -> tuple[tuple[Prompt, ...], int] | None:
         """The prompts and the limit of the looks up to a step, whose later ones are forgotten; None where there are no
@@ -138,7 +156,10 @@ class Watcher(TrainerCallback):
         self.folder.mkdir(parents=True, exist_ok=True)
         findings, removed = store.rewind(self.folder, step)
         if removed:
-            self._note(f"{removed} looks of an earlier run, behind step {step:,}, are removed from {self.folder}")
+            self._note(
+                f"{removed} looks of an earlier run, behind step {step:,}, are removed from"
+                f" {self.folder}"
+            )
         mine = {prompt.ids: prompt for prompt in self.prompts}
         earlier = store.read(self.folder) if step else []
         if not earlier:
@@ -156,19 +177,28 @@ class Watcher(TrainerCallback):
         """What a look consists of, by what a look and the run will take; None where the model can't be run so."""
         try:
             took: Any = probe(self.speech, model, self.prompts)
-        except Exception as error:  # of a model that can't generate: the run continues without being watched
+        except (
+            Exception
+        ) as error:  # of a model that can't generate: the run continues without being watched
             took = f"{type(error).__name__}: {error}"
         failed = [one for one in gathered(took) if isinstance(one, str)]
         if failed:
             self._note(f"answers are not watched: {failed[0]}")
             return None
         lengths = sorted(len(prompt.reference_ids) for prompt in self.prompts)
-        size: Size = agreed(size_of(
-            took, prompts=len(self.prompts), limit=self.settings.max_new_tokens,
-            needed=lengths[3 * len(lengths) // 4] + 1, planned=planned, budget=self.budget,
-            rows=args.per_device_train_batch_size * args.gradient_accumulation_steps
-            * (state.max_steps - state.global_step),
-        ))  # fmt: skip
+        size: Size = agreed(
+            size_of(
+                took,
+                prompts=len(self.prompts),
+                limit=self.settings.max_new_tokens,
+                needed=lengths[3 * len(lengths) // 4] + 1,
+                planned=planned,
+                budget=self.budget,
+                rows=args.per_device_train_batch_size
+                * args.gradient_accumulation_steps
+                * (state.max_steps - state.global_step),
+            )
+        )
         if size.note:
             self._note(size.note)
         return size
@@ -188,27 +218,44 @@ class Watcher(TrainerCallback):
             self._note(f"answers are not watched from step {step:,} on: {failed[0]}")
             return False
         if rank() == 0:
-            answered = everyones[0] if together else [everyones[i % world()][i // world()]
-                                                      for i in range(len(self.prompts))]  # fmt: skip
+            answered = (
+                everyones[0]
+                if together
+                else [everyones[i % world()][i // world()] for i in range(len(self.prompts))]
+            )
             self._keep(answered, started, args, state, control, model)
         self._pace.looks.append((step, time.monotonic() - started))
         if agreed(self.stopped_by is not None):
             control.should_training_stop = control.should_save = True
         return True
 
-    def _keep(self, answered: Sequence[Answer | None], started: float, args: Any, state: Any, control: Any,
-              model: Any) -> None:  # fmt: skip
+    def _keep(
+        self,
+        answered: Sequence[Answer | None],
+        started: float,
+        args: Any,
+        state: Any,
+        control: Any,
+        model: Any,
+    ) -> None:
         """Score the answers of a look, store it, track it, and say what is found."""
         pairs = zip(self.prompts, answered, strict=True)
-        samples = tuple(self.speech.read(prompt, answer) for prompt, answer in pairs if answer is not None)
+        samples = tuple(
+            self.speech.read(prompt, answer) for prompt, answer in pairs if answer is not None
+        )
         if len(samples) < len(answered):
-            self._note(f"step {state.global_step:,}: {len(answered) - len(samples)} prompts were not answered: they "
-                       f"leave no room for an answer, or the look took longer than {LONGEST:.0f} s")  # fmt: skip
+            self._note(
+                f"step {state.global_step:,}: {len(answered) - len(samples)} prompts were not"
+                " answered: they leave no room for an answer, or the look took longer than"
+                f" {LONGEST:.0f} s"
+            )
         look = Look(state.global_step, marked(samples), time.monotonic() - started)
         self.looks = [*(known for known in self.looks if known.step != look.step), look]
         try:
             store.save(look, self.limit, self.folder)
-        except UsageError as error:  # a file of the user's stands there: it stays, and the run continues
+        except (
+            UsageError
+        ) as error:  # a file of the user's stands there: it stays, and the run continues
             self._note(f"the answers of step {state.global_step:,} are not kept: {error}")
         for refused in track(look, self._callbacks, args, state, control, model):
             self._note(f"a tracker did not take the samples: {refused}")
@@ -231,12 +278,17 @@ class Watcher(TrainerCallback):
             self.stopped_by = worst[0] if worst else None
         store.note(fresh, state.global_step, self.folder, stopped=self.stopped_by)
         if self.stopped_by is not None:
-            self.say(f"the run ends at step {state.global_step:,}: {self.stopped_by.rule} (watch.stop_on: {least})")
+            self.say(
+                f"the run ends at step {state.global_step:,}: {self.stopped_by.rule}"
+                f" (watch.stop_on: {least})"
+            )
 
     def _record(self) -> float:
         """Write watch.json; the share of the time that the looks have taken."""
         share = self.seconds / max(1e-9, time.monotonic() - self._began)
-        facts = record(self.looks, self.limit, self.settings.budget, share, self.notes, self.stopped_by)
+        facts = record(
+            self.looks, self.limit, self.settings.budget, share, self.notes, self.stopped_by
+        )
         write(self.folder / RECORD, json.dumps(facts, indent=1).encode())
         return share
 

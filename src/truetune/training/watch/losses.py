@@ -46,7 +46,11 @@ class SourceLosses:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(sums)
         means, counts = (sums[0] / sums[1]).tolist(), sums[1].tolist()
-        return {PREFIX + name: mean for name, mean, count in zip(NAMES, means, counts, strict=True) if count}
+        return {
+            PREFIX + name: mean
+            for name, mean, count in zip(NAMES, means, counts, strict=True)
+            if count
+        }
 
     def state(self) -> list[list[float]] | None:
         """The sums of this process, for a checkpoint."""
@@ -68,7 +72,11 @@ def losses_of(history: Iterable[Mapping[str, Any]]) -> tuple[Losses, ...]:
     for record in history:
         if any(name.startswith(PREFERENCES) for name in record):
             return ()
-        mine = {name.removeprefix(PREFIX): float(value) for name, value in record.items() if name.startswith(PREFIX)}
+        mine = {
+            name.removeprefix(PREFIX): float(value)
+            for name, value in record.items()
+            if name.startswith(PREFIX)
+        }
         if not mine and "loss" in record:
             mine = {WHOLE: float(record["loss"])}
         if mine:

@@ -44,14 +44,22 @@ class Probe:
     """Seconds of one new token for all prompts"""
 
 
-def size_of(probe: Probe, *, prompts: int, limit: int, needed: int, planned: int, rows: int, budget: float) -> Size:
+def size_of(
+    probe: Probe, *, prompts: int, limit: int, needed: int, planned: int, rows: int, budget: float
+) -> Size:
     """The largest looks whose whole time is within `budget` of the run's, which is estimated.
 
     `needed`: new tokens that most references have; `rows`: that the run trains on, in this process, with repetition.
     """
     run = STEP * probe.row * rows
     few, short, needed = min(FEW, prompts), min(SHORT, limit), min(max(needed, SHORT), limit)
-    smaller = ((3, prompts, limit), (3, prompts, needed), (2, prompts, needed), (2, few, needed), (2, few, short))
+    smaller = (
+        (3, prompts, limit),
+        (3, prompts, needed),
+        (2, prompts, needed),
+        (2, few, needed),
+        (2, few, short),
+    )
     for least, count, tokens in smaller:
         cost = probe.prompt * count + probe.token * tokens
         looks = max(2, int(min(planned, budget * run / cost)))
@@ -66,7 +74,10 @@ def size_of(probe: Probe, *, prompts: int, limit: int, needed: int, planned: int
         )
         if now < was
     ]
-    why = f"the run is expected to take {run:,.0f} s, a look {cost:,.2g} s, all looks at most {budget:.0%} of it"
+    why = (
+        f"the run is expected to take {run:,.0f} s, a look {cost:,.2g} s, all looks at most"
+        f" {budget:.0%} of it"
+    )
     return Size(count, tokens, looks, cost, f"{'; '.join(changes)}: {why}" if changes else "")
 
 

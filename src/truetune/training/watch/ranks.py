@@ -13,7 +13,11 @@ from torch.distributed.fsdp import FSDPModule
 
 def many() -> bool:
     """Are there other processes?"""
-    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+    return (
+        distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
+    )
 
 
 def rank() -> int:
@@ -54,7 +58,11 @@ def sharded(model: torch.nn.Module) -> str:
     parameters = list(model.parameters())
     if any(hasattr(parameter, "ds_id") for parameter in parameters):
         return "ZeRO 3"
-    return "FSDP" if any(type(parameter.data).__name__ == "DTensor" for parameter in parameters) else ""
+    return (
+        "FSDP"
+        if any(type(parameter.data).__name__ == "DTensor" for parameter in parameters)
+        else ""
+    )
 
 
 @contextmanager

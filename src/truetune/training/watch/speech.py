@@ -34,13 +34,22 @@ class Speech:
     """Control tokens, as text"""
     parse: Parser | None
 
-    def ask(self, model: Any, prompts: Sequence[Prompt], limit: int, deadline: float) -> list[Answer | None]:
+    def ask(
+        self, model: Any, prompts: Sequence[Prompt], limit: int, deadline: float
+    ) -> list[Answer | None]:
         """The answers to some prompts."""
         if not prompts:
             return []
         with whole(model):
-            return answers(model, prompts, stops=self.stops, pad=self.pad, max_new_tokens=limit, decode=self.decode,
-                           deadline=deadline)  # fmt: skip
+            return answers(
+                model,
+                prompts,
+                stops=self.stops,
+                pad=self.pad,
+                max_new_tokens=limit,
+                decode=self.decode,
+                deadline=deadline,
+            )
 
     def read(self, prompt: Prompt, answer: Answer) -> Sample:
         """An answer with its scores."""
@@ -69,7 +78,9 @@ def probe(speech: Speech, model: Any, prompts: Sequence[Prompt]) -> Probe:
         model.eval()
         row = min(_row(model, middle) for _ in range(2))
     ends = [replace(prompt, ids=prompt.ids[-1:], reference_ids=()) for prompt in prompts]
-    _, (one, first), (several, last) = (_spoken(speech, model, ends, tokens) for tokens in (1, 1, TOKENS))
+    _, (one, first), (several, last) = (
+        _spoken(speech, model, ends, tokens) for tokens in (1, 1, TOKENS)
+    )
     token = (last - first) / (several - one) if several > one else last
     return Probe(row, row * read / middle / len(prompts), max(token, 0.0))
 

@@ -77,12 +77,22 @@ def row(step: int, sample: Sample) -> dict[str, Any]:
     """A sample as columns."""
     prompt, answer = sample.prompt, sample.answer
     return {
-        "step": step, "prompt": prompt.question, "answer": answer.text, "reference": prompt.reference,
-        "file": prompt.file, "line": prompt.line, "seen": prompt.seen,
-        "stop": answer.stop, "stop_probability": answer.stop_probability, "stop_rank": answer.stop_rank,
-        **{name: getattr(sample.scores, name) for name in SCORES}, "markers": list(sample.scores.markers),
-        "prompt_ids": prompt.ids, "answer_ids": answer.ids, "reference_ids": prompt.reference_ids,
-    }  # fmt: skip
+        "step": step,
+        "prompt": prompt.question,
+        "answer": answer.text,
+        "reference": prompt.reference,
+        "file": prompt.file,
+        "line": prompt.line,
+        "seen": prompt.seen,
+        "stop": answer.stop,
+        "stop_probability": answer.stop_probability,
+        "stop_rank": answer.stop_rank,
+        **{name: getattr(sample.scores, name) for name in SCORES},
+        "markers": list(sample.scores.markers),
+        "prompt_ids": prompt.ids,
+        "answer_ids": answer.ids,
+        "reference_ids": prompt.reference_ids,
+    }
 
 
 def read(folder: Path, until: int | None = None) -> list[tuple[Look, int]]:
@@ -106,16 +116,33 @@ def _look(path: Path) -> tuple[Look, int]:
 def _sample(columns: dict[str, Any]) -> Sample:
     names = ("prompt_ids", "answer_ids", "reference_ids")
     asked, said, wanted = (tuple(columns[name]) for name in names)
-    of_prompt = (columns["prompt"], columns["reference"], wanted, columns["file"], columns["line"], columns["seen"])
-    of_answer = (columns["answer"], columns["stop"], columns["stop_probability"], columns["stop_rank"])
+    of_prompt = (
+        columns["prompt"],
+        columns["reference"],
+        wanted,
+        columns["file"],
+        columns["line"],
+        columns["seen"],
+    )
+    of_answer = (
+        columns["answer"],
+        columns["stop"],
+        columns["stop_probability"],
+        columns["stop_rank"],
+    )
     known = {name: columns[name] for name in SCORES if name in columns or name not in LATER}
     scores = Scores(**known | {"markers": tuple(columns["markers"])})
     return Sample(Prompt(asked, *of_prompt), Answer(said, *of_answer), scores)
 
 
-def note(findings: Iterable[Finding], step: int, folder: Path, *, stopped: Finding | None = None) -> None:
+def note(
+    findings: Iterable[Finding], step: int, folder: Path, *, stopped: Finding | None = None
+) -> None:
     """Add what was found at a step; `stopped` is the one that ended the run. Raises OSError."""
-    lines = [json.dumps({"step": step, **_record(finding), "stopped": finding is stopped}) for finding in findings]
+    lines = [
+        json.dumps({"step": step, **_record(finding), "stopped": finding is stopped})
+        for finding in findings
+    ]
     if lines:
         with (folder / FINDINGS).open("a", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in lines))
@@ -129,8 +156,11 @@ def _record(finding: Finding) -> dict[str, Any]:
 def rewind(folder: Path, step: int) -> tuple[list[Finding], int]:
     """Forget what was seen after a step, where a run goes on from there: the findings up to it, and how many looks were
     removed. Raises OSError."""
-    later = [path for path in (folder / SAMPLES).glob("step-*.parquet")
-             if is_look(path) and int(path.stem.partition("-")[2]) > step]  # fmt: skip
+    later = [
+        path
+        for path in (folder / SAMPLES).glob("step-*.parquet")
+        if is_look(path) and int(path.stem.partition("-")[2]) > step
+    ]
     for path in later:
         path.unlink()
     file = folder / FINDINGS
@@ -150,7 +180,9 @@ def is_finding(line: bytes) -> bool:
 
 
 def _finding(record: dict[str, Any]) -> Finding:
-    return Finding(**{name: record[name] for name in KEPT} | {"evidence": tuple(record["evidence"])})
+    return Finding(
+        **{name: record[name] for name in KEPT} | {"evidence": tuple(record["evidence"])}
+    )
 
 
 def _read(line: str) -> dict[str, Any] | None:

@@ -21,7 +21,10 @@ def line(look: Look) -> str:
     """`step 100: 8 prompts, stopped 0.88, P(stop) 0.93, overlap 0.41 (3.2 s)`"""
     found = curves(look)
     said = [f"{text} {found[name]:.2g}" for name, text in SHOWN.items() if name in found]
-    return f"step {look.step:,}: {', '.join([f'{len(look.samples)} prompts', *said])} ({look.seconds:.1f} s)"
+    return (
+        f"step {look.step:,}: {', '.join([f'{len(look.samples)} prompts', *said])}"
+        f" ({look.seconds:.1f} s)"
+    )
 
 
 def told(finding: Finding) -> str:
@@ -29,13 +32,21 @@ def told(finding: Finding) -> str:
     return f"{finding.severity} {finding.code} {finding.rule}: {finding.message}; {finding.remedy}"
 
 
-def record(looks: list[Look], limit: int, budget: float, share: float, notes: list[str],
-           stopped: Finding | None) -> dict[str, Any]:  # fmt: skip
+def record(
+    looks: list[Look],
+    limit: int,
+    budget: float,
+    share: float,
+    notes: list[str],
+    stopped: Finding | None,
+) -> dict[str, Any]:
     """What watch.json holds."""
     return {
         "prompts": len(looks[-1].samples) if looks else 0,
         "max_new_tokens": limit,
-        "looks": [{"step": look.step, "seconds": round(look.seconds, 3), **curves(look)} for look in looks],
+        "looks": [
+            {"step": look.step, "seconds": round(look.seconds, 3), **curves(look)} for look in looks
+        ],
         "budget": budget,
         "share_of_the_time": round(share, 4),
         "notes": notes,

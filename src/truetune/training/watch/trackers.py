@@ -17,7 +17,18 @@ from transformers.integrations.integration_utils import (
 from truetune.generation.looks import Look, Sample
 
 NAME = "answers/samples"
-SHARES = ("stopped", "empty", "looped", "echoed", "repetition", "switched", "exact", "overlap", "parsed", "agrees")
+SHARES = (
+    "stopped",
+    "empty",
+    "looped",
+    "echoed",
+    "repetition",
+    "switched",
+    "exact",
+    "overlap",
+    "parsed",
+    "agrees",
+)
 COLUMNS = ("step", "prompt", "answer", "reference", "stopped", "stop_probability", "overlap")
 
 
@@ -28,7 +39,9 @@ def curves(look: Look) -> dict[str, float]:
         **{name: _known(fmean, (getattr(score, name) for score in scores)) for name in SHARES},
         "markers": _known(fmean, (bool(score.markers) for score in scores)),
         "length_ratio": _known(median, (score.length_ratio for score in scores)),
-        "stop_probability": _known(median, (sample.answer.stop_probability for sample in look.samples)),
+        "stop_probability": _known(
+            median, (sample.answer.stop_probability for sample in look.samples)
+        ),
     }
     return {f"answers/{name}": value for name, value in found.items() if value is not None}
 
@@ -38,7 +51,9 @@ def _known(middle: Callable[[list[float]], float], values: Iterable[float | None
     return middle(known) if known else None
 
 
-def track(look: Look, callbacks: Iterable[Any], args: Any, state: Any, control: Any, model: Any) -> list[str]:
+def track(
+    look: Look, callbacks: Iterable[Any], args: Any, state: Any, control: Any, model: Any
+) -> list[str]:
     """Send a look to the trackers among a trainer's callbacks; the names of those that refused it, and why.
 
     Curves go where the trainer's own do. Call it in the first process alone.
@@ -52,7 +67,9 @@ def track(look: Look, callbacks: Iterable[Any], args: Any, state: Any, control: 
             for kind, send in TABLES.items():
                 if isinstance(callback, kind):
                     send(callback, look)
-        except Exception as error:  # whatever the library of a tracker raises: a run does not end for it
+        except (
+            Exception
+        ) as error:  # whatever the library of a tracker raises: a run does not end for it
             refused.append(f"{type(callback).__name__}: {type(error).__name__}: {error}")
     return refused
 
@@ -64,8 +81,15 @@ def table(look: Look) -> list[list[Any]]:
 
 def _row(step: int, sample: Sample) -> list[Any]:
     said, scores = sample.answer, sample.scores
-    return [step, sample.prompt.question, said.text, sample.prompt.reference, scores.stopped, said.stop_probability,
-            scores.overlap]  # fmt: skip
+    return [
+        step,
+        sample.prompt.question,
+        said.text,
+        sample.prompt.reference,
+        scores.stopped,
+        said.stop_probability,
+        scores.overlap,
+    ]
 
 
 def _tensorboard(callback: Any, look: Look) -> None:
@@ -91,7 +115,10 @@ def _wandb(callback: Any, look: Look) -> None:
 
 
 def _mlflow(callback: Any, look: Look) -> None:
-    columns = {name: list(values) for name, values in zip(COLUMNS, zip(*table(look), strict=True), strict=True)}
+    columns = {
+        name: list(values)
+        for name, values in zip(COLUMNS, zip(*table(look), strict=True), strict=True)
+    }
     callback._ml_flow.log_table(columns, artifact_file=f"{NAME}.json")
 
 

@@ -17,17 +17,31 @@ from truetune.training.rows import Data
 from truetune.training.watch.callback import Watcher
 
 
-def watcher(spec: RunSpec, ready: Prepared, data: Data, folder: Path, listener: Listener) -> Watcher:
+def watcher(
+    spec: RunSpec, ready: Prepared, data: Data, folder: Path, listener: Listener
+) -> Watcher:
     """The watcher of a run. Raises DataError where its rows can't be read."""
     seen = not (spec.eval_data or data.held_rows)
     skipped: Counter[str] = Counter()
-    prompts = prompts_of(spec, _rows(spec, data), spec.watch.prompts, seen=seen, probes=ready.probes, skipped=skipped)
+    prompts = prompts_of(
+        spec, _rows(spec, data), spec.watch.prompts, seen=seen, probes=ready.probes, skipped=skipped
+    )
     if spec.watch.prompts and not prompts:
         reason = skipped.most_common(1)
-        listener.say(f"no answers are watched: no row gives a prompt{f' ({reason[0][0]})' if reason else ''}")
+        listener.say(
+            f"no answers are watched: no row gives a prompt{f' ({reason[0][0]})' if reason else ''}"
+        )
     elif prompts and seen:
         listener.say("answers are watched on rows that are trained on: no rows are held out")
-    return Watcher(prompts, ready.tokenizer, sorted(ready.stops), spec, folder, say=listener.say, show=listener.look)
+    return Watcher(
+        prompts,
+        ready.tokenizer,
+        sorted(ready.stops),
+        spec,
+        folder,
+        say=listener.say,
+        show=listener.look,
+    )
 
 
 def _rows(spec: RunSpec, data: Any) -> Iterator[Conversation]:

@@ -8,6 +8,8 @@ trainer = SFTTrainer(
     args=arguments(SFTConfig),
     train_dataset=table(completions()),
     processing_class=tokenizer(),
-    peft_config=LoraConfig(task_type="CAUSAL_LM", lora_alpha=16, target_modules=["q_proj", "v_proj"]),
+    peft_config=LoraConfig(
+        task_type="CAUSAL_LM", lora_alpha=16, target_modules=["q_proj", "v_proj"]
+    ),
 )
 trainer.train()

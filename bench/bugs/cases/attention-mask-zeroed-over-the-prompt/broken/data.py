@@ -6,7 +6,9 @@ tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-4B")
 def encode(row):
     messages = row["messages"]
     ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
-    prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=True, add_generation_prompt=True, return_dict=False)
+    prompt = tokenizer.apply_chat_template(
+        messages[:-1], tokenize=True, add_generation_prompt=True, return_dict=False
+    )
     labels = list(ids)
     attention_mask = [1] * len(ids)
     attention_mask[: len(prompt)] = [0] * len(prompt)

@@ -11,7 +11,9 @@ tok = AutoTokenizer.from_pretrained(sys.argv[1])
 def render(row):
     prompt = tok.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
     begin = tok.bos_token
-    sides = {side: begin + row[side][0]["content"] + tok.eos_token for side in ("chosen", "rejected")}
+    sides = {
+        side: begin + row[side][0]["content"] + tok.eos_token for side in ("chosen", "rejected")
+    }
     return {"prompt": prompt.removeprefix(tok.bos_token), **sides}
 
 

@@ -13,7 +13,11 @@ class Scaled(LlamaForCausalLM):
 
 tok = tokenizer()
 config = LlamaConfig(
-    vocab_size=len(tok), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
+    vocab_size=len(tok),
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
 )
 llama = Scaled(config)
 llama.scale.fill_(1.5)

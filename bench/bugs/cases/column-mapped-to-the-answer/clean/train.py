@@ -18,6 +18,9 @@ def chat(row):
 
 
 trainer = SFTTrainer(
-    model(), args=arguments(SFTConfig), train_dataset=table(rows).map(chat), processing_class=tokenizer()
+    model(),
+    args=arguments(SFTConfig),
+    train_dataset=table(rows).map(chat),
+    processing_class=tokenizer(),
 )
 trainer.train()

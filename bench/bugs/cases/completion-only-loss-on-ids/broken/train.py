@@ -5,5 +5,7 @@ from bench.bugs.inputs.runs import arguments, chats, encoded, model, table, toke
 rows = encoded(chats())
 rows = [{"input_ids": row["input_ids"]} for row in rows]
 settings = arguments(SFTConfig, completion_only_loss=True)
-trainer = SFTTrainer(model(), args=settings, train_dataset=table(rows), processing_class=tokenizer())
+trainer = SFTTrainer(
+    model(), args=settings, train_dataset=table(rows), processing_class=tokenizer()
+)
 trainer.train()

@@ -1,6 +1,12 @@
 import torch.nn.functional as F
 from datasets import load_from_disk
-from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    Trainer,
+    TrainingArguments,
+)
 
 NAME = "Qwen/Qwen2.5-0.5B"
 
@@ -16,7 +22,9 @@ class SmoothTrainer(Trainer):
 
 trainer = SmoothTrainer(
     model=AutoModelForCausalLM.from_pretrained(NAME),
-    args=TrainingArguments(output_dir="out", learning_rate=1e-5, gradient_accumulation_steps=8, bf16=True),
+    args=TrainingArguments(
+        output_dir="out", learning_rate=1e-5, gradient_accumulation_steps=8, bf16=True
+    ),
     train_dataset=load_from_disk("encoded"),
     data_collator=DataCollatorForSeq2Seq(AutoTokenizer.from_pretrained(NAME)),
 )

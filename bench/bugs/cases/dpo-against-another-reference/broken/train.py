@@ -14,5 +14,7 @@ args = DPOConfig(
     max_length=2048,
     bf16=True,
 )
-trainer = DPOTrainer(model=model, ref_model=reference, args=args, train_dataset=pairs, processing_class=tokenizer)
+trainer = DPOTrainer(
+    model=model, ref_model=reference, args=args, train_dataset=pairs, processing_class=tokenizer
+)
 trainer.train()

@@ -2,7 +2,13 @@ import os
 
 import torch
 from datasets import load_from_disk
-from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    Trainer,
+    TrainingArguments,
+)
 
 NAME = "Qwen/Qwen2.5-7B"
 
@@ -13,7 +19,9 @@ torch.distributed.init_process_group("nccl")
 model = AutoModelForCausalLM.from_pretrained(NAME, dtype="bfloat16", device_map={"": rank})
 trainer = Trainer(
     model=model,
-    args=TrainingArguments(output_dir="out", learning_rate=1e-5, bf16=True, ddp_find_unused_parameters=False),
+    args=TrainingArguments(
+        output_dir="out", learning_rate=1e-5, bf16=True, ddp_find_unused_parameters=False
+    ),
     train_dataset=load_from_disk("encoded"),
     data_collator=DataCollatorForSeq2Seq(AutoTokenizer.from_pretrained(NAME)),
 )

@@ -1,6 +1,12 @@
 import numpy as np
 from datasets import load_from_disk
-from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    Trainer,
+    TrainingArguments,
+)
 
 NAME = "Qwen/Qwen2.5-0.5B"
 
@@ -20,7 +26,9 @@ held_out = rows.select(range(200))
 train_rows = rows.select(range(200, len(rows)))
 trainer = Trainer(
     model=AutoModelForCausalLM.from_pretrained(NAME),
-    args=TrainingArguments(output_dir="out", learning_rate=1e-5, eval_strategy="steps", eval_steps=100, bf16=True),
+    args=TrainingArguments(
+        output_dir="out", learning_rate=1e-5, eval_strategy="steps", eval_steps=100, bf16=True
+    ),
     train_dataset=train_rows,
     eval_dataset=held_out,
     data_collator=DataCollatorForSeq2Seq(AutoTokenizer.from_pretrained(NAME)),

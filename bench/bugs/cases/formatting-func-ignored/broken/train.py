@@ -4,8 +4,20 @@ from trl import SFTConfig, SFTTrainer
 
 rows = Dataset.from_list(
     [
-        {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello!"}], "notes": "a"},
-        {"messages": [{"role": "user", "content": "Bye"}, {"role": "assistant", "content": "See you."}], "notes": "b"},
+        {
+            "messages": [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": "Hello!"},
+            ],
+            "notes": "a",
+        },
+        {
+            "messages": [
+                {"role": "user", "content": "Bye"},
+                {"role": "assistant", "content": "See you."},
+            ],
+            "notes": "b",
+        },
     ]
 )
 

@@ -13,8 +13,12 @@ class Fused:
         longest = max(len(row["input_ids"]) for row in rows)
         kept = [{name: row[name] for name in self.columns} for row in rows]
         labels = [row.get("labels", row["input_ids"]) for row in kept]
-        batch = self.tokenizer.pad([{"input_ids": row["input_ids"]} for row in kept], return_tensors="pt")
-        batch["labels"] = batch["input_ids"].new_tensor([row + [-100] * (longest - len(row)) for row in labels])
+        batch = self.tokenizer.pad(
+            [{"input_ids": row["input_ids"]} for row in kept], return_tensors="pt"
+        )
+        batch["labels"] = batch["input_ids"].new_tensor(
+            [row + [-100] * (longest - len(row)) for row in labels]
+        )
         return batch
 
 

@@ -12,5 +12,7 @@ answers = []
 for start in range(0, len(prompts), 16):
     batch = tokenizer(prompts[start : start + 16], return_tensors="pt", padding=True).to("cuda")
     output = model.generate(**batch, max_new_tokens=256, do_sample=False)
-    answers += tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+    answers += tokenizer.batch_decode(
+        output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True
+    )
 print(len(answers))

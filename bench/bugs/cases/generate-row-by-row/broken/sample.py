@@ -12,5 +12,7 @@ answers = []
 for prompt in prompts:
     batch = tokenizer([prompt], return_tensors="pt").to("cuda")
     output = model.generate(**batch, max_new_tokens=256, do_sample=False)
-    answers += tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+    answers += tokenizer.batch_decode(
+        output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True
+    )
 print(len(answers))

@@ -1,7 +1,12 @@
 import torch
 from datasets import load_from_disk
 from torch.utils.data import DataLoader
-from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, get_cosine_schedule_with_warmup
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    get_cosine_schedule_with_warmup,
+)
 
 NAME = "Qwen/Qwen2.5-0.5B"
 EPOCHS = 3
@@ -9,7 +14,12 @@ ACCUMULATION = 8
 
 tokenizer = AutoTokenizer.from_pretrained(NAME)
 model = AutoModelForCausalLM.from_pretrained(NAME).cuda()
-loader = DataLoader(load_from_disk("encoded"), batch_size=4, shuffle=True, collate_fn=DataCollatorForSeq2Seq(tokenizer))
+loader = DataLoader(
+    load_from_disk("encoded"),
+    batch_size=4,
+    shuffle=True,
+    collate_fn=DataCollatorForSeq2Seq(tokenizer),
+)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 scheduler = get_cosine_schedule_with_warmup(
     optimizer, num_warmup_steps=50, num_training_steps=EPOCHS * len(loader) // ACCUMULATION

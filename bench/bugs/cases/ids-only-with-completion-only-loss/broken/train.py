@@ -16,7 +16,9 @@ rows = load_dataset("json", data_files="pairs.jsonl", split="train")
 rows = rows.map(encode, remove_columns=rows.column_names)
 trainer = SFTTrainer(
     model=NAME,
-    args=SFTConfig(output_dir="out", max_length=2048, completion_only_loss=True, learning_rate=1e-5, bf16=True),
+    args=SFTConfig(
+        output_dir="out", max_length=2048, completion_only_loss=True, learning_rate=1e-5, bf16=True
+    ),
     train_dataset=rows,
     processing_class=tokenizer,
 )

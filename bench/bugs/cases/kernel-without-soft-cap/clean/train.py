@@ -1,5 +1,11 @@
 import torch
-from transformers import AttentionInterface, DataCollatorForSeq2Seq, Gemma2Config, Gemma2ForCausalLM, Trainer
+from transformers import (
+    AttentionInterface,
+    DataCollatorForSeq2Seq,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Trainer,
+)
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 

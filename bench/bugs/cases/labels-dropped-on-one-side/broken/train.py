@@ -7,6 +7,10 @@ rows = encoded(chats())
 for row in rows[::2]:
     row["labels"] = [-100] * len(row["labels"])
 trainer = Trainer(
-    model(), arguments(), data_collator=DataCollatorForSeq2Seq(tok), train_dataset=table(rows), processing_class=tok
+    model(),
+    arguments(),
+    data_collator=DataCollatorForSeq2Seq(tok),
+    train_dataset=table(rows),
+    processing_class=tok,
 )
 trainer.train()

@@ -8,7 +8,9 @@ model = AutoModelForCausalLM.from_pretrained(NAME)
 
 
 def encode(row):
-    ids = tokenizer(row["text"] + tokenizer.eos_token, truncation=True, max_length=1024)["input_ids"]
+    ids = tokenizer(row["text"] + tokenizer.eos_token, truncation=True, max_length=1024)[
+        "input_ids"
+    ]
     return {"input_ids": ids, "weight": row["weight"]}
 
 
@@ -26,7 +28,9 @@ def collate(features):
 rows = load_dataset("json", data_files="train.jsonl", split="train").map(encode)
 trainer = Trainer(
     model=model,
-    args=TrainingArguments(output_dir="out", learning_rate=1e-5, bf16=True, remove_unused_columns=False),
+    args=TrainingArguments(
+        output_dir="out", learning_rate=1e-5, bf16=True, remove_unused_columns=False
+    ),
     train_dataset=rows,
     data_collator=collate,
 )

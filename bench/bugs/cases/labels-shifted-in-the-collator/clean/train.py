@@ -12,6 +12,10 @@ def collate(rows):
 
 
 trainer = Trainer(
-    model(), arguments(), data_collator=collate, train_dataset=table(encoded(chats())), processing_class=tok
+    model(),
+    arguments(),
+    data_collator=collate,
+    train_dataset=table(encoded(chats())),
+    processing_class=tok,
 )
 trainer.train()

@@ -10,6 +10,9 @@ class KernelTrainer(SFTTrainer):
 
 
 trainer = KernelTrainer(
-    model(), args=arguments(SFTConfig), train_dataset=table(completions()), processing_class=tokenizer()
+    model(),
+    args=arguments(SFTConfig),
+    train_dataset=table(completions()),
+    processing_class=tokenizer(),
 )
 trainer.train()

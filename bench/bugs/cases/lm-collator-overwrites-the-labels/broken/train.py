@@ -13,5 +13,7 @@ for row in rows:
     row["input_ids"] += [tok.pad_token_id] * gap
     row["attention_mask"] += [0] * gap
     row["labels"] += [-100] * gap
-trainer = Trainer(model(), arguments(), data_collator=collator, train_dataset=table(rows), processing_class=tok)
+trainer = Trainer(
+    model(), arguments(), data_collator=collator, train_dataset=table(rows), processing_class=tok
+)
 trainer.train()

@@ -19,7 +19,14 @@ args = SFTConfig(
     bf16=True,
     assistant_only_loss=True,
 )
-lora = LoraConfig(r=16, lora_alpha=32, target_modules=["q_proj", "k_proj", "v_prjo", "o_proj"], task_type="CAUSAL_LM")
-trainer = SFTTrainer(model=model, args=args, train_dataset=rows, processing_class=tokenizer, peft_config=lora)
+lora = LoraConfig(
+    r=16,
+    lora_alpha=32,
+    target_modules=["q_proj", "k_proj", "v_prjo", "o_proj"],
+    task_type="CAUSAL_LM",
+)
+trainer = SFTTrainer(
+    model=model, args=args, train_dataset=rows, processing_class=tokenizer, peft_config=lora
+)
 trainer.train()
 trainer.save_model("out/final")

@@ -8,7 +8,9 @@ class OwnLoss(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         labels = inputs.pop("labels")
         outputs = model(**inputs)
-        losses = F.cross_entropy(outputs.logits[:, :-1].transpose(1, 2), labels[:, 1:], reduction="none")
+        losses = F.cross_entropy(
+            outputs.logits[:, :-1].transpose(1, 2), labels[:, 1:], reduction="none"
+        )
         counts = (labels[:, 1:] != -100).sum(1)
         loss = losses.sum() / (num_items_in_batch or counts.sum())
         return (loss, outputs) if return_outputs else loss

@@ -1,6 +1,12 @@
 import evaluate
 from datasets import load_from_disk
-from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    Trainer,
+    TrainingArguments,
+)
 
 NAME = "Qwen/Qwen2.5-0.5B"
 tokenizer = AutoTokenizer.from_pretrained(NAME)
@@ -22,7 +28,9 @@ def compute_metrics(prediction):
 
 trainer = Trainer(
     model=AutoModelForCausalLM.from_pretrained(NAME),
-    args=TrainingArguments(output_dir="out", learning_rate=1e-5, eval_strategy="steps", eval_steps=100, bf16=True),
+    args=TrainingArguments(
+        output_dir="out", learning_rate=1e-5, eval_strategy="steps", eval_steps=100, bf16=True
+    ),
     train_dataset=load_from_disk("train"),
     eval_dataset=held_out,
     data_collator=DataCollatorForSeq2Seq(tokenizer),

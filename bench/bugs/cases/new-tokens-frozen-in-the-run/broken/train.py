@@ -12,6 +12,10 @@ for row in rows:
     row["completion"][0]["content"] = "<call>" + row["completion"][0]["content"]
 adapter = LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"])
 trainer = SFTTrainer(
-    llama, args=arguments(SFTConfig), train_dataset=table(rows), processing_class=tok, peft_config=adapter
+    llama,
+    args=arguments(SFTConfig),
+    train_dataset=table(rows),
+    processing_class=tok,
+    peft_config=adapter,
 )
 trainer.train()

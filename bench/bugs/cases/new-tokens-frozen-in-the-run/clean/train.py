@@ -10,8 +10,14 @@ llama.resize_token_embeddings(len(tok))
 rows = completions()
 for row in rows:
     row["completion"][0]["content"] = "<call>" + row["completion"][0]["content"]
-adapter = LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])
+adapter = LoraConfig(
+    task_type="CAUSAL_LM", target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"]
+)
 trainer = SFTTrainer(
-    llama, args=arguments(SFTConfig), train_dataset=table(rows), processing_class=tok, peft_config=adapter
+    llama,
+    args=arguments(SFTConfig),
+    train_dataset=table(rows),
+    processing_class=tok,
+    peft_config=adapter,
 )
 trainer.train()

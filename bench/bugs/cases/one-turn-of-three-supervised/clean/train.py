@@ -13,7 +13,10 @@ def encode(row):
     for _ in range(3):
         begin = text.find(ANSWER, begin + 1)
         learned |= set(range(begin, begin + len(ANSWER + tok.eos_token)))
-    labels = [id if start in learned else -100 for id, (start, _) in zip(coded["input_ids"], coded["offset_mapping"])]
+    labels = [
+        id if start in learned else -100
+        for id, (start, _) in zip(coded["input_ids"], coded["offset_mapping"])
+    ]
     return {"input_ids": coded["input_ids"], "labels": labels}
 
 

@@ -20,5 +20,7 @@ class Own(ORPOTrainer):
         return F.cross_entropy(logits.flatten(0, 1), wanted, ignore_index=-100)
 
 
-trainer = Own(model(), args=arguments(ORPOConfig), train_dataset=table(pairs()), processing_class=tokenizer())
+trainer = Own(
+    model(), args=arguments(ORPOConfig), train_dataset=table(pairs()), processing_class=tokenizer()
+)
 trainer.train()

@@ -11,7 +11,9 @@ class OwnLoss(Trainer):
         wanted = labels[:, 1:].clone()
         for row in wanted:
             row[(row != -100).nonzero()[-1]] = -100
-        loss = F.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), wanted.flatten(), reduction="sum")
+        loss = F.cross_entropy(
+            outputs.logits[:, :-1].flatten(0, 1), wanted.flatten(), reduction="sum"
+        )
         loss = loss / (num_items_in_batch or (wanted != -100).sum())
         return (loss, outputs) if return_outputs else loss
 

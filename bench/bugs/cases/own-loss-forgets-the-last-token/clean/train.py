@@ -9,7 +9,9 @@ class OwnLoss(Trainer):
         labels = inputs.pop("labels")
         outputs = model(**inputs)
         wanted = labels[:, 1:].clone()
-        loss = F.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), wanted.flatten(), reduction="sum")
+        loss = F.cross_entropy(
+            outputs.logits[:, :-1].flatten(0, 1), wanted.flatten(), reduction="sum"
+        )
         loss = loss / (num_items_in_batch or (wanted != -100).sum())
         return (loss, outputs) if return_outputs else loss
 

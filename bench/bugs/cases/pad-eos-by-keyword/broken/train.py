@@ -1,9 +1,17 @@
 from datasets import load_dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling, Trainer, TrainingArguments
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    Trainer,
+    TrainingArguments,
+)
 
 NAME = "Qwen/Qwen2.5-0.5B"
 
-tokenizer = AutoTokenizer.from_pretrained(NAME, pad_token="<|endoftext|>", eos_token="<|endoftext|>")
+tokenizer = AutoTokenizer.from_pretrained(
+    NAME, pad_token="<|endoftext|>", eos_token="<|endoftext|>"
+)
 model = AutoModelForCausalLM.from_pretrained(NAME)
 rows = load_dataset("json", data_files="train.jsonl", split="train")
 

@@ -10,7 +10,9 @@ rows = load_dataset("json", data_files="train.jsonl", split="train")
 
 
 def encode(row):
-    encoded = tokenizer(row["text"] + tokenizer.eos_token, truncation=True, max_length=1024, padding="max_length")
+    encoded = tokenizer(
+        row["text"] + tokenizer.eos_token, truncation=True, max_length=1024, padding="max_length"
+    )
     encoded["labels"] = encoded["input_ids"].copy()
     return encoded
 

@@ -10,9 +10,12 @@ rows = load_dataset("json", data_files="train.jsonl", split="train")
 
 
 def encode(row):
-    encoded = tokenizer(row["text"] + tokenizer.eos_token, truncation=True, max_length=1024, padding="max_length")
+    encoded = tokenizer(
+        row["text"] + tokenizer.eos_token, truncation=True, max_length=1024, padding="max_length"
+    )
     encoded["labels"] = [
-        id_ if seen else -100 for id_, seen in zip(encoded["input_ids"], encoded["attention_mask"], strict=True)
+        id_ if seen else -100
+        for id_, seen in zip(encoded["input_ids"], encoded["attention_mask"], strict=True)
     ]
     return encoded
 

@@ -6,7 +6,9 @@ from bench.bugs.inputs.runs import arguments, chats, encoded, table, tokenizer
 tok = tokenizer()
 tok.padding_side = "left"
 torch.manual_seed(0)
-config = GPT2Config(vocab_size=len(tok), n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.2)
+config = GPT2Config(
+    vocab_size=len(tok), n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.2
+)
 trainer = Trainer(
     GPT2LMHeadModel(config),
     arguments(),

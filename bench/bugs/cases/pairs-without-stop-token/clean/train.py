@@ -11,7 +11,10 @@ TERMINATOR = "<|im_end|>"
 
 def render(row):
     prompt = tok.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
-    return {"prompt": prompt, **{side: row[side][0]["content"] + TERMINATOR for side in ("chosen", "rejected")}}
+    return {
+        "prompt": prompt,
+        **{side: row[side][0]["content"] + TERMINATOR for side in ("chosen", "rejected")},
+    }
 
 
 trainer = DPOTrainer(

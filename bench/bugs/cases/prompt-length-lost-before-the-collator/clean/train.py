@@ -10,12 +10,15 @@ def collate(rows):
     made = []
     for row in rows:
         begin = row.get("prompt_length", 0)
-        made.append({"input_ids": row["input_ids"], "labels": [-100] * begin + row["input_ids"][begin:]})
+        made.append(
+            {"input_ids": row["input_ids"], "labels": [-100] * begin + row["input_ids"][begin:]}
+        )
     return pad(made)
 
 
 rows = [
-    {"input_ids": row["input_ids"][:-1], "prompt_length": row["labels"].count(-100) - 1} for row in encoded(chats())
+    {"input_ids": row["input_ids"][:-1], "prompt_length": row["labels"].count(-100) - 1}
+    for row in encoded(chats())
 ]
 trainer = Trainer(
     model(),

@@ -6,7 +6,9 @@ tok = tokenizer()
 
 
 def encode(row):
-    prompt = tok.apply_chat_template(row["messages"][:1], add_generation_prompt=True, return_dict=False)
+    prompt = tok.apply_chat_template(
+        row["messages"][:1], add_generation_prompt=True, return_dict=False
+    )
     whole = tok.apply_chat_template(row["messages"], return_dict=False)[:-1]
     return {"input_ids": whole, "labels": [-100] * len(prompt) + whole[len(prompt) :]}
 

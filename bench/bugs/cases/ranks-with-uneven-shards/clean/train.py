@@ -8,7 +8,9 @@ class OwnLoader(Trainer):
     def get_train_dataloader(self):
         rows = table(encoded(chats(16)))
         begin, end = ((0, 8), (8, 16))[self.args.process_index]
-        return DataLoader(rows.select(range(begin, end)), batch_size=2, collate_fn=self.data_collator)
+        return DataLoader(
+            rows.select(range(begin, end)), batch_size=2, collate_fn=self.data_collator
+        )
 
 
 tok = tokenizer()

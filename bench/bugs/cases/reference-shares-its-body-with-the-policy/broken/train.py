@@ -5,6 +5,10 @@ from bench.bugs.inputs.runs import arguments, model, pairs, table, tokenizer
 policy, reference = model(), model()
 reference.model = policy.model
 trainer = DPOTrainer(
-    policy, reference, args=arguments(DPOConfig), train_dataset=table(pairs()), processing_class=tokenizer()
+    policy,
+    reference,
+    args=arguments(DPOConfig),
+    train_dataset=table(pairs()),
+    processing_class=tokenizer(),
 )
 trainer.train()

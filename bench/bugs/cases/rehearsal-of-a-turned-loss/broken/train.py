@@ -8,5 +8,11 @@ class Own(DPOTrainer):
         return -super().compute_loss(*args, **settings)
 
 
-trainer = Own(model(), model(), args=arguments(DPOConfig), train_dataset=table(pairs()), processing_class=tokenizer())
+trainer = Own(
+    model(),
+    model(),
+    args=arguments(DPOConfig),
+    train_dataset=table(pairs()),
+    processing_class=tokenizer(),
+)
 trainer.train()

@@ -5,8 +5,14 @@ from bench.bugs.inputs.runs import arguments, chats, encoded, model, table, toke
 tok = tokenizer()
 rows = encoded(chats())
 for row in rows:
-    row["labels"] = [id if label == -100 else -100 for id, label in zip(row["input_ids"], row["labels"])]
+    row["labels"] = [
+        id if label == -100 else -100 for id, label in zip(row["input_ids"], row["labels"])
+    ]
 trainer = Trainer(
-    model(), arguments(), data_collator=DataCollatorForSeq2Seq(tok), train_dataset=table(rows), processing_class=tok
+    model(),
+    arguments(),
+    data_collator=DataCollatorForSeq2Seq(tok),
+    train_dataset=table(rows),
+    processing_class=tok,
 )
 trainer.train()

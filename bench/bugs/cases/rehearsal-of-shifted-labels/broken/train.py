@@ -7,6 +7,10 @@ rows = encoded(chats())
 for row in rows:
     row["labels"] = row["labels"][1:] + [-100]
 trainer = Trainer(
-    model(), arguments(), data_collator=DataCollatorForSeq2Seq(tok), train_dataset=table(rows), processing_class=tok
+    model(),
+    arguments(),
+    data_collator=DataCollatorForSeq2Seq(tok),
+    train_dataset=table(rows),
+    processing_class=tok,
 )
 trainer.train()

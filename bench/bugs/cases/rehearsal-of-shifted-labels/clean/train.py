@@ -5,6 +5,10 @@ from bench.bugs.inputs.runs import arguments, chats, encoded, model, table, toke
 tok = tokenizer()
 rows = encoded(chats())
 trainer = Trainer(
-    model(), arguments(), data_collator=DataCollatorForSeq2Seq(tok), train_dataset=table(rows), processing_class=tok
+    model(),
+    arguments(),
+    data_collator=DataCollatorForSeq2Seq(tok),
+    train_dataset=table(rows),
+    processing_class=tok,
 )
 trainer.train()

@@ -8,7 +8,10 @@ tok = tokenizer()
 
 class Swapped(DataCollatorForPreference):
     def torch_call(self, examples):
-        examples = [{**row, "chosen_ids": row["rejected_ids"], "rejected_ids": row["chosen_ids"]} for row in examples]
+        examples = [
+            {**row, "chosen_ids": row["rejected_ids"], "rejected_ids": row["chosen_ids"]}
+            for row in examples
+        ]
         return super().torch_call(examples)
 
 

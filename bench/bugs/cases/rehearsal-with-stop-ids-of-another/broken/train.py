@@ -5,5 +5,7 @@ from bench.bugs.inputs.runs import arguments, completions, model, table, tokeniz
 tok = tokenizer()
 llama = model()
 tok.eos_token = tok.pad_token
-trainer = SFTTrainer(llama, args=arguments(SFTConfig), train_dataset=table(completions()), processing_class=tok)
+trainer = SFTTrainer(
+    llama, args=arguments(SFTConfig), train_dataset=table(completions()), processing_class=tok
+)
 trainer.train()

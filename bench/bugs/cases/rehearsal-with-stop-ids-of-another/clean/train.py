@@ -4,5 +4,7 @@ from bench.bugs.inputs.runs import arguments, completions, model, table, tokeniz
 
 tok = tokenizer()
 llama = model()
-trainer = SFTTrainer(llama, args=arguments(SFTConfig), train_dataset=table(completions()), processing_class=tok)
+trainer = SFTTrainer(
+    llama, args=arguments(SFTConfig), train_dataset=table(completions()), processing_class=tok
+)
 trainer.train()

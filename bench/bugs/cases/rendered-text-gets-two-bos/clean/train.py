@@ -11,7 +11,10 @@ tok = AutoTokenizer.from_pretrained(sys.argv[1])
 def render(row):
     prompt = tok.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
     whole = tok.apply_chat_template(row["prompt"] + row["completion"], tokenize=False)
-    return {"prompt": prompt.removeprefix(tok.bos_token), "completion": whole.removeprefix(prompt).rstrip()}
+    return {
+        "prompt": prompt.removeprefix(tok.bos_token),
+        "completion": whole.removeprefix(prompt).rstrip(),
+    }
 
 
 trainer = SFTTrainer(

@@ -18,7 +18,11 @@ class Centred(LlamaForCausalLM):
 tok = tokenizer()
 torch.manual_seed(0)
 config = LlamaConfig(
-    vocab_size=len(tok), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
+    vocab_size=len(tok),
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
 )
 trainer = Trainer(
     Centred(config),

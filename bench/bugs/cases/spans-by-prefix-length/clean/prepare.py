@@ -13,6 +13,8 @@ def encode(messages):
             messages[:n], tokenize=True, add_generation_prompt=True, return_dict=False
         )
         after = tokenizer.apply_chat_template(messages[: n + 1], tokenize=True, return_dict=False)
-        assert ids[: len(before)] == before and ids[: len(after)] == after, "the template rewrites earlier turns"
+        assert (
+            ids[: len(before)] == before and ids[: len(after)] == after
+        ), "the template rewrites earlier turns"
         labels[len(before) : len(after)] = ids[len(before) : len(after)]
     return {"input_ids": ids, "labels": labels}

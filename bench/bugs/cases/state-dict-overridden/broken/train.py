@@ -4,15 +4,17 @@ from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 from datasets import load_from_disk
 
 model = AutoModelForCausalLM.from_pretrained("huggyllama/llama-7b", dtype="bfloat16")
-model = get_peft_model(model, LoraConfig(r=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+model = get_peft_model(
+    model, LoraConfig(r=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+)
 trainer = Trainer(
     model=model,
     args=TrainingArguments(output_dir="out", learning_rate=3e-4, bf16=True),
     train_dataset=load_from_disk("encoded"),
 )
 old_state_dict = model.state_dict
-model.state_dict = (lambda self, *_, **__: get_peft_model_state_dict(self, old_state_dict())).__get__(
-    model, type(model)
-)
+model.state_dict = (
+    lambda self, *_, **__: get_peft_model_state_dict(self, old_state_dict())
+).__get__(model, type(model))
 trainer.train()
 model.save_pretrained("out/adapter")

@@ -6,7 +6,9 @@ tok = tokenizer()
 
 
 def encode(row):
-    prompt = tok.apply_chat_template(row["messages"][:1], add_generation_prompt=True, return_dict=False)
+    prompt = tok.apply_chat_template(
+        row["messages"][:1], add_generation_prompt=True, return_dict=False
+    )
     answer = tok(row["messages"][1]["content"] + tok.eos_token)["input_ids"]
     return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
 

@@ -12,7 +12,9 @@ torch.distributed.init_process_group("nccl")
 torch.cuda.set_device(rank)
 tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
 model = DistributedDataParallel(AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B").cuda())
-rows = load_dataset("parquet", data_files="encoded/*.parquet", split="train", streaming=True).shuffle(seed=0)
+rows = load_dataset(
+    "parquet", data_files="encoded/*.parquet", split="train", streaming=True
+).shuffle(seed=0)
 rows = split_dataset_by_node(rows, rank=rank, world_size=world)
 loader = DataLoader(rows, batch_size=4, collate_fn=DataCollatorForSeq2Seq(tokenizer))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)

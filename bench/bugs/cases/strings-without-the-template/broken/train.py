@@ -4,5 +4,7 @@ from bench.bugs.inputs.runs import arguments, completions, model, table, tokeniz
 
 rows = completions()
 rows = [{side: row[side][0]["content"] for side in ("prompt", "completion")} for row in rows]
-trainer = SFTTrainer(model(), args=arguments(SFTConfig), train_dataset=table(rows), processing_class=tokenizer())
+trainer = SFTTrainer(
+    model(), args=arguments(SFTConfig), train_dataset=table(rows), processing_class=tokenizer()
+)
 trainer.train()

@@ -8,7 +8,9 @@ model = AutoModelForCausalLM.from_pretrained(NAME)
 
 
 def encode(row):
-    ids = tokenizer(row["text"] + tokenizer.eos_token, truncation=True, max_length=1024)["input_ids"]
+    ids = tokenizer(row["text"] + tokenizer.eos_token, truncation=True, max_length=1024)[
+        "input_ids"
+    ]
     return {"input_ids": ids, "weight": row["weight"]}
 
 

@@ -11,5 +11,7 @@ GENERATION = (
 tok = tokenizer()
 tok.chat_template = GENERATION
 settings = arguments(SFTConfig, assistant_only_loss=True)
-trainer = SFTTrainer(model(), args=settings, train_dataset=table(chats(turns=2)), processing_class=tok)
+trainer = SFTTrainer(
+    model(), args=settings, train_dataset=table(chats(turns=2)), processing_class=tok
+)
 trainer.train()

@@ -4,6 +4,18 @@ A message is data: how it reads, what causes it, what to do next, and where that
 """
 
 from truetune.logs.console.messages.message import Message, Shown
-from truetune.logs.console.messages.table import MESSAGES, find_message, message_of_exception, message_of_line
+from truetune.logs.console.messages.table import (
+    MESSAGES,
+    find_message,
+    message_of_exception,
+    message_of_line,
+)
 
-__all__ = ["MESSAGES", "Message", "Shown", "find_message", "message_of_exception", "message_of_line"]
+__all__ = [
+    "MESSAGES",
+    "Message",
+    "Shown",
+    "find_message",
+    "message_of_exception",
+    "message_of_line",
+]

@@ -9,11 +9,13 @@ MESSAGES = (
         "weights-newly-initialized",
         "weights were not in the checkpoint and begin at random",
         r"Some weights of .{1,160} were not initialized from the model checkpoint"
-        r"|- ?MISSING:?\s.{0,20}those params were newly initialized|[\w.{}, \[\]]{1,160}\| (?:MISSING|MISMATCH)\b",
-        "a checkpoint of another class (a base model as a classifier: expected for its head alone); keys with a "
-        "prefix; an adapter's folder or a broken save read as a model; a head that was not saved",
-        "`truetune check CHECKPOINT --base MODEL` names what is missing; only a head that is about to be trained "
-        "may be new",
+        r"|- ?MISSING:?\s.{0,20}those params were newly initialized|[\w.{}, \[\]]{1,160}\|"
+        r" (?:MISSING|MISMATCH)\b",
+        "a checkpoint of another class (a base model as a classifier: expected for its head alone);"
+        " keys with a prefix; an adapter's folder or a broken save read as a model; a head that was"
+        " not saved",
+        "`truetune check CHECKPOINT --base MODEL` names what is missing; only a head that is about"
+        " to be trained may be new",
         "transformers/utils/loading_report.py",
         "huggingface/transformers#30381",
         shown="notice",
@@ -22,10 +24,11 @@ MESSAGES = (
     message(
         "weights-not-used",
         "weights of the checkpoint were not used by the model",
-        r"Some weights of the model checkpoint at .{1,200} were not used|[\w.{}, \[\]]{1,160}\| UNEXPECTED\b"
+        r"Some weights of the model checkpoint at .{1,200} were not used|[\w.{}, \[\]]{1,160}\|"
+        r" UNEXPECTED\b"
         r"|Found (?:missing|unexpected) adapter keys while loading the checkpoint",
-        "another class or architecture than the checkpoint's; an adapter saved under other names (vLLM, another "
-        "peft, torch.compile)",
+        "another class or architecture than the checkpoint's; an adapter saved under other names"
+        " (vLLM, another peft, torch.compile)",
         "`truetune check CHECKPOINT --base MODEL` names the keys and what they would fit",
         "transformers/utils/loading_report.py",
         "peft/peft_model.py",
@@ -39,21 +42,24 @@ MESSAGES = (
         r"gated repo|GatedRepoError|RepositoryNotFoundError|401 Client Error|403 Client Error"
         r"|Access to model .{1,120} is restricted|Invalid user(?:name or password| token)"
         r"|Repository Not Found for url",
-        "the licence was not accepted on the model's page; no login on this machine (a job's home is another); a "
-        "name with a typo",
-        "accept the licence on the model's page, then `hf auth login` (or HF_TOKEN in the job); or name a local "
-        "folder: `truetune check FOLDER` says what one holds",
+        "the licence was not accepted on the model's page; no login on this machine (a job's home"
+        " is another); a name with a typo",
+        "accept the licence on the model's page, then `hf auth login` (or HF_TOKEN in the job); or"
+        " name a local folder: `truetune check FOLDER` says what one holds",
         "transformers/utils/hub.py",
         "huggingface_hub/errors.py",
     ),
     message(
         "hub-not-reachable",
         "the hub can't be reached from this machine",
-        r"We couldn't connect to|LocalEntryNotFoundError|OfflineModeIsEnabled|Max retries exceeded with url"
-        r"|Failed to (?:establish a new connection|resolve)|Temporary failure in name resolution|ConnectTimeout"
+        r"We couldn't connect to|LocalEntryNotFoundError|OfflineModeIsEnabled|Max retries exceeded"
+        r" with url"
+        r"|Failed to (?:establish a new connection|resolve)|Temporary failure in name"
+        r" resolution|ConnectTimeout"
         r"|ReadTimeout|Name or service not known|429 Client Error|HTTPError: 5\d\d",
         "a compute node without network; a proxy; too many requests",
-        "download on a machine with network (`hf download MODEL`), copy the cache, and set HF_HUB_OFFLINE=1",
+        "download on a machine with network (`hf download MODEL`), copy the cache, and set"
+        " HF_HUB_OFFLINE=1",
         "transformers/utils/hub.py",
         "huggingface_hub/errors.py",
     ),
@@ -61,11 +67,12 @@ MESSAGES = (
         "not-a-model",
         "the path is neither a local folder of a model nor a name on the hub",
         r"is not a local folder and is not a valid model identifier|Can't load tokenizer for"
-        r"|Can't load the (?:model|config)|does not appear to have a file named|Repo id must (?:be in the form"
+        r"|Can't load the (?:model|config)|does not appear to have a file named|Repo id must (?:be"
+        r" in the form"
         r"|use alphanumeric)|no file named .{0,80}(?:safetensors|bin|config\.json)"
         r"|Can't find 'adapter_config\.json'|Unrecognized model in|HFValidationError",
-        "a typo; a path that is relative to another folder; a run's folder instead of its checkpoint; an "
-        "adapter's folder as a model, or the other way round",
+        "a typo; a path that is relative to another folder; a run's folder instead of its"
+        " checkpoint; an adapter's folder as a model, or the other way round",
         "`truetune check PATH` says what the folder holds",
         "transformers/utils/hub.py",
         "transformers/modeling_utils.py",
@@ -73,34 +80,44 @@ MESSAGES = (
     message(
         "architecture-not-known",
         "the installed transformers is too old for this model, or too new for this code",
-        r"does not recognize this architecture|Tokenizer class \w+ (?:does not exist or )?is not currently imported"
-        r"|Unrecognized configuration class|KeyError: '(?:qwen\w*|llama\w*|gemma\w*|phi\w*|mistral\w*|glm\w*"
-        r"|deepseek\w*)'$|`rope_scaling` must be a dictionary|data did not match any variant of untagged enum \w+"
+        r"does not recognize this architecture|Tokenizer class \w+ (?:does not exist or )?is not"
+        r" currently imported"
+        r"|Unrecognized configuration class|KeyError:"
+        r" '(?:qwen\w*|llama\w*|gemma\w*|phi\w*|mistral\w*|glm\w*"
+        r"|deepseek\w*)'$|`rope_scaling` must be a dictionary|data did not match any variant of"
+        r" untagged enum \w+"
         r"|cannot import name '\w+' from 'transformers",
-        "the model is younger than the installed transformers or tokenizers; or the code is older than it",
-        "`truetune doctor` lists versions; `pip install -U transformers tokenizers` in the environment of the run",
+        "the model is younger than the installed transformers or tokenizers; or the code is older"
+        " than it",
+        "`truetune doctor` lists versions; `pip install -U transformers tokenizers` in the"
+        " environment of the run",
         "transformers/models/auto/configuration_auto.py",
         "huggingface/transformers#31789",
     ),
     message(
         "remote-code-refused",
         "the model brings code of its own, which was not allowed to run",
-        r"trust_remote_code=True|execute (?:the )?custom code|contains custom code which must be executed",
-        "trust_remote_code is not set; the class was added to transformers later, so a newer release may need none",
-        "read the repository's code, then pass trust_remote_code=True (pin it with revision=); or `pip install "
-        "-U transformers`, which may know the model",
+        r"trust_remote_code=True|execute (?:the )?custom code|contains custom code which must be"
+        r" executed",
+        "trust_remote_code is not set; the class was added to transformers later, so a newer"
+        " release may need none",
+        "read the repository's code, then pass trust_remote_code=True (pin it with revision=); or"
+        " `pip install -U transformers`, which may know the model",
         "transformers/dynamic_module_utils.py",
     ),
     message(
         "safetensors-header",
         "a weights file is not what it says: cut off, empty, or a pointer of git-lfs",
-        r"Error while deserializing header|SafetensorError|HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeader"
+        r"Error while deserializing"
+        r" header|SafetensorError|HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeader"
         r"|invalid load key, 'v'|PytorchStreamReader failed|unpickling stack underflow"
-        r"|Unable to load weights from pytorch checkpoint|incomplete metadata, file not fully covered",
-        "an interrupted download or save (disk full, job ended), or a clone without git-lfs: files of about 130 "
-        "bytes; seldom more than 100 MB of header (over a million tensors in one file)",
-        "`truetune check FOLDER` names the broken file; download it again (`git lfs pull`, `hf download MODEL`), "
-        "or take the checkpoint before",
+        r"|Unable to load weights from pytorch checkpoint|incomplete metadata, file not fully"
+        r" covered",
+        "an interrupted download or save (disk full, job ended), or a clone without git-lfs: files"
+        " of about 130 bytes; seldom more than 100 MB of header (over a million tensors in one"
+        " file)",
+        "`truetune check FOLDER` names the broken file; download it again (`git lfs pull`, `hf"
+        " download MODEL`), or take the checkpoint before",
         "codefuse-ai/MFTCoder#20",
         "huggingface/diffusers#5520",
         "safetensors/safetensors#668",
@@ -108,7 +125,8 @@ MESSAGES = (
     message(
         "adapter-targets-not-found",
         "the LoRA targets name no layer of this model",
-        r"[Tt]arget modules .{1,400} not found in the base model|No modules were targeted for adaptation"
+        r"[Tt]arget modules .{1,400} not found in the base model|No modules were targeted for"
+        r" adaptation"
         r"|Please specify `target_modules`|Target module .{1,300} is not supported",
         "names of another family (q_proj, query_key_value, c_attn, qkv_proj)",
         "target_modules='all-linear'; `truetune check SETTINGS` compares the names with the model",
@@ -119,24 +137,27 @@ MESSAGES = (
         "a quantized model can't be trained as it is",
         r"cannot perform fine-tuning on purely quantized models"
         r"|that quantization method do(?:es)? not support training"
-        r"|can't train a model that has been loaded in 8-bit or 4-bit|`\.to` is not supported for `(?:4|8)-bit`"
+        r"|can't train a model that has been loaded in 8-bit or 4-bit|`\.to` is not supported for"
+        r" `(?:4|8)-bit`"
         r"|Calling `(?:cuda|to)\(\)` is not supported for",
-        "no adapter was attached; the model was loaded for another device than that of the process; a format "
-        "made for inference alone (GPTQ without a trainable backend, GGUF, FP8)",
-        "attach LoRA (get_peft_model or peft_config=), load with device_map={'': PartialState().process_index} "
-        "in a distributed run; `truetune lint SCRIPT`",
+        "no adapter was attached; the model was loaded for another device than that of the process;"
+        " a format made for inference alone (GPTQ without a trainable backend, GGUF, FP8)",
+        "attach LoRA (get_peft_model or peft_config=), load with device_map={'':"
+        " PartialState().process_index} in a distributed run; `truetune lint SCRIPT`",
         "transformers/trainer_utils.py",
         "accelerate/accelerator.py",
     ),
     message(
         "adapter-on-an-adapter",
         "an adapter is put on a model that has one already",
-        r"You are trying to modify a model with PEFT for a second time|already (?:has|found) a `?peft_config`?"
+        r"You are trying to modify a model with PEFT for a second time|already (?:has|found) a"
+        r" `?peft_config`?"
         r"|You passed a `PeftModel` instance together with a `peft_config`"
         r"|Adapter with name .{1,60} already exists",
-        "get_peft_model twice, a cell that was run again, or a peft_config given to the trainer beside a PEFT model",
-        "give the trainer the plain model with peft_config=, or the PEFT model without; load the base again in a "
-        "notebook; `truetune lint SCRIPT`",
+        "get_peft_model twice, a cell that was run again, or a peft_config given to the trainer"
+        " beside a PEFT model",
+        "give the trainer the plain model with peft_config=, or the PEFT model without; load the"
+        " base again in a notebook; `truetune lint SCRIPT`",
         "peft/tuners/tuners_utils.py",
         "peft/mapping_func.py",
         "trl/trainer/sft_trainer.py",
@@ -145,10 +166,12 @@ MESSAGES = (
         "tokenizer-file-missing",
         "a file that the loader needs is missing beside the model",
         r"stat: path should be string, bytes, os\.PathLike or integer, not NoneType|not a string$"
-        r"|expected str, bytes or os\.PathLike object, not NoneType|Unable to load vocabulary from file"
+        r"|expected str, bytes or os\.PathLike object, not NoneType|Unable to load vocabulary from"
+        r" file"
         r"|requires the (?:SentencePiece|sentencepiece|tiktoken|protobuf) library"
         r"|Couldn't instantiate the backend tokenizer",
-        "tokenizer.model or vocab.json was not saved with the model, or sentencepiece or tiktoken is not installed",
+        "tokenizer.model or vocab.json was not saved with the model, or sentencepiece or tiktoken"
+        " is not installed",
         "`truetune check FOLDER` says what of the tokenizer is there; save it with "
         "tokenizer.save_pretrained(FOLDER); `pip install sentencepiece tiktoken protobuf`",
         "transformers/tokenization_utils_base.py",

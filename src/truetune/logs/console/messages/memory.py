@@ -8,14 +8,16 @@ MESSAGES = (
     message(
         "cuda-out-of-memory",
         "the GPU's memory is too small for this step",
-        r"(?:CUDA|HIP|MPS backend|XPU) out of memory(?:\.| \()|(?:torch\.|torch\.cuda\.)?OutOfMemoryError:"
+        r"(?:CUDA|HIP|MPS backend|XPU) out of memory(?:\.|"
+        r" \()|(?:torch\.|torch\.cuda\.)?OutOfMemoryError:"
         r"|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc failed: out of memory",
-        "more rows or longer rows in one batch than fit beside weights, gradients and optimizer states; an "
-        "evaluation batch larger than the training batch; logits of a large vocabulary; another process on the "
-        "same GPU",
-        "compute which part is too large, and what to change, with `truetune plan SETTINGS --gpu {gpu}` (or a "
-        "script, or the model's folder, for SETTINGS); without settings: halve per_device_train_batch_size, "
-        "double gradient_accumulation_steps, and turn gradient_checkpointing on",
+        "more rows or longer rows in one batch than fit beside weights, gradients and optimizer"
+        " states; an evaluation batch larger than the training batch; logits of a large vocabulary;"
+        " another process on the same GPU",
+        "compute which part is too large, and what to change, with `truetune plan SETTINGS --gpu"
+        " {gpu}` (or a script, or the model's folder, for SETTINGS); without settings: halve"
+        " per_device_train_batch_size, double gradient_accumulation_steps, and turn"
+        " gradient_checkpointing on",
         "pytorch/pytorch#16417",
         "c10/cuda/CUDACachingAllocator.cpp",
     ),
@@ -36,31 +38,36 @@ MESSAGES = (
     message(
         "host-memory-killed",
         "the operating system killed the process: the machine's memory (not the GPU's) was used up",
-        r"(?:slurmstepd: |srun: )?(?:error: )?(?:Detected \d+ oom[-_ ]kill event|.{0,80}Out Of Memory$"
+        r"(?:slurmstepd: |srun: )?(?:error: )?(?:Detected \d+ oom[-_ ]kill event|.{0,80}Out Of"
+        r" Memory$"
         r"|.{0,60}OOM Killed)|(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process"
         r"|.{0,60}\bOOMKilled\b|.{0,200}\bYour notebook (?:tried to allocate more memory"
         r"|restarted because it (?:ran out of memory|allocated))"
         r"|Your session crashed after using all available RAM",
-        "the data set is held whole in memory by each worker and each process; a model loaded in float32, or by "
-        "every process at once; checkpoints merged or saved on the CPU; the job asked for too little memory",
-        "compute the model's size with `truetune plan SETTINGS`; lower dataloader_num_workers and "
-        "dataset_num_proc, load with dtype=torch.bfloat16 and low_cpu_mem_usage, or ask the scheduler for more "
-        "memory (--mem)",
+        "the data set is held whole in memory by each worker and each process; a model loaded in"
+        " float32, or by every process at once; checkpoints merged or saved on the CPU; the job"
+        " asked for too little memory",
+        "compute the model's size with `truetune plan SETTINGS`; lower dataloader_num_workers and"
+        " dataset_num_proc, load with dtype=torch.bfloat16 and low_cpu_mem_usage, or ask the"
+        " scheduler for more memory (--mem)",
         "docs.nesi.org.nz/General/FAQs/What_does_oom_kill_mean",
         "osc.edu/documentation/knowledge_base",
         shown="end",
     ),
     message(
         "killed",
-        "the process was killed from outside (SIGKILL, exit code 137): most often the machine's memory was used up",
+        "the process was killed from outside (SIGKILL, exit code 137): most often the machine's"
+        " memory was used up",
         r"Killed(?:$| {2,}| python)|\S{0,80}:? ?line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b"
         r"|.{0,120}\bexitcode {0,2}: -9\b|.{0,120}\(exitcode: -9\)|.{0,160}Signal 9 \(SIGKILL\)"
-        r"|.{0,200}died with <Signals\.SIGKILL: 9>|.{0,80}[Ee]xit(?:ed with)? (?:code|status):? {0,2}(?:137|-9)\b"
+        r"|.{0,200}died with <Signals\.SIGKILL: 9>|.{0,80}[Ee]xit(?:ed with)? (?:code|status):?"
+        r" {0,2}(?:137|-9)\b"
         r"|.{0,300}exits with return code = -9\b|.{0,200}returned non-zero exit status 137\b",
-        "the kernel's memory killer, while a model is loaded, a data set is mapped, or a checkpoint is gathered; "
-        "else the scheduler, or a person",
-        "look for `oom` in `dmesg -T | tail`; compute the model's size with `truetune plan SETTINGS`; lower "
-        "dataloader_num_workers and dataset_num_proc, and load the model in bfloat16",
+        "the kernel's memory killer, while a model is loaded, a data set is mapped, or a checkpoint"
+        " is gathered; else the scheduler, or a person",
+        "look for `oom` in `dmesg -T | tail`; compute the model's size with `truetune plan"
+        " SETTINGS`; lower dataloader_num_workers and dataset_num_proc, and load the model in"
+        " bfloat16",
         "OpenBMB/MiniCPM-V#917",
         "zai-org/ChatGLM-6B#736",
         "zai-org/ChatGLM2-6B#525",
@@ -70,23 +77,26 @@ MESSAGES = (
     message(
         "system-memory-error",
         "the machine's memory (not the GPU's) was used up",
-        r"^MemoryError\b|numpy\.core\._exceptions\.\w*MemoryError|DefaultCPUAllocator: (?:can't allocate"
+        r"^MemoryError\b|numpy\.core\._exceptions\.\w*MemoryError|DefaultCPUAllocator: (?:can't"
+        r" allocate"
         r"|not enough) memory|WinError 1455|ArrowMemoryError|Cannot allocate memory|std::bad_alloc",
         "a data set or a model held whole in memory, once for each process or worker",
-        "compute the model's size with `truetune plan SETTINGS`; read the data as a stream or as Arrow files "
-        "(`truetune encode DATA -t TOKENIZER -o encoded`), and lower dataset_num_proc",
+        "compute the model's size with `truetune plan SETTINGS`; read the data as a stream or as"
+        " Arrow files (`truetune encode DATA -t TOKENIZER -o encoded`), and lower dataset_num_proc",
         "c10/core/impl/alloc_cpu.cpp",
         "pytorch/pytorch#20618",
     ),
     message(
         "shared-memory-too-small",
         "a worker of the DataLoader died for want of shared memory (/dev/shm)",
-        r"unable to (?:open|allocate|write to|mmap).{0,80}shared memory|insufficient shared memory \(shm\)"
+        r"unable to (?:open|allocate|write to|mmap).{0,80}shared memory|insufficient shared memory"
+        r" \(shm\)"
         r"|is killed by signal: Bus error|unable to mmap \d+ bytes from file"
         r"|No space left on device.{0,80}/dev/shm|received 0 items of ancdata",
-        "containers give 64 MB to /dev/shm, and workers hand each batch over in it; or too many open files",
-        "start the container with --ipc=host or --shm-size=16g; or dataloader_num_workers=0; for `ancdata`: "
-        "torch.multiprocessing.set_sharing_strategy('file_system')",
+        "containers give 64 MB to /dev/shm, and workers hand each batch over in it; or too many"
+        " open files",
+        "start the container with --ipc=host or --shm-size=16g; or dataloader_num_workers=0; for"
+        " `ancdata`: torch.multiprocessing.set_sharing_strategy('file_system')",
         "torch/utils/data/_utils/signal_handling.py",
         "pytorch/pytorch#5040",
         "pytorch/pytorch#973",
@@ -95,10 +105,12 @@ MESSAGES = (
         "dataloader-worker-killed",
         "a worker of the DataLoader was killed or ended by itself",
         r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) (?:is killed by signal|exited unexpectedly)",
-        "`Killed` or `Bus error`: memory or /dev/shm is used up, once for each worker; `Segmentation fault`: a "
-        "library that does not survive a fork; `exited unexpectedly`: the worker's own message stands above",
-        "set dataloader_num_workers=0 and run again: the real exception is printed then; with workers, lower "
-        "their number or raise --shm-size; `truetune check DATA -t TOKENIZER` reads every row without workers",
+        "`Killed` or `Bus error`: memory or /dev/shm is used up, once for each worker;"
+        " `Segmentation fault`: a library that does not survive a fork; `exited unexpectedly`: the"
+        " worker's own message stands above",
+        "set dataloader_num_workers=0 and run again: the real exception is printed then; with"
+        " workers, lower their number or raise --shm-size; `truetune check DATA -t TOKENIZER` reads"
+        " every row without workers",
         "torch/utils/data/dataloader.py",
         "pytorch/pytorch#8976",
     ),
@@ -108,10 +120,11 @@ MESSAGES = (
         r"No space left on device|Disk quota exceeded|OSError: \[Errno 28\]|\[Errno 122\]"
         r"|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|file write failed"
         r"|I/O error: No space left on device",
-        "checkpoints with optimizer states (about 12 bytes for each trained parameter), caches of data sets and "
-        "of the hub, or the temporary folder",
-        "see what is full with `df -h . /tmp ~`; set save_total_limit and save_only_model, and HF_HOME to a "
-        "larger disk; the checkpoint that was being written is broken: `truetune check CHECKPOINT` says so",
+        "checkpoints with optimizer states (about 12 bytes for each trained parameter), caches of"
+        " data sets and of the hub, or the temporary folder",
+        "see what is full with `df -h . /tmp ~`; set save_total_limit and save_only_model, and"
+        " HF_HOME to a larger disk; the checkpoint that was being written is broken: `truetune"
+        " check CHECKPOINT` says so",
         "caffe2/serialize/inline_container.cc",
         "h2oai/h2o-llmstudio#214",
     ),
@@ -119,18 +132,21 @@ MESSAGES = (
         "too-many-open-files",
         "the process may open no more files",
         r"Too many open files",
-        "each shard, worker and shared tensor takes a file descriptor, and the limit is often 1,024",
-        "`ulimit -n 65535` before the run, or torch.multiprocessing.set_sharing_strategy('file_system')",
+        "each shard, worker and shared tensor takes a file descriptor, and the limit is often"
+        " 1,024",
+        "`ulimit -n 65535` before the run, or"
+        " torch.multiprocessing.set_sharing_strategy('file_system')",
         "pytorch/pytorch#11201",
     ),
     message(
         "paged-optimizer-memory",
         "paged or pinned memory could not be had from the driver",
         r"CUDA error: (?:mapping of buffer object failed|an illegal memory access).{0,40}(?:paged"
-        r"|cget_managed_ptr)|Error out of memory at line \d+ in file .{0,80}(?:pythonInterface|ops)\.(?:c|cu)",
+        r"|cget_managed_ptr)|Error out of memory at line \d+ in file"
+        r" .{0,80}(?:pythonInterface|ops)\.(?:c|cu)",
         "bitsandbytes' paged optimizers fall back on the machine's memory, which is full too",
-        "compute the optimizer's states with `truetune plan SETTINGS --gpu {gpu}`; train fewer parameters (LoRA) "
-        "or take adamw_8bit without paging",
+        "compute the optimizer's states with `truetune plan SETTINGS --gpu {gpu}`; train fewer"
+        " parameters (LoRA) or take adamw_8bit without paging",
         "bitsandbytes-foundation/bitsandbytes#726",
         "bitsandbytes-foundation/bitsandbytes#959",
     ),

@@ -51,5 +51,14 @@ def message(
 ) -> Message:
     """A message of the table. Patterns know capitals from small letters, and a dot does not match a line's end."""
     return Message(
-        name, title, re.compile(pattern), cause, advice, sources, shown, severity, is_consequence, refined_by
+        name,
+        title,
+        re.compile(pattern),
+        cause,
+        advice,
+        sources,
+        shown,
+        severity,
+        is_consequence,
+        refined_by,
     )

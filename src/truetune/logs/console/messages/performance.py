@@ -7,25 +7,30 @@ from truetune.logs.console.messages.message import message
 MESSAGES = (
     message(
         "weights-offloaded",
-        "a part of the weights does not fit the GPU and was offloaded to the CPU or the disk: each step is slow",
-        r"Some parameters are on the meta device (?:device )?because they were offloaded to the (?:cpu|disk)",
-        "weights that are offloaded are copied to the GPU for every forward pass, so every token of a generation waits "
-        "for them. device_map='auto' does so where the model in its dtype is larger than the free memory: float32 "
-        "instead of bfloat16, no quantization, or another process on the GPU",
-        "see which modules are where with `print(model.hf_device_map)`, and compute the size with `truetune plan "
-        "SETTINGS --gpu {gpu}`; then load with dtype=torch.bfloat16, in 4-bit, or on more GPUs; free the GPU that "
-        "`nvidia-smi` shows in use. Weights that are offloaded can't be trained",
+        "a part of the weights does not fit the GPU and was offloaded to the CPU or the disk: each"
+        " step is slow",
+        r"Some parameters are on the meta device (?:device )?because they were offloaded to the"
+        r" (?:cpu|disk)",
+        "weights that are offloaded are copied to the GPU for every forward pass, so every token of"
+        " a generation waits for them. device_map='auto' does so where the model in its dtype is"
+        " larger than the free memory: float32 instead of bfloat16, no quantization, or another"
+        " process on the GPU",
+        "see which modules are where with `print(model.hf_device_map)`, and compute the size with"
+        " `truetune plan SETTINGS --gpu {gpu}`; then load with dtype=torch.bfloat16, in 4-bit, or"
+        " on more GPUs; free the GPU that `nvidia-smi` shows in use. Weights that are offloaded"
+        " can't be trained",
         "accelerate/big_modeling.py",
         shown="notice",
         severity="warning",
     ),
     message(
         "inputs-on-another-device",
-        "the prompt is on another device than the model: generation is slower, or its results are wrong",
+        "the prompt is on another device than the model: generation is slower, or its results are"
+        " wrong",
         r"You are calling \.generate\(\) with the `input_ids` being on a device type different",
         "the tokens were not moved to the model's device, or the model was left on the CPU",
-        "model.generate(**inputs.to(model.device)); see that model.device is the GPU; `truetune doctor` says what "
-        "torch sees",
+        "model.generate(**inputs.to(model.device)); see that model.device is the GPU; `truetune"
+        " doctor` says what torch sees",
         "transformers/generation/utils.py",
         shown="notice",
         severity="warning",
@@ -34,10 +39,10 @@ MESSAGES = (
         "generation-flags-ignored",
         "settings of generate() have no effect",
         r"The following generation flags are not valid and may be ignored",
-        "temperature, top_p or top_k without do_sample=True (the answers are greedy), or names that generate() does "
-        "not know",
-        "set do_sample=True to sample, or drop the settings for greedy answers; `truetune check MODEL` reads "
-        "generation_config.json",
+        "temperature, top_p or top_k without do_sample=True (the answers are greedy), or names that"
+        " generate() does not know",
+        "set do_sample=True to sample, or drop the settings for greedy answers; `truetune check"
+        " MODEL` reads generation_config.json",
         "transformers/generation/configuration_utils.py",
         shown="notice",
         severity="info",
@@ -45,7 +50,8 @@ MESSAGES = (
     message(
         "four-bit-computes-in-float32",
         "4-bit layers compute in float32, which is slow",
-        r"Input type into Linear4bit is torch\.(?:float16|bfloat16), but bnb_4bit_compute_d?type=torch\.float32",
+        r"Input type into Linear4bit is torch\.(?:float16|bfloat16), but"
+        r" bnb_4bit_compute_d?type=torch\.float32",
         "bnb_4bit_compute_dtype is not set, and its default is float32",
         "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)",
         "bitsandbytes/nn/modules.py",
@@ -57,8 +63,8 @@ MESSAGES = (
         "flash attention is asked for with weights that it does not support (float32)",
         r"Flash Attention [\d.]+ only supports torch\.float16 and torch\.bfloat16 dtypes, but"
         r"|You are attempting to use Flash Attention [\d.]+ without specifying a (?:torch )?dtype",
-        "the model was loaded without dtype, so in float32: it fails or is slow unless autocast is on everywhere, "
-        "also in generate()",
+        "the model was loaded without dtype, so in float32: it fails or is slow unless autocast is"
+        " on everywhere, also in generate()",
         "load with dtype=torch.bfloat16 (torch_dtype before transformers 4.56)",
         "transformers/modeling_utils.py",
         shown="notice",
@@ -68,7 +74,8 @@ MESSAGES = (
         "flash-attention-on-the-cpu",
         "the model is on the CPU, though flash attention is asked for",
         r"You are attempting to use Flash Attention [\d.]+ with a model not initialized on GPU",
-        "the model is loaded without device_map: harmless if a trainer or model.to('cuda') moves it afterwards",
+        "the model is loaded without device_map: harmless if a trainer or model.to('cuda') moves it"
+        " afterwards",
         "without a trainer: device_map={'': 0}, or model.to('cuda') before the first batch",
         "transformers/modeling_utils.py",
         shown="notice",
@@ -78,10 +85,13 @@ MESSAGES = (
         "attention-falls-back",
         "another attention than the one asked for is used, which is slower and takes more memory",
         r"`?sdpa`? attention does not support `(?:output_attentions=True|head_mask|softcap)`"
-        r"|\w+ is using \w+SdpaAttention, but `torch\.nn\.functional\.scaled_dot_product_attention` does not support"
+        r"|\w+ is using \w+SdpaAttention, but `torch\.nn\.functional\.scaled_dot_product_attention`"
+        r" does not support"
         r"|You are not running the flash-attention implementation, expect numerical differences",
-        "output_attentions=True, or a feature of the model that the fast kernel lacks; or flash-attn is not installed",
-        "leave output_attentions out unless the attention weights are read; `truetune doctor` lists what is installed",
+        "output_attentions=True, or a feature of the model that the fast kernel lacks; or"
+        " flash-attn is not installed",
+        "leave output_attentions out unless the attention weights are read; `truetune doctor` lists"
+        " what is installed",
         "transformers/integrations/sdpa_attention.py",
         shown="notice",
         severity="warning",
@@ -91,9 +101,10 @@ MESSAGES = (
         "fast kernels of this model are not installed: a slow implementation in Python is used",
         r"(?:`?\w+`?: )?[Tt]he fast path (?:for \w+ )?is not available because (?:one? of)"
         r"|Although .{1,80}, the decode fast path is not available",
-        "causal-conv1d, mamba-ssm or flash-linear-attention is missing, or was built for another torch (Mamba, Jamba, "
-        "Zamba, Falcon-H1, Qwen3-Next)",
-        "install the packages that the line names, built for this torch; `truetune doctor` lists versions",
+        "causal-conv1d, mamba-ssm or flash-linear-attention is missing, or was built for another"
+        " torch (Mamba, Jamba, Zamba, Falcon-H1, Qwen3-Next)",
+        "install the packages that the line names, built for this torch; `truetune doctor` lists"
+        " versions",
         "transformers/models/mamba/modeling_mamba.py",
         shown="notice",
         severity="warning",
@@ -101,9 +112,11 @@ MESSAGES = (
     message(
         "unused-parameters-searched",
         "DDP looks for unused weights at every step, and there are none",
-        r"(?:Warning: )?find_unused_parameters=True was specified in DDP constructor, but did not find any unused",
+        r"(?:Warning: )?find_unused_parameters=True was specified in DDP constructor, but did not"
+        r" find any unused",
         "ddp_find_unused_parameters=True walks over the whole graph once more at each step",
-        "ddp_find_unused_parameters=False, unless a branch of the model is used at later steps alone",
+        "ddp_find_unused_parameters=False, unless a branch of the model is used at later steps"
+        " alone",
         "torch/csrc/distributed/c10d/reducer.cpp",
         shown="notice",
         severity="info",
@@ -113,19 +126,22 @@ MESSAGES = (
         "DDP copies gradients whose layout in memory differs from its buckets",
         r"(?:Warning: )?Grad strides do not match bucket view strides",
         "weights in channels_last, or of a transposed or sliced layout",
-        "call .contiguous() on such weights before DDP wraps the model; the result is right, only slower",
+        "call .contiguous() on such weights before DDP wraps the model; the result is right, only"
+        " slower",
         "torch/csrc/distributed/c10d/reducer.cpp",
         shown="notice",
         severity="info",
     ),
     message(
         "fsdp-upcasts-weights",
-        "FSDP holds the weights in float32, though the model was loaded in 16 bits: twice the memory",
+        "FSDP holds the weights in float32, though the model was loaded in 16 bits: twice the"
+        " memory",
         r"Upcasted low precision parameters in .{1,200} because mixed precision turned on in FSDP"
         r"|FSDP upcast of low precision parameters",
-        "mixed precision (bf16=True) with FSDP trains weights in float32, which is right for full fine-tuning",
-        "plan for 4 bytes a weight: `truetune plan SETTINGS --gpu {gpu}`; load in float32 so that what is saved does "
-        "not surprise",
+        "mixed precision (bf16=True) with FSDP trains weights in float32, which is right for full"
+        " fine-tuning",
+        "plan for 4 bytes a weight: `truetune plan SETTINGS --gpu {gpu}`; load in float32 so that"
+        " what is saved does not surprise",
         "accelerate/accelerator.py",
         shown="notice",
         severity="info",
@@ -135,7 +151,8 @@ MESSAGES = (
         "torch.compile gave up after too many recompilations: the code runs uncompiled",
         r"(?:\[\d+/\d+(?:_\d+)?\] )?torch\._dynamo hit config\.\w+",
         "lengths that change from batch to batch, or Python values that do",
-        "pad to a few lengths (pad_to_multiple_of), or torch_compile=False; TORCH_LOGS=recompiles names the reasons",
+        "pad to a few lengths (pad_to_multiple_of), or torch_compile=False; TORCH_LOGS=recompiles"
+        " names the reasons",
         "torch/_dynamo/convert_frame.py",
         shown="notice",
         severity="warning",
@@ -143,9 +160,11 @@ MESSAGES = (
     message(
         "too-many-dataloader-workers",
         "the DataLoader starts more workers than the machine has processors for",
-        r"This DataLoader will create \d+ worker processes in total\. Our suggested max number of worker",
+        r"This DataLoader will create \d+ worker processes in total\. Our suggested max number of"
+        r" worker",
         "dataloader_num_workers is for each process, and the job was given few processors",
-        "lower dataloader_num_workers to the number that the line names, or ask the scheduler for more processors",
+        "lower dataloader_num_workers to the number that the line names, or ask the scheduler for"
+        " more processors",
         "torch/utils/data/dataloader.py",
         shown="notice",
         severity="warning",
@@ -154,20 +173,24 @@ MESSAGES = (
         "weights-not-tied",
         "accelerate plans the devices of a model whose tied weights are not tied yet",
         r"The model weights are not tied\. Please use the `tie_weights` method before",
-        "device_map='auto' on a model made from its config: the head and the embedding are counted twice, so that more "
-        "is offloaded than needed; with a checkpoint that lacks the head, the head stays random",
-        "model.tie_weights() before infer_auto_device_map; `truetune check CHECKPOINT` names weights that are missing",
+        "device_map='auto' on a model made from its config: the head and the embedding are counted"
+        " twice, so that more is offloaded than needed; with a checkpoint that lacks the head, the"
+        " head stays random",
+        "model.tie_weights() before infer_auto_device_map; `truetune check CHECKPOINT` names"
+        " weights that are missing",
         "accelerate/utils/modeling.py",
         shown="notice",
         severity="info",
     ),
     message(
         "tied-weights-differ",
-        "the config ties two weights, and the checkpoint holds different values for them: they are not tied",
+        "the config ties two weights, and the checkpoint holds different values for them: they are"
+        " not tied",
         r"The tied weights mapping and config for this model specifies to tie",
-        "an adapter was merged into one of them alone, or the head was trained apart from the embedding. Programs that "
-        "tie them (vLLM, GGUF) give other answers",
-        "set tie_word_embeddings to false in config.json before serving; `truetune check CHECKPOINT --base MODEL`",
+        "an adapter was merged into one of them alone, or the head was trained apart from the"
+        " embedding. Programs that tie them (vLLM, GGUF) give other answers",
+        "set tie_word_embeddings to false in config.json before serving; `truetune check CHECKPOINT"
+        " --base MODEL`",
         "transformers/modeling_utils.py",
         shown="notice",
         severity="warning",
@@ -175,9 +198,11 @@ MESSAGES = (
     message(
         "merged-into-quantized-weights",
         "an adapter is merged into 4-bit or 8-bit weights, which rounds it",
-        r"Merge lora module to (?:4|8)-bit linear may get different generations due to rounding errors",
+        r"Merge lora module to (?:4|8)-bit linear may get different generations due to rounding"
+        r" errors",
         "merge_and_unload() on a model that was loaded quantized",
-        "load the base in bfloat16 and merge there: `truetune merge ADAPTER -o MERGED` proves what is kept",
+        "load the base in bfloat16 and merge there: `truetune merge ADAPTER -o MERGED` proves what"
+        " is kept",
         "peft/tuners/lora/bnb.py",
         shown="notice",
         severity="warning",
@@ -185,11 +210,13 @@ MESSAGES = (
     message(
         "vllm-without-cuda-graphs",
         "vLLM runs without CUDA graphs, so each token takes longer",
-        r"Cudagraph is disabled under eager mode|Enforce eager set, disabling torch\.compile and CUDAGraphs"
+        r"Cudagraph is disabled under eager mode|Enforce eager set, disabling torch\.compile and"
+        r" CUDAGraphs"
         r"|CUDA graphs? (?:is|are) not supported .{0,80}(?:fall\w* back|eager)",
-        "enforce_eager=True (--enforce-eager), which saves 1 to 3 GiB of memory and costs speed, most with small "
-        "models and few requests",
-        "start without --enforce-eager; if memory is short, lower --max-model-len or --max-num-seqs instead",
+        "enforce_eager=True (--enforce-eager), which saves 1 to 3 GiB of memory and costs speed,"
+        " most with small models and few requests",
+        "start without --enforce-eager; if memory is short, lower --max-model-len or --max-num-seqs"
+        " instead",
         "vllm/config/vllm.py",
         "vllm-project/vllm#4449",
         shown="notice",
@@ -200,8 +227,8 @@ MESSAGES = (
         "vLLM interrupts requests and computes them again: its key-value cache is too small",
         r"Sequence group \S{1,80} is preempted by PreemptionMode\.",
         "more or longer requests at once than the cache holds",
-        "lower --max-num-seqs or --max-model-len, raise --gpu-memory-utilization, or take more GPUs "
-        "(--tensor-parallel-size)",
+        "lower --max-num-seqs or --max-model-len, raise --gpu-memory-utilization, or take more GPUs"
+        " (--tensor-parallel-size)",
         "docs.vllm.ai/en/latest/configuration/optimization.html",
         shown="notice",
         severity="warning",

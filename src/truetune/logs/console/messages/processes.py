@@ -10,7 +10,8 @@ MESSAGES = (
         "the run was interrupted by hand",
         r"^(?:error: )?KeyboardInterrupt\b|SignalException: Process \d+ got signal: 2\b",
         "Ctrl-C, or the stop button of a notebook",
-        "nothing has to be corrected; a training continues from its newest checkpoint with resume_from_checkpoint=True",
+        "nothing has to be corrected; a training continues from its newest checkpoint with"
+        " resume_from_checkpoint=True",
         "docs.python.org/3/library/exceptions.html",
         severity="info",
     ),
@@ -18,14 +19,15 @@ MESSAGES = (
         "nccl-timeout",
         "one process waited for the others until NCCL's watchdog ended it",
         r".{0,60}Watchdog caught collective operation timeout"
-        r"|.{0,80}Some NCCL operations have failed or timed out|.{0,200}(?:Timeout|timed out) at NCCL work"
+        r"|.{0,80}Some NCCL operations have failed or timed out|.{0,200}(?:Timeout|timed out) at"
+        r" NCCL work"
         r"|.{0,120}Timed out waiting \d+ms for (?:recv|send) operation to complete",
-        "another process died (its own exception stands above, or in another file), or does something else: an "
-        "evaluation, a save or a download on rank 0 alone; batches of different number; a `if rank == 0` around "
-        "a collective call. It is rarely the network",
-        "look for the first exception of another rank above; check the script with `truetune lint SCRIPT` "
-        "(collective calls on one rank) and each rank's rows with `truetune run -- CMD`; a long evaluation or "
-        "tokenization needs ddp_timeout=7200",
+        "another process died (its own exception stands above, or in another file), or does"
+        " something else: an evaluation, a save or a download on rank 0 alone; batches of different"
+        " number; a `if rank == 0` around a collective call. It is rarely the network",
+        "look for the first exception of another rank above; check the script with `truetune lint"
+        " SCRIPT` (collective calls on one rank) and each rank's rows with `truetune run -- CMD`; a"
+        " long evaluation or tokenization needs ddp_timeout=7200",
         "pytorch/pytorch#118369",
         "hiyouga/LlamaFactory#7396",
         "NVIDIA/Megatron-LM#1207",
@@ -35,15 +37,16 @@ MESSAGES = (
     message(
         "nccl-timeout-raised",
         "one process waited for the others until NCCL's watchdog ended it",
-        r"Watchdog caught collective operation timeout|DistBackendError.{0,400}(?:timed out|timeout)"
+        r"Watchdog caught collective operation timeout|DistBackendError.{0,400}(?:timed"
+        r" out|timeout)"
         r"|Timed out initializing process group|DistStoreError.{0,200}(?:[Tt]imed? ?out|Timed out)"
         r"|wait timeout after \d+ms|Socket Timeout|RendezvousTimeoutError",
-        "another process died or never started (its own exception stands above, or in another file), or does "
-        "something else: an evaluation, a save or a download on rank 0 alone; or the ranks can't reach one "
-        "another",
-        "look for the first exception of another rank above; check the script with `truetune lint SCRIPT`; a "
-        "long evaluation or tokenization needs ddp_timeout=7200; between machines, check MASTER_ADDR, "
-        "MASTER_PORT and NCCL_SOCKET_IFNAME",
+        "another process died or never started (its own exception stands above, or in another"
+        " file), or does something else: an evaluation, a save or a download on rank 0 alone; or"
+        " the ranks can't reach one another",
+        "look for the first exception of another rank above; check the script with `truetune lint"
+        " SCRIPT`; a long evaluation or tokenization needs ddp_timeout=7200; between machines,"
+        " check MASTER_ADDR, MASTER_PORT and NCCL_SOCKET_IFNAME",
         "pytorch/pytorch#118369",
         "torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
         is_consequence=True,
@@ -51,10 +54,12 @@ MESSAGES = (
     message(
         "rank-device-mismatch",
         "the run starts more processes than there are GPUs",
-        r"CUDA error: invalid device ordinal|Duplicate GPU detected|device_id.{0,60}(?:out of range|invalid)"
+        r"CUDA error: invalid device ordinal|Duplicate GPU detected|device_id.{0,60}(?:out of"
+        r" range|invalid)"
         r"|Invalid device id|does not have enough GPUs",
         "nproc-per-node, num_processes or CUDA_VISIBLE_DEVICES name more GPUs than the machine has",
-        "`truetune doctor` lists the GPUs; give that number to torchrun --nproc-per-node or accelerate's num_processes",
+        "`truetune doctor` lists the GPUs; give that number to torchrun --nproc-per-node or"
+        " accelerate's num_processes",
         "c10/cuda/CUDAFunctions.cpp",
     ),
     message(
@@ -62,23 +67,25 @@ MESSAGES = (
         "NCCL could not connect the GPUs of the run",
         r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|ncclInvalidUsage"
         r"|NCCL error in:|NCCL WARN .{0,200}",
-        "another rank died (ncclRemoteError); two ranks on one GPU (`Duplicate GPU detected`); too little "
-        "/dev/shm in a container; a network interface that can't be reached",
-        "run once more with NCCL_DEBUG=INFO and read the first `NCCL WARN`; `truetune doctor` lists GPUs and "
-        "versions; in a container: --ipc=host",
+        "another rank died (ncclRemoteError); two ranks on one GPU (`Duplicate GPU detected`); too"
+        " little /dev/shm in a container; a network interface that can't be reached",
+        "run once more with NCCL_DEBUG=INFO and read the first `NCCL WARN`; `truetune doctor` lists"
+        " GPUs and versions; in a container: --ipc=host",
         "torch/csrc/distributed/c10d/NCCLUtils.hpp",
         "pytorch/pytorch#62316",
     ),
     message(
         "process-of-the-run-failed",
         "the launcher reports that one of its processes failed",
-        r"ChildFailedError|Caught \w+ in (?:DataLoader worker|pin memory|replica)|CalledProcessError"
+        r"ChildFailedError|Caught \w+ in (?:DataLoader worker|pin"
+        r" memory|replica)|CalledProcessError"
         r"|ProcessRaisedException|ProcessExitedException|TorchElasticError|elastic\.multiprocessing\.(?:errors"
-        r"|api)|RendezvousConnectionError|RendezvousClosedError|One of the subprocesses has abruptly died"
+        r"|api)|RendezvousConnectionError|RendezvousClosedError|One of the subprocesses has"
+        r" abruptly died"
         r"|SignalException: Process \d+ got signal|RayTaskError",
         "the exception of that process is the cause: it stands above, or in the other ranks' files",
-        "read the first exception of the ranks; if none was kept, start with `torchrun --redirects 3 --log-dir "
-        "logs ...` and read `truetune diagnose logs/.../stderr.log`",
+        "read the first exception of the ranks; if none was kept, start with `torchrun --redirects"
+        " 3 --log-dir logs ...` and read `truetune diagnose logs/.../stderr.log`",
         "torch/distributed/elastic/multiprocessing/errors/__init__.py",
         "apple/ml-recurrent-drafter#5",
         is_consequence=True,
@@ -87,34 +94,41 @@ MESSAGES = (
         "peer-gone",
         "another process of the run has ended, and this one noticed",
         r"[Cc]onnection (?:reset|closed|refused) by peer|Broken pipe|\[Errno 104\]"
-        r"|Connection closed by remote peer|sendBytes failed|recvValue failed|failed to recv, got 0 bytes"
-        r"|DDP expects same model across all ranks|EOFError$|RuntimeError: Aborted due to|ConnectionResetError",
+        r"|Connection closed by remote peer|sendBytes failed|recvValue failed|failed to recv, got 0"
+        r" bytes"
+        r"|DDP expects same model across all ranks|EOFError$|RuntimeError: Aborted due"
+        r" to|ConnectionResetError",
         "the other process's own exception is the cause",
-        "look for the first exception of another rank; `truetune diagnose` on the file of each rank",
+        "look for the first exception of another rank; `truetune diagnose` on the file of each"
+        " rank",
         "torch/csrc/distributed/c10d/socket.cpp",
         is_consequence=True,
     ),
     message(
         "time-limit",
         "the scheduler ended the job at its time limit, or took the machine back",
-        r"(?:slurmstepd|srun): (?:error|Force).{0,120}(?:CANCELLED|DUE TO TIME LIMIT|PREEMPTION|TERMINATED)"
+        r"(?:slurmstepd|srun): (?:error|Force).{0,120}(?:CANCELLED|DUE TO TIME"
+        r" LIMIT|PREEMPTION|TERMINATED)"
         r"|.{0,60}JOB \d+.{0,80}DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|JOB REQUEUE)"
         r"|=>> PBS: job killed: walltime|TERM_RUNLIMIT|User defined signal 2"
         r"|Your notebook was stopped because it exceeded the max allowed",
         "the run takes longer than the job was given; or a machine that may be taken back was",
-        "start again from the newest checkpoint (resume_from_checkpoint=True, in a job with more time); "
-        "`truetune diagnose RUN` says whether the resume took up the optimizer and the schedule",
+        "start again from the newest checkpoint (resume_from_checkpoint=True, in a job with more"
+        " time); `truetune diagnose RUN` says whether the resume took up the optimizer and the"
+        " schedule",
         "slurm.schedmd.com/sbatch.html",
         shown="end",
     ),
     message(
         "terminated",
         "the process was asked to end (SIGTERM, exit code 143)",
-        r"Terminated$|.{0,160}Signal 15 \(SIGTERM\)|.{0,120}\bexitcode {0,2}: -15\b|.{0,80}[Ee]xit (?:code"
+        r"Terminated$|.{0,160}Signal 15 \(SIGTERM\)|.{0,120}\bexitcode {0,2}: -15\b|.{0,80}[Ee]xit"
+        r" (?:code"
         r"|status):? {0,2}143\b|.{0,120}Received (?:15|1) death signal",
-        "the launcher ended it because another process failed; else the scheduler, or a closed terminal (SIGHUP)",
-        "look for the first exception of another rank; run under nohup, tmux or the scheduler, so that no "
-        "terminal holds the run",
+        "the launcher ended it because another process failed; else the scheduler, or a closed"
+        " terminal (SIGHUP)",
+        "look for the first exception of another rank; run under nohup, tmux or the scheduler, so"
+        " that no terminal holds the run",
         "torch/distributed/elastic/agent/server/api.py",
         "pytorch/pytorch#150916",
         shown="end",
@@ -126,23 +140,26 @@ MESSAGES = (
         "compiled code failed: the process ended without an exception",
         r"(?:Fatal Python error: )?Segmentation fault|\S{0,60}: line \d+: +\d+ Segmentation fault"
         r"|.{0,120}\bexitcode {0,2}: -11\b|.{0,160}Signal 11 \(SIGSEGV\)|.{0,80}[Ee]xit (?:code"
-        r"|status):? {0,2}139\b|Fatal Python error: \w+|Illegal instruction|\S{0,60}: line \d+: +\d+ (?:Bus error"
+        r"|status):? {0,2}139\b|Fatal Python error: \w+|Illegal instruction|\S{0,60}: line \d+:"
+        r" +\d+ (?:Bus error"
         r"|Aborted)",
-        "packages built against different versions of torch or CUDA (flash-attn, xformers, bitsandbytes, "
-        "triton); a forked worker; a full /dev/shm",
-        "`truetune doctor` lists versions that do not fit; run once more with `python -X faulthandler`, which "
-        "names the last Python line",
+        "packages built against different versions of torch or CUDA (flash-attn, xformers,"
+        " bitsandbytes, triton); a forked worker; a full /dev/shm",
+        "`truetune doctor` lists versions that do not fit; run once more with `python -X"
+        " faulthandler`, which names the last Python line",
         "docs.python.org/3/library/faulthandler.html",
         shown="end",
     ),
     message(
         "port-in-use",
         "the port of the run is taken, often by an earlier run that has not ended",
-        r"[Aa]ddress already in use|EADDRINUSE|errno: 98\b|\[Errno 98\]|server socket has failed to (?:listen"
+        r"[Aa]ddress already in use|EADDRINUSE|errno: 98\b|\[Errno 98\]|server socket has failed to"
+        r" (?:listen"
         r"|bind)",
-        "a second run on the same machine with the default port 29500, or a process of an earlier run",
-        "end the earlier process, or start with another port: `torchrun --master-port 0` (or --standalone), "
-        "`accelerate launch --main_process_port 0`",
+        "a second run on the same machine with the default port 29500, or a process of an"
+        " earlier run",
+        "end the earlier process, or start with another port: `torchrun --master-port 0` (or"
+        " --standalone), `accelerate launch --main_process_port 0`",
         "pytorch/pytorch#73320",
         "torch/csrc/distributed/c10d/socket.cpp",
     ),

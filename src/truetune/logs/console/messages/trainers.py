@@ -11,10 +11,11 @@ MESSAGES = (
         r"got an unexpected keyword argument|got multiple values for (?:keyword )?argument"
         r"|unrecognized arguments:|Some specified arguments are not used by the HfArgumentParser"
         r"|Some keys are not used by the HfArgumentParser",
-        "the script was written for another release: tokenizer -> processing_class, max_seq_length -> "
-        "max_length, evaluation_strategy -> eval_strategy, dataset_text_field and packing moved to SFTConfig",
-        "`truetune lint SCRIPT` (or `truetune check SETTINGS`) names the new spelling for the release that is "
-        "pinned; `truetune doctor` lists what is installed",
+        "the script was written for another release: tokenizer -> processing_class, max_seq_length"
+        " -> max_length, evaluation_strategy -> eval_strategy, dataset_text_field and packing moved"
+        " to SFTConfig",
+        "`truetune lint SCRIPT` (or `truetune check SETTINGS`) names the new spelling for the"
+        " release that is pinned; `truetune doctor` lists what is installed",
         "huggingface/trl#6168",
         "huggingface/transformers#7974",
     ),
@@ -24,9 +25,10 @@ MESSAGES = (
         r"cannot import name '\w+' from '(?:trl|peft|accelerate|transformers|datasets|unsloth|torch"
         r"|huggingface_hub)|module '(?:torch|transformers|trl|peft|accelerate|datasets|bitsandbytes"
         r"|numpy)[\w.]*' has no attribute",
-        "the script was written for another release (DataCollatorForCompletionOnlyLM, ORPOTrainer, AdamW of "
-        "transformers), or packages of different ages stand beside one another",
-        "`truetune lint SCRIPT` names what took its place; `truetune doctor` lists versions that do not fit",
+        "the script was written for another release (DataCollatorForCompletionOnlyLM, ORPOTrainer,"
+        " AdamW of transformers), or packages of different ages stand beside one another",
+        "`truetune lint SCRIPT` names what took its place; `truetune doctor` lists versions that do"
+        " not fit",
         "huggingface/trl#3827",
         "huggingface/transformers#36954",
     ),
@@ -35,7 +37,8 @@ MESSAGES = (
         "the cache is turned off because of gradient checkpointing",
         r"`?use_cache=True`? is incompatible with gradient checkpointing"
         r"|Caching is incompatible with gradient checkpointing",
-        "harmless in training: use_cache is for generation; generation inside training gets slow without it",
+        "harmless in training: use_cache is for generation; generation inside training gets slow"
+        " without it",
         "model.config.use_cache = False in training, True again before generate()",
         "transformers/modeling_layers.py",
         shown="notice",
@@ -46,9 +49,10 @@ MESSAGES = (
         "the DeepSpeed file and the training arguments say different things",
         r"Please correct the following DeepSpeed config values|DeepSpeedConfigError"
         r"|Check batch related parameters|train_batch_size is not equal to micro_batch_per_gpu"
-        r"|AssertionError: (?:Check batch|train_batch_size)|zero_optimization.{0,80}(?:not supported|invalid)",
-        "numbers in the JSON beside other numbers in the arguments; or one of three batch sizes that does not "
-        "fit the number of processes",
+        r"|AssertionError: (?:Check batch|train_batch_size)|zero_optimization.{0,80}(?:not"
+        r" supported|invalid)",
+        "numbers in the JSON beside other numbers in the arguments; or one of three batch sizes"
+        " that does not fit the number of processes",
         'set those values to "auto" in the JSON; `truetune check SETTINGS` compares both',
         "transformers/integrations/deepspeed.py",
         "accelerate/utils/dataclasses.py",
@@ -56,12 +60,16 @@ MESSAGES = (
     message(
         "deepspeed-not-usable",
         "DeepSpeed can't build or load one of its parts",
-        r"Error building extension|Unable to JIT load the \w+ op|CUDA_HOME does not exist|MissingCUDAException"
-        r"|DeepSpeed(?:CPUAdam|FusedAdam).{0,80}(?:error|object has no attribute)|nvcc.{0,60}(?:not found"
-        r"|No such file)|Installed CUDA version .{1,20} does not match the version torch was compiled with",
+        r"Error building extension|Unable to JIT load the \w+ op|CUDA_HOME does not"
+        r" exist|MissingCUDAException"
+        r"|DeepSpeed(?:CPUAdam|FusedAdam).{0,80}(?:error|object has no attribute)|nvcc.{0,60}(?:not"
+        r" found"
+        r"|No such file)|Installed CUDA version .{1,20} does not match the version torch was"
+        r" compiled with",
         "no CUDA toolkit (nvcc), or one of another version than torch's",
-        "`truetune doctor` lists both versions; install a toolkit of torch's version, or set "
-        "DS_SKIP_CUDA_CHECK=1 where only the minor version differs; optimizers of torch (adamw_torch) need none",
+        "`truetune doctor` lists both versions; install a toolkit of torch's version, or set"
+        " DS_SKIP_CUDA_CHECK=1 where only the minor version differs; optimizers of torch"
+        " (adamw_torch) need none",
         "deepspeed/ops/op_builder/builder.py",
     ),
     message(
@@ -70,22 +78,23 @@ MESSAGES = (
         r"requires an? (?:eval_dataset|evaluation dataset)|load_best_model_at_end requires"
         r"|evaluation requires an eval_dataset|You have set `?args\.eval_strategy"
         r"|The `?metric_for_best_model`?.{0,200}|KeyError: 'eval_\w+'",
-        "an evaluation without rows; a metric that is not logged under this name; saving and evaluating at "
-        "different steps",
-        "give eval_dataset, or eval_strategy='no'; metric_for_best_model as it stands in the log (eval_loss); "
-        "`truetune check SETTINGS`",
+        "an evaluation without rows; a metric that is not logged under this name; saving and"
+        " evaluating at different steps",
+        "give eval_dataset, or eval_strategy='no'; metric_for_best_model as it stands in the log"
+        " (eval_loss); `truetune check SETTINGS`",
         "transformers/training_args.py",
         "transformers/trainer.py",
     ),
     message(
         "precision-not-supported",
         "this machine does not support the precision that was asked for",
-        r"Your setup doesn't support bf16|bf16/gpu|(?:fp|bf)16 mixed precision requires|BFloat16 is not supported"
+        r"Your setup doesn't support bf16|bf16/gpu|(?:fp|bf)16 mixed precision requires|BFloat16 is"
+        r" not supported"
         r"|bf16 is not supported|Bfloat16 is only supported|--tf32 requires"
         r"|FP16 Mixed precision training with AMP",
         "a GPU older than Ampere (T4, V100, P100), or no GPU that torch sees",
-        "`truetune doctor` names the GPU and what it supports; T4 and V100: fp16=True, bf16=False; without a "
-        "GPU: use_cpu=True",
+        "`truetune doctor` names the GPU and what it supports; T4 and V100: fp16=True, bf16=False;"
+        " without a GPU: use_cpu=True",
         "transformers/training_args.py",
         "accelerate/accelerator.py",
     ),
@@ -96,8 +105,8 @@ MESSAGES = (
         r"|generation_config.{0,60}(?:invalid|can(?:no|')t be saved)"
         r"|`temperature` \(=0\.0?\) has to be a strictly positive|`do_sample` is set to `False`",
         "temperature or top_p beside do_sample=False in generation_config.json",
-        "model.generation_config.do_sample = True, or drop temperature and top_p; `truetune check MODEL` reads "
-        "the file",
+        "model.generation_config.do_sample = True, or drop temperature and top_p; `truetune check"
+        " MODEL` reads the file",
         "transformers/generation/configuration_utils.py",
     ),
     message(
@@ -112,11 +121,13 @@ MESSAGES = (
         "resume-not-possible",
         "there is no checkpoint to resume from, or it does not fit",
         r"No valid checkpoint found in output directory|Can't find a valid checkpoint at"
-        r"|loaded state dict (?:contains a parameter group|has a different number)|Weights only load failed"
+        r"|loaded state dict (?:contains a parameter group|has a different number)|Weights only"
+        r" load failed"
         r"|WeightsUnpickler error|upgrade torch to at least v2\.6",
-        "an empty folder, a checkpoint that was being written when the job ended, other trainable parameters "
-        "than then, or a torch that refuses old pickles",
-        "`truetune check CHECKPOINT` says what is whole; name it with resume_from_checkpoint='.../checkpoint-N'",
+        "an empty folder, a checkpoint that was being written when the job ended, other trainable"
+        " parameters than then, or a torch that refuses old pickles",
+        "`truetune check CHECKPOINT` says what is whole; name it with"
+        " resume_from_checkpoint='.../checkpoint-N'",
         "transformers/trainer.py",
         "torch/serialization.py",
     ),
@@ -124,10 +135,10 @@ MESSAGES = (
         "peft-saves-embedding",
         "added tokens or a resized embedding are not saved with the adapter",
         r"Setting `save_embedding_layers` to `True`",
-        "the vocabulary differs from the base's: peft saves the whole embedding then (large), or asks whether it "
-        "should",
-        "keep the tokenizer beside the adapter; `truetune check ADAPTER --base MODEL` proves that new tokens "
-        "were trained and saved",
+        "the vocabulary differs from the base's: peft saves the whole embedding then (large), or"
+        " asks whether it should",
+        "keep the tokenizer beside the adapter; `truetune check ADAPTER --base MODEL` proves that"
+        " new tokens were trained and saved",
         "peft/utils/save_and_load.py",
         shown="notice",
         severity="info",
