@@ -272,7 +272,7 @@ def _beside_the_point(looks: Sequence[Look]) -> Iterator[Judgement]:
     count = sum(not seen.applies and not seen.judged.not_judged for seen in looks)
     if count:
         what = f"{count:,} of {len(looks):,} file{'s' * (len(looks) != 1)}"
-        reason = "no code or command that trains or serves: no library of training is imported"
+        reason = "no code that trains: no library of training is imported, and no command serves or launches"
         yield Judgement(not_judged=(NotJudged(what, reason, asked=False),))
 
 
