@@ -132,7 +132,7 @@ def _columns(path: Path) -> Any:
 
 
 def _log(path: Path) -> Any:
-    from truetune.logs import read_run
+    from truetune.logs.read import read_run
 
     return read_run(path)
 

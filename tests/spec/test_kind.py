@@ -193,8 +193,9 @@ def test_a_real_run(run: Path) -> None:
     assert recognise(run / "checkpoint-2" / "trainer_state.json") == ("log",)
 
 
-@pytest.mark.parametrize("name", ["serve.sh", "job.sbatch", "run.slurm"])
-def test_a_shell_script_says_where_to_go(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["serve.sh", "job.sbatch", "run.slurm", "Dockerfile", "Dockerfile.gpu"]
+)
+def test_a_file_of_commands(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("#!/bin/bash\nvllm serve model --enforce-eager\n")
-    with pytest.raises(UsageError, match=r"shell script.*truetune serve-check"):
-        recognise(tmp_path / name)
+    assert recognise(tmp_path / name) == ("commands",)
