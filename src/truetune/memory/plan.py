@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from truetune.drawers import drawer
 from truetune.errors import UsageError
 from truetune.memory.architecture import Architecture, read
 from truetune.memory.estimate import GIB, PARTS, Estimate, Moment, estimate
@@ -46,10 +47,8 @@ class Plan:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        from truetune.report.plan import render_plan
-        from truetune.report.text import drawn
-
-        return drawn(lambda console: render_plan(self, console))
+        text: str = drawer("plan as text")(self)
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """The plan for JSON; sizes in bytes."""

@@ -18,7 +18,7 @@ from truetune.evaluation.compare import Compared, Row
 from truetune.evaluation.report import SampleReport, Success
 from truetune.generation.looks import Prompt, Sample
 from truetune.generation.verdicts import GOOD, SAID, faults, good, verdict
-from truetune.report.terminal import draw_more
+from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import many, visible
 
 QUESTION, TAKEN, SHOWN = 60, 50, 40
