@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -158,7 +159,7 @@ VLLM = "from vllm import LLM\nllm = LLM(model={0})\nprint(llm.generate(prompts))
             True,
         ),
         (
-            f"def main():\n    {TRAIN.strip().replace(chr(10), chr(10) + '    ')}\n    {ASK.format('org/some')}main()\n",
+            "def main():\n" + indent(TRAIN + ASK.format("org/some"), "    ") + "main()\n",
             True,
         ),
         (TRAIN + ASK.format("out"), False),

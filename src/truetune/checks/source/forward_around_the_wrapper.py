@@ -54,13 +54,9 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.loss_forced_to_require_grad import backward_calls, losses_of
 from truetune.checks.source.places import at
-from truetune.checks.source.value_slices import (
-    backward_calls,
-    losses_of,
-    made_of,
-    records_gradient,
-)
+from truetune.checks.source.value_slices import made_of, records_gradient
 from truetune.checks.source.wrapped_models import called_inside, objects_of, wrapped_models
 
 REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I)

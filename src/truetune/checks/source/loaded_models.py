@@ -35,6 +35,7 @@ class Trained(NamedTuple):
 
 
 def asked_by(module: Module, node: ast.AST, model: ast.expr) -> Asked:
+    """A generation, with what loads the model that is asked."""
     return Asked(node, loads_of(module, model), module.flow.calls_passed(model))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
 
 MAX_EXPRESSIONS = 200
@@ -40,19 +39,6 @@ def made_of(module: Module, node: ast.AST) -> Iterator[ast.AST]:
                 waiting += [made for made in origins if isinstance(made, ast.expr)]
             if isinstance(part, ast.Name):
                 waiting += module.additions_to(part)
-
-
-def backward_calls(module: Module) -> Iterator[Call]:
-    """`loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
-    yield from module.methods("backward", "manual_backward")
-
-
-def losses_of(call: Call) -> Iterator[ast.expr]:
-    """What a call of backward takes as the loss."""
-    if call.node.args:
-        yield call.node.args[0]
-    elif call.receiver is not None:
-        yield call.receiver
 
 
 def records_gradient(module: Module, node: ast.AST) -> bool:

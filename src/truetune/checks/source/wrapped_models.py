@@ -37,7 +37,9 @@ def called_inside(module: Module, forward: ast.Call, bare: list[ast.AST]) -> str
         wrapper = _wrapper_of(module, node)
         if wrapper is not None and _is_wrapper(module, wrapper):
             return module.text_of(wrapper)
-    is_bare = isinstance(called, ast.Name | ast.Call) and set(objects_of(module, called)) <= set(bare)
+    is_bare = isinstance(called, ast.Name | ast.Call) and set(objects_of(module, called)) <= set(
+        bare
+    )
     return _name_of_wrapper(module, bare) if is_bare and origins else None
 
 
