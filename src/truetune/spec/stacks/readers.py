@@ -251,6 +251,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def text_at(path: str) -> str:
+    """The text of a file of a project; empty where it can't be read."""
     try:
         return read_bounded(Path(path), SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):
