@@ -375,6 +375,59 @@ def test_answers_in_another_order(text: str, found: bool, tmp_path: Path) -> Non
     assert codes("import json\n" + text, tmp_path, "TT724") == ["TT724e"] * found
 
 
+SERVER = """
+import json
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from openai import OpenAI
+client = OpenAI()
+rows = [json.loads(line) for line in open("test.jsonl")]
+
+def ask(text):
+    return client.chat.completions.create(model="m", messages=[text]).choices[0].message.content
+
+pool = ThreadPoolExecutor(8)
+futures = [pool.submit(ask, row["prompt"]) for row in rows]
+answers = {0}
+gold = [row["answer"] for row in rows]
+hits = sum(a == g for a, g in zip(answers, gold))
+"""
+FRAME = """
+import pandas as pd
+from vllm import LLM
+frame = pd.read_csv("test.csv")
+asked = {0}
+outputs = LLM("out").generate(asked["prompt"].tolist())
+frame["prediction"] = [output.outputs[0].text for output in outputs]
+"""
+PREDICTED = """
+trainer = Trainer(model, TrainingArguments("out", {0}))
+texts = tok.batch_decode(trainer.predict(ds).predictions)
+hits = sum(a == g for a, g in zip(texts, ds["answer"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (SERVER.format("[future.result() for future in as_completed(futures)]"), True),
+        (FRAME.format("frame.sort_values('length')"), True),
+        (PREDICTED.format("group_by_length=True"), True),
+        (PREDICTED.format("train_sampling_strategy='group_by_length'"), True),
+        (SERVER.format("[future.result() for future in futures]"), False),
+        (SERVER.format("list(pool.map(ask, [row['prompt'] for row in rows]))"), False),
+        (FRAME.format("frame"), False),
+        (
+            "import pandas as pd\n"
+            + FRAME.format("frame").replace('"test.csv")', '"test.csv").sort_values("length")'),
+            False,
+        ),
+        (PREDICTED.format("seed=1"), False),
+    ],
+)
+def test_orders_of_servers_frames_and_trainers(text: str, found: bool, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT724") == ["TT724e"] * found
+
+
 COLLATED = """
 from torch.utils.data import DataLoader
 

@@ -129,6 +129,8 @@ class RowOrder:
             return ([node] if shuffled else []), first
         if call.named(*SAME_ORDER):
             return [], list(node.args)
+        if call.method == "predict" and _groups_by_length(module, call):
+            return [node], first
         if call.receiver is not None and _reorders_rows(module, call):
             return [node], [call.receiver]
         if call.method in UNORDERED_METHODS:
@@ -154,6 +156,18 @@ def _reorders_rows(module: Module, call: Call) -> bool:
     if call.method in OF_DATASETS:
         return "dataset" in module.flow.kinds(call.receiver)
     return call.method in OF_FRAMES or (call.method == "sample" and "frac" in call.keywords)
+
+
+def _groups_by_length(module: Module, call: Call) -> bool:
+    """Does the trainer group rows by length? Its evaluation loader then does so as well (transformers 5.23)."""
+    trainer = module.flow.made(call.receiver) if call.receiver is not None else None
+    given = trainer.argument(1, "args") if trainer is not None else None
+    arguments = module.flow.made(given) if given is not None else None
+    if trainer is None or arguments is None or "trainer" not in module.flow.kinds(trainer.node):
+        return False
+    strategy = module.flow.value(arguments.keywords.get("train_sampling_strategy"))
+    grouped = module.flow.value(arguments.keywords.get("group_by_length"))
+    return grouped is True or strategy == "group_by_length"
 
 
 def _function(module: Module, call: Call) -> ast.AST:

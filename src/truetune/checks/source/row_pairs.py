@@ -52,16 +52,22 @@ def _generates(module: Module) -> bool:
 
 
 def is_generated(module: Module, pair: Pair) -> bool:
-    """Is one of the sides made by a generation?"""
-    for side in pair.sides:
-        for node in made_of(module, side):
-            if not isinstance(node, ast.Call):
-                continue
-            made = module.flow.made(node.func)
-            is_pipeline = made is not None and made.named("transformers.pipeline")
-            if is_pipeline or module.flow.call(node).method in GENERATES:
-                return True
-    return False
+    """Is one of the sides made by a generation, itself or in a function of the file that takes part?"""
+    parts = (part for side in pair.sides for part in made_of(module, side))
+    return any(_generates_here(module, part) for part in parts)
+
+
+def _generates_here(module: Module, part: ast.AST) -> bool:
+    """Is this node a call that generates, or the name of a function with one?"""
+    if isinstance(part, ast.Call):
+        made = module.flow.made(part.func)
+        is_pipeline = made is not None and made.named("transformers.pipeline")
+        return is_pipeline or module.flow.call(part).method in GENERATES
+    function = module.flow.function(part) if isinstance(part, ast.Name) else None
+    if function is None:
+        return False
+    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(isinstance(one, ast.Attribute) and one.attr in GENERATES for one in called)
 
 
 def _is_column(module: Module, target: ast.Subscript, value: ast.expr) -> bool:
