@@ -37,9 +37,11 @@ UNNAMED = frozenset(
         "lora-target-names-joined",
         "append-result-as-value",
         "collective-call-on-one-rank",
+        "model-saved-before-training",
+        "several-gpus-in-one-process",
     )
 )
-"""What ends them is no name: brackets, a comma, another indent"""
+"""What ends them is no name: brackets, a comma, another indent, another place, another number"""
 SETS = re.compile(
     r"\b(?:give|set|with) (?P<name>\w+)=(?P<value>\"[^\"]*\"|lambda .*?\)|\w+)(?=$|,| )"
 )
@@ -49,7 +51,8 @@ FOLLOWED = frozenset((
     "device-map-in-a-distributed-script", "eval-without-chat-template", "evaluation-keeps-all-logits",
     "four-bit-computed-in-float32",
     "formatting-func-ignored", "mapped-function-imported", "remove-unused-columns-drops-input",
-    "rendered-text-tokenized-again", "right-padding-at-generation",
+    "prompts-padded-to-a-fixed-length", "rendered-text-tokenized-again",
+    "repetition-forbidden-in-structured-answers", "right-padding-at-generation",
 ))  # fmt: skip
 """Their remedies say word by word what to write into a call, or what to leave out of it"""
 
