@@ -17,8 +17,8 @@ from truetune.checks.rule import Rule
 from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audited, judged
-from truetune.report.headline import then
 from truetune.report.draw_by_kind import draw_more_of
+from truetune.report.headline import then
 from truetune.report.learned import verdict
 from truetune.report.text import clip, drawn, many, share, visible, wrap
 from truetune.spec.run import Severity
