@@ -37,7 +37,7 @@ CURVES = frozenset({
     "logps/chosen", "logps/rejected", "reward", "reward_std", "eval_reward", "frac_reward_zero_std",
     "objective/scores_margin", "critic/advantages/min", "critic/advantages/max", "completions/clipped_ratio",
     "completions/ended", "completions/mean_terminated_length", "completions/mean_length", "completion_length",
-    "eval_runtime", "min_reward", "max_reward",
+    "eval_runtime", "min_reward", "max_reward", "memory",
 })  # fmt: skip
 """What the rules on logs read, by name"""
 COUNTED = frozenset(
@@ -164,7 +164,12 @@ def _known(spec: RunSpec, log: RunLog) -> dict[str, object]:
 
 def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
     yield "written by", log.format
-    if any(log.curves.values()):
+    if log.server:
+        yield (
+            "serves",
+            f"requests, with {log.server}: this is the log of a server, not of a training",
+        )
+    elif any(log.curves.values()):
         yield from _facts_of_training(log)
     else:
         yield "records of a training", "none"

@@ -19,6 +19,7 @@ from truetune.logs.console.messages import (
     message_of_exception,
     message_of_line,
 )
+from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.progress import Bar
 from truetune.logs.console.tracebacks import Chain, Frame, Raised, TracebackReader, frames_before
 
@@ -109,6 +110,8 @@ class ConsoleOutput:
     is_finished: bool = False
     """The trainer said that it was done"""
     last_lines: tuple[str, ...] = ()
+    settings: PrintedSettings = field(default_factory=PrintedSettings)
+    """What it says of the run's settings"""
 
 
 @dataclass(slots=True)
@@ -154,6 +157,7 @@ class ConsoleReader:
     _total: int = 0
     _last_bar: tuple[int, int] = (0, 0)
     _finished: bool = False
+    _settings: SettingsReader = field(default_factory=SettingsReader)
 
     def take(self, text: str, number: int, bar: Bar | None = None) -> None:
         """One line, or what stands between two carriage returns; `bar` is what it draws."""
@@ -172,6 +176,7 @@ class ConsoleReader:
         line = clean_line(text[:MAX_LINE], number)
         if FINISHED.search(line.text):
             self._finished = True
+        self._settings.take(line.text, text[:MAX_LINE])
         self._take_line(line)
 
     def recorded(self) -> None:
@@ -205,6 +210,7 @@ class ConsoleReader:
             total=self._total,
             is_finished=self._finished,
             last_lines=tuple(line.text.strip() for line in self._tail if line.text.strip())[-3:],
+            settings=self._settings.done(),
         )
 
     def _take_line(self, line: ConsoleLine) -> None:
