@@ -42,7 +42,7 @@ EPILOGUE = re.compile(
     r"|Exception raised from|(?:Failures|Root"
     r" Cause|\[\d+\]):|\s+(?:time|host|rank|exitcode|error_file|traceback) +:"
     r"|\s*<\w+>$|real\s|user\s|sys\s"
-    r"|make: \*\*\*|Process \S+ finished|Killed|.{0,40}(?:CUDA kernel"
+    r"|(?:\S{1,80}\.(?:cc|cu|h):\d+ )?NCCL (?:INFO|WARN)|make: \*\*\*|Process \S+ finished|Killed|.{0,40}(?:CUDA kernel"
     r" errors|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA)"
 )
 """What other programs and threads print when one has failed"""
@@ -205,7 +205,9 @@ class ConsoleReader:
             failure=ended,
             survived=tuple(survived),
             ends=ends,
-            notices=tuple(n for n in notices if n.message.shown == "notice"),
+            notices=tuple(
+                n for n in notices if n.message.shown == "notice" and n.count >= n.message.least
+            ),
             done=self._done,
             total=self._total,
             is_finished=self._finished,
