@@ -114,10 +114,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "nccl-timeout-raised": (
         (
-            "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2"
-            " clients joined."
-        ),
-        (
             "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0]"
             " via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"
         ),

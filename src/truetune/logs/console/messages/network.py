@@ -112,6 +112,7 @@ MESSAGES = (
         " output",
         "torch/csrc/distributed/c10d/TCPStore.cpp",
         "pytorch/pytorch#118369",
+        is_consequence=True,
     ),
 )
 """By how special they are"""
