@@ -53,6 +53,8 @@ COUNTED = frozenset(
     }
 )
 """Counts and times of a run: nothing of them is right or wrong"""
+SLOW_STEP_S = 10.0
+"""From here on the seconds of a step are worth a word"""
 PARTS = ("rewards/",)
 """Parts of what a rule reads as a whole"""
 
@@ -201,6 +203,9 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     yield "trains", KINDS[log.kind]
     total = log.total_steps
     yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+    seconds = log.output.step_seconds if log.output is not None else None
+    if seconds is not None and seconds > SLOW_STEP_S:
+        yield "a step takes", f"{seconds:.0f} s"
     if log.epochs:
         yield "epochs", f"{log.epochs:.3g}"
     loss = log.curve("loss")

@@ -45,6 +45,7 @@ MEMORY = re.compile(
 )
 """`mem 8.71 GiB`, `gpu_mem=20480MB`: what a loop of one's own prints of memory"""
 MAX_LOOP_LINE = 500
+RANK = re.compile(r"^\s*\W{0,2}rank[ :=]{0,2}(?P<rank>\d{1,5})\b", re.I)
 MAX_PENDING = 10_000
 """Records that wait for a bar at most: there may be none"""
 PIECES_TO_THE_BAR = 4
@@ -86,6 +87,8 @@ class _Records:
         self.waited = 0
         self.last_done = 0
         self.in_table = False
+        self.rank = ""
+        """The process whose losses are taken, where lines name theirs"""
 
     def take(self, text: str, bar: Bar | None) -> Mapping[str, Any] | None:
         """The record in this piece, if there is one; `bar` is what it draws."""
@@ -96,9 +99,19 @@ class _Records:
         record = (
             self._table(text) or printed_record(text) or (_of_bar(bar) if bar is not None else None)
         )
-        if record:
+        if record and self._is_of_the_first_rank(record, text):
             self._keep(record, is_printed="{'" in text)
         return record
+
+    def _is_of_the_first_rank(self, record: Mapping[str, Any], text: str) -> bool:
+        """Is the record of the process whose losses are taken? Several print the same steps, each of its own rows."""
+        match = RANK.match(text)
+        if match is None or "loss" not in record:
+            return True
+        self.rank = self.rank or match["rank"]
+        if match["rank"] != self.rank:
+            self.into.note(f"records of other processes than rank {self.rank}")
+        return match["rank"] == self.rank
 
     def end(self) -> None:
         """What waits for a bar is taken without."""

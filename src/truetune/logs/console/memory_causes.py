@@ -19,8 +19,8 @@ from truetune.logs.console.tracebacks import Frame
 from truetune.logs.log import Curve
 
 ADAPTER_SHARE = 0.04
-"""Trained share from which an adapter holds whole embeddings: LoRA on all linear layers trains 0.3 to 3 % at ranks of 8 to
-128, an embedding and a head of 128,000 tokens add 10 % and more to an 8-billion model"""
+"""Trained share from which an adapter holds whole embeddings: LoRA on all linear layers trains 0.3 to 3 % at ranks of
+8 to 128, an embedding and a head of 128,000 tokens add 10 % and more to an 8-billion model"""
 ALL = 0.9
 """Trained share of a full fine-tune"""
 LATE = 10
@@ -68,7 +68,8 @@ DATA_PARALLEL = MemoryCause(
     "data-parallel",
     "the traceback goes through nn.DataParallel: a script that was started with plain python on a machine of several"
     " GPUs copies the model to each at every step, and the first GPU gathers the logits of all",
-    "start one process for each GPU (`torchrun --nproc-per-node N SCRIPT` or `accelerate launch SCRIPT`), or name one GPU:"
+    "start one process for each GPU (`torchrun --nproc-per-node N SCRIPT` or `accelerate launch"
+    " SCRIPT`), or name one GPU:"
     " CUDA_VISIBLE_DEVICES=0",
 )
 KEPT_LOGITS = MemoryCause(
@@ -85,13 +86,15 @@ EVALUATION = MemoryCause(
 )
 EAGER = MemoryCause(
     "eager-attention",
-    "eager attention holds the scores of all heads, rows x heads x length x length, once more in float32 for the softmax",
+    "eager attention holds the scores of all heads, rows x heads x length x length, once more"
+    " in float32 for the softmax",
     'attn_implementation="sdpa" or "flash_attention_2" (Gemma 2: flash_attention_2 keeps its soft-capping), which never'
     " hold the scores; output_attentions=True brings the eager one back",
 )
 STATES = MemoryCause(
     "optimizer-states",
-    "the optimizer's states are made at its first step: 8 bytes for each trained parameter in float32, whatever the batch",
+    "the optimizer's states are made at its first step: 8 bytes for each trained parameter in"
+    " float32, whatever the batch",
     "train fewer parameters, or take optim=paged_adamw_8bit (2 bytes for each); several GPUs share them (FSDP, ZeRO);"
     " fewer or shorter rows do not help",
     by_rows=False,
@@ -127,14 +130,16 @@ LOADING = MemoryCause(
 GATHER = MemoryCause(
     "weights-gathered",
     "all weights are gathered on one GPU to be saved or merged",
-    "save sharded (fsdp_state_dict_type: SHARDED_STATE_DICT), offload the full state_dict to the CPU, or merge later on the"
+    "save sharded (fsdp_state_dict_type: SHARDED_STATE_DICT), offload the full state_dict to"
+    " the CPU, or merge later on the"
     " CPU: `truetune merge ADAPTER -o MERGED`",
     by_rows=False,
 )
 ENGINE = MemoryCause(
     "generation-engine",
     "it is vLLM's part: its cache is reserved beside the training's memory",
-    "a smaller vllm_gpu_memory_utilization (gpu_memory_utilization for a server) or max_model_len; vllm_enable_sleep_mode"
+    "a smaller vllm_gpu_memory_utilization (gpu_memory_utilization for a server) or"
+    " max_model_len; vllm_enable_sleep_mode"
     " gives the memory back between generations",
     by_rows=False,
 )

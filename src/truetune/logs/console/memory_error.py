@@ -33,7 +33,8 @@ GIB = float(1 << 30)
 CARDS = (8, 10, 11, 12, 16, 20, 22, 24, 32, 40, 45, 48, 64, 80, 94, 96, 141, 180, 192, 288)
 """Memory of GPUs as they are sold, in GB: the driver takes up to a tenth of it"""
 CONTEXT = 3.0
-"""GiB that a process holds beside what PyTorch counts: CUDA's context and kernels (0.3 to 1), buffers of NCCL and cuBLAS"""
+"""GiB that a process holds beside what PyTorch counts: CUDA's context and kernels (0.3 to 1), buffers of NCCL and
+cuBLAS"""
 ROUNDED = 0.1
 """GiB by which the figures of one message may disagree: each is rounded, and they are read one after another"""
 LARGE_REQUEST = 0.2
@@ -114,8 +115,8 @@ def read_memory_error(text: str) -> MemoryFigures:
 def _others(listed: list[float], found: dict[str, float], idle: float | None) -> float | None:
     """What other processes hold, in GiB; None where the figures do not prove that there are any.
 
-    PyTorch asks the driver for the processes of a GPU and knows its own by the process id. In a container the ids differ,
-    so that its own memory is printed as that of `Process N`, and no line says `this process has`.
+    PyTorch asks the driver for the processes of a GPU and knows its own by the process id. In a container the ids
+    differ, so that its own memory is printed as that of `Process N`, and no line says `this process has`.
     """
     in_use = found["capacity"] - found["free"] if {"capacity", "free"} <= found.keys() else None
     if "own" in found:

@@ -43,7 +43,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     ),
     (
         "offload",
-        r"Parameter Offload: Total persistent|Loading extension module cpu_adam|load cpu_adam op"
+        r"Loading extension module cpu_adam|load cpu_adam op"
         r"|offload_(?:param|optimizer)['\"]?\s?[:=]\s?\{[^}]{0,80}['\"]device['\"]: ['\"](?:cpu|nvme)"
         r"|Offloading optimizer states to (?:CPU|NVMe)|fsdp_offload_params['\"]?\s?[:=]\s?[Tt]rue",
     ),
@@ -52,14 +52,13 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"\bZeRO-?3\b|ZeRO stage 3|[Ss]tage3|Parameter Offload:|zero3_init"
         r"|FullyShardedDataParallel|\bFSDP\b|fully_shard|tensor[_ ]parallel[_ ]size['\"]?\s?[:=]\s?[2-9]",
     ),
-    ("hosts", r"^(?P<hosts>[\w.-]{1,63}):\d{1,8}:\d{1,8} \[\d{1,3}\] "),
     ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
 )
 """What is printed -> how it reads; groups of a name hold its figure"""
 COMPILED = tuple((name, re.compile(pattern)) for name, pattern in PATTERNS)
 ANY = re.compile(
     r"batch|[Aa]ccumulation|[Ww]orld|GPUs|rainable param|heckpoint|ffload|cpu_adam|ZeRO|tage ?3|FSDP|zero3|fully_shard"
-    r"|FullySharded|tensor.parallel|label_smoothing|:\d+ \[\d+\] "
+    r"|FullySharded|tensor.parallel|label_smoothing"
 )
 """Cheap: most lines of a log hold none of these"""
 SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -72,7 +71,8 @@ SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "llama.cpp",
         re.compile(
-            r"llama_(?:model_loader|new_context_with_model|kv_cache_init)?: |slot launch_slot_|main: server is listening"
+            r"llama_(?:model_loader|new_context_with_model|kv_cache_init)?: |slot"
+            r" launch_slot_|main: server is listening"
         ),
     ),
     (
@@ -108,8 +108,6 @@ class PrintedSettings:
     """Parameters or optimizer states are in the machine's memory"""
     sharded: bool = False
     """Each process holds a part of the weights alone (FSDP, ZeRO-3, tensor parallelism)"""
-    hosts: tuple[str, ...] = ()
-    """Machines that NCCL's lines name"""
     smoothing: float | None = None
     """Label smoothing of a preference loss"""
     server: str = ""
@@ -127,18 +125,17 @@ class SettingsReader:
 
     _counts: dict[str, int] = field(default_factory=dict)
     _flags: set[str] = field(default_factory=set)
-    _hosts: dict[str, None] = field(default_factory=dict)
     _smoothing: float | None = None
     _server: str = ""
 
-    def take(self, text: str, raw: str) -> None:
-        """One line: without its prefixes, and as it was printed (NCCL's prefix names the machine)."""
+    def take(self, text: str) -> None:
+        """One line without its prefixes."""
         if not self._server and ANY_SERVER.search(text) is not None:
             self._server = next(name for name, pattern in SERVERS if pattern.search(text))
-        if ANY.search(raw) is None:
+        if ANY.search(text) is None:
             return
         for name, pattern in COMPILED:
-            match = pattern.search(raw if name == "hosts" else text)
+            match = pattern.search(text)
             if match is not None:
                 self._keep(name, match)
 
@@ -154,7 +151,6 @@ class SettingsReader:
             checkpointing="checkpointing" in self._flags,
             offload="offload" in self._flags,
             sharded="sharded" in self._flags,
-            hosts=tuple(self._hosts),
             smoothing=self._smoothing,
             server=self._server,
         )
@@ -164,9 +160,7 @@ class SettingsReader:
         if not groups:
             self._flags.add(name)
         for group, value in groups.items():
-            if group == "hosts":
-                self._hosts[value] = None
-            elif group == "smoothing":
+            if group == "smoothing":
                 self._smoothing = float(value)
             elif (digits := value.replace(",", "")).isdecimal():
                 self._counts[group] = int(digits)

@@ -1,4 +1,5 @@
-"""Messages of training stacks on rows, templates and devices: TRL, PEFT, Unsloth, LLaMA-Factory, Axolotl, accelerate."""
+"""Messages of training stacks on rows, templates and devices: TRL, PEFT, Unsloth, LLaMA-Factory, Axolotl,
+accelerate."""
 
 from __future__ import annotations
 
