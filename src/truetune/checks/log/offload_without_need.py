@@ -53,7 +53,7 @@ SLOW_STEP_S = 10.0
 
 
 class OffloadWithoutNeed(OutputRule):
-    code = "TT834"
+    code = "TT844"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -3,7 +3,7 @@
 ## What it does
 Puts the tracebacks in the console output together, of every process, and finds the one that ended the run: the root of
 a chain, not what was raised because another process had failed (`ChildFailedError`, an NCCL timeout, a broken pipe).
-About ninety exceptions are known with their cause; `truetune explain NAME` shows each. Of one that is not known it
+About 130 exceptions are known with their cause; `truetune explain NAME` shows each. Of one that is not known it
 names the type, the last frame in the user's own code, and its line. A traceback behind which the run continued is none.
 A run that its user stopped (Ctrl-C) is a note, with the place where it was.
 

@@ -253,8 +253,8 @@ class MemoryStory:
             yield f"what needed the memory: {self.cause.cause}"
         if self.comes_late:
             yield (
-                f"{self.step:,.0f} steps fitted before: the batch that failed has longer rows than"
-                " those, one row may be many times as long as the others"
+                f"{self.step:,.0f} steps fitted before: most likely the batch that failed has longer rows"
+                " than those, one row many times as long as the others"
             )
         settings = self.settings
         if trains_embeddings(settings) and settings.share is not None:
