@@ -1006,11 +1006,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "vllm-cache-below-one-request": (
         "WARNING 11-04 14:03:00 [kv_cache_utils.py:712] Maximum concurrency for 32,768 tokens per request: 0.30x",
     ),
-    "vllm-no-memory-for-the-cache": (
-        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
-        "ValueError: Free memory on device (10.1/23.6 GiB) on startup is less than desired GPU memory"
-        " utilization (0.9, 21.2 GiB).",
-    ),
     "vllm-lora-rank": ("ValueError: LoRA rank 64 is greater than max_lora_rank 16.",),
     "request-longer-than-context": (
         "openai.BadRequestError: Error code: 400 - This model's maximum context length is 8192 tokens."

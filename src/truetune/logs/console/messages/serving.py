@@ -30,19 +30,6 @@ MESSAGES = (
         severity="warning",
     ),
     message(
-        "vllm-no-memory-for-the-cache",
-        "vLLM finds no memory for its key-value cache",
-        r"No available memory for the cache blocks|Free memory on device .{1,80} is less than desired"
-        r" GPU memory utilization",
-        "the weights fill the share of the GPU that it may use, or a training or an earlier server"
-        " still holds memory",
-        "`nvidia-smi` shows who holds memory; raise --gpu-memory-utilization, or lower it where"
-        " another process must stay (vllm_gpu_memory_utilization=0.3 beside a training); quantized"
-        " weights; more GPUs",
-        "vllm/v1/core/kv_cache_utils.py",
-        "vllm/v1/worker/gpu_worker.py",
-    ),
-    message(
         "vllm-lora-rank",
         "the adapter's rank is higher than what the server was started for",
         r"LoRA rank \d+ is greater than max_lora_rank",
