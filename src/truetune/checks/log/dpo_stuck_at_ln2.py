@@ -45,6 +45,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
+from truetune.logs.preference import smoothing_by_curves
 from truetune.logs.stats import trend
 
 MIN_POINTS = 20
@@ -57,8 +58,6 @@ CANCELS = 0.4
 """Label smoothing from which a fifth or less of the gradient is left; 0.5 leaves none"""
 USUAL_RATE = 5e-6
 """The lower end for LoRA, above the usual for all weights"""
-SURE = 0.05
-"""Standard error of the label smoothing by regression from which it is not said"""
 
 
 class DpoStuckAtLn2(LogRule):
@@ -161,21 +160,3 @@ class DpoStuckAtLn2(LogRule):
         right = self.subject.curve("rewards/accuracies").finite().value[-margins.value.size // 5 :]
         apart = bool(right.size) and float(np.median(right)) > TOLD_APART
         return near and not apart and trend(margins).high * span < RISE and abs(last) < RISE
-
-
-def smoothing_by_curves(margins: Curve, loss: Curve) -> float | None:
-    """Label smoothing by regression of the loss on the margin at the same steps; None where it is not sure.
-
-    loss = -(1 - e) log sigmoid(m) - e log sigmoid(-m), so d loss / d m = e - 1/2 at m = 0.
-    """
-    step, ours, theirs = np.intersect1d(margins.step, loss.step, return_indices=True)
-    if step.size < MIN_POINTS:
-        return None
-    margin, value = margins.value[ours], loss.value[theirs]
-    spread = float(((margin - margin.mean()) ** 2).sum())
-    if spread == 0:
-        return None
-    slope = float(((margin - margin.mean()) * (value - value.mean())).sum()) / spread
-    rest = value - value.mean() - slope * (margin - margin.mean())
-    error = math.sqrt(float((rest**2).sum()) / (step.size - 2) / spread)
-    return 0.5 + slope if error < SURE else None

@@ -142,7 +142,7 @@ def _skips_each_step(log: RunLog) -> tuple[str, ...]:
         return ()
     if np.unique(finite.value).size < finite.step.size / 2 or finite.value.min() <= 0:
         return ()
-    proof = (
+    proof: tuple[str, ...] = (
         f"the loss stays finite ({finite.value.min():.4g} to {finite.value.max():.4g}): no weight"
         " took such a gradient, so the loss scaler skipped each step",
     )

@@ -18,6 +18,7 @@ output: |
   Time to load cpu_adam op: 2.4271 seconds
   {'loss': 1.6856, 'grad_norm': 0.6721, 'learning_rate': 6.67e-06, 'epoch': 0.02}
     1%|          | 1/150 [00:41<101:49, 41.57s/it]
+  {'train_runtime': 6235.5, 'train_samples_per_second': 0.38, 'train_loss': 1.31, 'epoch': 3.0}
 ```
 
 ## Use instead
@@ -26,6 +27,7 @@ output: |
   trainable params: 18,464,768 || all params: 1,562,179,072 || trainable%: 1.1820
   {'loss': 1.6856, 'grad_norm': 0.6721, 'learning_rate': 6.67e-06, 'epoch': 0.02}
     1%|          | 1/150 [00:02<05:19, 2.14s/it]
+  {'train_runtime': 321.2, 'train_samples_per_second': 7.47, 'train_loss': 1.31, 'epoch': 3.0}
 ```
 
 ## Fix safety
