@@ -55,7 +55,7 @@ TIMES = 10.0
 class GradNormExplodes(LogRule):
     code = "TT811"
     severity = "warning"
-    moot_where = ("loss-climbs-above-guessing",)
+    moot_where = ("loss-climbs-above-guessing", "nan-hidden-by-logging-filter")
     needs = ("grad_norm",)
     least = MIN_POINTS
 

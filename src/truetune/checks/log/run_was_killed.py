@@ -72,19 +72,35 @@ class RunWasKilled(OutputRule):
             if step
             else ""
         )
+        before = self._faults_before(first)
+        explained = bool(before) and first.message.is_consequence
         yield self.finding(
             f"the run was ended{after}: {first.message.title}",
-            first.message.advice.replace("{gpu}", "SIZE"),
+            (
+                f"see first to what stands before it: {before[0].message.advice}"
+                if explained
+                else first.message.advice
+            ).replace("{gpu}", "SIZE"),
             severity=first.message.severity,
-            evidence=(*self._warnings_before(first), *described(first.message), *others[:5]),
+            evidence=(
+                *(_shown(notice) for notice in before),
+                *described(first.message, cause=not explained),
+                *others[:5],
+            ),
             cases=(Case(first.text, file=output.file, line=first.line),),
             count=first.count,
         )
 
-    def _warnings_before(self, end: Notice) -> Iterator[str]:
+    def _faults_before(self, end: Notice) -> list[Notice]:
         """Faults that the output names before the end: where a job was only cancelled, they are the story."""
         output = self.subject.output
-        for notice in output.notices if output else ():
-            if notice.message.severity == "error" and notice.line < end.line:
-                times = f", {notice.count:,} times" if notice.count > 1 else ""
-                yield f"before it, from line {notice.line:,} on{times}: {notice.message.title}"
+        return [
+            notice
+            for notice in (output.notices if output else ())
+            if notice.message.severity == "error" and notice.line < end.line
+        ]
+
+
+def _shown(notice: Notice) -> str:
+    times = f", {notice.count:,} times" if notice.count > 1 else ""
+    return f"before it, from line {notice.line:,} on{times}: {notice.message.title}"

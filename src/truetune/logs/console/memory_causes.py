@@ -103,6 +103,7 @@ CACHE_IN_GENERATION = MemoryCause(
     "generation-cache",
     "the key-value cache of a generation grows with each token of each prompt of the batch",
     "fewer prompts at a time, a smaller max_new_tokens, prompts padded to the longest of the batch (padding=True)",
+    by_rows=False,
 )
 CACHE_IN_TRAINING = MemoryCause(
     "cache-in-training",
