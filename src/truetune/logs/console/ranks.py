@@ -59,6 +59,8 @@ class RankReader:
 
     def take(self, process: str, text: str) -> None:
         """One line; `process` is what its prefix says, where it has one."""
+        if not process and "rank" not in text and "Rank" not in text:
+            return
         if EQUAL.search(text) is None or (step := STEP.search(text)) is None:
             return
         rank = process or next(iter(RANK.findall(text)), "")
