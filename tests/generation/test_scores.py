@@ -242,7 +242,7 @@ def test_no_echoes() -> None:
         ("Sure.\n**Human:** Go on", ("Human:",)),
         ("Sure.<|im_end|>\n<|im_start|>user\nHi", ("<|im_end|>", "<|im_start|>")),
         ("Sure.\n<start_of_turn>user", ("<start_of_turn>",)),
-        ("[INST] Hi [/INST]", ("[INST]",)),
+        ("[INST] Hi [/INST]", ("[/INST]", "[INST]")),
         ("好的。\n用户：你呢？", ("用户：",)),
         ("The user: a person who uses it.", ()),
         ("A power user: one who knows.\nThe end", ()),
@@ -252,7 +252,32 @@ def test_no_echoes() -> None:
 )
 def test_markers(text: str, markers: tuple[str, ...]) -> None:
     assert scored(text, EN).markers == markers
-    assert scored(text, text).markers == ()
+    assert scored(text, EN, text).markers == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "markers"),
+    [
+        ("Paris.</s> <s>[INST] And Rome? [/INST]", ("</s>", "<s>", "[/INST]", "[INST]")),
+        ("Sure, here it is <|eot_id|> and more", ("<|eot_id|>",)),
+        ("It is 4 <｜User｜> and", ("<｜User｜>",)),
+        ("Sure. <|tool▁x|> <end_of_turn> Yes", ("<end_of_turn>",)),
+        ("Fine. [PAD] [PAD]", ("[PAD]",)),
+        ("The price is <s>$10</s> $8 now.", ()),
+        ("Each turn ends with the <|eot_id|> token.", ()),
+        ("It is written `[INST]` and `</s>`, or '<pad>'.", ()),
+        ("```\nx <|eot_id|>\n```", ()),
+        ("let f = x <| g |> h", ()),
+    ],
+)
+def test_control_tokens_of_any_template(text: str, markers: tuple[str, ...]) -> None:
+    assert scored(text, EN).markers == markers
+
+
+def test_a_marker_of_the_reference_is_none_unless_it_begins_a_turn() -> None:
+    assert scored("Go <|sep|> on", "Stop <|sep|> it").markers == ()
+    assert scored("Go [INST] on", "Stop [INST] it").markers == ("[INST]",)
+    assert scored("Sure.\nUser: and you?", "Yes.\nUser: and you?").markers == ()
 
 
 def test_a_marker_of_the_question_is_none() -> None:
