@@ -462,3 +462,37 @@ def test_no_torch_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I cannot be more than a way to adjust the test of the day.\n\n" * 2 + "I cannot be more",
+        "アプリエラスは、アプリエラスでは、アプリエラスでは、アプリエ",
+        "صحتي؟\n\n" * 7,
+        "It is the way of it, and the way of it, and the way of it, and the way of it,",
+    ],
+)
+def test_loops_that_were_cut_early(text: str) -> None:
+    assert scored(text, "").looped
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Row, row, row your boat,\nGently down the stream.\nMerrily, merrily, merrily, merrily,\nLife is but a dream",
+        "今日は本を読み、明日は本を書き、来週は本を売ります",
+        "I came, I saw, I conquered, and then",
+        "Ha ha ha! Ha ha ha!",
+        "The first step is to mix the flour and the sugar. The first step is to mix the eggs",
+    ],
+)
+def test_refrains_and_lists_that_were_cut_are_no_loops(text: str) -> None:
+    assert not scored(text, "").looped
+
+
+def test_names_in_other_letters_are_no_garbage() -> None:
+    names = "Python, Java, JavaScript, Go, Rust, Kotlin, Swift, Ruby, Scala, Perl"
+    assert not scored(names, "", "列出十个编程语言").garbage
+    stutter = "Pamaliy fresco -Pamaliy Pasifo -Pamaliy Marblemimino -Pamaliy Anj -Pamaliy"
+    assert scored(stutter, "", "اذكر ثلاث فواكه.").garbage

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import dropwhile, takewhile
 
 from truetune.generation.escapes import escapes_in
-from truetune.generation.garbage import is_garbage, perplexity_of
+from truetune.generation.garbage import is_foreign_stutter, is_garbage, perplexity_of
 from truetune.generation.language import language
 from truetune.generation.looks import Answer, Prompt, Scores
 from truetune.generation.loops import looped
@@ -94,7 +94,8 @@ def score(
         overlap=_overlap(mine, theirs) if known else None,
         parsed=None if parse is None else read(parse, said) is not None,
         agrees=_agrees(parse, said, wanted) if parse is not None and known else None,
-        garbage=is_garbage(said, tongue, perplexity) and not is_garbage(wanted, other),
+        garbage=(is_garbage(said, tongue, perplexity) and not is_garbage(wanted, other))
+        or (not known and is_foreign_stutter(said, prompt.question)),
         perplexity=perplexity,
         too_long=_is_too_long(mine, theirs) if known else None,
         escapes=escapes_in(said, _said_before(prompt)),
