@@ -1,6 +1,7 @@
 """Did training make the prompts likelier, and not the answers alone?
 
-Measured with SmolLM2-135M-Instruct on rows that it had not seen, after 24 steps on 96 short chats: see the constants.
+Measured with SmolLM2-135M-Instruct on 10 chats that it had not seen, after 12 steps of 2 other chats at 1e-4: with
+labels on the prompts these gained 3.00 nats a token, without -0.11.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def _direction(values: Sequence[float | str]) -> int:
 
 def _ranks(values: Sequence[float | str]) -> np.ndarray:
     """(values,) their ranks, 0 for the least; equal ones have one rank."""
-    order = {value: rank for rank, value in enumerate(sorted(set(values)))}  # type: ignore[type-var]
+    order = {value: rank for rank, value in enumerate(sorted(set(values)))}
     return np.array([order[value] for value in values], dtype=float)
 
 

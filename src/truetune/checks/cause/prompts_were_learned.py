@@ -4,7 +4,7 @@
 
 Compares the tokens of some prompts under the model and under its base, and those of the reference answers behind them.
 It fires where the prompts have gained half as many nats a token as the answers or more, at least 0.2, and surely more
-than none. A run that records that its prompts are trained (`learn: all`) is left alone.
+than none.
 
 ## Why it is bad
 
