@@ -51,6 +51,8 @@ class Config:
     places: Mapping[str, Place] = field(default_factory=dict)
     """Field of RunSpec (`max_length`, `training.learning_rate`, `training.lora.r`) -> where the file sets it; a field
     that is not in here has the stack's default."""
+    where: Mapping[str, Place] = field(default_factory=dict)
+    """Key of the file, or of a call in it (`LoraConfig.r`) -> where it stands"""
     unknown: tuple[Place, ...] = ()
     """Keys that the stack does not know: it ignores them, or stops."""
     raw: Mapping[str, Any] = field(default_factory=dict)

@@ -213,6 +213,7 @@ class Draft:
             path=self.path,
             spec=self._spec(),
             places=self.places,
+            where=self.where,
             unknown=(*(place(key) for key in raw if key not in known), *self.odd),
             raw=raw,
             text=self.text,
