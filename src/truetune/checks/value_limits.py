@@ -22,6 +22,9 @@ Values = Mapping[str, Any]
 OUT_OF_RANGE = "setting-out-of-range"
 BETA = "preference-beta-out-of-range"
 NOTHING = "settings-train-nothing"
+GENERATION = "generation-settings-distort-answers"
+CLIPPED_TO = "clip_grad_norm_"
+"""The norm that a loop clips gradients to: unlike trainers, it takes 0 at its word"""
 SCALE = "lora scale"
 """lora_alpha / r, or lora_alpha / sqrt(r) of rsLoRA: what the adapter's output is multiplied by"""
 SCALE_NAMES = {False: "lora_alpha / r", True: "lora_alpha / sqrt(r)"}
@@ -160,6 +163,16 @@ def _weak(values: Values) -> bool:
     if strength is None or values.get("method") != "sft":
         return False
     return FAINT <= strength < LOWEST_SCALE
+
+
+def _samples(values: Values) -> bool:
+    """Are answers certainly sampled?"""
+    return values.get("do_sample") is True
+
+
+def _is_structured(values: Values) -> bool:
+    """Are the answers JSON, code, SQL or the like, in which tokens have to be repeated?"""
+    return bool(values.get("structured"))
 
 
 def _is_not_lion(values: Values) -> bool:
@@ -602,6 +615,130 @@ LIMITS: tuple[Limit, ...] = (
         fix="set {name} to 0, or up to 0.1",
         when=_of("grpo"),
         source="published are 0 to 0.1 (arXiv:2402.03300: 0.04)",
+    ),
+    Limit(
+        setting=CLIPPED_TO,
+        outside=Interval(at_most=0),
+        severity="error",
+        says="gradients are clipped to a norm of {value}: every gradient is multiplied by 0",
+        fix="give a norm of 1.0, or leave the call out",
+        source="torch.nn.utils.clip_grad_norm_ multiplies by max_norm / norm where that is below 1",
+    ),
+    Limit(
+        setting=CLIPPED_TO,
+        outside=Interval(above=0, below=1e-3),
+        severity="warning",
+        says="gradients are clipped to a norm of {value}, at which Adam's epsilon weighs in, and the updates vanish",
+        fix="give a norm of 1.0",
+        source="published are 0.1 to 5; Adam's epsilon is 1e-8 a weight",
+    ),
+    Limit(
+        setting="no_repeat_ngram_size",
+        outside=Interval(at_least=1, at_most=10),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: no {value} tokens in a row may come twice, those of the prompt included, so"
+        " what has to be repeated (keys of JSON, names, code, quotes) comes out wrong",
+        fix="leave {name} out",
+        source="transformers' NoRepeatNGramLogitsProcessor bans by -inf; it counts the prompt",
+    ),
+    Limit(
+        setting="repetition_penalty",
+        outside=Interval(at_least=1.3),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: every token that came before, in the prompt too, has its logit divided"
+        " by that, so JSON, code, names and even full stops come out wrong",
+        fix="set {name} to 1.0, or up to 1.1",
+        source="CTRL (arXiv:1909.05858) uses 1.2; published models 1.0 to 1.1",
+    ),
+    Limit(
+        setting="repetition_penalty",
+        outside=Interval(at_least=1.1),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value} and the answers are structured: keys, brackets and names that have to be repeated are"
+        " punished",
+        fix="set {name} to 1.0",
+        when=_is_structured,
+        source="published models use 1.0 to 1.1",
+    ),
+    Limit(
+        setting="repetition_penalty",
+        outside=Interval(above=0, below=0.95),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: below 1 it rewards tokens that came before, and answers loop",
+        fix="set {name} to 1.0",
+        source="CTRL (arXiv:1909.05858), section 4.1",
+    ),
+    Limit(
+        setting="repetition_penalty",
+        outside=Interval(at_most=0),
+        severity="error",
+        rule=GENERATION,
+        says="{name} is {value}: logits are divided by it, and generation stops with an error",
+        fix="set {name} to 1.0",
+        source="transformers' RepetitionPenaltyLogitsProcessor raises ValueError",
+    ),
+    *(
+        Limit(
+            setting=setting,
+            outside=Interval(at_least=1),
+            severity="warning",
+            rule=GENERATION,
+            says="{name} is {value}: tokens that came before are so unlikely that long and"
+            " structured answers fall apart",
+            fix="set {name} to 0",
+            source="engines subtract it from the logits, whose differences are about 1 to 5",
+        )
+        for setting in ("frequency_penalty", "presence_penalty")
+    ),
+    Limit(
+        setting="temperature",
+        outside=Interval(at_most=0),
+        severity="error",
+        rule=GENERATION,
+        says="{name} is {value} with do_sample=True: transformers refuses it",
+        fix="set do_sample to False for greedy answers",
+        when=_samples,
+        source="transformers' TemperatureLogitsWarper raises ValueError",
+    ),
+    Limit(
+        setting="temperature",
+        outside=Interval(at_least=1.5),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: unlikely tokens are drawn often, and answers turn into noise",
+        fix="set {name} to 0.7, or up to 1.0",
+        source="published models use 0.1 to 1.0",
+    ),
+    Limit(
+        setting="top_p",
+        outside=Interval(above=1),
+        severity="error",
+        rule=GENERATION,
+        says="{name} is {value}: it is a probability, and generation stops with an error",
+        fix="set {name} to 0.9, or to 1",
+        source="transformers' TopPLogitsWarper raises ValueError",
+    ),
+    Limit(
+        setting="min_new_tokens",
+        outside=Interval(at_least=32),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: no answer may stop before, and short ones run on into nonsense",
+        fix="leave {name} out",
+        source="transformers' MinNewTokensLengthLogitsProcessor sets the stop tokens to -inf",
+    ),
+    Limit(
+        setting="ignore_eos",
+        outside=Interval(at_least=1),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is on: stop tokens are not heeded, and each answer runs to the limit",
+        fix="leave {name} out, but for benchmarks of speed",
+        source="vLLM's SamplingParams",
     ),
 )
 """Ranges, the gravest of a setting first"""
