@@ -3,8 +3,8 @@
 ## What it does
 Follows the model that `PeftModel.from_pretrained` or `load_adapter` gets, and vLLM's `LLM(model=)` beside a
 `LoRARequest`, to the name under which it was loaded, and compares it with `base_model_name_or_path` in the
-adapter_config.json of the local adapter: family, generation, size, release, and whether it is instruction-tuned. Mirrors
-and quantized copies of one model are the same.
+adapter_config.json of the local adapter: family, generation, size, release, and whether it is instruction-tuned.
+Mirrors and quantized copies of one model are the same.
 
 ## Why it is bad
 An adapter is a difference to certain weights. On another release the shapes may fit, and the answers are word salad;
