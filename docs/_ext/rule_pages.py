@@ -24,6 +24,7 @@ WHERE = {
     ),
     "devices": ("Devices and processes", "`truetune train`, where the run starts"),
     "source": ("Python sources and notebooks", "`truetune lint`, `truetune check` of a script"),
+    "modelfile": ("Ollama's Modelfile", "`truetune check` of one"),
     "log": ("The log of a run", "`truetune diagnose`, `truetune check` of a run's folder"),
     "checkpoint": ("Saved weights", "`truetune check` of an adapter or a model"),
     "batch": ("Batches", "`truetune run`, `truetune.audit`, `truetune rehearse`"),

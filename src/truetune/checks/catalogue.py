@@ -25,6 +25,7 @@ STATIONS = (
     "config",
     "devices",
     "source",
+    "modelfile",
     "log",
     "checkpoint",
     *AUDIT,
