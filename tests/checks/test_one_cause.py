@@ -47,6 +47,8 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "pair-truncated-on-one-side": ("whitespace-around-answers",),
     "pairs-lack-diversity": ("whitespace-around-answers",),
     "generation-config-distorts-answers": ("sampling-defaults-from-generation-config",),
+    "weights-wider-than-the-base": ("most-weights-never-moved",),
+    "dora-slow-unmerged": ("rslora-or-alpha-scale-ignored",),
     "merge-into-quantized-base": ("four-bit-computed-in-float32",),
     "parser-scores-empty-answers": ("parser-misses-gold-answers", "parser-scores-shuffled-golds"),
 }

@@ -27,6 +27,11 @@ TUNED = re.compile(r"(?<![a-z])(instruct|chat|it|sft|dpo)(?![a-z])")
 DOMAIN = re.compile(
     r"(?<![a-z])(coder|code|math|vl|vision|audio|guard|distill|mini|small|medium)(?![a-z])"
 )
+OVERFLOWS = re.compile(
+    r"(?:^|[-_/])(gemma[-_]?[23]n?(?![\d.]*b)|(?:flan-|long-|m|um|by|code)?t5)(?![a-z0-9])"
+)
+"""Families whose activations pass 65,504, float16's largest number: Gemma 2 and 3 (stored as bfloat16; attention and
+residual stream, by their authors and unsloth), T5 and its kin (trained in bfloat16; the feed-forward layers)"""
 LONGEST = 300
 """Characters; longer ones name no model"""
 
@@ -60,6 +65,13 @@ def identity(name: str) -> ModelIdentity | None:
         TUNED.search(last) is not None,
         frozenset(DOMAIN.findall(last)),
     )
+
+
+def overflowing_family(name: str) -> str | None:
+    """The family, where a model's name says that it is one which overflows in float16."""
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    found = OVERFLOWS.search(last) if len(last) < LONGEST else None
+    return found[1] if found is not None else None
 
 
 def other_weights(one: str, other: str) -> str | None:

@@ -1,6 +1,7 @@
 """Blocks that are Python: each becomes a script that one rule looks at.
 
-A comment `# adapter/adapter_config.json: {...}` stands for such a file beside the script.
+A comment `# adapter/adapter_config.json: {...}` stands for such a file beside the script, `# run.sh: COMMAND` for a shell
+script.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def findings(rule: type[Rule[object]], text: str, folder: Path) -> tuple[Finding
     """Look at a block as a script, with this rule alone."""
     path = folder / "train.py"
     path.write_text(text, encoding="utf-8")
-    for name, content in re.findall(r"^# (\S+\.json): (\{.*\})$", text, re.M):
+    for name, content in re.findall(r"^# (\S+\.(?:json|sh)): (.*)$", text, re.M):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
     return lint([str(path)], select=(rule.name(),)).findings
