@@ -175,9 +175,11 @@ def _is_structured(values: Values) -> bool:
     return bool(values.get("structured"))
 
 
-def _is_not_lion(values: Values) -> bool:
-    """Lion takes a tenth of the rate, and ten times the decay with it."""
-    return "lion" not in str(values.get("training.optim")).lower()
+def _decays_slowly(values: Values) -> bool:
+    """Lion takes a tenth of the rate, and ten times the decay with it. Where each step replaces the weights, that is
+    said instead."""
+    replaces = (number(values.get(DECAY_RATE)) or 0) >= 1
+    return not replaces and "lion" not in str(values.get("training.optim")).lower()
 
 
 def _uses_adam(values: Values) -> bool:
@@ -446,7 +448,7 @@ LIMITS: tuple[Limit, ...] = (
         setting="training.weight_decay",
         outside=Interval(above=1),
         severity="warning",
-        when=_is_not_lion,
+        when=_decays_slowly,
         says="{name} is {value}: weights shrink by {value} times the learning rate at each step, and an adapter"
         " goes back to 0",
         fix="set {name} to 0, or up to 0.1",

@@ -1,7 +1,7 @@
 """Blocks that are Python: each becomes a script that one rule looks at.
 
-A comment `# adapter/adapter_config.json: {...}` stands for such a file beside the script, `# run.sh: COMMAND` for a shell
-script.
+A comment `# adapter/adapter_config.json: {...}` stands for such a file beside the script, `# run.sh: COMMAND` for a
+shell script.
 """
 
 from __future__ import annotations

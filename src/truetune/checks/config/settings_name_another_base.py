@@ -83,7 +83,9 @@ class SettingsNameAnotherBase(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config, name = self.subject, self.subject.spec.model
-        for base, file in self._bases() if name else ():
+        if name is None:
+            return
+        for base, file in self._bases():
             apart = other_weights(name, base)
             if apart is None and not is_tuned_apart(name, base):
                 continue

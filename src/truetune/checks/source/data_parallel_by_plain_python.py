@@ -40,6 +40,7 @@ The effective batch stays the same with as many processes as there are GPUs.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +68,7 @@ class DataParallelByPlainPython(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         trainer = next(iter(module.calls(*TRAINERS)), None)
-        if trainer is None or module.mentions("CUDA_VISIBLE_DEVICES", "device_map"):
+        if trainer is None or _places_by_itself(module):
             return
         start = next(_plain_starts(Path(module.path)), None)
         if start is not None:
@@ -79,6 +80,12 @@ class DataParallelByPlainPython(SourceRule):
                 " CUDA_VISIBLE_DEVICES=0",
                 cases=[start[1], at(module, trainer.node)],
             )
+
+
+def _places_by_itself(module: Module) -> bool:
+    """Does the script choose its GPUs, or share its model out over them?"""
+    chooses = any(node.value == "CUDA_VISIBLE_DEVICES" for node in module.nodes(ast.Constant))
+    return chooses or any("device_map" in call.keywords for call in module.all_calls)
 
 
 def _plain_starts(script: Path) -> Iterator[tuple[int, Case]]:

@@ -97,7 +97,9 @@ def generating_calls(module: Module) -> Iterator[Given]:
         if call.receiver is not None and "model" in module.flow.kinds(call.receiver)
     ]
     for call in calls:
-        nodes = {SAME.get(name, name): call.keywords.get(name) for name in GENERATES}
+        nodes = {
+            SAME.get(name, name): call.keywords[name] for name in GENERATES if name in call.keywords
+        }
         given = _given(module, call, nodes)
         given.names.update(
             {mine: theirs for theirs, mine in SAME.items() if theirs in call.keywords}
