@@ -220,7 +220,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="error",
         rule=NOTHING,
         says="lora_alpha is 0: the adapter is multiplied by 0",
-        fix="set lora_alpha to r ({r}), or twice as much",
+        fix="set lora_alpha to {r}, or twice as much",
         source="LoRA (arXiv:2106.09685): the update is alpha / r * B A",
     ),
     Limit(
@@ -389,7 +389,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: what the adapter learns is multiplied by that, so at usual rates it changes next to"
         " nothing",
-        fix="set lora_alpha to r ({r}), or twice as much",
+        fix="set lora_alpha to {r}, or twice as much",
         source="published are 0.25 (QLoRA, arXiv:2305.14314) to 8; 0.06 at r 512 with a rate fitted to it (LoRA Without"
         " Regret)",
     ),
@@ -399,7 +399,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="a learning rate of {learning_rate} is multiplied by {lora scale}, which is {name}: the"
         " adapter hardly moves",
-        fix="set lora_alpha to r ({r}), or twice as much, and a learning rate of 1e-4 to 5e-4",
+        fix="set lora_alpha to {r}, or twice as much, and a learning rate of 1e-4 to 5e-4",
         when=_weak,
         source="the lowest published rate times the lowest published scale",
     ),
@@ -408,7 +408,7 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(above=64),
         severity="warning",
         says="{name} is {value}: each step of the adapter is multiplied by that, and the loss is likely to explode",
-        fix="set lora_alpha to r ({r}), or twice as much",
+        fix="set lora_alpha to {r}, or twice as much",
         source="published are 0.25 to 8, and with rsLoRA up to 32 (arXiv:2312.03732)",
     ),
     Limit(

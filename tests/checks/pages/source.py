@@ -17,8 +17,14 @@ from truetune.checks.rule import Rule
 def findings(rule: type[Rule[object]], text: str, folder: Path) -> tuple[Finding, ...]:
     """Look at a block as a script, with this rule alone."""
     path = folder / "train.py"
+    lay_out(text, path)
+    return lint([str(path)], select=(rule.name(),)).findings
+
+
+def lay_out(text: str, path: Path) -> None:
+    """Write a block, and the files that its comments stand for beside it."""
     path.write_text(text, encoding="utf-8")
+    folder = path.parent
     for name, content in re.findall(r"^# (\S+\.(?:json|sh)): (.*)$", text, re.M):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
-    return lint([str(path)], select=(rule.name(),)).findings

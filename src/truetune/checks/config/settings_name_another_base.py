@@ -49,7 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.keys import case
+from truetune.checks.config.keys import case, place
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import base_of_adapter, is_tuned_apart, other_weights
@@ -92,7 +92,7 @@ class SettingsNameAnotherBase(ConfigRule):
             yield self.finding(
                 f"the adapter was trained on {base}, and training goes on with {name}: "
                 + (apart or "one is instruction-tuned, the other is not"),
-                f"name the model that it was trained on: {base}",
+                f"set {place(config, 'model').key} to {base}",
                 severity="error" if apart else "warning",
                 cases=[
                     case(config, name, "model"),
