@@ -46,6 +46,9 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "sft-max-length-default-1024": ("whitespace-around-answers",),
     "pair-truncated-on-one-side": ("whitespace-around-answers",),
     "pairs-lack-diversity": ("whitespace-around-answers",),
+    "generation-config-distorts-answers": ("sampling-defaults-from-generation-config",),
+    "weights-wider-than-the-base": ("most-weights-never-moved",),
+    "dora-slow-unmerged": ("rslora-or-alpha-scale-ignored",),
     "merge-into-quantized-base": ("four-bit-computed-in-float32",),
     "parser-scores-empty-answers": ("parser-misses-gold-answers", "parser-scores-shuffled-golds"),
 }

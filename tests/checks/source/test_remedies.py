@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.checks.pages import block, sections
+from tests.checks.pages.source import lay_out
 from truetune.checks.catalogue import rules
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
@@ -50,8 +51,8 @@ FOLLOWED = frozenset((
     "adapter-leaves-head-out", "adapter-loaded-frozen", "apply-chat-template-returns-dict",
     "device-map-in-a-distributed-script", "eval-without-chat-template", "evaluation-keeps-all-logits",
     "four-bit-computed-in-float32",
-    "formatting-func-ignored", "mapped-function-imported", "remove-unused-columns-drops-input",
-    "prompts-padded-to-a-fixed-length", "rendered-text-tokenized-again",
+    "formatting-func-ignored", "generation-settings-distort-answers", "mapped-function-imported",
+    "prompts-padded-to-a-fixed-length", "remove-unused-columns-drops-input", "rendered-text-tokenized-again",
     "repetition-forbidden-in-structured-answers", "right-padding-at-generation",
 ))  # fmt: skip
 """Their remedies say word by word what to write into a call, or what to leave out of it"""
@@ -59,7 +60,7 @@ FOLLOWED = frozenset((
 
 def _findings(text: str, folder: Path) -> tuple[Finding, ...]:
     path = folder / "train.py"
-    path.write_text(text, encoding="utf-8")
+    lay_out(text, path)
     return lint([path]).findings
 
 

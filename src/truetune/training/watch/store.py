@@ -131,9 +131,13 @@ def _sample(columns: dict[str, Any]) -> Sample:
         columns["stop_probability"],
         columns["stop_rank"],
     )
-    known = {name: columns[name] for name in SCORES if name in columns or name not in LATER}
-    texts = {name: tuple(columns[name] or ()) for name in ("markers", "escapes") if name in known}
-    scores = Scores(**known | texts)
+    known: dict[str, Any] = {
+        name: columns[name] for name in SCORES if name in columns or name not in LATER
+    }
+    for name in ("markers", "escapes"):
+        if name in known:
+            known[name] = tuple(columns[name] or ())
+    scores = Scores(**known)
     return Sample(Prompt(asked, *of_prompt), Answer(said, *of_answer), scores)
 
 
