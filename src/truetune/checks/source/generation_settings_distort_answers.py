@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("model")
 model = AutoModelForCausalLM.from_pretrained("model")
-inputs = tokenizer("List the items as JSON: ...", return_tensors="pt")
+inputs = tokenizer("List the parts of order 17:", return_tensors="pt")
 out = model.generate(**inputs, max_new_tokens=512, do_sample=False, no_repeat_ngram_size=4)
 ```
 
@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("model")
 model = AutoModelForCausalLM.from_pretrained("model")
-inputs = tokenizer("List the items as JSON: ...", return_tensors="pt")
+inputs = tokenizer("List the parts of order 17:", return_tensors="pt")
 out = model.generate(**inputs, max_new_tokens=512, do_sample=False, repetition_penalty=1.0)
 ```
 
