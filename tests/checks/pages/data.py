@@ -5,7 +5,7 @@ special_tokens_map.json, which would win, is left out), `spec` holds fields of R
 `weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. `{repeat: n, text: t}`
 stands for t, n times; `{grouped: n}` and `{shuffled: n}` for n rows of several sources, `{pairs: n, chosen: a,
 rejected: b}` for n pairs whose answers have up to a and b words. `{rows: n, column: text}` stands for n rows of these
-columns, in which `{i}` is the number of the row and `{words}` are 30 drawn words.
+columns, in which `{i}` is the number of the row, `{words}` are 30 drawn words and `{label}` is one of three.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from truetune.checks.rule import Rule
 from truetune.checks.run import check
 from truetune.spec.files import spec_of
 
+LABELS = ("billing", "shipping", "account")
 DEMO = Path(str(resources.files("truetune.demo"))) / "tokenizer"
 
 
@@ -92,8 +93,9 @@ def _rows(data: Any) -> list[Any]:
 def _numbered(rng: random.Random, rows: int, **columns: str) -> list[Any]:
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [" ".join("".join(rng.choices(letters, k=4)) for _ in range(30)) for _ in range(rows)]
+    labels = [rng.choice(LABELS) for _ in range(rows)]
     return [
-        {name: text.format(i=i, words=words[i]) for name, text in columns.items()}
+        {name: text.format(i=i, words=words[i], label=labels[i]) for name, text in columns.items()}
         for i in range(rows)
     ]
 
