@@ -100,7 +100,7 @@ def telling_fields(prompts: Sequence[str], answers: Sequence[str]) -> list[Telli
         field = _field(name, by_row, answers, labels)
         if field is not None and _is_beside_a_question(by_row, prompts, constant):
             made.append(field)
-    return sorted(made, key=lambda field: (-field.rows, not field.is_copy))
+    return sorted(made, key=lambda field: (-field.rows, not field.is_copy, len(field.value)))
 
 
 def _field(

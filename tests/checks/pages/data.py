@@ -5,7 +5,8 @@ special_tokens_map.json, which would win, is left out), `spec` holds fields of R
 `weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. `{repeat: n, text: t}`
 stands for t, n times; `{grouped: n}` and `{shuffled: n}` for n rows of several sources, `{pairs: n, chosen: a,
 rejected: b}` for n pairs whose answers have up to a and b words. `{rows: n, column: text}` stands for n rows of these
-columns, in which `{i}` is the number of the row, `{words}` are 30 drawn words and `{label}` is one of three.
+columns, in which `{i}` is the number of the row, `{words}` are 30 drawn words, `{words_before}`
+those of the row before, and `{label}` is one of three.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _numbered(rng: random.Random, rows: int, **columns: str) -> list[Any]:
     words = [" ".join("".join(rng.choices(letters, k=4)) for _ in range(30)) for _ in range(rows)]
     labels = [rng.choice(LABELS) for _ in range(rows)]
     return [
-        {name: text.format(i=i, words=words[i], label=labels[i]) for name, text in columns.items()}
+        {name: text.format(i=i, words=words[i], words_before=words[i - 1], label=labels[i]) for name, text in columns.items()}
         for i in range(rows)
     ]
 
