@@ -30,10 +30,14 @@ BASE64 = re.compile(r"[A-Za-z0-9+/_-]{20,}(?:\s*[A-Za-z0-9+/_-]{4,})*={0,2}")
 HEX = re.compile(r"(?:0x|\\x)?(?:[0-9a-fA-F]{2}(?:[ :]|\\x|\n)?){20,}")
 PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 LINK = re.compile(r"\w+://\S+")
-QUOTED_PRINTABLE = re.compile(r"(?:=[C-F][0-9A-F](?==[89AB][0-9A-F])|=[89AB][0-9A-F]|=3D|=20$|=\r?$)", re.MULTILINE)
+QUOTED_PRINTABLE = re.compile(
+    r"(?:=[C-F][0-9A-F](?==[89AB][0-9A-F])|=[89AB][0-9A-F]|=3D|=20$|=\r?$)", re.MULTILINE
+)
 MIME_WORD = re.compile(r"=\?[\w-]+\?[bBqQ]\?[^?\s]+\?=")
 RTF = re.compile(r"\A\{\\rtf1\b")
-REPR = re.compile(r"\A(?:[bur]?[\"'].*[\"']|\[.*\]|\{.*\}|\(.*,.*\)|array\(.*\)|\w+\(\w+=.*\))\Z", re.DOTALL)
+REPR = re.compile(
+    r"\A(?:[bur]?[\"'].*[\"']|\[.*\]|\{.*\}|\(.*,.*\)|array\(.*\)|\w+\(\w+=.*\))\Z", re.DOTALL
+)
 
 
 class Encoding(NamedTuple):

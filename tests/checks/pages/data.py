@@ -96,7 +96,10 @@ def _numbered(rng: random.Random, rows: int, **columns: str) -> list[Any]:
     words = [" ".join("".join(rng.choices(letters, k=4)) for _ in range(30)) for _ in range(rows)]
     labels = [rng.choice(LABELS) for _ in range(rows)]
     return [
-        {name: text.format(i=i, words=words[i], words_before=words[i - 1], label=labels[i]) for name, text in columns.items()}
+        {
+            name: text.format(i=i, words=words[i], words_before=words[i - 1], label=labels[i])
+            for name, text in columns.items()
+        }
         for i in range(rows)
     ]
 

@@ -95,5 +95,3 @@ def _is_misread(row: Conversation) -> bool:
     """Is the label text, or a number that is true where false is meant?"""
     value = row.label_value
     return value is not None and (isinstance(value, str) or bool(value) != row.label)
-
-

@@ -71,7 +71,9 @@ class AnswerStandsInPrompt(DataRule):
             prompt, answer = _asked(row), (last_answer(row) or "").strip()
             if not prompt or not answer:
                 continue
-            self.prompts.append(prompt if len(prompt) <= KEPT else prompt[: KEPT // 2] + prompt[-KEPT // 2 :])
+            self.prompts.append(
+                prompt if len(prompt) <= KEPT else prompt[: KEPT // 2] + prompt[-KEPT // 2 :]
+            )
             self.answers.append(answer)
             self.places.append(row.origin)
 
@@ -107,7 +109,9 @@ class AnswerStandsInPrompt(DataRule):
 
     def _of_field(self, field: TellingField, others: list[TellingField]) -> Finding:
         how = "holds the answer" if field.is_copy else "has one answer for each of its values"
-        shown = f"{field.name} is {field.value[:60]!r}, the answer {self.answers[field.example][:60]!r}"
+        shown = (
+            f"{field.name} is {field.value[:60]!r}, the answer {self.answers[field.example][:60]!r}"
+        )
         more = [f"so does {other.name}" for other in others[:3]]
         return self.finding(
             f"{field.name} of the prompt tells the answer of {field.told:,} of {field.rows:,} rows:"

@@ -185,7 +185,9 @@ def _shift_of(affinity: Affinity, chunk: list[tuple[str, str, Origin]]) -> Shift
         gain = other - affinity.own
         for row in np.flatnonzero(gain > 0).tolist():
             if chunk[row + offset][1].strip()[:200] in chunk[row][0]:
-                gain[row] = 0.0  # the question quotes an answer before it: one conversation in several rows
+                gain[row] = (
+                    0.0  # the question quotes an answer before it: one conversation in several rows
+                )
         first, last = _best_stretch(gain)
         part = slice(first, last + 1)
         if last - first + 1 < SHORTEST or not gain[part].any():

@@ -47,7 +47,9 @@ from truetune.data.conversation import Conversation
 
 SIGNS = "\\&<_\u0120\u010a"
 """One of them stands in each sequence; most texts have none"""
-QUOTED = re.compile(r"""(["'\u201c\u2018(])[^"'\n]{0,12}?(?:\\[ntr"]|&\w+;|<br ?/?>)[^"'\n]{0,12}?["'\u201d\u2019)]""")
+QUOTED = re.compile(
+    r"""(["'\u201c\u2018(])[^"'\n]{0,12}?(?:\\[ntr"]|&\w+;|<br ?/?>)[^"'\n]{0,12}?["'\u201d\u2019)]"""
+)
 """A sequence that is talked of stands in quotes of its own"""
 PATH = re.compile(r"\b[A-Za-z]:\\\S+|\\\\\w+\\\S+")
 SEQUENCES = {
@@ -55,7 +57,9 @@ SEQUENCES = {
     r"\t": re.compile(r"\\t(?![a-z])"),
     r"\"": re.compile(r'\\"[^"\\\n]{1,200}\\"'),
     r"\u00e9": re.compile(r"\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}"),
-    "&amp;": re.compile(r"&(?:amp|quot|lt|gt|nbsp|apos|[a-z]acute|[aou]uml|[lr][ds]quo|#\d{2,5}|#x[0-9a-fA-F]{2,4});"),
+    "&amp;": re.compile(
+        r"&(?:amp|quot|lt|gt|nbsp|apos|[a-z]acute|[aou]uml|[lr][ds]quo|#\d{2,5}|#x[0-9a-fA-F]{2,4});"
+    ),
     "<br>": re.compile(r"<br ?/?>", re.IGNORECASE),
     "_x000D_": re.compile(r"_x000[DA9]_"),
     "<0x0A>": re.compile(r"<0x[0-9A-F]{2}>"),

@@ -107,7 +107,9 @@ class TemplateInsideTemplate(RowTextRule):
             "take the marks out of the contents, or train the rendered rows as plain text: the"
             " template is put around them a second time",
             severity="error" if share >= HALF else lowest,
-            evidence=["they are no control tokens of this tokenizer: the model learns them as text"],
+            evidence=[
+                "they are no control tokens of this tokenizer: the model learns them as text"
+            ],
             cases=self.cases,
             count=self.faulty,
             total=self.rows,
