@@ -22,8 +22,13 @@ WHERE = {
         "Settings",
         "`truetune check` of a truetune, Axolotl, LLaMA-Factory or TRL configuration",
     ),
+    "tokenized": ("Token ids in files", "`truetune check` of rows that are tokenized already"),
     "devices": ("Devices and processes", "`truetune train`, where the run starts"),
     "source": ("Python sources and notebooks", "`truetune lint`, `truetune check` of a script"),
+    "commands": (
+        "Shell scripts, job files, Dockerfiles",
+        "`truetune lint` and `truetune check` of one",
+    ),
     "log": ("The log of a run", "`truetune diagnose`, `truetune check` of a run's folder"),
     "checkpoint": ("Saved weights", "`truetune check` of an adapter or a model"),
     "batch": ("Batches", "`truetune run`, `truetune.audit`, `truetune rehearse`"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -348,3 +350,15 @@ def test_an_option_of_another_tool_leads_to_ours() -> None:
     assert code == 0
     assert "rehearse --rows" in said
     assert "run --batches" in said
+
+
+def test_a_search_imports_neither_rules_nor_the_readers_of_logs() -> None:
+    code = (
+        "import sys; from truetune.cli import commands\n"
+        "commands.main(['explain', 'loss is flat'], standalone_mode=False)\n"
+        "slow = ('numpy', 'rich.markdown', 'truetune.checks.rule', 'truetune.logs.log', 'truetune.report.terminal')\n"
+        "print([name for name in slow if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "loss-does-not-fall" in done.stdout
+    assert done.stderr.strip() == "[]"

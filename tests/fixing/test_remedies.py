@@ -72,9 +72,6 @@ FAULTS = (
     Fault("write a content that is a list", MALFORMED, "gpt-oss", chat(["q"], "a")),
     Fault("join a content", MALFORMED, "gpt-oss", chat(["q", "r"], "a"), True),
     Fault(FORM, TEMPLATE, "qwen3", called({"day": "Monday"}, None)),
-    Fault(FORM, TEMPLATE, "deepseek-v3", called('{"day": "Monday"}', None)),
-    Fault(FORM, TEMPLATE, "deepseek-v3", called({"day": "Monday"}, None)),
-    Fault(FORM, TEMPLATE, "smollm2", called({"day": "Monday"}, None)),
     Fault(FORM, TEMPLATE, "qwen2.5-instruct", chat([{"type": "text", "text": "q "}, {"type": "text", "text": "r"}], "a")),
     Fault(FORM, TEMPLATE, "mistral-nemo", called({"day": "Monday"}, None)),
     Fault(FORM, TEMPLATE, "mistral-7b-v0.3", called({"day": "Monday"}, id="call_ab1234")),
@@ -138,6 +135,19 @@ def test_a_remedy_ends_what_its_rule_finds(tmp_path: Path, fault: Fault) -> None
         after = _found(done.path, tokenizer, fault.settings)
         assert fault.rule not in after
         assert after.keys() <= before.keys()
+
+
+@pytest.mark.parametrize("tokenizer", ["smollm2", "deepseek-v3"])
+@pytest.mark.parametrize(
+    "arguments", [{"day": "Monday"}, '{"day": "Monday"}'], ids=["object", "text"]
+)
+def test_no_call_is_lost_to_make_a_row_fit(tmp_path: Path, tokenizer: str, arguments: Any) -> None:
+    """With `content: ""` these templates take the row, write no call, and teach an empty answer."""
+    data = tmp_path / "data.jsonl"
+    data.write_text(json.dumps(called(arguments, None)) + "\n", encoding="utf-8")
+    assert TEMPLATE in _found(data, folder(tokenizer), {})
+    done = fixed(data, folder(tokenizer))
+    assert done.body == data.read_bytes()
 
 
 def _others_stay(data: Path, done: Done, fault: Fault) -> None:

@@ -67,8 +67,6 @@ def followed(finding: Finding, where: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ("family", "rule", "row", "edit"),
     [
         ("qwen3", REFUSES, NULL, 'messages[1].content: null -> ""'),
-        ("smollm2", REFUSES, NULL, 'messages[1].content: null -> ""'),
-        ("deepseek-v3", REFUSES, NULL, "messages[1].content: null"),
         ("qwen2.5-instruct", REFUSES, PARTS, '-> "Is it on?"'),
         ("mistral-nemo", REFUSES, PARTS, '-> "Is it on?"'),
         ("mistral-nemo", REFUSES, NULL, "messages[1].tool_calls[0].id"),
@@ -112,6 +110,16 @@ def test_nothing_is_advised_that_does_not_help(row: list[Turn], tmp_path: Path) 
         assert any("no mechanical edit helps" in line for line in finding.evidence)
     else:
         assert row == [SAY]
+
+
+@pytest.mark.parametrize("family", ["smollm2", "deepseek-v3"])
+def test_no_edit_is_advised_with_which_the_template_drops_the_call(
+    family: str, tmp_path: Path
+) -> None:
+    """`content: ""` would make these templates take the row, and write an empty answer for the call."""
+    finding = found(written(tmp_path / "chats.jsonl", [NULL, [ASK, SAY]]), family, REFUSES)
+    assert finding is not None
+    assert "truetune fix" not in finding.remedy
 
 
 def test_rows_are_grouped_by_what_the_template_raises(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def _columns(path: Path) -> Any:
 
 
 def _log(path: Path) -> Any:
-    from truetune.logs import read_run
+    from truetune.logs.read import read_run
 
     return read_run(path)
 
@@ -233,6 +233,18 @@ def _vocabulary(path: Path) -> Any:
     return model.shapes(config), model.sampled_weights(config), model.settings(config)
 
 
+def _predictions(path: Path) -> Any:
+    from truetune.data.predictions import read_predictions
+
+    return read_predictions([str(path)])
+
+
+def _cache(path: Path) -> Any:
+    from truetune.tokenized.origin_facts import cache_at, named_tokenizer
+
+    return named_tokenizer(cache_at(str(path.parent)))
+
+
 def safetensors_file() -> bytes:
     header = json.dumps(
         {"a.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}
@@ -321,6 +333,20 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("a.parquet.gz", compressed("gz", parquet_file("parquet")), _rows),
         ],
         "data.stretches": [Reader("s.jsonl", LINES, _scan)],
+        "data.predictions": [
+            Reader(
+                "preds.jsonl", b'{"prompt": "1 + 1?", "prediction": "2", "step": 1}\n', _predictions
+            ),
+            Reader("preds.csv", b"prompt,prediction\n1 + 1?,2\n", _predictions),
+        ],
+        "data.prediction_rows": [
+            Reader(
+                "folded.json",
+                b'{"predictions": ["2", "[\'3\']"], "prompts": ["a", "b"]}',
+                _predictions,
+            )
+        ],
+        "tokenized.origin_facts": [Reader("truetune.json", b'{"tokenizer": "x"}', _cache)],
         "fixing.pieces": [
             Reader("f.jsonl", LINES, _fixed),
             Reader("f.json", array, _fixed),
@@ -410,6 +436,7 @@ OWN = {
     "spec.stacks.signatures": WRITES,
     "evaluation.own_loop": TELLS,
     "spec.pins": SWALLOWS,
+    "spec.other_names": WRITES,
     "encoding.entry": TELLS,
     "encoding.layout": TELLS,
     "encoding.objects": TELLS,

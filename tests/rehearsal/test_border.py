@@ -9,11 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
 from torch.nn import functional
 from trl.trainer.utils import entropy_from_logits, selective_log_softmax
 
 from tests.auditing import tiny
-from truetune.probe.border import Border, compact, speaking
+from truetune.probe.border import Border, border_of, compact, speaking
+from truetune.probe.recite import rehearse
 
 SIZE = 300
 
@@ -124,6 +126,31 @@ def test_a_compacted_model(tied: bool) -> None:
         small.get_input_embeddings().weight.grad,
         whole.get_input_embeddings().weight.grad[border.ids],
     )
+    assert border_of(whole) is None
+    assert border_of(small) is border
     assert small.config.vocab_size == whole.config.vocab_size
     said = small.generate(ids[:, :2], max_new_tokens=3, do_sample=False, pad_token_id=5)
     assert set(said[0].tolist()) <= set(border.ids.tolist())
+
+
+@pytest.mark.parametrize("make", [tiny.sft, tiny.dpo, lambda: tiny.sft(model_=adapted())])
+def test_laws_mean_ids_behind_the_border(make: Any) -> None:
+    record = rehearse(make(), {"laws": "all"})
+    assert record.facts["recitation"]["vocabulary"]["kept"] < tiny.model().config.vocab_size
+    laws = record.facts["laws"]
+    assert [law for law, outcome in laws.items() if outcome.get("failed")] == []
+    assert laws["loss-targets"]["value"] == 0
+    assert laws["save-load"]["untested"].startswith("a miniature's weights fit no file")
+
+
+def adapted() -> Any:
+    return get_peft_model(tiny.model(), LoraConfig(target_modules="all-linear"))
+
+
+def test_log_probabilities_that_the_real_model_computed_are_not_compared_with_the_miniature() -> (
+    None
+):
+    laws = rehearse(tiny.dpo(precompute_ref_log_probs=True), {"laws": "quick"}).facts["laws"]
+    assert {laws[law].get("untested") for law in ("dpo-start", "precomputed-reference")} == {
+        "the reference's log-probabilities were computed before the miniature was made as it is"
+    }

@@ -86,11 +86,6 @@ def test_files(tmp_path: Path, name: str, content: str | bytes, kind: str) -> No
     [
         ("ds.json", '{"zero_optimization": {"stage": 2}}', "found a DeepSpeed configuration"),
         (
-            "acc.yaml",
-            "distributed_type: FSDP\nnum_processes: 2\n",
-            "found an accelerate launch configuration",
-        ),
-        (
             "config.json",
             '{"architectures": ["X"], "model_type": "x"}',
             "found a model's config.json",
@@ -110,6 +105,11 @@ def test_what_is_none_of_them(tmp_path: Path, name: str, content: str | bytes, s
         recognise(laid(tmp_path / name, content))
     assert said in str(error.value)
     assert "expected data (JSONL" in str(error.value)
+
+
+def test_a_launch_configuration_of_accelerate(tmp_path: Path) -> None:
+    path = laid(tmp_path / "acc.yaml", "distributed_type: FSDP\nnum_processes: 2\n")
+    assert recognise(path)[0] == "accelerate"
 
 
 def test_folders_that_are_nothing(tmp_path: Path) -> None:
@@ -193,8 +193,9 @@ def test_a_real_run(run: Path) -> None:
     assert recognise(run / "checkpoint-2" / "trainer_state.json") == ("log",)
 
 
-@pytest.mark.parametrize("name", ["serve.sh", "job.sbatch", "run.slurm"])
-def test_a_shell_script_says_where_to_go(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["serve.sh", "job.sbatch", "run.slurm", "Dockerfile", "Dockerfile.gpu"]
+)
+def test_a_file_of_commands(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("#!/bin/bash\nvllm serve model --enforce-eager\n")
-    with pytest.raises(UsageError, match=r"shell script.*truetune serve-check"):
-        recognise(tmp_path / name)
+    assert recognise(tmp_path / name) == ("commands",)

@@ -25,6 +25,7 @@ STATIONS = (
     "config",
     "devices",
     "source",
+    "commands",
     "log",
     "checkpoint",
     *AUDIT,

@@ -17,9 +17,10 @@ from truetune.checks.judgement import Examined, Judgement, NotJudged, judge, mis
 from truetune.checks.measurement import Measurement
 from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
-from truetune.checks.rule import SourceRule
+from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.settings import of_settings
 from truetune.errors import DataError, SpecError
+from truetune.parsing.shell import is_command_file, read_commands
 from truetune.source.config import configs_of_source
 from truetune.source.imports import Imports
 from truetune.source.module import Module, decode_any, nothing, parse
@@ -99,7 +100,9 @@ def lint(
     changes: list[Change] = []
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in sources(named)}
-    for module in _modules(files, named):
+    scripts = [file for file in files if is_command_file(Path(file))]
+    looks |= {file: look_at_commands(file, spec) for file in scripts}
+    for module in _modules([file for file in files if file not in scripts], named):
         if progress is not None:
             progress(len(looks), len(files))
         file = Path(module.path)
@@ -172,6 +175,27 @@ def look_at(module: Module, spec: RunSpec) -> Look:
     )
 
 
+def look_at_commands(path: str, spec: RunSpec) -> Look:
+    """What the rules that `spec` selects find in one shell script, job file or Dockerfile."""
+    rules = [
+        rule
+        for rule in choose(spec.select, spec.ignore, "commands")
+        if issubclass(rule, CommandRule)
+    ]
+    try:
+        file = read_commands(Path(path))
+    except DataError as error:
+        unread = NotJudged(
+            "the commands", str(error), place=path, unlock="save it as UTF-8, or leave the file out"
+        )
+        return Look((), Judgement(not_judged=(unread,)), trains=False)
+    judged = _of_this_file(judge(rules, file), path)
+    applies = bool(judged.findings or judged.examined)
+    if not applies:
+        judged = replace(judged, not_judged=tuple(missing(judged.not_judged)))
+    return Look(judged.findings, judged, applies=applies, trains=False)
+
+
 def _runs_a_training(module: Module) -> bool:
     """Does it train, or prepare what is trained: a trainer, a backward pass, an optimizer, data without generation?"""
     if any(module.calls(*TRAININGS)) or any(module.methods("backward", "train_batch")):
@@ -209,14 +233,18 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
 
     It does not apply where no file has a place that it is about.
     """
-    kinds = {rule.name(): rule for rule in rules("source") if issubclass(rule, SourceRule)}
+    kinds = {
+        rule.name(): rule
+        for rule in rules("source", "commands")
+        if issubclass(rule, SourceRule | CommandRule)
+    }
     counts: Counter[str] = Counter()
     for examined in (
         examined for part in parts for examined in part.examined if examined.rule in kinds
     ):
         counts[examined.rule] += examined.of or 0
     whole = Judgement.of(parts)
-    figures = {name: kinds[name].looks_at.measured(count) for name, count in counts.items()}
+    figures = {name: _measured(kinds[name], count) for name, count in counts.items()}
     applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
     return Judgement(
         whole.findings,
@@ -227,6 +255,10 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
         ),
         tuple(part for part in whole.not_judged if part.asked or part.what not in applies),
     )
+
+
+def _measured(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
+    return rule.measured(count) if issubclass(rule, CommandRule) else rule.looks_at.measured(count)
 
 
 def _with_figure(examined: Examined, figure: Measurement | None) -> Examined:
@@ -240,7 +272,7 @@ def _beside_the_point(looks: Sequence[Look]) -> Iterator[Judgement]:
     count = sum(not seen.applies and not seen.judged.not_judged for seen in looks)
     if count:
         what = f"{count:,} of {len(looks):,} file{'s' * (len(looks) != 1)}"
-        reason = "no code that trains: no library of training is imported"
+        reason = "no code that trains: no library of training is imported, and no command serves or launches"
         yield Judgement(not_judged=(NotJudged(what, reason, asked=False),))
 
 
@@ -314,6 +346,8 @@ def _mended(module: Module, seen: Look, spec: RunSpec, unsafe: bool) -> Change |
 
 def _kind(name: str) -> str:
     path = Path(name)
+    if path.is_file() and is_command_file(path):
+        return "shell script"
     return (
         "folder of Python sources"
         if path.is_dir()

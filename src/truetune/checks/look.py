@@ -372,6 +372,12 @@ def _source(path: str, seen: Look) -> Report:
     return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
 
 
+def _commands(path: str, seen: Look) -> Report:
+    from truetune.checks.lint import lint
+
+    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
+
+
 def _log(path: str, seen: Look) -> Report:
     from truetune.checks.diagnose import diagnose
 
@@ -387,6 +393,7 @@ def _checkpoint(path: str, seen: Look) -> Report:
 LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
     "source": _source,
     "notebook": _source,
+    "commands": _commands,
     "run": _log,
     "log": _log,
     "model": _checkpoint,

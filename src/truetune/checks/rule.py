@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from truetune.generation.proven import ParserProof
     from truetune.generation.service import Service  # noqa: F401
     from truetune.logs.log import RunLog  # noqa: F401
+    from truetune.parsing.shell import CommandFile, ShellCommand
     from truetune.source.module import Module  # noqa: F401
     from truetune.tokenized.data import TokenizedData  # noqa: F401
 
@@ -246,6 +247,41 @@ class SourceRule(Rule["Module"]):
 
     def figure(self) -> Measurement | str:
         return self.looks_at.measured(self.looks_at.count(self.subject))
+
+
+class CommandRule(Rule["CommandFile"]):
+    """Looks at the commands of one shell script, job file or Dockerfile."""
+
+    what: ClassVar[str]
+    """The commands that it is about, in the plural"""
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[object]:
+        """Those of a file; where it has none, the rule does not apply."""
+        raise NotImplementedError
+
+    def unmet(self) -> Unmet | None:
+        return (
+            None
+            if any(True for _ in self.places(self.subject))
+            else Unmet(f"it is about {self.what}: none is there")
+        )
+
+    def figure(self) -> Measurement | str:
+        return self.measured(sum(1 for _ in self.places(self.subject)))
+
+    @classmethod
+    def measured(cls, count: int) -> Measurement:
+        """The figure of commands that are all as they should be"""
+        return Measurement(f"{cls.what}: {count:,}", count, count)
+
+    def case(self, command: ShellCommand, text: str) -> Case:
+        """A command at its place."""
+        return self.case_at(command.line, text)
+
+    def case_at(self, line: int, text: str) -> Case:
+        """A text at its line."""
+        return Case(text, file=self.subject.path, line=line)
 
 
 class LogRule(Rule["RunLog"]):

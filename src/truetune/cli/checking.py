@@ -49,7 +49,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     \b
     data (files, folders, globs), with -t TOKENIZER; a tokenizer or model folder
     settings: truetune.yaml, Axolotl, LLaMA-Factory, TRL
-    Python scripts, notebooks, folders of them
+    Python scripts, notebooks, shell scripts and job files, folders of them
     a run's folder or log; an adapter or a saved model
 
     What is learned, and how bad a finding is, depends on the trainer: the first line names it, and says so where it is
@@ -90,7 +90,9 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     return deliver(report)
 
 
-@click.command(cls=Command, short_help="Check Python sources and notebooks, and fix them.")
+@click.command(
+    cls=Command, short_help="Check Python sources, notebooks and shell scripts, and fix them."
+)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
     "--fix", is_flag=True, help="Fix what can be fixed without a change of meaning elsewhere."
@@ -111,7 +113,8 @@ def lint(
     no_progress: bool,
     **options: Any,
 ) -> int:
-    """Check Python files and notebooks (PATH: files, or folders of them; default: here) for code that spoils training.
+    """Check Python files, notebooks and shell scripts (PATH: files, or folders of them; default: here) for code and
+    commands that spoil training or serving.
 
     The exit code is 1 where a finding that is left is at or above --fail-on. `# truetune: ignore[RULE]` on a line keeps
     a finding there quiet.

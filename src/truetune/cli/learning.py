@@ -71,7 +71,6 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
         topic_json,
         topic_of,
     )
-    from truetune.report.terminal import render_page, rule_json
 
     question = " ".join(words)
     topic = topic_of(question)
@@ -100,6 +99,11 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
             else render_hits(question, hits, console())
         )
         return 0
+    from truetune.report.terminal import (
+        render_page,
+        rule_json,
+    )  # imports every rule: a search must not wait for it
+
     if output_format == "json":
         emit("rule", rule_json(question))
     else:

@@ -197,9 +197,13 @@ def reader(row: Row, format: Format | None, where: str) -> Callable[[Row, Origin
     return lambda row, origin: _read(row, origin, found)
 
 
+LONGEST_EXAMPLE_NAME = 60
+"""Characters of a column's name that an example of --map repeats: a broken CSV can name a column by a whole text"""
+
+
 def _mapped_as(row: Row) -> str:
     """An example of --map, with the row's own columns where two of them hold text."""
-    texts = text_columns(row)
+    texts = [name for name in text_columns(row) if len(name) <= LONGEST_EXAMPLE_NAME]
     if len(texts) == 1:
         return f"--map text={texts[0]}"
     if not texts:

@@ -51,6 +51,8 @@ def unfolded(values: Sequence[tuple[Any, str, int]]) -> list[Line]:
             Line({"id": name, "prediction": text}, path, line) for name, text in answers.items()
         ]
     found = [Line(row, path, line) for value, path, line in values for row in _rows_in(value)]
+    if not found:
+        return []
     if any(_is_sampling(line.row) for line in found):
         return list(_of_evals(found))
     if all("doc" in line.row and "resps" in line.row for line in found):

@@ -221,10 +221,16 @@ class Fixer:
 
 
 def _harmless(before: Judged, after: Judged) -> bool:
-    """Does the reader find no more, the template refuse no more, and each row teach still?"""
+    """Does the reader find no more, the template refuse no more, and each row teach what it holds?
+
+    A row that a template refuses is a loud fault. A row that it takes without writing the tool call is
+    a silent one, and worse.
+    """
     if problems_of(after.batch) > problems_of(before.batch) or len(after.rejected) > len(
         before.rejected
     ):
+        return False
+    if after.turns_that_teach_something_else() > before.turns_that_teach_something_else():
         return False
     teaching = sum(map(bool, before.supervised().values()))
     return sum(map(bool, after.supervised().values())) >= teaching

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
 from truetune.errors import TemplateError
+from truetune.render.lost_fields import FieldTracker
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 
@@ -94,6 +96,21 @@ class Judged:
         if self._setup is not None and self._setup.probes.template is None:
             return {}
         return {row.origin.row: reason for row, reason in self.batch.rejected}
+
+    def turns_that_teach_something_else(self) -> int:
+        """Trained turns from which the template drops what the model says: a call, its reasoning.
+
+        The template writes no token of it, so that the model learns an empty or another answer.
+        """
+        if self._setup is None:
+            return 0
+        tracker = FieldTracker(self._setup.probes.renderer())
+        count = 0
+        for _, examples in groupby(self.batch.examples, lambda one: one.row.origin.row):
+            own = list(examples)
+            lost = tracker.lost(own[0].row, [one.rendering for one in own])
+            count += sum(field.effect in ("empties", "changes") for field in lost)
+        return count
 
     def supervised(self) -> dict[int, int]:
         """Row -> its supervised tokens; rows without an example have none."""

@@ -1,6 +1,5 @@
-"""The log of a run, whoever wrote it."""
+"""The log of a run, whoever wrote it: `read.read_run` gives a `log.RunLog`.
 
-from truetune.logs.log import RunLog
-from truetune.logs.read import is_run, read_run
-
-__all__ = ["RunLog", "is_run", "read_run"]
+Nothing is imported here: the search of `truetune explain` needs the table of messages alone, and the readers of logs
+take longer to import than the search takes.
+"""

@@ -17,6 +17,10 @@ TAKEN = ("input_ids", "labels", "shift_labels", "decoder_input_ids")
 """Arguments of a forward that hold ids"""
 
 
+BORDER = "_truetune_border"
+"""Set on the forward that speaks vocabulary ids"""
+
+
 class Border:
     """Which slot an id has, and which id a slot."""
 
@@ -103,6 +107,16 @@ def compact(model: torch.nn.Module, ids: Iterable[int]) -> Border:
     return border
 
 
+def border_of(model: torch.nn.Module) -> Border | None:
+    """The border in this model: modules behind it are given slots, and give one column a slot. None where the model has
+    its whole vocabulary."""
+    forwards = (vars(module).get("forward") for module in model.modules())
+    return next(
+        (border for forward in forwards if (border := getattr(forward, BORDER, None)) is not None),
+        None,
+    )
+
+
 def _cut(layer: Any, ids: torch.Tensor, rows: int) -> None:
     weight = layer.weight
     if len(weight) != rows:
@@ -146,6 +160,7 @@ def _surround(model: Any, border: Border) -> None:
             made.logits = speaking(logits, border)
         return made
 
+    setattr(forward, BORDER, border)
     model.forward = forward
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.text import Text
 
 from truetune.checks.explaining.guides import GUIDES, Cause, Guide
@@ -29,6 +28,8 @@ def topic_of(name: str) -> Message | Guide | None:
 
 def render_topic(topic: Message | Guide, console: Console) -> None:
     """Show a message's or a guide's page."""
+    from rich.markdown import Markdown  # slow to import, and lists of hits need none
+
     console.print(Markdown(_page(topic), code_theme="ansi_dark"))
 
 

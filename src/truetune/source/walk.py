@@ -1,4 +1,4 @@
-"""The Python files and notebooks of a folder."""
+"""The Python files, notebooks and files of commands of a folder."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from truetune.errors import UsageError
+from truetune.parsing.shell import is_command_file
 from truetune.spec.near import near_path
 
 SKIPPED = frozenset(
@@ -50,6 +51,8 @@ def _inside(folder: Path) -> Iterator[Path]:
             and name[0] != "."
             and not Path(root, name, "pyvenv.cfg").exists()
         )
-        yield from (
-            Path(root, name) for name in sorted(files) if name.endswith(SUFFIXES) and name[0] != "."
-        )
+        yield from (Path(root, name) for name in sorted(files) if _is_judged(name))
+
+
+def _is_judged(name: str) -> bool:
+    return name[0] != "." and (name.endswith(SUFFIXES) or is_command_file(Path(name)))

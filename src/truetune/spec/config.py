@@ -55,6 +55,8 @@ class Config:
     """Keys that the stack does not know: it ignores them, or stops."""
     raw: Mapping[str, Any] = field(default_factory=dict)
     """The file's own keys and values"""
+    key_places: Mapping[str, Place] = field(default_factory=dict)
+    """Where the file sets its own keys, where that was known as it was read: the arguments of a program's calls"""
     text: str = ""
     """The text of the file, for fixes"""
     limit: int | None = None

@@ -13,6 +13,7 @@ from truetune.errors import SpecError, UsageError, name_list
 from truetune.parsing.decompression import SUFFIXES
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
+from truetune.parsing.shell import is_command_file
 from truetune.spec import located
 from truetune.spec.near import near_path
 from truetune.spec.stacks import ACCELERATE, foreign, stack_of, what_would_tell
@@ -28,6 +29,7 @@ Kind = Literal[
     "log",
     "source",
     "notebook",
+    "commands",
     "truetune",
     "axolotl",
     "llama-factory",
@@ -41,6 +43,7 @@ Kind = Literal[
 NAMES: Mapping[Kind, str] = {
     "data": "data", "encoded": "encoded data", "tokenizer": "tokenizer", "model": "model", "adapter": "adapter",
     "run": "run folder", "log": "log of a run", "source": "Python source", "notebook": "notebook",
+    "commands": "shell script",
     "truetune": "truetune settings", "axolotl": "Axolotl configuration",
     "llama-factory": "LLaMA-Factory configuration", "trl": "TRL configuration",
     "transformers": "transformers configuration", "settings": "settings of a program that is not known",
@@ -49,7 +52,8 @@ NAMES: Mapping[Kind, str] = {
 """As a report calls them"""
 ACCEPTED = (
     "data (JSONL, JSON, CSV, Parquet, Arrow), a tokenizer, model or adapter folder, a run folder or"
-    " its log, the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files or notebooks"
+    " its log, the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files, notebooks"
+    " or shell scripts"
 )
 HEAD = 1 << 16
 """Bytes of a file that are looked at"""
@@ -57,12 +61,6 @@ MANY = 20_000
 """Entries of a folder that are looked at"""
 CONSOLE = frozenset((".log", ".out", ".err"))
 """What a run printed"""
-SHELL = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
-IN_A_SHELL_SCRIPT = (
-    "found a shell script, whose commands truetune check does not read; name the settings, scripts"
-    " and data that they use. A server that one starts: truetune serve-check asks it, truetune"
-    " explain slow-generation says what slows it"
-)
 TABLES = frozenset((".parquet", ".arrow", ".feather", ".ipc"))
 ROWS = frozenset((".jsonl", ".ndjson", ".csv", ".tsv", *TABLES))
 PACKED = frozenset(SUFFIXES)
@@ -204,6 +202,8 @@ def _file(path: Path, trained_by: TrainerName | None) -> Kind:
     suffix = _suffix(path)
     if suffix == ".py":
         return "source"
+    if is_command_file(path):
+        return "commands"
     if EVENTS.fullmatch(path.name) or suffix == ".wandb":
         return "log"
     if suffix in CONSOLE and path.stat().st_size:
@@ -219,8 +219,6 @@ def _file(path: Path, trained_by: TrainerName | None) -> Kind:
         suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head
     ):
         return "notebook"
-    if suffix in SHELL:
-        raise UsageError(f"{path}: {IN_A_SHELL_SCRIPT}")
     if head[:1] == "[":
         return "data"
     if head[:1] == "{":

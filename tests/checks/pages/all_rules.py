@@ -11,7 +11,17 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import judge
 from truetune.checks.rule import Rule
 
-CHEAP = (*DATA, "config", "devices", "source", "log", "checkpoint", "evaluation", "environment")
+CHEAP = (
+    *DATA,
+    "config",
+    "devices",
+    "source",
+    "commands",
+    "log",
+    "checkpoint",
+    "evaluation",
+    "environment",
+)
 """Stations whose examples are looked at without a run of a trainer"""
 
 

@@ -27,6 +27,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             " total capacity of 63.98 GiB"
         ),
     ),
+    "vllm-memory-not-free": (
+        "ValueError: Free memory on device (31.02/47.53 GiB) on startup is less than desired GPU memory utilization "
+        "(0.9, 42.77 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
+        "initializing the engine.",
+    ),
     "host-memory-killed": (
         (
             "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.batch. Some of the step"

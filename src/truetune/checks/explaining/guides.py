@@ -144,6 +144,10 @@ GUIDES = (
             Cause("an evaluation with larger batches, or that keeps its logits", "out of memory during evaluation",
                   ("evaluation-keeps-all-logits", "eval-oom-logits-kept")),
             Cause("one row far longer than the others", "out of memory after some hours, at random"),
+            Cause("losses that a loop keeps with their graphs", "memory grows with each step, out of memory after some"
+                  " hundred steps", ("losses-kept-with-graph",)),
+            Cause("vLLM on the GPU that trains", "out of memory at the start, or free memory is less than desired GPU"
+                  " memory utilization", ("vllm-takes-the-training-memory", "vllm-beside-training")),
         ),
     ),
     Guide(
@@ -162,7 +166,7 @@ GUIDES = (
                   ("device-map-in-a-distributed-script", "device-map-auto-with-ddp")),
             Cause("one process was started, and the other GPUs are not used",
                   "a single GPU of several is busy and the rest are idle; nvidia-smi shows work on one card",
-                  ("gpus-idle",)),
+                  ("gpus-idle", "job-gpus-differ-from-processes")),
             Cause("the loss of a step depends on how rows are shared out, since each process takes its own mean",
                   "loss differs with the number of GPUs", ("gradient-depends-on-process-count",)),
             Cause("a call that all processes must make, made by one", "hangs in evaluation or in saving; NCCL timeout",
@@ -225,7 +229,7 @@ GUIDES = (
                   ("answers-never-stop",)),
             Cause("one prompt at a time, in a script, or at a server that runs one sequence at a time",
                   "requests are served sequentially: users wait for one another in vLLM, low throughput",
-                  ("generation-row-by-row",)),
+                  ("generation-row-by-row", "server-generates-slowly")),
             Cause("the model was left in training mode, with checkpointing", "slow after training in the same script",
                   ("model-left-in-training-mode",)),
             Cause("an adapter that is not merged", "slower than the base model"),

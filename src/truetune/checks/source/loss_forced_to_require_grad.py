@@ -59,28 +59,31 @@ MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variable.Va
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-def _backward_calls(module: Module) -> Iterator[Call]:
+def backward_calls(module: Module) -> Iterator[Call]:
     """`loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
     yield from module.methods("backward", "manual_backward")
 
 
-def _losses(module: Module) -> Iterator[ast.expr]:
-    """What the calls may take as the loss."""
-    for call in _backward_calls(module):
-        owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-        yield from (part for part in (owner, *call.node.args) if part is not None)
-        if isinstance(owner, ast.Call):
-            yield from owner.args
+def losses_of(call: Call) -> Iterator[ast.expr]:
+    """What a call of backward may take as the loss."""
+    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    yield from (part for part in (owner, *call.node.args) if part is not None)
+    if isinstance(owner, ast.Call):
+        yield from owner.args
 
 
 class LossForcedToRequireGrad(SourceRule):
     code = "TT798"
     severity = "warning"
-    looks_at = CodePlaces("calls of backward()", _backward_calls)
+    looks_at = CodePlaces("calls of backward()", backward_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        losses = {(_function(module, loss), ast.unparse(loss)) for loss in _losses(module)}
+        losses = {
+            (_function(module, loss), ast.unparse(loss))
+            for call in backward_calls(module)
+            for loss in losses_of(call)
+        }
         for forced in _forced(module):
             if (_function(module, forced.node), ast.unparse(forced.target)) in losses:
                 yield self.finding(

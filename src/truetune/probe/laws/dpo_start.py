@@ -6,7 +6,15 @@ import math
 
 from truetune.probe.laws import Cost, Measured, Trial
 from truetune.probe.laws.gradients import quiet
-from truetune.probe.laws.preferences import batches, of_a_start, ratios, tokens, tolerance
+from truetune.probe.laws.preferences import (
+    batches,
+    is_precomputed,
+    of_a_start,
+    ratios,
+    refuse_others_figures,
+    tokens,
+    tolerance,
+)
 
 COST: Cost = "quick"
 LN2 = math.log(2)
@@ -27,6 +35,7 @@ KNOWN = {
 def measure(trial: Trial) -> Measured:
     """Largest log-ratio of policy to reference, in nats a token of the shorter side, without dropout."""
     of_a_start(trial)
+    refuse_others_figures(trial)
     worst = 0.0
     rows: list[dict[str, float]] = []
     with quiet(trial):
@@ -41,7 +50,7 @@ def measure(trial: Trial) -> Measured:
     evidence = {
         "rows": rows,
         "expected": KNOWN.get(types[0]) if trial.kind == "dpo" and len(types) == 1 else None,
-        "precomputed": any("ref" in key and "logp" in key for key in trial.batches[0]),
+        "precomputed": is_precomputed(trial),
         "reference": _reference(trial),
     }
     return Measured(

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from truetune.probe.border import border_of, speaking
 from truetune.probe.laws import Trial, Untested
 from truetune.probe.laws.gradients import autocast, loss_of, quiet, replaced, shared
 
@@ -84,15 +85,16 @@ def taught(trial: Trial, batch: dict[str, Any]) -> list[Taught]:
     if head.weight.numel() == 0:
         raise Untested("the head's weights are not in this process")
     with quiet(trial, training=True):
-        passes = _passes(trial, batch, backbone)
+        passes = _passes(trial, batch, inner, backbone)
         return [_read(trial, inner, backbone, head, batch, *found) for found in passes]
 
 
 def _passes(
-    trial: Trial, batch: dict[str, Any], backbone: Any
+    trial: Trial, batch: dict[str, Any], inner: Any, backbone: Any
 ) -> list[tuple[torch.Tensor, Any, Any, torch.Tensor]]:
     """(ids, the body's output, hidden states, gradient) of each pass; the body runs without gradients."""
     seen: list[tuple[torch.Tensor, Any, Any]] = []
+    border = border_of(inner)
     learns: list[bool] = []
 
     def without_gradient(module: Any, args: Any) -> None:
@@ -104,6 +106,8 @@ def _passes(
             return None
         torch.set_grad_enabled(True)
         ids = kwargs.get("input_ids", args[0] if args else None)
+        # The body of a compacted model is given slots; labels and targets are ids.
+        ids = border.outward(ids) if border is not None and ids is not None else ids
         ids = batch.get("input_ids") if ids is None else ids
         hidden = output[0].detach().requires_grad_()
         if ids is None or ids.shape != hidden.shape[:2]:
@@ -252,8 +256,14 @@ def _logits(
         with replaced(backbone, "forward", lambda *_, **__: made):
             logits: torch.Tensor = inner(input_ids=ids).logits
     except (AttributeError, TypeError, ValueError, RuntimeError):
-        logits = head(hidden)
-    return logits if logits.shape[:2] == hidden.shape[:2] else head(hidden)
+        logits = _spoken(inner, head(hidden))
+    return logits if logits.shape[:2] == hidden.shape[:2] else _spoken(inner, head(hidden))
+
+
+def _spoken(inner: Any, logits: torch.Tensor) -> torch.Tensor:
+    """Logits of the head alone, in which ids are columns, as in those of the whole model."""
+    border = border_of(inner)
+    return logits if border is None else speaking(logits, border)
 
 
 def _nearest(

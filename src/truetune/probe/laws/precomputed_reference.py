@@ -6,7 +6,14 @@ import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
 from truetune.probe.laws.gradients import quiet
-from truetune.probe.laws.preferences import batches, of_a_start, reference_of, tokens, tolerance
+from truetune.probe.laws.preferences import (
+    batches,
+    of_a_start,
+    reference_of,
+    refuse_others_figures,
+    tokens,
+    tolerance,
+)
 
 COST: Cost = "quick"
 
@@ -14,6 +21,7 @@ COST: Cost = "quick"
 def measure(trial: Trial) -> Measured:
     """Largest difference over some rows, in nats a token of the shorter side."""
     of_a_start(trial)
+    refuse_others_figures(trial)
     if trial.kind != "dpo" or "ref_chosen_logps" not in trial.batches[0]:
         raise Untested("no reference log-probabilities were computed beforehand")
     worst, rows = 0.0, []

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
+from truetune.probe.border import border_of
 from truetune.probe.laws import Trial, Untested
 from truetune.probe.laws.gradients import autocast, batch_of, loss_of, rounding
+from truetune.probe.shrink import SHRUNK
 
 ROWS = 3
 PER_TOKEN = {torch.float64: 1e-5, torch.float32: 1e-3}
@@ -30,6 +32,23 @@ def of_a_start(trial: Trial) -> None:
         raise Untested("the run continues from a later step")
     if getattr(trial.trainer, "reference_free", False):
         raise Untested("the loss is free of a reference")
+
+
+def is_precomputed(trial: Trial) -> bool:
+    """Do the batches hold log-probabilities of the reference that were computed beforehand?"""
+    return any("ref" in key and "logp" in key for key in trial.batches[0])
+
+
+def refuse_others_figures(trial: Trial) -> None:
+    """Raises Untested where what was computed beforehand is of another model than this one: a miniature that took the
+    model's place after it, or whose vocabulary was cut since."""
+    config = getattr(trial.model, "config", None)
+    if is_precomputed(trial) and (
+        border_of(trial.model) is not None or getattr(config, SHRUNK, False)
+    ):
+        raise Untested(
+            "the reference's log-probabilities were computed before the miniature was made as it is"
+        )
 
 
 def batches(trial: Trial) -> list[dict[str, Any]]:

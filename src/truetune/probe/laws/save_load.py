@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 
+from truetune.probe.border import border_of
 from truetune.probe.laws import Cost, Measured, Trial, Untested
 from truetune.probe.laws.forward import batch_with_ids, cut, logits
 from truetune.probe.laws.tolerance import difference, tolerance
+from truetune.probe.shrink import SHRUNK
 
 COST: Cost = "whole"
 NAMES = 8
@@ -27,6 +29,10 @@ def measure(trial: Trial) -> Measured:
     model: Any = trial.model
     if not hasattr(model, "save_pretrained") or not hasattr(type(model), "from_pretrained"):
         raise Untested("the model has no save_pretrained")
+    if border_of(model) is not None or getattr(type(model).from_pretrained, SHRUNK, False):
+        raise Untested(
+            "a miniature's weights fit no file; truetune run tests it on the model itself"
+        )
     if getattr(model, "is_quantized", False) or getattr(
         getattr(model, "config", None), "quantization_config", None
     ):

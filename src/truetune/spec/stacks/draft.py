@@ -215,6 +215,7 @@ class Draft:
             places=self.places,
             unknown=(*(place(key) for key in raw if key not in known), *self.odd),
             raw=raw,
+            key_places=self.where,
             text=self.text,
             limit=limit,
             own_prompt=self.own_prompt,

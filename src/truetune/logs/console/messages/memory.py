@@ -22,6 +22,20 @@ MESSAGES = (
         "c10/cuda/CUDACachingAllocator.cpp",
     ),
     message(
+        "vllm-memory-not-free",
+        "vLLM is to take a share of the GPU's memory that is not free",
+        r"Free memory on device .{0,80}is less than desired GPU memory utilization"
+        r"|No available memory for the cache blocks",
+        "the policy that is trained, or another process, is on the same GPU: vLLM's gpu_memory_utilization (0.9 by "
+        "default; vllm_gpu_memory_utilization in TRL) is a share of the whole GPU. `cache blocks`: the share is too "
+        "small for the weights",
+        "beside a training, set vllm_gpu_memory_utilization (gpu_memory_utilization of LLM) to 0.3, or give vLLM a "
+        "GPU of its own (vllm_mode server); alone, end what else runs there: `nvidia-smi` names it. `truetune lint` "
+        "of the script says where it is set",
+        "vllm/v1/worker/gpu_worker.py",
+        "vllm/v1/core/kv_cache_utils.py",
+    ),
+    message(
         "host-memory-killed",
         "the operating system killed the process: the machine's memory (not the GPU's) was used up",
         r"(?:slurmstepd: |srun: )?(?:error: )?(?:Detected \d+ oom[-_ ]kill event|.{0,80}Out Of"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from truetune.spec.run import Severity
+if TYPE_CHECKING:
+    from truetune.spec.run import Severity
 
 Shown = Literal["exception", "notice", "end"]
 """`exception`: an exception's type and text. `notice`: at the beginning of a line, and the run continues. `end`: at the

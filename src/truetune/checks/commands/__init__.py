@@ -1,0 +1,1 @@
+"""Rules on the commands of shell scripts, job files and Dockerfiles."""

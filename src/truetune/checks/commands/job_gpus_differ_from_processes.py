@@ -1,0 +1,89 @@
+"""A job asks for another number of GPUs than it starts processes.
+
+## What it does
+Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`,
+`accelerate launch` (with its configuration, where the command names it) or `deepspeed` start there. Silent where either
+number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside the training), and where the
+script spreads one model over several GPUs (`device_map`).
+
+## Why it is bad
+Too few processes: the other GPUs are reserved, paid for, and idle, and the run takes that many times as long. Too many:
+a rank has no GPU of its own, and fails with "invalid device ordinal", or two share one and run out of memory.
+
+## Example
+```bash
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:4
+accelerate launch --num_processes 1 train.py
+```
+
+## Use instead
+```bash
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:4
+accelerate launch --multi_gpu --num_processes 4 train.py
+```
+
+## Fix safety
+More processes make the effective batch larger unless accumulation is lowered; it is what the learning rate was set for.
+
+## References
+- Slurm documentation, sbatch: `--gres`, `--gpus-per-node`; accelerate documentation, `accelerate launch`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.job_launches import Launched, gpus_of, launches, shares_gpus
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell import CommandFile
+
+
+class JobGpusDifferFromProcesses(CommandRule):
+    code = "TT837"
+    severity = "error"
+    what = "launches of a job that asks for GPUs"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[Launched]:
+        if gpus_of(file) is not None:
+            yield from launches(file)
+
+    def findings(self) -> Iterator[Finding]:
+        asked = gpus_of(self.subject)
+        if asked is None or shares_gpus(self.subject):
+            return
+        for launch in launches(self.subject):
+            wanted, here = asked.gpus, launch.processes
+            if here == wanted or (here < wanted and launch.spreads_one_model):
+                continue
+            processes = f"{here} process{'es' * (here != 1)}"
+            idle = (
+                f"{wanted - here} of {wanted} GPUs stay idle"
+                if here < wanted
+                else "a rank has no GPU of its own"
+            )
+            gpus = f"{wanted} GPU{'s' * (wanted != 1)}"
+            yield self.finding(
+                f"the job asks for {gpus} on each node, and starts {processes} there: {idle}",
+                _remedy(launch, wanted),
+                severity="warning" if here < wanted else "error",
+                cases=[
+                    self.case_at(asked.line, asked.text),
+                    self.case(launch.command, launch.said),
+                ],
+            )
+
+
+def _remedy(launch: Launched, wanted: int) -> str:
+    if launch.tasks > 1 and launch.processes == wanted * launch.tasks:
+        return "set --ntasks-per-node=1: srun starts the launcher once for each task, and it starts all processes"
+    processes = f"{wanted} process{'es' * (wanted != 1)}"
+    return (
+        f"start {processes} ({launch.setting} {wanted * launch.machines}), or ask for {launch.processes} "
+        f"GPU{'s' * (launch.processes != 1)}"
+    )

@@ -1,0 +1,53 @@
+"""A server of vLLM answers with random weights.
+
+## What it does
+Reads the commands that start vLLM in shell scripts, job files and Dockerfiles, for `--load-format dummy`.
+
+## Why it is bad
+`dummy` fills the model with random numbers: it is for measuring speed. Nothing fails, every answer is garbage, and the
+tuned weights look broken.
+
+## Example
+```bash
+vllm serve ./merged --load-format dummy
+```
+
+## Use instead
+```bash
+vllm serve ./merged
+```
+
+## Fix safety
+Safe, but for a measurement of speed alone.
+
+## References
+- vLLM documentation, engine arguments: `--load-format`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.checks.vllm_servers import Server, vllm_servers
+from truetune.parsing.shell import CommandFile, option
+
+
+class ServerLoadsNoWeights(CommandRule):
+    code = "TT836"
+    severity = "error"
+    what = "commands that start vLLM"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[Server]:
+        return vllm_servers(file)
+
+    def findings(self) -> Iterator[Finding]:
+        for server in vllm_servers(self.subject):
+            if option(server.options, "--load-format") == "dummy":
+                yield self.finding(
+                    "this server answers with random weights: --load-format dummy reads no file",
+                    "remove --load-format dummy",
+                    cases=[self.case(server.command, "--load-format dummy")],
+                )

@@ -1,0 +1,77 @@
+"""vLLM shares the GPU with the policy, and reserves most of it.
+
+## What it does
+Looks at TRL's settings with `use_vllm` and `vllm_mode: colocate`, where `vllm_gpu_memory_utilization` is above 0.7 and
+no `vllm_enable_sleep_mode` gives the memory back while the weights are trained.
+
+## Why it is bad
+vLLM takes that share of the whole GPU when the trainer is made. The policy, its gradients, the optimizer's states and
+activations must fit into the rest: the start fails ("Free memory on device ... is less than desired GPU memory
+utilization"), or the first step runs out of memory. vLLM's own default of 0.9 is for a GPU of its own; TRL's is 0.3.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  num_generations: 8
+  use_vllm: true
+  vllm_mode: colocate
+  vllm_gpu_memory_utilization: 0.9
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  num_generations: 8
+  use_vllm: true
+  vllm_mode: colocate
+  vllm_gpu_memory_utilization: 0.3
+```
+
+## Fix safety
+What vLLM is given must hold the weights once more, and the cache of the answers: too little makes generation slow, or
+ends with "No available memory for the cache blocks". With `vllm_mode: server`, vLLM has GPUs of its own.
+
+## References
+- TRL documentation, vLLM integration: colocate mode; huggingface/trl `GRPOConfig.vllm_gpu_memory_utilization`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+KEY = "vllm_gpu_memory_utilization"
+HIGHEST_SHARE = 0.7
+"""Of the GPU: training holds the weights, too, and more than they take beside them. Recipes give 0.2 to 0.5"""
+
+
+class VllmTakesTheTrainingMemory(ConfigRule):
+    code = "TT643"
+    severity = "warning"
+    stacks = ("trl",)
+    about = (KEY,)
+
+    def findings(self) -> Iterator[Finding]:
+        config, raw = self.subject, self.subject.raw
+        share = raw.get(KEY)
+        is_beside_the_policy = raw.get("use_vllm") is True and raw.get("vllm_mode") == "colocate"
+        if (
+            not is_beside_the_policy
+            or raw.get("vllm_enable_sleep_mode")
+            or not isinstance(share, int | float)
+        ):
+            return
+        if share > HIGHEST_SHARE:
+            yield self.finding(
+                f"vLLM takes {share:.0%} of the GPU on which the policy is trained: its weights, gradients and "
+                f"activations have {1 - share:.0%}",
+                f"set {KEY} to 0.3, or take vllm_mode server with GPUs of its own",
+                cases=[case(config, share, KEY), case(config, "colocate", "vllm_mode")],
+            )

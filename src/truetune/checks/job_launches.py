@@ -1,0 +1,187 @@
+"""What a job asks for, and the processes that its commands start on each node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.checks.vllm_servers import vllm_servers
+from truetune.errors import TruetuneError
+from truetune.parsing.shell import CommandFile, ShellCommand, number_of, option
+from truetune.spec import located
+
+GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
+"""`gpu:4`, `gpu:a100:4`"""
+TYPED = re.compile(r"(?:[\w.-]*[A-Za-z][\w.-]*:)?(\d+)")
+"""`4`, `a100:4`"""
+TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
+SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
+"""In a script: one process may use several GPUs"""
+HEAD = 1 << 20
+
+
+class Asked(NamedTuple):
+    """GPUs of each node."""
+
+    gpus: int
+    line: int
+    text: str
+
+
+class Launched(NamedTuple):
+    """A command that starts processes."""
+
+    command: ShellCommand
+    processes: int
+    """On each node"""
+    machines: int
+    """Nodes that `setting` counts over"""
+    setting: str
+    said: str
+    """Where their number is said"""
+    spreads_one_model: bool
+    tasks: int = 1
+    """How often srun starts the command on each node"""
+
+
+def gpus_of(file: CommandFile) -> Asked | None:
+    """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
+    nodes = number_of(_first(file, "--nodes", "-N")[0] or "1")
+    for name, pattern in (
+        ("--gres", GENERIC),
+        ("--gpus-per-node", TYPED),
+        ("--gpus", TYPED),
+        ("-G", TYPED),
+    ):
+        if name not in file.requests:
+            continue
+        value, line = file.requests[name]
+        match = pattern.fullmatch(value)
+        count = int(match[1]) if match else 0
+        if name in ("--gpus", "-G"):
+            count = count // nodes if nodes and count % nodes == 0 else 0
+        return Asked(count, line, f"{name}={value}") if count else None
+    return None
+
+
+def _first(file: CommandFile, *names: str) -> tuple[str, int]:
+    return next((file.requests[name] for name in names if name in file.requests), ("", 0))
+
+
+def shares_gpus(file: CommandFile) -> bool:
+    """May several commands have GPUs of their own, or a server those that the training leaves?"""
+    own = any("CUDA_VISIBLE_DEVICES" in command.variables for command in file.commands)
+    texts = (
+        "CUDA_VISIBLE_DEVICES",
+        "--gpu_ids",
+        "--include",
+        "vllm-serve",
+        "sglang",
+        "#SBATCH --array",
+    )
+    in_background = re.search(r"(?<!&)&\s*(?:#.*)?$", file.text, re.M)
+    return (
+        own
+        or bool(in_background)
+        or any(text in file.text for text in texts)
+        or any(vllm_servers(file))
+    )
+
+
+def launches(file: CommandFile) -> Iterator[Launched]:
+    """The launches whose number of processes is plain."""
+    for command in file.commands:
+        launched = (
+            _torchrun(command)
+            or _deepspeed(command)
+            or _accelerate(command, Path(file.path).parent)
+        )
+        tasks = _tasks(command, file)
+        if launched is not None and tasks is not None:
+            folder = Path(file.path).parent
+            spreads = any(_spreads(folder / word) for word in command.words if word.endswith(".py"))
+            yield launched._replace(
+                processes=launched.processes * tasks, spreads_one_model=spreads, tasks=tasks
+            )
+
+
+def _tasks(command: ShellCommand, file: CommandFile) -> int | None:
+    """How often the command runs on each node: srun starts each of the node's tasks. None where it is not plain."""
+    if command.words[0] != "srun":
+        return 1
+    own = option(command.words, "--ntasks-per-node")
+    if own is None and option(command.words, "--ntasks", "-n") is not None:
+        return None
+    given = own or _first(file, "--ntasks-per-node")[0]
+    if not given:
+        return None if {"--ntasks", "-n", "--gpus-per-task"} & file.requests.keys() else 1
+    return number_of(given)
+
+
+def _torchrun(command: ShellCommand) -> Launched | None:
+    options = next(
+        (found for words in TORCHRUN if (found := command.behind(*words)) is not None), None
+    )
+    if options is None:
+        return None
+    given = option(_of_launcher(options), "--nproc-per-node")
+    count = number_of(given) if given is not None else 1
+    said = f"--nproc-per-node {given}" if given is not None else "torchrun: 1 process by default"
+    return Launched(command, count, 1, "--nproc-per-node", said, False) if count else None
+
+
+def _deepspeed(command: ShellCommand) -> Launched | None:
+    options = command.behind("deepspeed")
+    given = number_of(option(_of_launcher(options), "--num-gpus")) if options is not None else None
+    return (
+        Launched(command, given, 1, "--num_gpus", f"--num_gpus {given}", False) if given else None
+    )
+
+
+def _accelerate(command: ShellCommand, folder: Path) -> Launched | None:
+    options = command.behind("accelerate", "launch")
+    if options is None:
+        return None
+    options = _of_launcher(options)
+    name = option(options, "--config-file")
+    config = _config(folder / name) if name else {}
+    if config is None:
+        return None
+    given = option(options, "--num-processes")
+    machines = option(options, "--num-machines")
+    count = number_of(given) if given is not None else config.get("num_processes")
+    nodes = number_of(machines) if machines is not None else config.get("num_machines", 1)
+    if not isinstance(count, int) or not isinstance(nodes, int) or not nodes or count % nodes:
+        return None
+    said = f"--num_processes {given}" if given is not None else f"num_processes: {count} in {name}"
+    setting = "--num_processes" if given is not None else f"num_processes in {name}:"
+    return Launched(command, count // nodes, nodes, setting, said, False) if count else None
+
+
+def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
+    """The options before the script, whose own may have the same names."""
+    script = next(
+        (number for number, word in enumerate(options) if word.endswith(".py")), len(options)
+    )
+    return options[:script]
+
+
+def _config(path: Path) -> dict[str, Any] | None:
+    """accelerate's configuration; None where it is not there or can't be read."""
+    try:
+        value = located.read(path).value if path.is_file() else None
+    except TruetuneError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _spreads(script: Path) -> bool:
+    """Does a script say that it spreads a model over several GPUs?"""
+    try:
+        with script.open("rb") as file:
+            text = file.read(HEAD).decode("utf-8", "replace")
+    except OSError:
+        return False
+    return any(name in text for name in SPREADS)

@@ -1,0 +1,112 @@
+"""Losses are collected over the steps as tensors, each with the graph that it was computed by.
+
+## What it does
+Looks in loops for a loss that is appended to a list, or added to a sum, as the tensor that `backward()` is called on or
+that the model returned. Silent where it is detached (`.item()`, `.detach()`, `float()`), where no graph is recorded
+(`no_grad`), where the list or sum is renewed in the loop, and where it is what `backward()` is called on.
+
+## Why it is bad
+A tensor holds on to its graph, and the graph to activations. Without `backward()`, or with `retain_graph=True`, the
+activations of every step stay in memory; after a plain `backward()` a part of them does. The run dies of a lack of
+memory after some hundred steps, each time at another one.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+history = []
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    history.append(loss)
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+history = []
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    history.append(loss.detach())
+```
+
+## Fix safety
+Safe: the value stays as it is, only its graph is let go. `.item()` gives a number of Python, and waits for the GPU.
+
+## References
+- PyTorch documentation, FAQ: "My model reports cuda runtime error(2): out of memory"
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.kept_losses import (
+    backward_of,
+    has_graph,
+    is_bounded,
+    kept_losses,
+    reaches_backward,
+)
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import replace
+from truetune.source.module import Module
+
+
+class LossesKeptWithGraph(SourceRule):
+    code = "TT833"
+    severity = "error"
+    looks_at = CodePlaces("losses that a loop collects or adds up", kept_losses)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for kept in kept_losses(module):
+            if (
+                not has_graph(module, kept)
+                or is_bounded(module, kept)
+                or reaches_backward(module, kept.holder)
+            ):
+                continue
+            backward = backward_of(module, kept)
+            retains = backward is not None and _retains(backward)
+            whole = backward is None or retains
+            detached = _detached(module, kept.value)
+            also = ", and remove retain_graph=True from backward()" if retains else ""
+            yield self.finding(
+                f"`{ast.unparse(kept.holder)}` keeps the loss of every step with its graph"
+                f"{': the activations of all steps stay in memory' if whole else ', which holds a part of its step'}",
+                f"keep {detached}{also}",
+                severity="error" if whole else "warning",
+                cases=[
+                    at(module, kept.node),
+                    *([at(module, backward)] if backward is not None and retains else []),
+                ],
+                fix=fix(module, replace(module, kept.value, detached)),
+            )
+
+
+def _retains(backward: ast.Call) -> bool:
+    values = (keyword.value for keyword in backward.keywords if keyword.arg == "retain_graph")
+    return any(isinstance(value, ast.Constant) and value.value is True for value in values)
+
+
+def _detached(module: Module, value: ast.expr) -> str:
+    text = module.text_of(value)
+    is_one_term = isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+    return f"{text}.detach()" if is_one_term else f"({text}).detach()"

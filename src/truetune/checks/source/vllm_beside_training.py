@@ -1,0 +1,137 @@
+"""A script trains a model on the GPU of which it gives vLLM nearly all.
+
+## What it does
+Looks for `vllm.LLM(...)` in a script with a training loop of its own, or a trainer: where it reserves more than 0.7 of
+the GPU (0.9 by default), and nothing sends it to another device, another process, or to sleep.
+
+## Why it is bad
+vLLM reserves its share of the whole GPU when it is made, and keeps it. Weights, gradients, optimizer states and
+activations have the rest: the start fails ("Free memory on device ... is less than desired GPU memory utilization"), or
+the first step runs out of memory.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+from vllm import LLM
+
+model = AutoModelForCausalLM.from_pretrained("model").cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+sampler = LLM("model")
+for batch in loader:
+    answers = sampler.generate(batch["prompts"])
+    loss = policy_loss(model, batch, answers)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+from vllm import LLM
+
+model = AutoModelForCausalLM.from_pretrained("model").cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+sampler = LLM("model", gpu_memory_utilization=0.3)
+for batch in loader:
+    answers = sampler.generate(batch["prompts"])
+    loss = policy_loss(model, batch, answers)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+vLLM's share must hold the weights once more, and the cache of the answers. It answers with the weights that it has
+loaded: an update of the policy must be copied into it.
+
+## References
+- vLLM documentation, engine arguments: `--gpu-memory-utilization`; vllm-project/vllm `LLM`
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.config.vllm_takes_the_training_memory import HIGHEST_SHARE
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.accumulated_loss_not_divided import steps
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+DEFAULT_SHARE = 0.9
+"""vLLM's `gpu_memory_utilization`"""
+ELSEWHERE = re.compile(
+    r"CUDA_VISIBLE_DEVICES|set_device|\bray\b|multiprocessing|subprocess|sleep\(|destroy_model_parallel|\bdel \w+|"
+    r"device_map|\.to\(|cuda:[1-9]"
+)
+"""What may part the two: other devices, other processes, or an engine that has been ended before"""
+SAME_DEVICE = re.compile(r"\.to\(\s*[\"'](?:cuda|cuda:0)[\"']\s*\)|\.to\(\w+\.device\)")
+"""Moves that part nothing"""
+
+
+def _engines(module: Module) -> Iterator[Call]:
+    """vLLM's engines in code that trains."""
+    if any(True for _ in steps(module)) or any(
+        call for call in module.methods("train") if _is_trainer(module, call)
+    ):
+        yield from module.calls("vllm.LLM", "vllm.entrypoints.llm.LLM")
+
+
+def _is_trainer(module: Module, call: Call) -> bool:
+    return "trainer" in module.flow.kinds(call.receiver)
+
+
+class VllmBesideTraining(SourceRule):
+    code = "TT834"
+    severity = "warning"
+    looks_at = CodePlaces("engines of vLLM in code that trains", _engines)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(ELSEWHERE.search(SAME_DEVICE.sub("", part.text)) for part in module.with_linked):
+            return
+        for call in _engines(module):
+            given = call.argument(-1, "gpu_memory_utilization")
+            share = (
+                DEFAULT_SHARE if call.lacks("gpu_memory_utilization") else module.flow.value(given)
+            )
+            open_ways = {
+                "device",
+                "enable_sleep_mode",
+                "distributed_executor_backend",
+            } & call.keywords.keys()
+            if (
+                not isinstance(share, int | float)
+                or share <= HIGHEST_SHARE
+                or open_ways
+                or _is_apart(module, call)
+            ):
+                continue
+            yield self.finding(
+                f"vLLM takes {share:.0%} of the GPU on which this script trains"
+                f"{', by default' if given is None else ''}",
+                "give gpu_memory_utilization=0.3, or run vLLM in a process with a GPU of its own",
+                cases=[at(module, call.node)],
+            )
+
+
+def _is_apart(module: Module, call: Call) -> bool:
+    """Is it made in one arm of a condition, or in a function: another run of the script may need it?"""
+    around = list(module.parents(call.node))
+    conditions = (node for node in around if isinstance(node, ast.If | ast.IfExp | ast.Try))
+    functions = [
+        node for node in around if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    trained_in = {id(node) for step, _ in steps(module) for node in module.parents(step.node)}
+    is_conditional = any(
+        "__name__" not in ast.unparse(getattr(node, "test", node)) for node in conditions
+    )
+    return is_conditional or any(id(function) not in trained_in for function in functions)

@@ -1,0 +1,136 @@
+"""Commands that serve slowly, or start another number of processes than a job has GPUs; and their near misses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from truetune.checks.lint import lint
+from truetune.cli import commands
+
+
+def found(path: Path, text: str) -> list[tuple[str, str]]:
+    path.write_text(text, encoding="utf-8")
+    return [(finding.rule, finding.severity) for finding in lint([path]).findings]
+
+
+SLOW, EMPTY = ("server-generates-slowly", "warning"), ("server-loads-no-weights", "error")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("serve.sh", "vllm serve m --enforce-eager", [SLOW]),
+        (
+            "serve.sh",
+            "CUDA_VISIBLE_DEVICES=0 nohup /venv/bin/vllm serve m \\\n  --max-num-seqs=1 > log &",
+            [SLOW],
+        ),
+        (
+            "serve.sh",
+            "python -m vllm.entrypoints.openai.api_server --model m --dtype float32",
+            [SLOW],
+        ),
+        (
+            "serve.sh",
+            "docker run --gpus all vllm/vllm-openai:latest --model m --cpu-offload-gb 8",
+            [SLOW],
+        ),
+        ("serve.sh", "vllm serve m --load-format dummy", [EMPTY]),
+        ("Dockerfile", 'FROM vllm/vllm-openai\nCMD ["--model", "m", "--enforce_eager"]', [SLOW]),
+        ("Dockerfile", "FROM python\nCMD vllm serve m --enforce-eager", [SLOW]),
+        ("serve.sh", "vllm serve m --max-num-seqs 64 --dtype bfloat16 --cpu-offload-gb 0", []),
+        ("serve.sh", "vllm serve m --max-num-seqs $SEQS", []),
+        ("serve.sh", "# vllm serve m --enforce-eager\nvllm serve m", []),
+        ("serve.sh", "echo 'vllm serve m --enforce-eager'", []),
+        ("serve.sh", "vllm bench throughput --enforce-eager", []),
+        ("serve.sh", "python generate.py --enforce-eager", []),
+        ("serve.sh", "cat > a.sh <<EOF\nvllm serve m --enforce-eager\nEOF", []),
+    ],
+)
+def test_servers(tmp_path: Path, name: str, text: str, expected: list[tuple[str, str]]) -> None:
+    assert found(tmp_path / name, text + "\n") == expected
+
+
+FEWER, MORE = (
+    ("job-gpus-differ-from-processes", "warning"),
+    ("job-gpus-differ-from-processes", "error"),
+)
+FOUR = "#SBATCH --gres=gpu:4\n"
+CONFIG = "distributed_type: {kind}\nnum_machines: {machines}\nnum_processes: {processes}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (FOUR + "accelerate launch --num_processes 1 train.py", [FEWER]),
+        (FOUR + "accelerate launch --config_file one.yaml train.py", [FEWER]),
+        (FOUR + "torchrun train.py", [FEWER]),
+        (FOUR + "torchrun --nproc_per_node=8 train.py", [MORE]),
+        (
+            "#SBATCH --gpus-per-node=a100:1\naccelerate launch --config_file four.yaml train.py",
+            [MORE],
+        ),
+        (FOUR + "#SBATCH --ntasks-per-node=4\nsrun torchrun --nproc-per-node 4 train.py", [MORE]),
+        (
+            "#SBATCH -N 2\n#SBATCH --gpus=8\naccelerate launch --num_machines 2 --num_processes 4 train.py",
+            [FEWER],
+        ),
+        (FOUR + "N=2\ntorchrun --nproc_per_node $N train.py", [FEWER]),
+        (FOUR + "torchrun --nproc_per_node 4 train.py", []),
+        (FOUR + "torchrun --nproc_per_node $SLURM_GPUS_ON_NODE train.py", []),
+        (FOUR + "torchrun --nproc_per_node gpu train.py", []),
+        (FOUR + "accelerate launch --config_file four.yaml train.py", []),
+        (FOUR + "accelerate launch --config_file missing.yaml train.py", []),
+        (FOUR + "accelerate launch train.py --num_processes 1", []),
+        (FOUR + "accelerate launch --num_processes 1 spread.py", []),
+        (FOUR + "python train.py", []),
+        ("torchrun --nproc_per_node 2 train.py", []),
+        (
+            "#SBATCH -N 2\n"
+            + FOUR
+            + "accelerate launch --num_machines 2 --num_processes 8 train.py",
+            [],
+        ),
+        ("#SBATCH --gpus=$N\ntorchrun --nproc_per_node 2 train.py", []),
+        (
+            FOUR
+            + "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 a.py &\ntorchrun --nproc_per_node 2 b.py\n",
+            [],
+        ),
+        (FOUR + "trl vllm-serve --model m &\naccelerate launch --num_processes 3 train.py", []),
+        (FOUR + "#SBATCH --ntasks-per-node=1\nsrun torchrun --nproc_per_node 4 train.py", []),
+    ],
+)
+def test_jobs(tmp_path: Path, text: str, expected: list[tuple[str, str]]) -> None:
+    (tmp_path / "one.yaml").write_text(
+        CONFIG.format(kind="'NO'", machines=1, processes=1), encoding="utf-8"
+    )
+    (tmp_path / "four.yaml").write_text(
+        CONFIG.format(kind="MULTI_GPU", machines=1, processes=4), encoding="utf-8"
+    )
+    (tmp_path / "spread.py").write_text("load(device_map='auto')\n", encoding="utf-8")
+    assert found(tmp_path / "job.sbatch", f"#!/bin/bash\n{text}\n") == expected
+
+
+def test_a_file_of_other_commands_is_said_to_be_beside_the_point(tmp_path: Path) -> None:
+    (tmp_path / "setup.sh").write_text("pip install trl\n", encoding="utf-8")
+    report = lint([tmp_path / "setup.sh"])
+    assert not report.findings
+    assert [part.what for part in report.not_judged if part.what.startswith("1 of")] == [
+        "1 of 1 file"
+    ]
+
+
+def test_text_that_is_no_utf8_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "serve.sh").write_bytes(b"vllm serve \xff\n")
+    assert [part.what for part in lint([tmp_path / "serve.sh"]).not_judged] == ["the commands"]
+
+
+def test_check_and_lint_read_a_folder_of_commands_and_sources(tmp_path: Path) -> None:
+    (tmp_path / "serve.sh").write_text("vllm serve m --enforce-eager\n", encoding="utf-8")
+    (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
+    for arguments in (["lint", str(tmp_path)], ["check", str(tmp_path / "serve.sh")]):
+        assert "server-generates-slowly" in CliRunner().invoke(commands, arguments).output

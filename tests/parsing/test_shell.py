@@ -1,0 +1,64 @@
+"""Commands of shell scripts, job files and Dockerfiles, as words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from truetune.parsing.shell import option, parse_commands
+
+
+def words(text: str, path: str = "run.sh") -> list[tuple[str, ...]]:
+    return [command.words for command in parse_commands(text, path).commands]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b \\\n  --c 'd e'\n", [("a", "b", "--c", "d e")]),
+        ("cd x && a --b; c | d &\n", [("cd", "x"), ("a", "--b"), ("c",), ("d",)]),
+        ("# a b\na # b\n", [("a",)]),
+        ("N=4\nrun --n $N --m ${N} --o $M\n", [("run", "--n", "4", "--m", "4", "--o", "$M")]),
+        ("N=4\nN=5\nrun $N\n", [("run", "$N")]),
+        ("cat <<EOF > x\nvllm serve m\nEOF\nls\n", [("cat", "<<", "EOF", ">", "x"), ("ls",)]),
+        ("A=1 B='2 3' run\n", [("run",)]),
+        ("echo 'open\nrun\n", [("run",)]),
+    ],
+)
+def test_a_script(text: str, expected: list[tuple[str, ...]]) -> None:
+    assert words(text) == expected
+
+
+def test_a_dockerfile_starts_its_entry_point_with_the_words_of_cmd() -> None:
+    text = (
+        'FROM a AS b\nRUN pip install x && echo y\nENTRYPOINT ["vllm", "serve"]\nCMD ["m", "--z"]\n'
+    )
+    assert words(text, "Dockerfile") == [
+        ("pip", "install", "x"),
+        ("echo", "y"),
+        ("vllm", "serve", "m", "--z"),
+    ]
+
+
+def test_what_a_job_asks_for() -> None:
+    text = "#!/bin/bash\n#SBATCH --gres=gpu:a100:4\n#SBATCH -N 2\n#SBATCH -G4\n##SBATCH --mem=1G\n"
+    assert parse_commands(text, "a.sbatch").requests == {
+        "--gres": ("gpu:a100:4", 2), "-N": ("2", 3), "-G": ("4", 4),
+    }  # fmt: skip
+
+
+def test_options() -> None:
+    given_words = ("x", "--max_num-seqs=1", "--eager", "--dtype", "half", "--dtype", "float32")
+    assert option(given_words, "--max-num-seqs") == "1"
+    assert option(given_words, "--eager") == ""
+    assert option(given_words, "--dtype") == "float32"
+    assert option(given_words, "--port") is None
+
+
+@given(
+    st.text(alphabet="ab'\"\\$(){}<>&|;#=\n -[]", max_size=60),
+    st.sampled_from(["run.sh", "Dockerfile"]),
+)
+def test_any_text_is_read(text: str, path: str) -> None:
+    parse_commands(f"ENTRYPOINT {text}\n{text}", path)
