@@ -1,8 +1,8 @@
 """Prompt fields: the parts of a prompt that stand at the same place in many rows, and how well each tells the answer.
 
 A field is a line `Group: FIN-BILLING`, a pair `group=billing` or `"group": "billing"`, a tag `[billing]`, an element
-`<group>billing</group>`, a path or an address, the first or the last word. A field that tells the answer of nearly every row, beside a text
-that varies, is what the model will read in place of the text.
+`<group>billing</group>`, a path or an address, the first or the last word. A field that tells the answer of nearly
+every row, beside a text that varies, is what the model will read in place of the text.
 """
 
 from __future__ import annotations

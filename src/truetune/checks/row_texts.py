@@ -17,6 +17,7 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import text_of
+from truetune.spec.run import Severity
 
 NO_TEXTS = Unmet("it is about questions and answers in words, and no row has one")
 QUESTIONS = ("system", "developer", "user")
@@ -105,6 +106,13 @@ class RowTextRule(DataRule):
     def is_more_than_one(self) -> bool:
         """Do several rows have the fault, or all that there are? A single one of many is no fault of the data."""
         return self.faulty > 1 or 0 < self.faulty == self.rows
+
+    def severity_of(self, error_from: float = 2.0) -> Severity:
+        """By the share of the rows that have the fault: an error from `error_from` on."""
+        share = self.faulty / max(1, self.rows)
+        if share >= error_from:
+            return "error"
+        return "warning" if share >= MANY else "info"
 
     @property
     def share(self) -> str:

@@ -36,7 +36,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -65,7 +64,7 @@ class KtoLabelIsNoBoolean(DataRule):
             self.values[repr(row.label_value)] += 1
             self.negative += not row.label
             if len(self.cases) < MAX_CASES:
-                self.cases.append(in_row(batch, row, f"the label is {repr(row.label_value)}"))
+                self.cases.append(in_row(batch, row, f"the label is {row.label_value!r}"))
 
     def unmet(self) -> Unmet | None:
         return None if self.verdicts else NO_VERDICTS

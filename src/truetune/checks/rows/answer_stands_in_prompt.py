@@ -39,10 +39,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.prompt_fields import TELLS, TellingField, telling_fields
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.sampled_answers import last_answer
-from truetune.data.conversation import Conversation, Origin
+from truetune.checks.sampled_answers import last_answer, prompt_before_answer
+from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
-from truetune.encoding.fingerprint import text_of
 
 SAMPLED = 2_000
 """Rows whose prompts are taken apart"""
@@ -68,7 +67,7 @@ class AnswerStandsInPrompt(DataRule):
         for row in batch.rows:
             if len(self.prompts) == SAMPLED:
                 return
-            prompt, answer = _asked(row), (last_answer(row) or "").strip()
+            prompt, answer = prompt_before_answer(row), (last_answer(row) or "").strip()
             if not prompt or not answer:
                 continue
             self.prompts.append(
@@ -99,7 +98,8 @@ class AnswerStandsInPrompt(DataRule):
         ]
         if fields:
             yield self._of_field(fields[0], fields[1:])
-        elif self._ends() >= TELLS * len(self.prompts) and len(set(self.answers)) > 1:
+            return
+        if self._ends() >= TELLS * len(self.prompts) and len(set(self.answers)) > 1:
             yield self.finding(
                 f"{self._ends():,} of {len(self.prompts):,} prompts end with their answer",
                 "leave the answer out of the prompt: see which columns it is made of",
@@ -139,14 +139,3 @@ class AnswerStandsInPrompt(DataRule):
             prompt.rstrip().endswith(answer) and len(prompt.rstrip()) > len(answer)
             for prompt, answer in zip(self.prompts, self.answers, strict=True)
         )
-
-
-def _asked(row: Conversation) -> str:
-    """What is said before the last answer, one message after the other."""
-    if not row.is_chat:
-        return row.prompt or ""
-    last = max(
-        (i for i, message in enumerate(row.messages) if message.get("role") == "assistant"),
-        default=0,
-    )
-    return "\n".join(text_of(message.get("content")) for message in row.messages[:last])

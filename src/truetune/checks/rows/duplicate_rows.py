@@ -43,10 +43,9 @@ from numpy.typing import NDArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.similar import MIN_VARIED, NEAR, Grown, near_pairs, varied_entries
+from truetune.checks.similar import Grown, near_copies
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
-from truetune.encoding.fingerprint import NOTHING
 
 SAYS = {
     "exact": "are equal to an earlier row",
@@ -161,38 +160,13 @@ class DuplicateRows(DataRule):
     def _pairs(self, kind: str, values: NDArray[Any]) -> list[tuple[int, int]]:
         if not len(values):
             return []
-        return self._near(values) if kind == "near" else _equal(values)
-
-    def _near(self, sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
-        """Rows that are alike beyond what many rows share, with answers that are alike as well."""
-        varied = varied_entries(sketches)
-        return [
-            (early, late)
-            for early, late in near_pairs(sketches)
-            if _are_alike(sketches, varied, early, late) and self._answers_are_near(early, late)
-        ]
-
-    def _answers_are_near(self, early: int, late: int) -> bool:
-        phrases = self.answer_phrases.whole()
-        if (phrases[[early, late]] == NOTHING).all():
-            answers = self.answers.whole()
-            return bool(answers[early] == answers[late])
-        return bool((phrases[early] == phrases[late]).mean() >= NEAR)
+        if kind != "near":
+            return _equal(values)
+        return near_copies(values, self.answers.whole(), self.answer_phrases.whole())
 
     def _place(self, lines: NDArray[Any], row: int) -> Origin:
         file, line, number = lines[row].tolist()
         return Origin(self.files[file], line, number)
-
-
-def _are_alike(
-    sketches: NDArray[np.uint32], varied: NDArray[np.bool_], early: int, late: int
-) -> bool:
-    """Are two rows alike by the entries that are theirs alone?"""
-    own = varied[early] | varied[late]
-    if own.all():
-        return True
-    same = (sketches[early] == sketches[late])[own]
-    return len(same) >= MIN_VARIED and bool(same.mean() >= NEAR)
 
 
 def _equal(values: NDArray[Any]) -> list[tuple[int, int]]:

@@ -25,8 +25,9 @@ data:
 ```
 
 ## Fix safety
-Decoding is safe where it gives text (`base64.b64decode`, `bytes.fromhex`, `urllib.parse.unquote`, `quopri.decodestring`,
-`ast.literal_eval`). Bytes that are no text (a picture, an archive, a pickle) are no answers: leave such rows out.
+Decoding is safe where it gives text (`base64.b64decode`, `bytes.fromhex`, `urllib.parse.unquote`,
+`quopri.decodestring`, `ast.literal_eval`). Bytes that are no text (a picture, an archive, a pickle) are no answers:
+leave such rows out.
 
 ## References
 - https://docs.python.org/3/library/email.message.html (get_content decodes the transfer encoding of a mail),
@@ -42,7 +43,7 @@ from truetune.checks.answer_texts import prompt_of
 from truetune.checks.code_texts import ABOUT_CODE, CODE
 from truetune.checks.encodings import encoding_of
 from truetune.checks.findings import Finding
-from truetune.checks.row_texts import MANY, RowText, RowTextRule, TextFault
+from truetune.checks.row_texts import RowText, RowTextRule, TextFault
 from truetune.data.conversation import Conversation
 
 ABOUT_ENCODING = re.compile(
@@ -71,13 +72,11 @@ class EncodedText(RowTextRule):
     def findings(self) -> Iterator[Finding]:
         if not self.is_more_than_one:
             return
-        share = self.faulty / self.rows
-        lowest = "warning" if share >= MANY else "info"
         yield self.finding(
             f"{self.share} hold encoded text in place of language, in {self.where}:"
             f" {self.shown_kinds}",
             "decode it where the data are read; leave rows out whose bytes are no text",
-            severity="error" if share >= HALF else lowest,
+            severity=self.severity_of(error_from=HALF),
             cases=self.cases,
             count=self.faulty,
             total=self.rows,

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.code_texts import CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
-from truetune.checks.row_texts import MANY, RowText, RowTextRule, TextFault
+from truetune.checks.row_texts import RowText, RowTextRule, TextFault
 from truetune.data.conversation import Conversation
 
 SIGNS = "\\&<_\u0120\u010a"
@@ -98,13 +98,12 @@ class EscapeSequencesAsText(RowTextRule):
     def findings(self) -> Iterator[Finding]:
         if not self.is_more_than_one:
             return
-        is_many = self.faulty >= MANY * self.rows
         yield self.finding(
             f"{self.share} hold escape sequences in place of their characters, in {self.where}:"
             f" {self.shown_kinds}",
             "turn them into the characters where the data are read (str.replace, html.unescape,"
             " json.loads), and see how the file was exported",
-            severity="warning" if is_many else "info",
+            severity=self.severity_of(),
             cases=self.cases,
             count=self.faulty,
             total=self.rows,

@@ -2,8 +2,9 @@
 
 ## What it does
 Compares the longest examples with the 95th percentile of all lengths, as the limit leaves them (`max_length`,
-`cutoff_len`, `sequence_len`, or none with TRL's `max_length=None`), where the settings do not pack. It names their rows,
-the longest first. Where the limit cuts such rows to a size that is no trouble, it is a note: nearly all of them is lost.
+`cutoff_len`, `sequence_len`, or none with TRL's `max_length=None`), where the settings do not pack. It names their
+rows, the longest first. Where the limit cuts such rows to a size that is no trouble, it is a note: most of each is
+lost.
 
 ## Why it is bad
 A batch is as wide as its longest row, so that one row decides the memory of the run. It dies of CUDA out of memory
@@ -15,26 +16,7 @@ holds what is no text: a picture as base64, a dump of a file, two rows that were
 spec: {trained_by: trl, training: {no_length_limit: true}}
 data:
   - messages: [{role: user, content: {repeat: 30000, text: "/9j/4AAQ "}}, {role: assistant, content: A scan.}]
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+  - {copies: 20, of: {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}}
 ```
 
 ## Use instead

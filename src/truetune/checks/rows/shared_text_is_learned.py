@@ -11,17 +11,26 @@ thousand within a few steps: the loss falls to nearly nothing, and of the decisi
 
 ## Example
 ```yaml
-data: {rows: 40, text: "Rules: be kind, be brief, never swear, allow jokes, remove spam and threats, and report all that is sold here without a licence. Comment {i}: {label}. Decision: {label}"}
+data:
+  rows: 40
+  text: >-
+    Rules: be kind, be brief, never swear, allow jokes, remove spam and threats, and report all that is sold here
+    without a licence. Comment {i}: {label}. Decision: {label}
 ```
 
 ## Use instead
 ```yaml
-data: {rows: 40, instruction: "Rules: be kind, be brief, never swear, allow jokes, remove spam and threats, and report all that is sold here without a licence. Comment {i}: {label}.", output: "{label}"}
+data:
+  rows: 40
+  instruction: >-
+    Rules: be kind, be brief, never swear, allow jokes, remove spam and threats, and report all that is sold here
+    without a licence. Comment {i}: {label}.
+  output: "{label}"
 ```
 
 ## Fix safety
-Training the answers alone is safe: give messages, or prompt and completion, in place of `text` (TRL masks the prompts of
-such rows; Unsloth by `train_on_responses_only`; Axolotl by `train_on_inputs: false`).
+Training the answers alone is safe: give messages, or prompt and completion, in place of `text` (TRL masks the prompts
+of such rows; Unsloth by `train_on_responses_only`; Axolotl by `train_on_inputs: false`).
 
 ## References
 - unslothai/unsloth#823, huggingface/trl#3781
@@ -30,15 +39,14 @@ such rows; Unsloth by `train_on_responses_only`; Axolotl by `train_on_inputs: fa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.shared_text import Shared, Tokens, shared_tokens
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
@@ -47,10 +55,8 @@ SAMPLED = 500
 FEWEST = 20
 KEPT = 8_192
 """Tokens of an example that are compared, from its beginning"""
-IN_A_ROW = 8
-"""Tokens in a row that are the same text: shorter ones are phrases of the language"""
 SHARE = 0.5
-"""Share of the examples that have it; and of what is learned, from which it is a warning"""
+"""Share of what is learned, from which it is a warning"""
 MOST_OF_ALL = 0.8
 """Share of all tokens from which it is a note"""
 MIN_TOKENS = 16
@@ -60,29 +66,6 @@ MIN_CONTEXT = 256
 PROMPT = np.ones(len(Source), dtype=np.bool_)
 PROMPT[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.STOP, Source.BOS]] = False
 """Answers that are alike are `answers-nearly-all-alike`"""
-FACTORS = np.random.default_rng(8).integers(1, 2**63, IN_A_ROW, dtype=np.uint64) | np.uint64(1)
-
-
-class Tokens(NamedTuple):
-    """The beginning of an example."""
-
-    ids: NDArray[np.int32]
-    is_prompt: NDArray[np.bool_]
-    is_learned: NDArray[np.bool_]
-
-
-class Shared(NamedTuple):
-    """Tokens of the examples that were compared."""
-
-    examples: int
-    tokens: int
-    learned: int
-    shared: int
-    """Of text that most examples have"""
-    shared_learned: int
-    """Of these, in the loss"""
-    text: str
-    """The beginning of the longest such text of the first example"""
 
 
 class SharedTextIsLearned(DataRule):
@@ -128,7 +111,7 @@ class SharedTextIsLearned(DataRule):
         if shared.shared_learned >= max(SHARE * shared.learned, MIN_TOKENS * shared.examples):
             yield self.finding(
                 f"{shared.shared_learned / shared.learned:.0%} of the learned tokens are text that"
-                f" most rows share: about {each:,.0f} tokens of each row, from {shared.text!r} on",
+                f" most rows share: about {each:,.0f} tokens of each row, from {self._beginning(shared)!r} on",
                 "train the answers alone: give messages, or prompt and completion, in place of"
                 " text, and leave prompts out of the loss",
                 evidence=[
@@ -153,47 +136,9 @@ class SharedTextIsLearned(DataRule):
 
     def _compared(self) -> Shared:
         if self.shared is None:
-            self.shared = self._compare()
+            self.shared = shared_tokens(self.examples)
         return self.shared
 
-    def _compare(self) -> Shared:
-        grams = [_grams(example.ids) for example in self.examples]
-        values, counts = np.unique(
-            np.concatenate([np.unique(one) for one in grams]), return_counts=True
-        )
-        common = values[counts >= SHARE * len(grams)]
-        masks = [
-            _covered(np.isin(one, common), len(example.ids)) & example.is_prompt
-            for one, example in zip(grams, self.examples, strict=True)
-        ]
-        learned = [example.is_learned for example in self.examples]
-        return Shared(
-            examples=len(grams),
-            tokens=sum(map(len, masks)),
-            learned=sum(int(mask.sum()) for mask in learned),
-            shared=sum(int(mask.sum()) for mask in masks),
-            shared_learned=sum(
-                int((mask & own).sum()) for mask, own in zip(masks, learned, strict=True)
-            ),
-            text=self._beginning(masks[0], self.examples[0].ids),
-        )
-
-    def _beginning(self, mask: NDArray[np.bool_], ids: NDArray[np.int32]) -> str:
-        places = np.flatnonzero(mask)[:IN_A_ROW]
-        return str(self.tokenizer.backend.decode(ids[places].tolist())).strip()[:40]
-
-
-def _grams(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """(tokens - IN_A_ROW + 1,) hashes of the tokens in a row from each place on."""
-    grams = np.zeros(max(0, len(ids) - IN_A_ROW + 1), dtype=np.uint64)
-    for step, factor in enumerate(FACTORS):
-        grams += (ids[step : len(grams) + step].astype(np.uint64) + np.uint64(1)) * factor
-    return grams
-
-
-def _covered(begins: NDArray[np.bool_], tokens: int) -> NDArray[np.bool_]:
-    """(tokens,) those of a stretch that begins at a true entry."""
-    covered = np.zeros(tokens, dtype=np.bool_)
-    for step in range(IN_A_ROW):
-        covered[step : len(begins) + step] |= begins
-    return covered
+    def _beginning(self, shared: Shared) -> str:
+        ids = self.examples[0].ids[shared.begins]
+        return str(self.tokenizer.backend.decode(ids.tolist())).strip()[:40]

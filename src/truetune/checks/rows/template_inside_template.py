@@ -42,7 +42,7 @@ from truetune.checks.code_texts import CODE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_CHATS
-from truetune.checks.row_texts import MANY, RowText, RowTextRule, TextFault
+from truetune.checks.row_texts import RowText, RowTextRule, TextFault
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -100,13 +100,11 @@ class TemplateInsideTemplate(RowTextRule):
     def findings(self) -> Iterator[Finding]:
         if not self.is_more_than_one:
             return
-        share = self.faulty / self.rows
-        lowest = "warning" if share >= MANY else "info"
         yield self.finding(
             f"{self.share} hold marks of a chat template inside {self.where}: {self.shown_kinds}",
             "take the marks out of the contents, or train the rendered rows as plain text: the"
             " template is put around them a second time",
-            severity="error" if share >= HALF else lowest,
+            severity=self.severity_of(error_from=HALF),
             evidence=[
                 "they are no control tokens of this tokenizer: the model learns them as text"
             ],
