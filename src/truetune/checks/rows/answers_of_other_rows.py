@@ -41,6 +41,7 @@ from truetune.checks.displaced_answers import (
     Shift,
     are_apart,
     find_shift,
+    other_answer,
     with_interval,
 )
 from truetune.checks.findings import Case, Finding
