@@ -7,6 +7,7 @@ import json
 import quopri
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -277,7 +278,7 @@ def test_answers_that_were_sorted_alone(real: list[Row], tmp_path: Path) -> None
 def test_turns_of_one_talk_in_several_rows(real: list[Row], tmp_path: Path) -> None:
     rows = [
         {"question": f"{before['answer']}\n\n{row['question']}", "answer": row["answer"]}
-        for before, row in zip(real, real[1:], strict=False)
+        for before, row in pairwise(real)
     ]
     assert severities(rows, tmp_path, "answers-of-other-rows") == []
 

@@ -38,8 +38,8 @@ NEEDS: dict[Format, tuple[str, ...]] = {
 }
 """The columns that tell a format, in the order in which they are looked for; KTO is any but the first with a label."""
 THUMBS = {
-    **dict.fromkeys(("true", "thumbs up", "upvote", "\U0001f44d", "desirable"), True),
-    **dict.fromkeys(("false", "thumbs down", "downvote", "\U0001f44e", "undesirable"), False),
+    **dict.fromkeys(("true", "thumbs up", "upvote", "\U0001f44d"), True),
+    **dict.fromkeys(("false", "thumbs down", "downvote", "\U0001f44e"), False),
 }
 """Labels that are a verdict on the answer beside them; they make a row one of KTO"""
 VERDICTS = {
