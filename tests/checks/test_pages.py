@@ -53,4 +53,3 @@ def assert_is_examined(rule: type[Rule[Any]], section: str) -> None:
 
 def test_codes_and_names_are_unique() -> None:
     assert len({rule.code for rule in RULES}) == len({rule.name() for rule in RULES}) == len(RULES)
-
