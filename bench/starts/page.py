@@ -72,7 +72,7 @@ def draw() -> None:
     """Write the tables between their markers in docs/starts.md."""
     text = PAGE.read_text(encoding="utf-8")
     for author in get_args(Author):
-        marker = author.replace(" ", "-")
+        marker = author.replace(",", "").replace(" ", "-")
         before, begin, rest = text.partition(f"<!-- {marker} -->\n")
         _, end, after = rest.partition(f"<!-- /{marker} -->")
         text = f"{before}{begin}{table(author)}\n{end}{after}"

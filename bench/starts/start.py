@@ -28,7 +28,7 @@ Symptom = Literal[
     "slow-generation",
     "dpo-without-effect",
 ]
-Author = Literal["project", "fresh reader"]
+Author = Literal["project", "fresh reader", "fresh reader, second set"]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
 PLACE = re.compile(r"\{(?P<name>[\w.-]+)\}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from bench.starts.page import PAGE, kept, table
 from bench.starts.replay import replay
-from bench.starts.start import Start, starts
+from bench.starts.start import Author, Start, starts
 
 QUICK = [
     start
@@ -24,15 +26,19 @@ def test_every_start_was_replayed() -> None:
     assert {start.name for start in starts()} == set(kept())
 
 
-@pytest.mark.parametrize("author", ["project", "fresh reader"])
-def test_the_page_holds_the_results(author: str) -> None:
-    assert table(author) in PAGE.read_text(encoding="utf-8")  # type: ignore[arg-type]
+@pytest.mark.parametrize("author", get_args(Author))
+def test_the_page_holds_the_results(author: Author) -> None:
+    assert table(author) in PAGE.read_text(encoding="utf-8")
 
 
-def test_there_are_five_starts_of_each_symptom_by_fresh_readers() -> None:
+@pytest.mark.parametrize(
+    ("author", "least"), [("fresh reader", 5), ("fresh reader, second set", 4)]
+)
+def test_fresh_readers_wrote_starts_of_each_symptom(author: Author, least: int) -> None:
+    """Of the second set, one start of two symptoms was left out: its fault is none in reality."""
     by_symptom: dict[str, int] = {}
     for start in starts():
-        if start.author == "fresh reader":
+        if start.author == author:
             by_symptom[start.symptom] = by_symptom.get(start.symptom, 0) + 1
     assert len(by_symptom) == 8
-    assert min(by_symptom.values()) >= 5
+    assert min(by_symptom.values()) >= least
