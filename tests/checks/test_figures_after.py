@@ -32,11 +32,13 @@ RULES = rules(*STATIONS)
 IN_WORDS = {
     "special-ids-rewritten-by-trainer",
     "use-cache-saved-off",
+    "generation-config-distorts-answers",
     "tied-embeddings-lost-on-merge",
 }
 """Rules whose figure may have no number: flags, and names of files that agree"""
 OTHER_SUBJECT = {
     "memorised-not-learned": "8 of each",
+    "offload-without-need": "does not say that anything is offloaded",
     "server-ignores-fields": "asked for no prompt",
     "answers-have-faults": "too few to say",
 }
