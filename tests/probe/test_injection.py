@@ -28,7 +28,7 @@ SAMPLE = [
     *[
         (f, "hang")
         for f in OWN
-        if f.name in ("Hook.find", "observe", "OwnLoop._note", "observe_loop")
+        if f.name in ("Hook.find", "observe_run", "OwnLoop._note", "observe_loop")
     ],
     *[(f, "raise") for f in OWN if f.module == "truetune.probe.own_loop"],
 ]

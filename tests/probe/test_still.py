@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from truetune.probe.batches import Peeked
-from truetune.probe.given import given_rows
-from truetune.probe.still import still
+from truetune.probe.given import find_source_rows
+from truetune.probe.still import preserve_state
 
 MODULE = random.Random(1)
 
@@ -44,10 +44,10 @@ class Holder:
 
 def test_everything_is_put_back() -> None:
     holder = Holder()
-    with still(holder):
+    with preserve_state(holder):
         first = holder()
     assert not hasattr(holder, "lazy")
-    with still(holder):
+    with preserve_state(holder):
         assert holder() == first
 
 
@@ -57,16 +57,16 @@ def test_a_function_and_what_it_closes_over() -> None:
     def draw() -> tuple[float, float]:
         return inside.random(), MODULE.random()
 
-    with still(draw):
+    with preserve_state(draw):
         first = draw()
     assert draw() == first
 
 
 def test_also_after_an_error() -> None:
     before = random.getstate()
-    with pytest.raises(IndexError), still():
+    with pytest.raises(IndexError), preserve_state():
         random.choice([])
-    with pytest.raises(ZeroDivisionError), still():
+    with pytest.raises(ZeroDivisionError), preserve_state():
         random.randrange(int(1 / (random.random() * 0)))
     assert random.getstate() == before
 
@@ -98,18 +98,24 @@ def peeked(indices: list[int] | None, ids: list[int]) -> Peeked:
 
 def test_rows_in_order_are_found_at_once() -> None:
     table = Table(100_000)
-    rows, numbers, complete = given_rows(table, [peeked([7000, 9000], [7000, 9000])], Words())
+    rows, numbers, complete = find_source_rows(table, [peeked([7000, 9000], [7000, 9000])], Words())
     assert (numbers, complete) == ([7000, 9000], True)
     assert [row["text"] for row in rows] == ["number 7000 of many", "number 9000 of many"]
     assert table.read < 20
 
 
 def test_rows_out_of_order_are_searched() -> None:
-    assert given_rows(Table(1000), [peeked([0, 1], [500, 600])], Words())[1:] == ([500, 600], True)
-    assert given_rows(Table(1000), [peeked(None, [500, 600])], Words())[1:] == ([500, 600], True)
+    assert find_source_rows(Table(1000), [peeked([0, 1], [500, 600])], Words())[1:] == (
+        [500, 600],
+        True,
+    )
+    assert find_source_rows(Table(1000), [peeked(None, [500, 600])], Words())[1:] == (
+        [500, 600],
+        True,
+    )
 
 
 def test_encoded_rows_are_those_that_the_batches_name() -> None:
     table = Table(100_000, text=False)
-    assert given_rows(table, [peeked([5, 3], [1])], Words())[1:] == ([3, 5], True)
+    assert find_source_rows(table, [peeked([5, 3], [1])], Words())[1:] == ([3, 5], True)
     assert table.read < 20

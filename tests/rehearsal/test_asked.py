@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.auditing import tiny
-from truetune.probe.asked import asked, marker, served
+from truetune.probe.asked import generation_prompt_ids, parse_row, served_prompt_ids
 
 USER, ANSWER = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -32,7 +32,7 @@ SYSTEM = {"role": "system", "content": "Be brief."}
     ],
 )
 def test_recognised(row: dict[str, Any], messages: list[dict[str, str]], chat: bool) -> None:
-    found = asked(row, 3)
+    found = parse_row(row, 3)
     assert found is not None
     assert (found.messages, found.answer, found.chat, found.number) == (messages, "4", chat, 3)
     assert found.question == "2+2?"
@@ -51,16 +51,16 @@ def test_recognised(row: dict[str, Any], messages: list[dict[str, str]], chat: b
     ],
 )
 def test_not_recognised(row: dict[str, Any]) -> None:
-    assert asked(row, 0) is None
+    assert parse_row(row, 0) is None
 
 
 def test_the_served_prompt_ends_as_the_template_says() -> None:
-    tokenizer, row = tiny.tokenizer(), asked({"messages": [USER, ANSWER]}, 0)
+    tokenizer, row = tiny.tokenizer(), parse_row({"messages": [USER, ANSWER]}, 0)
     assert row is not None
-    prompt, begins = served(row, tokenizer), marker(tokenizer)
+    prompt, begins = served_prompt_ids(row, tokenizer), generation_prompt_ids(tokenizer)
     assert prompt is not None
     assert prompt[-len(begins) :] == begins
     assert tokenizer.decode(begins) == "<|im_start|>assistant\n"
     tokenizer.chat_template = None
-    assert served(row, tokenizer) is None
-    assert marker(tokenizer) == []
+    assert served_prompt_ids(row, tokenizer) is None
+    assert generation_prompt_ids(tokenizer) == []

@@ -14,17 +14,17 @@ from torch.nn import functional
 from trl.trainer.utils import entropy_from_logits, selective_log_softmax
 
 from tests.auditing import tiny
-from truetune.probe.border import Border, border_of, compact, speaking
-from truetune.probe.recite import rehearse
+from truetune.probe.border import VocabMap, as_vocab_tensor, compact_vocabulary, vocab_map_of
+from truetune.probe.recite import rehearse_run
 
 SIZE = 300
 
 
 def values(
     ids: list[int], shape: tuple[int, ...], seed: int = 0
-) -> tuple[torch.Tensor, torch.Tensor, Border]:
+) -> tuple[torch.Tensor, torch.Tensor, VocabMap]:
     """Values over the whole vocabulary, those not in use forbidden; and the same as a border's."""
-    border = Border(ids, SIZE)
+    border = VocabMap(ids, SIZE)
     kept = torch.randn(
         *shape, len(border.ids), generator=torch.Generator().manual_seed(seed), requires_grad=True
     )
@@ -43,7 +43,7 @@ def test_losses_and_gradients(ids: set[int], data: st.DataObject) -> None:
         data.draw(st.lists(st.sampled_from([-100, *sorted(ids)]), min_size=10, max_size=10))
     )
     labels[0] = min(ids)
-    spoken = speaking(kept, border)
+    spoken = as_vocab_tensor(kept, border)
     expected = functional.cross_entropy(whole.view(-1, SIZE), labels)
     found = functional.cross_entropy(spoken.view(-1, SIZE), labels)
     other = functional.nll_loss(spoken.float().log_softmax(-1).view(-1, spoken.size(-1)), labels)
@@ -58,7 +58,7 @@ def test_losses_and_gradients(ids: set[int], data: st.DataObject) -> None:
 @settings(max_examples=25, deadline=None)
 def test_what_is_picked_by_id(ids: set[int], data: st.DataObject) -> None:
     whole, kept, border = values(sorted(ids), (2, 5))
-    spoken = speaking(kept.detach(), border)
+    spoken = as_vocab_tensor(kept.detach(), border)
     whole = whole.detach()
     picked = torch.tensor(
         data.draw(st.lists(st.sampled_from(sorted(ids)), min_size=10, max_size=10))
@@ -87,7 +87,7 @@ def test_what_is_picked_by_id(ids: set[int], data: st.DataObject) -> None:
 
 def test_what_is_as_wide_as_the_vocabulary() -> None:
     _, kept, border = values([3, 5, 299], (2,))
-    spoken = speaking(kept.detach(), border)
+    spoken = as_vocab_tensor(kept.detach(), border)
     bias = torch.arange(SIZE).float()
     torch.testing.assert_close(
         torch.Tensor(spoken + bias), kept.detach() + torch.tensor([3.0, 5.0, 299.0])
@@ -99,7 +99,7 @@ def test_what_is_as_wide_as_the_vocabulary() -> None:
 
 
 def test_ids_that_are_not_there() -> None:
-    border = Border([1, 2], 10)
+    border = VocabMap([1, 2], 10)
     with pytest.raises(IndexError, match="beyond the vocabulary of 10"):
         border.inward(torch.tensor([1, 10]))
     with pytest.raises(KeyError, match="id 3 has no slot"):
@@ -113,7 +113,7 @@ def test_a_compacted_model(tied: bool) -> None:
     whole: Any = tiny.model(tie_word_embeddings=tied)
     small = copy.deepcopy(whole)
     ids = torch.tensor([[5, 900, 17, 1999, 5]])
-    border = compact(small, [5, 17, 900, 1999, 40])
+    border = compact_vocabulary(small, [5, 17, 900, 1999, 40])
     forbidden = torch.full((whole.config.vocab_size,), float("-inf")).index_fill(0, border.ids, 0.0)
     logits = whole(ids).logits + forbidden
     expected = functional.cross_entropy(logits[0, :-1], ids[0, 1:])
@@ -126,8 +126,8 @@ def test_a_compacted_model(tied: bool) -> None:
         small.get_input_embeddings().weight.grad,
         whole.get_input_embeddings().weight.grad[border.ids],
     )
-    assert border_of(whole) is None
-    assert border_of(small) is border
+    assert vocab_map_of(whole) is None
+    assert vocab_map_of(small) is border
     assert small.config.vocab_size == whole.config.vocab_size
     said = small.generate(ids[:, :2], max_new_tokens=3, do_sample=False, pad_token_id=5)
     assert set(said[0].tolist()) <= set(border.ids.tolist())
@@ -135,7 +135,7 @@ def test_a_compacted_model(tied: bool) -> None:
 
 @pytest.mark.parametrize("make", [tiny.sft, tiny.dpo, lambda: tiny.sft(model_=adapted())])
 def test_laws_mean_ids_behind_the_border(make: Any) -> None:
-    record = rehearse(make(), {"laws": "all"})
+    record = rehearse_run(make(), {"laws": "all"})
     assert record.facts["recitation"]["vocabulary"]["kept"] < tiny.model().config.vocab_size
     laws = record.facts["laws"]
     assert [law for law, outcome in laws.items() if outcome.get("failed")] == []
@@ -150,7 +150,7 @@ def adapted() -> Any:
 def test_log_probabilities_that_the_real_model_computed_are_not_compared_with_the_miniature() -> (
     None
 ):
-    laws = rehearse(tiny.dpo(precompute_ref_log_probs=True), {"laws": "quick"}).facts["laws"]
+    laws = rehearse_run(tiny.dpo(precompute_ref_log_probs=True), {"laws": "quick"}).facts["laws"]
     assert {laws[law].get("untested") for law in ("dpo-start", "precomputed-reference")} == {
         "the reference's log-probabilities were computed before the miniature was made as it is"
     }

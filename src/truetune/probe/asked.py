@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-LISTS = ("messages", "conversations", "conversation", "chat")
+CONVERSATION_COLUMNS = ("messages", "conversations", "conversation", "chat")
 """Columns of whole conversations"""
-ASKS = ("prompt", "instruction", "question", "query", "problem", "input")
-ANSWERS = ("completion", "chosen", "output", "response", "answer", "solution", "target")
-ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}
+PROMPT_COLUMNS = ("prompt", "instruction", "question", "query", "problem", "input")
+ANSWER_COLUMNS = ("completion", "chosen", "output", "response", "answer", "solution", "target")
+SHAREGPT_ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}
 """ShareGPT's names"""
 
 
 @dataclass
-class Asked:
+class PromptAndAnswer:
     """One given row, recognised."""
 
     number: int
@@ -38,11 +38,11 @@ class Asked:
         )
 
 
-def asked(row: Mapping[str, Any], number: int) -> Asked | None:
+def parse_row(row: Mapping[str, Any], number: int) -> PromptAndAnswer | None:
     """None where the row's format is not known, or it has no answer in text."""
     if not isinstance(row, Mapping):
         return None
-    found = _conversation(row) or _columns(row)
+    found = _split_conversation(row) or _split_columns(row)
     if found is None:
         return None
     messages, answer, chat, used = found
@@ -64,7 +64,7 @@ def asked(row: Mapping[str, Any], number: int) -> Asked | None:
         and value.strip() != answer.strip()
     }
     settings = row.get("chat_template_kwargs")
-    return Asked(
+    return PromptAndAnswer(
         number,
         messages,
         answer,
@@ -75,29 +75,29 @@ def asked(row: Mapping[str, Any], number: int) -> Asked | None:
     )
 
 
-Found = tuple[list[dict[str, Any]], str, bool, set[str]]
+_Split = tuple[list[dict[str, Any]], str, bool, set[str]]
 
 
-def _conversation(row: Mapping[str, Any]) -> Found | None:
-    for name in LISTS:
-        turns = _turns(row.get(name))
+def _split_conversation(row: Mapping[str, Any]) -> _Split | None:
+    for name in CONVERSATION_COLUMNS:
+        turns = _as_messages(row.get(name))
         if turns:
-            return _split(turns, {name})
+            return _split_at_last_answer(turns, {name})
     return None
 
 
-def _columns(row: Mapping[str, Any]) -> Found | None:
-    answer = next((name for name in ANSWERS if row.get(name)), None)
+def _split_columns(row: Mapping[str, Any]) -> _Split | None:
+    answer = next((name for name in ANSWER_COLUMNS if row.get(name)), None)
     if answer is None:
         return None
-    ask = next((name for name in ASKS if name in row and name != answer), None)
+    ask = next((name for name in PROMPT_COLUMNS if name in row and name != answer), None)
     used = {answer, *([ask] if ask else [])}
-    turns = _turns(row[answer])
-    before = _turns(row.get(ask)) if ask else None
+    turns = _as_messages(row[answer])
+    before = _as_messages(row.get(ask)) if ask else None
     if turns:
         if before is None and isinstance(ask, str) and isinstance(row[ask], str):
             before = [{"role": "user", "content": row[ask]}]
-        return _split([*(before or []), *turns], used)
+        return _split_at_last_answer([*(before or []), *turns], used)
     if ask is None or not isinstance(row[answer], str):
         return None
     if before:
@@ -109,7 +109,7 @@ def _columns(row: Mapping[str, Any]) -> Found | None:
     return [{"role": "user", "content": text}], row[answer], False, used
 
 
-def _split(turns: list[dict[str, Any]], used: set[str]) -> Found | None:
+def _split_at_last_answer(turns: list[dict[str, Any]], used: set[str]) -> _Split | None:
     """The messages before the last answer, and that."""
     last = next((i for i in range(len(turns) - 1, -1, -1) if turns[i]["role"] == "assistant"), None)
     if last is None or not isinstance(turns[last].get("content"), str):
@@ -117,7 +117,7 @@ def _split(turns: list[dict[str, Any]], used: set[str]) -> Found | None:
     return turns[:last], turns[last]["content"], True, used
 
 
-def _turns(value: Any) -> list[dict[str, Any]] | None:
+def _as_messages(value: Any) -> list[dict[str, Any]] | None:
     if not isinstance(value, list | tuple) or not value or not isinstance(value[0], Mapping):
         return None
     made = []
@@ -127,11 +127,11 @@ def _turns(value: Any) -> list[dict[str, Any]] | None:
             said = {"role": said["from"], "content": said["value"]}
         if "role" not in said:
             return None
-        made.append({**said, "role": ROLES.get(said["role"], said["role"])})
+        made.append({**said, "role": SHAREGPT_ROLES.get(said["role"], said["role"])})
     return made
 
 
-def served(row: Asked, tokenizer: Any) -> list[int] | None:
+def served_prompt_ids(row: PromptAndAnswer, tokenizer: Any) -> list[int] | None:
     """Ids of the prompt as a chat server makes it. None without a template, or where the template refuses it."""
     if not getattr(tokenizer, "chat_template", None) or not row.messages:
         return None
@@ -149,7 +149,7 @@ def served(row: Asked, tokenizer: Any) -> list[int] | None:
     return [int(id) for id in made]
 
 
-def marker(tokenizer: Any) -> list[int]:
+def generation_prompt_ids(tokenizer: Any) -> list[int]:
     """Ids of the template's generation prompt: what it puts before an answer."""
     if not getattr(tokenizer, "chat_template", None):
         return []

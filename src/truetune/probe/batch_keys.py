@@ -84,7 +84,7 @@ def name_batch(
     else:
         values = {0: batch}
         sequence = torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
-    names = _mapped(values, keys or {})
+    names = _map_values(values, keys or {})
     if isinstance(batch, Mapping):
         names |= {
             key: key
@@ -103,14 +103,14 @@ def name_batch(
     return NamedBatch(inputs, {n: k for n, k in names.items() if n != k}, sequence, doubt)
 
 
-def in_place(labels: torch.Tensor) -> torch.Tensor:
+def unshift_labels(labels: torch.Tensor) -> torch.Tensor:
     """Labels that stand one place earlier, where transformers has them; the first place has none."""
     made = torch.full_like(labels, IGNORED)
     made[..., 1:] = labels[..., :-1]
     return made
 
 
-def _mapped(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key]:
+def _map_values(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key]:
     missing = [str(key) for key in keys.values() if key not in values]
     if missing:
         there = ", ".join(map(str, values)) or "nothing"
@@ -150,18 +150,22 @@ def _find_ids(
     if len(found) == 2:
         (one, first), (two, second) = found.items()
         if first.shape == second.shape:
-            if _repeats(second, first):
+            if _labels_repeat_ids(second, first):
                 found.pop(two)  # labels without a mask: they hold what the ids hold
-            elif _repeats(in_place(second), first) and not _repeats(in_place(first), second):
+            elif _labels_repeat_ids(unshift_labels(second), first) and not _labels_repeat_ids(
+                unshift_labels(first), second
+            ):
                 found.pop(two)
-            elif _repeats(in_place(first), second) and not _repeats(in_place(second), first):
+            elif _labels_repeat_ids(unshift_labels(first), second) and not _labels_repeat_ids(
+                unshift_labels(second), first
+            ):
                 found.pop(one)
     if len(found) == 1:
         (key,) = found
-        _rename(names, IDS, key)
+        _assign_key(names, IDS, key)
         unknown.pop(key)
         return ""
-    shown = ", ".join(f"{key} ({_shape(value)})" for key, value in values.items())
+    shown = ", ".join(f"{key} ({_describe_shape(value)})" for key, value in values.items())
     which = (
         "none of its tensors can be ids"
         if not found
@@ -177,20 +181,20 @@ def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping
     if known is not None:
         if known != LABELS and _is_shifted(values[known], ids):
             names.pop(LABELS)
-            _rename(names, SHIFTED, known)
+            _assign_key(names, SHIFTED, known)
         return
     alike = {
         key: value
         for key, value in unknown.items()
         if _same_shape(value, ids) and not _is_flags(value)
     }
-    plain = [key for key, value in alike.items() if _repeats(value, ids)]
+    plain = [key for key, value in alike.items() if _labels_repeat_ids(value, ids)]
     shifted = [key for key, value in alike.items() if _is_shifted(value, ids)]
     if len(plain) == 1 and not shifted:
-        _rename(names, LABELS, plain[0])
+        _assign_key(names, LABELS, plain[0])
         unknown.pop(plain[0])
     elif len(shifted) == 1 and not plain:
-        _rename(names, SHIFTED, shifted[0])
+        _assign_key(names, SHIFTED, shifted[0])
         unknown.pop(shifted[0])
 
 
@@ -208,10 +212,10 @@ def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[K
         and len(torch.unique(ids[value == 0])) <= 1
     ]
     if len(found) == 1:
-        _rename(names, MASK, found[0])
+        _assign_key(names, MASK, found[0])
 
 
-def _rename(names: dict[str, Key], name: str, key: Key) -> None:
+def _assign_key(names: dict[str, Key], name: str, key: Key) -> None:
     for other in [other for other, taken in names.items() if taken == key]:
         del names[other]
     names[name] = key
@@ -249,25 +253,25 @@ def _same_shape(value: Any, ids: torch.Tensor) -> bool:
     )
 
 
-def _repeats(labels: torch.Tensor, ids: torch.Tensor) -> bool:
+def _labels_repeat_ids(labels: torch.Tensor, ids: torch.Tensor) -> bool:
     """Are these the ids wherever they are not -100, at one place at least?"""
     kept = labels != IGNORED
     return bool(kept.any()) and bool((labels[kept] == ids[kept]).all())
 
 
 def _is_shifted(labels: Any, ids: torch.Tensor) -> bool:
-    if not _same_shape(labels, ids) or ids.shape[-1] < 2 or _repeats(labels, ids):
+    if not _same_shape(labels, ids) or ids.shape[-1] < 2 or _labels_repeat_ids(labels, ids):
         return False
-    return _repeats(in_place(labels), ids)
+    return _labels_repeat_ids(unshift_labels(labels), ids)
 
 
-def _shape(value: Any) -> str:
+def _describe_shape(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {'x'.join(map(str, value.shape))}"
     return type(value).__name__
 
 
-def reasons(batches: Sequence[NamedBatch]) -> Iterator[str]:
+def unreadable_reasons(batches: Sequence[NamedBatch]) -> Iterator[str]:
     """Why no line can be read of these batches; nothing where one can."""
     if batches and all(batch.reason for batch in batches):
         yield from dict.fromkeys(batch.reason for batch in batches)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torch.utils.data import DataLoader, IterableDataset
 
 from truetune.probe.batch_keys import Key, NamedBatch, name_batch
-from truetune.probe.still import still
+from truetune.probe.still import preserve_state
 
 INSIDE = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")
 """Attributes by which a data loader's parts hang together"""
@@ -29,7 +29,7 @@ class Peeked(NamedTuple):
     """How it was laid out"""
 
 
-def peek(
+def peek_batches(
     loader: DataLoader[Any],
     count: int,
     keys: Mapping[str, Key] | None = None,
@@ -43,18 +43,18 @@ def peek(
     """
     if isinstance(loader.dataset, Iterator):
         return []
-    with still(*parts(loader)):
+    with preserve_state(*loader_components(loader)):
         found = []
-        for indices, rows, batch in islice(_batches(loader), count):
+        for indices, rows, batch in islice(_planned_batches(loader), count):
             named = name_batch(batch, keys, vocabulary)
             found.append(Peeked(indices, rows, named.inputs, named))
         return found
 
 
-def _batches(loader: DataLoader[Any]) -> Iterator[tuple[list[int] | None, list[Any], Any]]:
+def _planned_batches(loader: DataLoader[Any]) -> Iterator[tuple[list[int] | None, list[Any], Any]]:
     dataset, collate = loader.dataset, loader.collate_fn
     if isinstance(dataset, IterableDataset):
-        for batch in _mine(loader, _streamed(loader)):
+        for batch in _batches_of_rank(loader, _streamed_batches(loader)):
             yield None, batch, collate(batch if loader.batch_size else batch[0])
     elif loader.batch_sampler is None:
         for index in loader.sampler:
@@ -62,31 +62,31 @@ def _batches(loader: DataLoader[Any]) -> Iterator[tuple[list[int] | None, list[A
             yield [index], [row], collate(row)
     else:
         for indices in loader.batch_sampler:
-            rows = _rows(dataset, list(indices))
+            rows = _rows_at(dataset, list(indices))
             yield list(indices), rows, collate(rows)
 
 
-def _streamed(loader: DataLoader[Any]) -> Iterator[list[Any]]:
+def _streamed_batches(loader: DataLoader[Any]) -> Iterator[list[Any]]:
     rows = iter(loader.dataset)
     while batch := list(islice(rows, loader.batch_size or 1)):
         if len(batch) == (loader.batch_size or 1) or not loader.drop_last:
             yield batch
 
 
-def _mine(loader: Any, batches: Iterator[list[Any]]) -> Iterator[list[Any]]:
+def _batches_of_rank(loader: Any, batches: Iterator[list[Any]]) -> Iterator[list[Any]]:
     """accelerate's dispatcher reads in the first process, and gives each one its batch in turn."""
     if not type(loader).__name__.startswith("DataLoaderDispatcher"):
         return batches
     return islice(batches, loader.state.process_index, None, loader.state.num_processes)
 
 
-def _rows(dataset: Any, indices: list[int]) -> list[Any]:
+def _rows_at(dataset: Any, indices: list[int]) -> list[Any]:
     if hasattr(dataset, "__getitems__") and dataset.__getitems__:
         return list(dataset.__getitems__(indices))
     return [dataset[i] for i in indices]
 
 
-def parts(loader: Any) -> list[Any]:
+def loader_components(loader: Any) -> list[Any]:
     """A data loader's samplers, data sets and collators, whatever they are wrapped in: what `still` takes."""
     found: dict[int, Any] = {}
     waiting = [getattr(loader, name, None) for name in INSIDE]

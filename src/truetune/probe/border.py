@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-TAKEN = ("input_ids", "labels", "shift_labels", "decoder_input_ids")
+ID_ARGUMENTS = ("input_ids", "labels", "shift_labels", "decoder_input_ids")
 """Arguments of a forward that hold ids"""
 
 
-BORDER = "_truetune_border"
+VOCAB_MAP_ATTRIBUTE = "_truetune_border"
 """Set on the forward that speaks vocabulary ids"""
 
 
-class Border:
+class VocabMap:
     """Which slot an id has, and which id a slot."""
 
     def __init__(self, ids: Iterable[int], size: int) -> None:
@@ -47,10 +47,10 @@ class Border:
         return self.ids.to(slots.device)[slots]
 
 
-class Spoken(torch.Tensor):
+class VocabTensor(torch.Tensor):
     """Values with one column a slot in the last dimension, which are spoken to in vocabulary ids."""
 
-    border: Border
+    border: VocabMap
 
     @classmethod
     def __torch_function__(
@@ -61,32 +61,38 @@ class Spoken(torch.Tensor):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        border: Border = next(a.border for a in _flat((args, kwargs)) if isinstance(a, Spoken))
+        border: VocabMap = next(
+            a.border for a in _flatten_arguments((args, kwargs)) if isinstance(a, VocabTensor)
+        )
         name = getattr(func, "__name__", "")
-        if name in _INDEXED:
-            args, kwargs = _INDEXED[name](border, args, kwargs)
+        if name in _TRANSLATORS:
+            args, kwargs = _TRANSLATORS[name](border, args, kwargs)
         else:
             args, kwargs = (
-                _narrowed(border, args),
-                {k: _narrowed(border, v) for k, v in kwargs.items()},
+                _narrow_operand(border, args),
+                {k: _narrow_operand(border, v) for k, v in kwargs.items()},
             )
         with torch._C.DisableTorchFunctionSubclass():
             made = func(*args, **kwargs)
         if name in ("argmax", "argmin"):
-            return border.outward(made) if _last(args, kwargs) else made
+            return border.outward(made) if _reduces_last_dim(args, kwargs) else made
         if name in ("max", "min", "topk", "sort") and isinstance(made, tuple):
-            return type(made)((made[0], border.outward(made[1]))) if _last(args, kwargs) else made
-        return _spoken(border, made, name)
+            return (
+                type(made)((made[0], border.outward(made[1])))
+                if _reduces_last_dim(args, kwargs)
+                else made
+            )
+        return _wrap_results(border, made, name)
 
 
-def speaking(values: torch.Tensor, border: Border) -> Spoken:
+def as_vocab_tensor(values: torch.Tensor, border: VocabMap) -> VocabTensor:
     """Values of (..., slots) as they are seen from outside."""
-    made = values.as_subclass(Spoken)
+    made = values.as_subclass(VocabTensor)
     made.border = border
     return made
 
 
-def compact(model: torch.nn.Module, ids: Iterable[int]) -> Border:
+def compact_vocabulary(model: torch.nn.Module, ids: Iterable[int]) -> VocabMap:
     """Cut the embeddings of a model, in place, to the ids in use, and set the border up around its forward.
 
     `model` is the innermost one (in PEFT's, DDP's). Raises ValueError where its embeddings are not plain ones.
@@ -94,30 +100,34 @@ def compact(model: torch.nn.Module, ids: Iterable[int]) -> Border:
     into, out = model.get_input_embeddings(), model.get_output_embeddings()  # type: ignore[operator]
     if not isinstance(into, torch.nn.Embedding) or not isinstance(out, torch.nn.Linear):
         raise ValueError("its embeddings are no plain ones")
-    border = Border(ids, into.num_embeddings)
+    border = VocabMap(ids, into.num_embeddings)
     tied = out.weight is into.weight
-    _cut(into, border.ids, into.num_embeddings)
+    _keep_rows(into, border.ids, into.num_embeddings)
     if tied:
         out.out_features = len(border.ids)
     else:
-        _cut(out, border.ids, border.size)
+        _keep_rows(out, border.ids, border.size)
     if into.padding_idx is not None:
         into.padding_idx = None
-    _surround(model, border)
+    _wrap_forward(model, border)
     return border
 
 
-def border_of(model: torch.nn.Module) -> Border | None:
+def vocab_map_of(model: torch.nn.Module) -> VocabMap | None:
     """The border in this model: modules behind it are given slots, and give one column a slot. None where the model has
     its whole vocabulary."""
     forwards = (vars(module).get("forward") for module in model.modules())
     return next(
-        (border for forward in forwards if (border := getattr(forward, BORDER, None)) is not None),
+        (
+            border
+            for forward in forwards
+            if (border := getattr(forward, VOCAB_MAP_ATTRIBUTE, None)) is not None
+        ),
         None,
     )
 
 
-def _cut(layer: Any, ids: torch.Tensor, rows: int) -> None:
+def _keep_rows(layer: Any, ids: torch.Tensor, rows: int) -> None:
     weight = layer.weight
     if len(weight) != rows:
         raise ValueError("its input and output embeddings have different numbers of rows")
@@ -129,7 +139,7 @@ def _cut(layer: Any, ids: torch.Tensor, rows: int) -> None:
     setattr(layer, name, len(ids))
 
 
-def _surround(model: Any, border: Border) -> None:
+def _wrap_forward(model: Any, border: VocabMap) -> None:
     inner = model.forward
     configs = [
         config
@@ -144,7 +154,7 @@ def _surround(model: Any, border: Border) -> None:
     def forward(*args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], torch.Tensor) and not args[0].is_floating_point():
             args = (border.inward(args[0]), *args[1:])
-        for name in TAKEN:
+        for name in ID_ARGUMENTS:
             if isinstance(kwargs.get(name), torch.Tensor):
                 kwargs[name] = border.inward(kwargs[name])
         before = [(holder, holder.vocab_size) for holder in (*configs, *holders)]
@@ -157,50 +167,54 @@ def _surround(model: Any, border: Border) -> None:
                 holder.vocab_size = size
         logits = getattr(made, "logits", None)
         if isinstance(logits, torch.Tensor) and logits.shape[-1] == len(border.ids):
-            made.logits = speaking(logits, border)
+            made.logits = as_vocab_tensor(logits, border)
         return made
 
-    setattr(forward, BORDER, border)
+    setattr(forward, VOCAB_MAP_ATTRIBUTE, border)
     model.forward = forward
 
 
-def _flat(value: Any) -> Iterable[Any]:
+def _flatten_arguments(value: Any) -> Iterable[Any]:
     if isinstance(value, tuple | list):
         for item in value:
-            yield from _flat(item)
+            yield from _flatten_arguments(item)
     elif isinstance(value, dict):
-        yield from _flat(list(value.values()))
+        yield from _flatten_arguments(list(value.values()))
     else:
         yield value
 
 
-def _spoken(border: Border, made: Any, name: str) -> Any:
+def _wrap_results(border: VocabMap, made: Any, name: str) -> Any:
     if isinstance(made, torch.Tensor):
         wide = made.dim() > 0 and made.shape[-1] == len(border.ids) and made.is_floating_point()
-        return speaking(made, border) if wide and name not in _PLAIN else _plain(made)
+        return (
+            as_vocab_tensor(made, border)
+            if wide and name not in _NEVER_WRAPPED
+            else _as_plain_tensor(made)
+        )
     if isinstance(made, tuple | list) and not isinstance(made, torch.Size):
-        items = [_spoken(border, item, name) for item in made]
+        items = [_wrap_results(border, item, name) for item in made]
         return type(made)(items)
     return made
 
 
-def _plain(value: torch.Tensor) -> torch.Tensor:
-    return value.as_subclass(torch.Tensor) if isinstance(value, Spoken) else value
+def _as_plain_tensor(value: torch.Tensor) -> torch.Tensor:
+    return value.as_subclass(torch.Tensor) if isinstance(value, VocabTensor) else value
 
 
-def _narrowed(border: Border, value: Any) -> Any:
+def _narrow_operand(border: VocabMap, value: Any) -> Any:
     """What is as wide as the vocabulary becomes as wide as the slots: other operands, and sizes in a view."""
-    if isinstance(value, Spoken):
+    if isinstance(value, VocabTensor):
         return value
     if isinstance(value, torch.Tensor):
         wide = value.dim() > 0 and value.shape[-1] == border.size
         return value.index_select(-1, border.ids.to(value.device)) if wide else value
     if isinstance(value, tuple | list) and not isinstance(value, torch.Size):
-        return type(value)(_narrowed(border, item) for item in value)
+        return type(value)(_narrow_operand(border, item) for item in value)
     return len(border.ids) if type(value) is int and value == border.size else value
 
 
-def _last(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _reduces_last_dim(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Does it go along the last dimension, so that the indices found are slots?"""
     values = args[0] if args else kwargs["input"]
     dim = kwargs.get("dim", next((a for a in args[1:] if type(a) is int and a < values.dim()), -1))
@@ -210,7 +224,7 @@ def _last(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def _along(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+def _translate_gather(border: VocabMap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """gather(values, dim, index) and its like."""
     values, dim, index, *rest = [
         *args,
@@ -223,20 +237,28 @@ def _along(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arg
     return (values, dim, index, *rest), {k: v for k, v in kwargs.items() if k == "sparse_grad"}
 
 
-def _take_along(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+def _translate_take_along(
+    border: VocabMap, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Arguments:
     values, index, *dim = [*args, *(kwargs[k] for k in ("indices", "dim") if k in kwargs)]
     return (values, border.inward(index) if dim in ([-1], [values.dim() - 1]) else index, *dim), {}
 
 
-def _target(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+def _translate_loss_target(
+    border: VocabMap, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Arguments:
     """cross_entropy(values, target), whose classes are columns; probabilities as targets are narrowed."""
     names = ("input", "target")
     values, target, *rest = [*args, *(kwargs[k] for k in names[len(args) :])]
-    target = _narrowed(border, target) if target.is_floating_point() else border.inward(target)
+    target = (
+        _narrow_operand(border, target) if target.is_floating_point() else border.inward(target)
+    )
     return (values, target, *rest), {k: v for k, v in kwargs.items() if k not in names}
 
 
-def _item(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+def _translate_getitem(
+    border: VocabMap, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Arguments:
     """values[..., ids]: what stands at the last dimension, if anything, is ids."""
     values, key = args
     keys = list(key) if isinstance(key, tuple) else [key]
@@ -252,13 +274,13 @@ def _item(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Argu
     return (values, tuple(keys) if isinstance(key, tuple) else keys[0]), kwargs
 
 
-_INDEXED: dict[str, Callable[[Border, tuple[Any, ...], dict[str, Any]], Arguments]] = {
-    "gather": _along,
-    "index_select": _along,
-    "take_along_dim": _take_along,
-    "cross_entropy": _target,
-    "nll_loss": _target,
-    "__getitem__": _item,
+_TRANSLATORS: dict[str, Callable[[VocabMap, tuple[Any, ...], dict[str, Any]], Arguments]] = {
+    "gather": _translate_gather,
+    "index_select": _translate_gather,
+    "take_along_dim": _translate_take_along,
+    "cross_entropy": _translate_loss_target,
+    "nll_loss": _translate_loss_target,
+    "__getitem__": _translate_getitem,
 }
-_PLAIN = ("cross_entropy", "nll_loss", "gather", "take_along_dim", "index_select")
-assert functional.cross_entropy.__name__ in _INDEXED
+_NEVER_WRAPPED = ("cross_entropy", "nll_loss", "gather", "take_along_dim", "index_select")
+assert functional.cross_entropy.__name__ in _TRANSLATORS

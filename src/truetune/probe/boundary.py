@@ -43,7 +43,7 @@ class Lost(Exception):
     """There is no audit; the message is the whole reason, for the user to read."""
 
 
-def contain(
+def run_contained(
     work: Callable[..., Any],
     *arguments: Any,
     on_failure: Callable[[str], Any],
@@ -53,9 +53,9 @@ def contain(
 
     `on_failure` is given the reason, and is itself contained. Raises only what the user's own signal handlers raised.
     """
-    result, failure = _attempt(work, arguments, seconds)
+    result, failure = _attempt_call(work, arguments, seconds)
     if failure is not None:
-        _attempt(on_failure, (_reason(failure, seconds),), NOTE_SECONDS)
+        _attempt_call(on_failure, (_failure_reason(failure, seconds),), NOTE_SECONDS)
     return result
 
 
@@ -67,7 +67,7 @@ def note_loss(reason: str, orders: dict[str, Any]) -> None:
     unfinished.replace(path)
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The error in one line, whatever its own text does."""
     if isinstance(error, Abandoned):
         return "the hook took too long and was abandoned"
@@ -79,7 +79,7 @@ def describe(error: BaseException) -> str:
         return "an error that can't be put into words"
 
 
-def _attempt(
+def _attempt_call(
     work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float
 ) -> tuple[Any, BaseException | None]:
     """(result, None) or (None, what went wrong). Raises what the user's own signal handlers raised."""
@@ -90,7 +90,7 @@ def _attempt(
     try:
         clock = _Clock(seconds)
         try:
-            result = _inside(work, arguments)
+            result = _call_under_clock(work, arguments)
         except BaseException as error:
             failure = error
         finally:
@@ -106,15 +106,15 @@ def _attempt(
     return (None, failure) if failure is not None else (result, None)
 
 
-def _inside(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _call_under_clock(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """The clock rings only below this frame, so that it can never ring in the user's code, or in `_attempt`."""
     return work(*arguments)
 
 
-def _reason(failure: BaseException, seconds: float) -> str:
+def _failure_reason(failure: BaseException, seconds: float) -> str:
     if isinstance(failure, Abandoned):
         return f"the hook took more than {seconds:g} s and was abandoned"
-    return describe(failure)
+    return describe_error(failure)
 
 
 class _Handlers:
@@ -163,7 +163,7 @@ class _Clock:
         self._handler: Any = None
         main = threading.current_thread() is threading.main_thread()
         if main and RING is not None and signal.getsignal(RING) in (signal.SIG_DFL, signal.SIG_IGN):
-            self._handler = signal.signal(RING, _ring)
+            self._handler = signal.signal(RING, _raise_timeout)
         self._by_signal = self._handler is not None
         self._timer = threading.Thread(
             target=self._wait, args=(seconds,), name="truetune-clock", daemon=True
@@ -197,14 +197,14 @@ class _Clock:
                 break
             except Abandoned:  # it arrived here
                 continue
-        if self._by_signal and RING is not None and signal.getsignal(RING) is _ring:
+        if self._by_signal and RING is not None and signal.getsignal(RING) is _raise_timeout:
             signal.signal(RING, self._handler)
         self._timer.join(1.0)
 
 
-def _ring(number: int, frame: FrameType | None) -> None:
+def _raise_timeout(number: int, frame: FrameType | None) -> None:
     while frame is not None:
-        if frame.f_code is _inside.__code__:
+        if frame.f_code is _call_under_clock.__code__:
             raise Abandoned
         frame = frame.f_back
 

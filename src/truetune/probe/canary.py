@@ -11,32 +11,31 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from truetune.probe.marks import Mark, marked, texts_by_field, tokenized
-from truetune.probe.still import still
-from truetune.probe.twins import SAMPLED, quiet, twin_of
-from truetune.probe.twins import install as install
+from truetune.probe.marks import Watermark, add_watermarks, texts_by_field, tokenized_columns
+from truetune.probe.still import preserve_state
+from truetune.probe.twins import SAMPLED_ROWS, canary_dataset_of, no_progress_bars
 
-TOKENIZED = (
+NOTE_TOKENIZED = (
     "the rows were tokenized before the trainer saw them, so no field can be followed; `truetune"
     " run --canary` follows data sets of `datasets` from the program's start"
 )
-SEVERAL = (
+NOTE_SEVERAL_PROCESSES = (
     "with several processes a canary is sent by `truetune run --canary` alone: the preparation"
     " waits for all of them"
 )
-UNREAD = (
+NOTE_NO_TOKENIZER = (
     "its tokens can't be read, for the trainer has no tokenizer: give it processing_class=tokenizer"
 )
-LIMITS = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
-PREFIXES = ("", "chosen_", "rejected_", "prompt_", "completion_")
+LENGTH_LIMITS = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
+KEY_PREFIXES = ("", "chosen_", "rejected_", "prompt_", "completion_")
 
 
-class Prepared(NamedTuple):
+class PreparedCanary(NamedTuple):
     """The canary as it reaches the collator."""
 
     rows: Any
     """None where there is no way to make them"""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Watermark, ...] = ()
     given: tuple[dict[str, Any], ...] = ()
     """As they were before any preparation"""
     note: str = ""
@@ -44,14 +43,14 @@ class Prepared(NamedTuple):
     """Texts of the first rows that were given, by their field"""
 
 
-class Line(NamedTuple):
+class CollatedLine(NamedTuple):
     """One line of the collated canary."""
 
     ids: list[int]
     learned: list[bool]
 
 
-def canaries(trainer: Any, given: Any = None) -> dict[str, Any]:
+def trace_canary(trainer: Any, given: Any = None) -> dict[str, Any]:
     """What becomes of each text of a copied row: {"fields": [{path, role, text, seen}], "formatted", "sampled",
     "note"}, as JSON.
 
@@ -62,14 +61,14 @@ def canaries(trainer: Any, given: Any = None) -> dict[str, Any]:
     if trainer is None or getattr(trainer, "train_dataset", None) is None:
         return {"fields": [], "note": "canaries need a trainer with a data set"}
     try:
-        with still(), quiet():
-            made = _prepared(trainer, given)
+        with preserve_state(), no_progress_bars():
+            made = _prepare_canary(trainer, given)
             if made.rows is None:
                 return {"fields": [], "note": made.note}
-            if _tokenizer(trainer) is None:
-                return {"fields": [], "note": UNREAD}
-            seen = _seen_in(trainer, made)
-            formatted = _formatted(trainer, made)
+            if _tokenizer_of(trainer) is None:
+                return {"fields": [], "note": NOTE_NO_TOKENIZER}
+            seen = _outcomes(trainer, made)
+            formatted = _paths_in_formatted_text(trainer, made)
     except Exception as error:
         return {
             "fields": [],
@@ -84,46 +83,48 @@ def canaries(trainer: Any, given: Any = None) -> dict[str, Any]:
     }
 
 
-def _prepared(trainer: Any, given: Any) -> Prepared:
+def _prepare_canary(trainer: Any, given: Any) -> PreparedCanary:
     """By the twin that was followed, by the trainer's own preparation, or as it is where there is none."""
-    twin = twin_of(trainer.train_dataset)
+    twin = canary_dataset_of(trainer.train_dataset)
     if twin is not None and twin.dataset is not None:
-        return Prepared(twin.dataset, twin.marks, twin.rows, twin.note, twin.sampled)
+        return PreparedCanary(twin.dataset, twin.marks, twin.rows, twin.note, twin.sampled)
     source = trainer.train_dataset if given is None else given
     row = next(iter(source), None) if not isinstance(source, Iterator) else None
     if not isinstance(row, Mapping):
-        return Prepared(None, note="no row of the data can be copied")
-    made, done = getattr(trainer, "_prepare_dataset", None), tokenized(row)
-    lost = twin.note if twin is not None else TOKENIZED
+        return PreparedCanary(None, note="no row of the data can be copied")
+    made, done = getattr(trainer, "_prepare_dataset", None), tokenized_columns(row)
+    lost = twin.note if twin is not None else NOTE_TOKENIZED
     if done and (given is not None or made is None):
-        return Prepared(None, note=lost)
-    canary, marks = marked({name: value for name, value in row.items() if name not in done})
+        return PreparedCanary(None, note=lost)
+    canary, marks = add_watermarks({name: value for name, value in row.items() if name not in done})
     sampled = tuple(
-        texts_by_field(one) for one in islice(source, SAMPLED) if isinstance(one, Mapping)
+        texts_by_field(one) for one in islice(source, SAMPLED_ROWS) if isinstance(one, Mapping)
     )
     if marks and made is not None and getattr(trainer.args, "world_size", 1) > 1:
-        return Prepared(None, note=SEVERAL)
+        return PreparedCanary(None, note=NOTE_SEVERAL_PROCESSES)
     if marks and made is not None and not getattr(trainer, "_skip_prepare_dataset", False):
         import datasets
 
         features = None if done else getattr(source, "features", None)
         table = datasets.Dataset.from_list([canary], features=features)
-        return Prepared(made(**_arguments(trainer, made, table)), marks, (canary,), sampled=sampled)
+        return PreparedCanary(
+            made(**_prepare_arguments(trainer, made, table)), marks, (canary,), sampled=sampled
+        )
     if marks and (given is None or set(row) == set(next(iter(trainer.train_dataset)))):
-        return Prepared([canary], marks, (canary,), sampled=sampled)
-    return Prepared(None, note=lost)
+        return PreparedCanary([canary], marks, (canary,), sampled=sampled)
+    return PreparedCanary(None, note=lost)
 
 
-def _formatted(trainer: Any, made: Prepared) -> list[str]:
+def _paths_in_formatted_text(trainer: Any, made: PreparedCanary) -> list[str]:
     """Paths of the texts that the formatting function writes, where the trainer has one."""
     function = getattr(trainer, "_formatting_func", None)
     if function is None:
         return []
-    text = bare(" ".join(str(function(row)) for row in made.given))
-    return [mark.path for mark in made.marks if bare(mark.text) in text]
+    text = strip_whitespace_and_case(" ".join(str(function(row)) for row in made.given))
+    return [mark.path for mark in made.marks if strip_whitespace_and_case(mark.text) in text]
 
 
-def _arguments(trainer: Any, made: Any, table: Any) -> dict[str, Any]:
+def _prepare_arguments(trainer: Any, made: Any, table: Any) -> dict[str, Any]:
     """By the names that this version of TRL's `_prepare_dataset` has."""
     args = copy.deepcopy(trainer.args)
     if hasattr(args, "dataset_num_proc"):
@@ -146,17 +147,17 @@ def _arguments(trainer: Any, made: Any, table: Any) -> dict[str, Any]:
     }
 
 
-def _collated(trainer: Any, prepared: Any) -> list[Line]:
+def _collate_canary(trainer: Any, prepared: Any) -> list[CollatedLine]:
     """As the loader does it: columns removed, then the collator; on a copy of the trainer, whose state it may set."""
     shadow = copy.copy(trainer)
     if hasattr(prepared, "column_names") and getattr(shadow.args, "remove_unused_columns", False):
         prepared = shadow._remove_unused_columns(prepared, description="canary")
     batch = shadow.data_collator([prepared[i] for i in range(len(prepared))])
-    return list(_lines(batch))
+    return list(_collated_lines(batch))
 
 
-def _lines(batch: Mapping[str, Any]) -> Iterator[Line]:
-    for prefix in PREFIXES:
+def _collated_lines(batch: Mapping[str, Any]) -> Iterator[CollatedLine]:
+    for prefix in KEY_PREFIXES:
         ids = batch.get(f"{prefix}input_ids")
         if ids is None or getattr(ids, "ndim", 0) != 2:
             continue
@@ -167,33 +168,35 @@ def _lines(batch: Mapping[str, Any]) -> Iterator[Line]:
                 learned = [label != -100 for label in labels[i].tolist()]
             elif mask is not None:
                 learned = [bool(kept) for kept in mask[i].tolist()]
-            yield Line(line, learned)
+            yield CollatedLine(line, learned)
 
 
-class Spelling:
+class LineDecoder:
     """The text of a line without white space, which tokenizers write in ways of their own."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.known: dict[int, str] = {}
 
-    def __call__(self, line: Line) -> tuple[str, list[int]]:
+    def __call__(self, line: CollatedLine) -> tuple[str, list[int]]:
         """The text, and the token that each of its characters is from."""
         pieces = [self._piece(id) for id in line.ids]
         return "".join(pieces), [i for i, piece in enumerate(pieces) for _ in piece]
 
     def _piece(self, id: int) -> str:
         if id not in self.known:
-            self.known[id] = bare(self.tokenizer.decode([id])) if id >= 0 else ""
+            self.known[id] = (
+                strip_whitespace_and_case(self.tokenizer.decode([id])) if id >= 0 else ""
+            )
         return self.known[id]
 
 
-def bare(text: str) -> str:
+def strip_whitespace_and_case(text: str) -> str:
     """A text without white space and case."""
     return "".join(text.split()).casefold()
 
 
-def _tokenizer(trainer: Any) -> Any:
+def _tokenizer_of(trainer: Any) -> Any:
     """The trainer's, else that of its collator; None where neither has one."""
     return next(
         (
@@ -209,17 +212,19 @@ def _tokenizer(trainer: Any) -> Any:
     )
 
 
-def _seen_in(trainer: Any, made: Prepared) -> dict[Mark, str]:
-    tokenizer = _tokenizer(trainer)
-    spell = Spelling(getattr(tokenizer, "tokenizer", tokenizer))
-    limits = (getattr(trainer.args, name, None) for name in LIMITS)
+def _outcomes(trainer: Any, made: PreparedCanary) -> dict[Watermark, str]:
+    tokenizer = _tokenizer_of(trainer)
+    spell = LineDecoder(getattr(tokenizer, "tokenizer", tokenizer))
+    limits = (getattr(trainer.args, name, None) for name in LENGTH_LIMITS)
     limit = next((value for value in limits if isinstance(value, int)), None)
-    lines = _collated(trainer, made.rows)
-    return {mark: _seen(mark, lines, spell, limit) for mark in made.marks}
+    lines = _collate_canary(trainer, made.rows)
+    return {mark: _outcome_of(mark, lines, spell, limit) for mark in made.marks}
 
 
-def _seen(mark: Mark, lines: list[Line], spell: Spelling, limit: int | None) -> str:
-    wanted, found = bare(mark.text), "lost"
+def _outcome_of(
+    mark: Watermark, lines: list[CollatedLine], spell: LineDecoder, limit: int | None
+) -> str:
+    wanted, found = strip_whitespace_and_case(mark.text), "lost"
     for line in lines:
         text, owner = spell(line)
         start = text.find(wanted)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from truetune.probe.observe import observe, tokenizer_facts
+from truetune.probe.observe import observe_run, tokenizer_facts
 from truetune.probe.record import Record
 
 
-def observe_collated(
+def observe_collator(
     folder: Path,
     rows: Sequence[Any],
     given: Sequence[Any],
@@ -38,7 +38,7 @@ def observe_collated(
     """
     collate = _row_as_batch if collator is None else collator
     loader: Any = DataLoader(list(rows), batch_size=size, collate_fn=collate)  # type: ignore[arg-type]
-    record = observe(folder, model=model, loader=loader, given=given, count=len(rows))
+    record = observe_run(folder, model=model, loader=loader, given=given, count=len(rows))
     # observe would save the tokenizer again, which takes a second for a large vocabulary
     record.facts["tokenizer"] = tokenizer_facts(getattr(tokenizer, "tokenizer", tokenizer))
     return record

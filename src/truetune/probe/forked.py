@@ -25,15 +25,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from truetune.probe.boundary import RING, Lost, describe
+from truetune.probe.boundary import RING, Lost, describe_error
 
 Send = Callable[[dict[str, Any]], None]
 UNSAFE_MODULES = ("mpi4py.MPI", "torch_xla", "horovod.torch")
 """Packages whose libraries do not allow a process to be forked"""
-DEVICES = ("cuda", "xpu", "npu", "hpu", "musa", "mlu")
+DEVICE_MODULES = ("cuda", "xpu", "npu", "hpu", "musa", "mlu")
 REAP_SECONDS = 5.0
 """For a killed copy to be gone; one that waits for a dead network drive may take longer, and is left"""
-WANTED_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """Between two looks whether the parent still lives"""
 STALL_SECONDS = 30.0
 """Without a tick of processor time, before its record is written"""
@@ -54,7 +54,7 @@ def can_fork() -> bool:
     if not sys.platform.startswith("linux") or any(name in sys.modules for name in UNSAFE_MODULES):
         return False  # macOS: its frameworks abort in a forked process
     torch = sys.modules.get("torch")
-    devices = (getattr(torch, name, None) for name in DEVICES)
+    devices = (getattr(torch, name, None) for name in DEVICE_MODULES)
     return not any(device is not None and _is_initialized(device) for device in devices)
 
 
@@ -86,25 +86,25 @@ def run_in_copy(
                     try:
                         process = os.fork()
                         if process == 0:
-                            _be_copy(work, writing, original, mask, state)
+                            _run_as_copy(work, writing, original, mask, state)
                     finally:
                         if os.getpid() != original:  # a copy never goes on as the user's program
                             os._exit(1)
                 os.close(writing)
                 writing = -1
-                _listen(reading, process, seconds, first, wanted)
+                _read_messages(reading, process, seconds, first, wanted)
             finally:
                 if process > 0:
                     with suppress(OSError):
                         os.kill(process, signal.SIGKILL)
-                    _reap(process)
+                    _reap_copy(process)
     finally:
         os.close(reading)
         if writing >= 0:
             os.close(writing)
 
 
-def _listen(
+def _read_messages(
     reading: int,
     process: int,
     seconds: Callable[[dict[str, Any]], float | None],
@@ -125,7 +125,7 @@ def _listen(
         left = until - time.monotonic()
         if left <= 0:
             raise CopyFailed(f"the audit took more than {wait:g} s and was abandoned")
-        if not poll.poll(min(left, WANTED_SECONDS) * 1000):
+        if not poll.poll(min(left, POLL_SECONDS) * 1000):
             if not wanted():
                 raise CopyFailed("nobody waits for the audit any more")
             if computes and (now := _processor_time(process)) != busy:
@@ -138,7 +138,7 @@ def _listen(
             continue
         read = os.read(reading, 1 << 16)
         if not read:
-            raise CopyFailed(f"the audit's process ended early ({_end_of(process)})")
+            raise CopyFailed(f"the audit's process ended early ({_describe_end(process)})")
         *lines, unread = (unread + read).split(b"\n")
         for line in lines:
             message = json.loads(line)
@@ -164,7 +164,7 @@ def _processor_time(process: int) -> int:
     return ticks
 
 
-def _end_of(process: int) -> str:
+def _describe_end(process: int) -> str:
     """How a copy ended; it is waited for elsewhere."""
     flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
     with suppress(OSError):
@@ -177,7 +177,7 @@ def _end_of(process: int) -> str:
     return "nobody knows why"
 
 
-def _reap(process: int) -> None:
+def _reap_copy(process: int) -> None:
     until = time.monotonic() + REAP_SECONDS
     with suppress(
         OSError
@@ -242,7 +242,7 @@ def _no_warning() -> Iterator[None]:
             filters.remove(entry)
 
 
-def _be_copy(
+def _run_as_copy(
     work: Callable[[Send], None], writing: int, original: int, mask: set[signal.Signals], state: Any
 ) -> None:
     """All that the copy does. It does not return, and its caller ends it if it does."""
@@ -263,7 +263,7 @@ def _be_copy(
             work(send)
             code = 0
         except BaseException as error:
-            send({"failed": describe(error)})
+            send({"failed": describe_error(error)})
     finally:
         os._exit(code)
 

@@ -2,7 +2,7 @@
 
 Two things of transformers are replaced: `Trainer.__new__`, to learn which data set a trainer is given before it
 prepares it, and `CallbackHandler.on_train_begin`, which is called when all is ready. Both do their own work inside
-`truetune.probe.boundary.contain`, and look at the run in a forked copy of the process where that can be made.
+`truetune.probe.boundary.run_contained`, and look at the run in a forked copy of the process where that can be made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.probe.boundary import Lost, contain, note_loss
+from truetune.probe.boundary import Lost, note_loss, run_contained
 from truetune.probe.forked import can_fork
 from truetune.probe.limits import STOP, Limits
 from truetune.probe.own_loop import wait_for_torch
@@ -25,26 +25,31 @@ After = Callable[..., Any]
 """(name of a module, function, its arguments): it is called when the module has been imported"""
 
 
-def begin(package: str, orders: dict[str, Any], after: After) -> None:
+def start_hook(package: str, orders: dict[str, Any], after: After) -> None:
     """This package has been imported; `after` calls when another has been."""
     if package == "datasets":
-        from truetune.probe.twins import install as follow
+        from truetune.probe.twins import follow_datasets as follow
 
         follow()
     if package == "transformers":
         wait_for_torch(orders, after)
         trainer = "transformers.trainer"
         if trainer in sys.modules:
-            patch(orders)
+            patch_trainer(orders)
         else:
             # A partial, so that between the program and the boundary there is no function of ours that could fail.
             after(
                 trainer,
-                partial(contain, patch, orders, on_failure=partial(note_loss, orders=orders)),
+                partial(
+                    run_contained,
+                    patch_trainer,
+                    orders,
+                    on_failure=partial(note_loss, orders=orders),
+                ),
             )
 
 
-def patch(orders: dict[str, Any]) -> None:
+def patch_trainer(orders: dict[str, Any]) -> None:
     """Look at each class of trainer once, before the first of its callbacks learns that training begins."""
     trainer: Any = sys.modules["transformers.trainer"].Trainer
     handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
@@ -53,16 +58,19 @@ def patch(orders: dict[str, Any]) -> None:
     hook, limits = Hook(orders), Limits.of(orders)
     find, audit, lose = hook.find, hook.audit, hook.lose
     step, whole = float(limits.step), float(limits.whole)
-    note = partial(contain, hook.made.note, on_failure=lose, seconds=step)
+    note = partial(run_contained, hook.made.note, on_failure=lose, seconds=step)
     new = NewTrainer(trainer, note)
     if new.trainer is not trainer or new.note is not note:
         raise Lost("the hook for new trainers was not made")
 
     @wraps(former)
     def on_train_begin(handler: Any, *args: Any, **kwargs: Any) -> Any:
-        reached = contain(find, handler, on_failure=lose, seconds=step)
+        reached = run_contained(find, handler, on_failure=lose, seconds=step)
         # By identity: whatever else comes back here is no verdict.
-        if reached is not None and contain(audit, reached, on_failure=lose, seconds=whole) is STOP:
+        if (
+            reached is not None
+            and run_contained(audit, reached, on_failure=lose, seconds=whole) is STOP
+        ):
             raise SystemExit(1)
         try:
             return former(handler, *args, **kwargs)
@@ -78,7 +86,7 @@ def patch(orders: dict[str, Any]) -> None:
         Path(orders["folder"], f"waiting-{os.getpid()}").touch()
 
 
-class Reached(NamedTuple):
+class ReadyTrainer(NamedTuple):
     """A trainer that is about to train."""
 
     trainer: Any
@@ -104,7 +112,7 @@ class Hook:
         self.off = True
         note_loss(reason, self.orders)
 
-    def find(self, handler: Any) -> Reached | None:
+    def find(self, handler: Any) -> ReadyTrainer | None:
         """The trainer of a callback handler; None where there is none, or one of its class was looked at."""
         if self.off:
             return None
@@ -120,11 +128,11 @@ class Hook:
         if name in self.audited:
             return None
         self.audited.add(name)
-        return Reached(
+        return ReadyTrainer(
             trainer, handler.train_dataloader, self.made.take_dataset(trainer), len(self.audited)
         )
 
-    def audit(self, reached: Reached) -> str:
+    def audit(self, reached: ReadyTrainer) -> str:
         """GO or STOP. Raises whatever goes wrong."""
         from truetune.probe.session import TrainerRun, audit_in_copy, audit_in_place
 

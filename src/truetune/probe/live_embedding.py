@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from truetune.probe.observe import unwrapped
+from truetune.probe.observe import unwrap_model
 
 
 class LiveEmbedding:
@@ -34,7 +34,7 @@ class LiveEmbedding:
 
 def live_embedding(model: Any) -> LiveEmbedding | None:
     """The input embedding of a model; None where it is not whole in this process, or not made of floats."""
-    inner = unwrapped(model)
+    inner = unwrap_model(model)
     layer = inner.get_input_embeddings() if hasattr(inner, "get_input_embeddings") else None
     weight = getattr(layer, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.dim() != 2 or not weight.is_floating_point():

@@ -31,7 +31,7 @@ WORDS = (
     "ladder",
     "pillow",
 )
-NAMES = frozenset(
+CONTROL_KEYS = frozenset(
     (
         "role",
         "from",
@@ -46,15 +46,15 @@ NAMES = frozenset(
     )
 )
 """Keys whose texts steer the template or the trainer, and are not themselves read as text"""
-KEPT = 600
+MAX_TEXT_CHARS = 600
 """Characters of a text that are kept"""
-ALL = 1600
+MAX_ROW_CHARS = 1600
 """Characters of a row that are kept"""
 
 _numbers = itertools.count(0)
 
 
-class Mark(NamedTuple):
+class Watermark(NamedTuple):
     """The string put into one text."""
 
     path: str
@@ -64,14 +64,16 @@ class Mark(NamedTuple):
     text: str
 
 
-def marked(row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Mark, ...]]:
+def add_watermarks(row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Watermark, ...]]:
     """The copied row, and its marks in order. Numbers, JSON, and what steers the template stay as they are."""
-    texts = sum(1 for _ in _texts(row))
-    marks: list[Mark] = []
-    return _copied(row, "", "", max(min(KEPT, ALL // max(texts, 1)), 40), marks), tuple(marks)
+    texts = sum(1 for _ in _prose_texts(row))
+    marks: list[Watermark] = []
+    return _copy_with_watermarks(
+        row, "", "", max(min(MAX_TEXT_CHARS, MAX_ROW_CHARS // max(texts, 1)), 40), marks
+    ), tuple(marks)
 
 
-def tokenized(row: Mapping[str, Any]) -> set[str]:
+def tokenized_columns(row: Mapping[str, Any]) -> set[str]:
     """Columns that hold ids or labels already: the texts beside them are read by no one any more."""
     return {
         name
@@ -87,7 +89,7 @@ def texts_by_field(row: Mapping[str, Any]) -> dict[str, str]:
     """The texts of a row by their field (see `field_name`), those of one field one a line, KEPT characters of each."""
     found: dict[str, list[str]] = {}
     for name, text in _named_texts(row, "", ""):
-        found.setdefault(name, []).append(text[:KEPT])
+        found.setdefault(name, []).append(text[:MAX_TEXT_CHARS])
     return {name: "\n".join(texts) for name, texts in found.items()}
 
 
@@ -104,40 +106,46 @@ def _named_texts(value: Any, column: str, role: str) -> Iterator[tuple[str, str]
     elif isinstance(value, Mapping):
         said = str(value.get("role") or value.get("from") or role) if column else role
         for key, item in value.items():
-            if key not in NAMES:
+            if key not in CONTROL_KEYS:
                 yield from _named_texts(item, column or str(key), said)
     elif isinstance(value, list):
         for item in value:
             yield from _named_texts(item, column, role)
 
 
-def _copied(value: Any, path: str, role: str, kept: int, marks: list[Mark]) -> Any:
+def _copy_with_watermarks(
+    value: Any, path: str, role: str, kept: int, marks: list[Watermark]
+) -> Any:
     if isinstance(value, str) and _is_prose(value):
-        marks.append(Mark(path, role, _string(next(_numbers))))
+        marks.append(Watermark(path, role, _watermark_text(next(_numbers))))
         half = kept // 2
         text = value if len(value) <= kept else f"{value[:half]} {value[-half:]}"
         return f"{text.rstrip()} {marks[-1].text}"
     if isinstance(value, Mapping):
         said = str(value.get("role") or value.get("from") or role)
         return {
-            k: v if k in NAMES else _copied(v, f"{path}.{k}" if path else k, said, kept, marks)
+            k: v
+            if k in CONTROL_KEYS
+            else _copy_with_watermarks(v, f"{path}.{k}" if path else k, said, kept, marks)
             for k, v in value.items()
         }
     if isinstance(value, list):
-        return [_copied(v, f"{path}[{i}]", role, kept, marks) for i, v in enumerate(value)]
+        return [
+            _copy_with_watermarks(v, f"{path}[{i}]", role, kept, marks) for i, v in enumerate(value)
+        ]
     return value
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _prose_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str) and _is_prose(value):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            if key not in NAMES:
-                yield from _texts(item)
+            if key not in CONTROL_KEYS:
+                yield from _prose_texts(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _prose_texts(item)
 
 
 def _is_prose(text: str) -> bool:
@@ -149,7 +157,7 @@ def _is_prose(text: str) -> bool:
     )
 
 
-def _string(number: int) -> str:
+def _watermark_text(number: int) -> str:
     """Ordinary words and digits: each tokenizer spells them again as they were."""
     first, second = (
         WORDS[number % len(WORDS)],

@@ -12,7 +12,7 @@ import torch
 
 LOOKED_AT = 64
 """Prepared rows among which short ones are looked for"""
-LONGEST = 512
+MAX_TOKENS = 512
 """Tokens of a row that is memorised, where there are any so short"""
 STEPS = 150
 RATE = 3e-3
@@ -22,7 +22,7 @@ WARM = 10
 
 
 @dataclass
-class Learned:
+class MemoriseOutcome:
     """How the loss fell."""
 
     losses: list[float]
@@ -58,24 +58,24 @@ class Example:
         return self.lines[0][1]
 
 
-def examples(dataset: Any, collate: Any) -> list[Example]:
+def collect_examples(dataset: Any, collate: Any) -> list[Example]:
     """The first documents of the prepared data, packs taken apart where they say how. Raises what the user's raise."""
     made = []
-    for index, row in enumerate(_first(dataset)):
-        for document in _documents(row):
+    for index, row in enumerate(_first_rows(dataset)):
+        for document in _unpack_documents(row):
             lines = lines_of(collate([document]))
             if lines and lines[0][0]:
                 made.append(Example(index, document, lines))
     return made
 
 
-def _first(dataset: Any) -> Iterator[Any]:
+def _first_rows(dataset: Any) -> Iterator[Any]:
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return (dataset[i] for i in range(min(len(dataset), LOOKED_AT)))
     return islice(iter(dataset), LOOKED_AT)
 
 
-def _documents(row: Any) -> Iterator[Any]:
+def _unpack_documents(row: Any) -> Iterator[Any]:
     """The rows that were packed into one, where it holds their lengths."""
     lengths = row.get("seq_lengths") if isinstance(row, Mapping) else None
     if not isinstance(lengths, list) or len(lengths) < 2:
@@ -106,20 +106,24 @@ def lines_of(batch: Any) -> list[tuple[list[int], list[int] | None]]:
     if not isinstance(batch, Mapping):
         return []
     if isinstance(batch.get("input_ids"), torch.Tensor):
-        return _lines(batch, "")
+        return _unpadded_lines(batch, "")
     if isinstance(batch.get("prompt_input_ids"), torch.Tensor):
-        prompts = _lines(batch, "prompt_")
+        prompts = _unpadded_lines(batch, "prompt_")
         return [
             (prompt + ids, [-100] * len(prompt) + ids)
             for side in ("chosen_", "rejected_")
-            for (prompt, _), (ids, _) in zip(prompts, _lines(batch, side), strict=False)
+            for (prompt, _), (ids, _) in zip(prompts, _unpadded_lines(batch, side), strict=False)
         ]
     return [
-        line for side in ("chosen_", "rejected_", "completion_") for line in _lines(batch, side)
+        line
+        for side in ("chosen_", "rejected_", "completion_")
+        for line in _unpadded_lines(batch, side)
     ]
 
 
-def _lines(batch: Mapping[str, Any], side: str) -> list[tuple[list[int], list[int] | None]]:
+def _unpadded_lines(
+    batch: Mapping[str, Any], side: str
+) -> list[tuple[list[int], list[int] | None]]:
     ids, labels, mask = (
         batch.get(f"{side}{name}") for name in ("input_ids", "labels", "attention_mask")
     )
@@ -160,7 +164,7 @@ def label_loss(model: torch.nn.Module, found: list[Example]) -> float | None:
     return total / count if count else None
 
 
-def memorise(
+def memorise_batch(
     model: torch.nn.Module,
     loss_of: Any,
     batch: dict[str, Any],
@@ -168,7 +172,7 @@ def memorise(
     until: float = float("inf"),
     known: Callable[[], bool] = lambda: True,
     weights: Sequence[torch.nn.Parameter] | None = None,
-) -> Learned:
+) -> MemoriseOutcome:
     """Train the model (all its weights, or these) on one batch, until the loss is low and all is `known`.
 
     `loss_of` is (model, inputs) -> loss; after the time `until` no further step is begun.
@@ -196,15 +200,15 @@ def memorise(
         optimizer.step()
         if (
             (losses[-1] < KNOWN and step % 10 == 9 and known())
-            or _flat(losses)
+            or _is_flat(losses)
             or time.perf_counter() > until
         ):
             break
     model.eval()
-    return Learned(losses, time.perf_counter() - started)
+    return MemoriseOutcome(losses, time.perf_counter() - started)
 
 
-def _flat(losses: list[float]) -> bool:
+def _is_flat(losses: list[float]) -> bool:
     """Nothing more to gain: where prompts are learned too, some of the loss stays."""
     return len(losses) > 80 and losses[-1] < 0.1 * losses[0] and losses[-1] > 0.98 * losses[-20]
 

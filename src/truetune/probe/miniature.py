@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from truetune.probe.shrink import SHRUNK, like_llama, shrink
+from truetune.probe.shrink import SHRUNK_ATTRIBUTE, like_llama, shrink_config
 
-SEED = 0
+WEIGHTS_SEED = 0
 """Of the random weights: the same for each model of a run, so that a reference model is the policy at the start"""
-DROPPED = (
+DROPPED_ARGUMENTS = (
     "device_map",
     "quantization_config",
     "load_in_8bit",
@@ -31,8 +31,8 @@ DROPPED = (
     "mirror",
     "ignore_mismatched_sizes",
 )
-SAID = ("device_map", "quantization_config", "load_in_8bit", "load_in_4bit", "gguf_file")
-OF_THE_HUB = (
+NOTED_ARGUMENTS = ("device_map", "quantization_config", "load_in_8bit", "load_in_4bit", "gguf_file")
+HUB_ARGUMENTS = (
     "cache_dir",
     "force_download",
     "local_files_only",
@@ -45,7 +45,7 @@ OF_THE_HUB = (
 )
 notes: list[str] = []
 """What is otherwise than in the run itself"""
-real: dict[str, Any] = {}
+real_config: dict[str, Any] = {}
 """The configuration of the run's model, as it was before it was shrunk"""
 
 
@@ -61,7 +61,7 @@ def replace_models(base: Any, ensure_guards: Callable[[], None]) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     torch.set_num_threads(1)
 
-    @_marked
+    @_mark_as_shrinking
     def from_pretrained(cls: Any, *args: Any, **settings: Any) -> Any:
         ensure_guards()
         return _from_pretrained(cls, *args, **settings)
@@ -70,7 +70,7 @@ def replace_models(base: Any, ensure_guards: Callable[[], None]) -> None:
     _shrink_what_is_built(base, ensure_guards)
 
 
-def note(text: str) -> None:
+def note_once(text: str) -> None:
     """Say once what is otherwise."""
     if text not in notes:
         notes.append(text)
@@ -80,35 +80,35 @@ def miniature_of(model: Any) -> Any:
     """A miniature of a model in memory, with its generation settings."""
     import copy
 
-    made = build(type(model), copy.deepcopy(model.config))
+    made = build_miniature(type(model), copy.deepcopy(model.config))
     made.generation_config = copy.deepcopy(model.generation_config)
     return made
 
 
-def build(kind: Any, config: Any) -> Any:
+def build_miniature(kind: Any, config: Any) -> Any:
     """A model of this class with random weights; a small Llama where the class can't be shrunk."""
     import torch
 
-    if not getattr(config, SHRUNK, False):
-        real.setdefault("config", config.to_dict())
+    if not getattr(config, SHRUNK_ATTRIBUTE, False):
+        real_config.setdefault("config", config.to_dict())
     attention = getattr(config, "_attn_implementation", None)
-    shrink(config)
+    shrink_config(config)
     if attention not in (None, "eager", "sdpa"):
-        note(f"attention {attention} needs a GPU: the miniature uses sdpa")
+        note_once(f"attention {attention} needs a GPU: the miniature uses sdpa")
         config._attn_implementation = "sdpa"
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+        torch.manual_seed(WEIGHTS_SEED)
         try:
             made = kind(config)
             _forward_once(made)
         except Exception as error:
             from transformers import LlamaForCausalLM
 
-            note(
+            note_once(
                 f"{kind.__name__} can't be shrunk ({type(error).__name__}: {str(error)[:120]}): "
                 "the miniature is a Llama with its vocabulary"
             )
-            torch.manual_seed(SEED)
+            torch.manual_seed(WEIGHTS_SEED)
             made = LlamaForCausalLM(like_llama(config))
     return made.float().eval()
 
@@ -120,8 +120,8 @@ def _forward_once(model: Any) -> None:
         model.eval()(input_ids=torch.tensor([[1, 2, 3]]))
 
 
-def _marked(function: Any) -> Any:
-    setattr(function, SHRUNK, True)
+def _mark_as_shrinking(function: Any) -> Any:
+    setattr(function, SHRUNK_ATTRIBUTE, True)
     return function
 
 
@@ -131,10 +131,10 @@ def _from_pretrained(
     """In the place of PreTrainedModel.from_pretrained: config.json and generation_config.json are read, no weights."""
     from transformers import AutoConfig, GenerationConfig
 
-    for setting in SAID:
+    for setting in NOTED_ARGUMENTS:
         if settings.get(setting) is not None:
-            note(f"{setting} is left out: the miniature is not quantized and stays on the CPU")
-    hub = {key: settings.pop(key) for key in OF_THE_HUB if key in settings}
+            note_once(f"{setting} is left out: the miniature is not quantized and stays on the CPU")
+    hub = {key: settings.pop(key) for key in HUB_ARGUMENTS if key in settings}
     loading_info = settings.pop("output_loading_info", False)
     for setting in (
         "dtype",
@@ -142,7 +142,7 @@ def _from_pretrained(
         "key_mapping",
         "adapter_kwargs",
         "generation_config",
-        *DROPPED,
+        *DROPPED_ARGUMENTS,
     ):
         settings.pop(setting, None)
     attention = settings.pop("attn_implementation", None)
@@ -153,12 +153,12 @@ def _from_pretrained(
     if attention is not None:
         config._attn_implementation = attention if attention in ("eager", "sdpa") else "sdpa"
         if attention not in ("eager", "sdpa"):
-            note(f"attention {attention} needs a GPU: the miniature uses sdpa")
-    made = build(cls, config)
+            note_once(f"attention {attention} needs a GPU: the miniature uses sdpa")
+    made = build_miniature(cls, config)
     made.name_or_path = made.config._name_or_path = str(name)
     with suppress(Exception):
         made.generation_config = GenerationConfig.from_pretrained(
-            name, **_without(hub, "trust_remote_code")
+            name, **_without_keys(hub, "trust_remote_code")
         )
     return (
         (made, {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": [], "error_msgs": []})
@@ -167,7 +167,7 @@ def _from_pretrained(
     )
 
 
-def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
+def _without_keys(given: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key not in names}
 
 
@@ -177,10 +177,10 @@ def _shrink_what_is_built(base: Any, ensure_guards: Callable[[], None]) -> None:
 
     @functools.wraps(init)
     def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        if not getattr(config, SHRUNK, False) and hasattr(config, "to_dict"):
+        if not getattr(config, SHRUNK_ATTRIBUTE, False) and hasattr(config, "to_dict"):
             ensure_guards()
-            real.setdefault("config", config.to_dict())
-            shrink(config)
+            real_config.setdefault("config", config.to_dict())
+            shrink_config(config)
         init(self, config, *args, **kwargs)
 
     base.__init__ = __init__
@@ -205,7 +205,7 @@ def replace_adapters(base: Any) -> None:
 
         made = config or peft.PeftConfig.from_pretrained(name)
         made.inference_mode = not is_trainable
-        note("the adapter that is loaded has random weights in the miniature")
+        note_once("the adapter that is loaded has random weights in the miniature")
         return peft.get_peft_model(model, made, adapter_name=adapter_name)
 
-    base.from_pretrained = classmethod(_marked(from_pretrained))
+    base.from_pretrained = classmethod(_mark_as_shrinking(from_pretrained))

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from truetune.probe.laws.trainer_loss import TrainerLoss
-from truetune.probe.memorise import Example, Learned, label_loss, memorise
-from truetune.probe.parts import Part
+from truetune.probe.memorise import Example, MemoriseOutcome, label_loss, memorise_batch
+from truetune.probe.parts import RecitedRow
 
 PLAIN = {"input_ids", "labels", "attention_mask"}
 """Keys of a batch that can be laid out anew"""
@@ -36,7 +36,7 @@ Lines = list[Line]
 Fresh = dict[str, torch.Tensor]
 
 
-def snapshot(model: torch.nn.Module) -> Fresh:
+def snapshot_weights(model: torch.nn.Module) -> Fresh:
     """The weights before anything is memorised."""
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
@@ -46,8 +46,8 @@ def of_rows(
     model: Any,
     fresh: Fresh,
     batch: Mapping[str, Any],
-    parts: list[Part],
-    learned: Learned,
+    parts: list[RecitedRow],
+    learned: MemoriseOutcome,
     tokenizer: Any,
     stops: set[int],
     recited: Callable[[], list[dict[str, Any]]],
@@ -67,7 +67,7 @@ def of_rows(
     wanted = {
         name: fault for name, fault in ROWS.items() if isinstance(names, bool) or name in names
     }
-    places = _places(batch, parts)
+    places = _row_positions(batch, parts)
     if places is None or all(part.kind == "text" for part in parts):
         made["skipped"] = [
             {"name": name, "why": "answers are not found in the batch"} for name in wanted
@@ -84,7 +84,7 @@ def of_rows(
     ]
     for name, (what, mutate) in wanted.items():
         faulty = mutate(lines, stops)
-        wrong = None if faulty == lines else _laid(batch, places, lines, faulty, tokenizer)
+        wrong = None if faulty == lines else _replace_lines(batch, places, lines, faulty, tokenizer)
         if wrong is None:
             why = (
                 "it changes nothing in this batch"
@@ -96,7 +96,7 @@ def of_rows(
         model.load_state_dict(fresh)
         until = time.perf_counter() + 2 * learned.seconds + SPARE
         try:
-            found = memorise(
+            found = memorise_batch(
                 model,
                 TrainerLoss(trainer, ()),
                 wrong,
@@ -105,7 +105,7 @@ def of_rows(
                 known=lambda: False,
             )
         except Exception as error:
-            made["skipped"].append(_raised(name, error))
+            made["skipped"].append(_error_outcome(name, error))
             continue
         if found.losses == learned.losses:
             made["skipped"].append(
@@ -137,17 +137,17 @@ def of_pairs(
 ) -> dict[str, Any]:
     """Chosen and rejected exchanged. `clean` is what `rehearsed(loader)` gave, right before."""
     made: dict[str, Any] = {
-        "clean": {"loss": clean["loss"], "logs": logged(trainer)},
+        "clean": {"loss": clean["loss"], "logs": logged_metrics(trainer)},
         "mutants": [],
         "skipped": [],
     }
     model.load_state_dict(fresh)
     try:
         found = rehearsed(
-            SimpleNamespace(collate_fn=lambda rows: exchanged(dict(loader.collate_fn(rows))))
+            SimpleNamespace(collate_fn=lambda rows: swap_preferences(dict(loader.collate_fn(rows))))
         )
     except Exception as error:
-        return {**made, "skipped": [_raised("pairs-exchanged", error)]}
+        return {**made, "skipped": [_error_outcome("pairs-exchanged", error)]}
     if found["loss"] == clean["loss"]:
         made["skipped"].append({"name": "pairs-exchanged", "why": "the loss is the same with it"})
     else:
@@ -157,20 +157,20 @@ def of_pairs(
                 "what": "chosen and rejected answers exchanged",
                 "rows": [],
                 **found,
-                "logs": logged(trainer),
+                "logs": logged_metrics(trainer),
             }
         )
     return made
 
 
-def _raised(name: str, error: Exception) -> dict[str, str]:
+def _error_outcome(name: str, error: Exception) -> dict[str, str]:
     return {
         "name": name,
         "why": f"the run ends with it: {type(error).__name__}: {str(error)[:120]}",
     }
 
 
-def exchanged(batch: dict[str, Any]) -> dict[str, Any]:
+def swap_preferences(batch: dict[str, Any]) -> dict[str, Any]:
     """A batch of pairs with chosen and rejected in each other's place; of KTO's, wanted and unwanted."""
     flags, ids = batch.get("label"), batch.get("input_ids")
     if isinstance(flags, list | torch.Tensor):
@@ -178,7 +178,7 @@ def exchanged(batch: dict[str, Any]) -> dict[str, Any]:
             **batch,
             "label": [not flag for flag in flags] if isinstance(flags, list) else ~flags.bool(),
         }
-    made = {_other(key): value for key, value in batch.items()}
+    made = {_opposite_name(key): value for key, value in batch.items()}
     if isinstance(ids, torch.Tensor) and len(ids) % 2 == 0:
         half = len(ids) // 2
         made |= {
@@ -189,7 +189,7 @@ def exchanged(batch: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _other(name: str) -> str:
+def _opposite_name(name: str) -> str:
     if "chosen" in name:
         return name.replace("chosen", "rejected")
     return name.replace("rejected", "chosen")
@@ -200,7 +200,7 @@ def logs_of(
 ) -> dict[str, float]:
     """What the user would read beside the loss: the trainer's own metrics of the last step, and compute_metrics of
     the memorised rows, where the run has rows to evaluate."""
-    found = logged(trainer)
+    found = logged_metrics(trainer)
     compute = getattr(trainer, "compute_metrics", None)
     if compute is None or getattr(trainer, "eval_dataset", None) is None:
         return found
@@ -210,7 +210,9 @@ def logs_of(
         _, logits, labels = trainer.prediction_step(model, dict(batch), False)
         if trainer.preprocess_logits_for_metrics is not None:
             logits = trainer.preprocess_logits_for_metrics(logits, labels)
-        given = compute(EvalPrediction(predictions=_arrays(logits), label_ids=_arrays(labels)))
+        given = compute(
+            EvalPrediction(predictions=_as_arrays(logits), label_ids=_as_arrays(labels))
+        )
         found |= {f"eval_{name}": float(value) for name, value in given.items()}
     except Exception as error:
         if (
@@ -220,7 +222,7 @@ def logs_of(
     return found
 
 
-def _arrays(value: Any) -> Any:
+def _as_arrays(value: Any) -> Any:
     """NumPy's; logits of a cut vocabulary with their columns where they belong, and the lowest score elsewhere."""
     border = getattr(value, "border", None)
     if border is not None:
@@ -230,10 +232,10 @@ def _arrays(value: Any) -> Any:
         return whole.cpu().numpy()
     if isinstance(value, torch.Tensor):
         return (value.float() if value.is_floating_point() else value).cpu().numpy()
-    return tuple(map(_arrays, value)) if isinstance(value, list | tuple) else value
+    return tuple(map(_as_arrays, value)) if isinstance(value, list | tuple) else value
 
 
-def logged(trainer: Any) -> dict[str, float]:
+def logged_metrics(trainer: Any) -> dict[str, float]:
     """The last accuracies and margins that the trainer counted itself."""
     counted = (getattr(trainer, "_metrics", None) or {}).get("train", {})
     return {
@@ -243,7 +245,9 @@ def logged(trainer: Any) -> dict[str, float]:
     }
 
 
-def _places(batch: Mapping[str, Any], parts: list[Part]) -> list[tuple[int, int]] | None:
+def _row_positions(
+    batch: Mapping[str, Any], parts: list[RecitedRow]
+) -> list[tuple[int, int]] | None:
     """Line and column at which each row begins in the batch; None where one is not there."""
     ids, labels = batch.get("input_ids"), batch.get("labels")
     if (
@@ -265,7 +269,7 @@ def _places(batch: Mapping[str, Any], parts: list[Part]) -> list[tuple[int, int]
     return made
 
 
-def _laid(
+def _replace_lines(
     batch: Mapping[str, Any],
     places: list[tuple[int, int]],
     lines: Lines,
@@ -313,18 +317,18 @@ def _stop_masked(lines: Lines, stops: set[int]) -> Lines:
 
 
 def _stop_dropped(lines: Lines, stops: set[int]) -> Lines:
-    return [_ended(line, line.end) for line in lines]
+    return [_end_line(line, line.end) for line in lines]
 
 
-def _cut(lines: Lines, stops: set[int]) -> Lines:
-    return [_ended(line, line.answer + (line.end - line.answer + 1) // 2) for line in lines]
+def _cut_lines(lines: Lines, stops: set[int]) -> Lines:
+    return [_end_line(line, line.answer + (line.end - line.answer + 1) // 2) for line in lines]
 
 
-def _ended(line: Line, end: int) -> Line:
+def _end_line(line: Line, end: int) -> Line:
     return replace(line, ids=line.ids[:end], labels=line.labels[:end])
 
 
-def _shifted(lines: Lines, stops: set[int]) -> Lines:
+def _shift_lines(lines: Lines, stops: set[int]) -> Lines:
     return [replace(line, labels=[*line.labels[1:], -100]) for line in lines]
 
 
@@ -360,11 +364,11 @@ def _half_ignored(lines: Lines, stops: set[int]) -> Lines:
 ROWS: dict[str, tuple[str, Callable[[Lines, set[int]], Lines]]] = {
     "stop-masked": ("no label on the stop token, as where pad = eos", _stop_masked),
     "stop-dropped": ("rows end before their stop token", _stop_dropped),
-    "shifted-twice": ("labels moved by one before the model moves them", _shifted),
+    "shifted-twice": ("labels moved by one before the model moves them", _shift_lines),
     "prompt-learned": ("the prompt is learned as well", _all_supervised),
     "prompt-alone": ("the prompt is learned and the answer is not", _prompt_alone),
     "others-answers": ("each prompt has the next row's answer", _others_answers),
     "half-ignored": ("no labels in every second row", _half_ignored),
-    "answers-cut": ("answers end in their middle", _cut),
+    "answers-cut": ("answers end in their middle", _cut_lines),
 }
 """Faults of rows: what each does, and how"""

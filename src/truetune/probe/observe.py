@@ -24,16 +24,16 @@ from truetune.probe.batch_keys import (
     Key,
     NamedBatch,
     check_keys,
-    in_place,
-    reasons,
+    unreadable_reasons,
+    unshift_labels,
 )
-from truetune.probe.batches import Peeked, parts, peek
-from truetune.probe.given import given_rows
-from truetune.probe.laws import Trial, measure, named
-from truetune.probe.laws import laws as known
+from truetune.probe.batches import Peeked, loader_components, peek_batches
+from truetune.probe.given import find_source_rows
+from truetune.probe.laws import Trial, measure_laws, names_by_cost
+from truetune.probe.laws import law_modules as known
 from truetune.probe.laws.trainer_loss import TrainerLoss
 from truetune.probe.record import Arrays, Record
-from truetune.probe.still import still
+from truetune.probe.still import preserve_state
 
 PACKAGES = (
     "torch",
@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     """What the data loader reads; None where it is not known"""
 
 
-def observe(
+def observe_run(
     folder: Path,
     *,
     model: Any,
@@ -89,26 +89,28 @@ def observe(
     `keep` is given the record as far as it is made: with the batches, and after each law; a process may end in between.
     Raises what the user's own data set or collator raises, or UsageError for a law of no such name.
     """
-    names, keys = wanted(laws), check_keys(keys)
-    model = unwrapped(model)
+    names, keys = law_names(laws), check_keys(keys)
+    model = unwrap_model(model)
     facts = model_facts(model)
     seen = Seen(
-        peek(loader, count, keys, facts["embedding_rows"]), loader.collate_fn, loader.dataset
+        peek_batches(loader, count, keys, facts["embedding_rows"]),
+        loader.collate_fn,
+        loader.dataset,
     )
-    with still(*parts(loader), given):
+    with preserve_state(*loader_components(loader), given):
         record = first_record(
             folder, seen, facts, given=given, tokenizer=tokenizer, trainer=trainer
         )
     record.facts["trainer"]["own_loss"] = loss is not None or _own_loss(trainer)
     if keep is not None:
         keep(record)
-    with still(*parts(loader)), warnings.catch_warnings():
+    with preserve_state(*loader_components(loader)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if seen.peeked and names and record.facts["rank"] == 0:
             kind = record.facts["trainer"]["kind"]
             trial = trial_of(model, seen, tokenizer, trainer, loss, kind)
             outcomes = record.facts["laws"] = {}
-            measure(trial, names, found=outcomes, keep=partial(keep, record) if keep else None)
+            measure_laws(trial, names, found=outcomes, keep=partial(keep, record) if keep else None)
         if canary:
             _send_canary(record, trainer, given)
     return record
@@ -125,43 +127,43 @@ def first_record(
 ) -> Record:
     """The record of what was seen, without any law; `model` are its facts (`model_facts`), `folder` takes the
     tokenizer's files. Where no batch can be read `lost` among its facts says why."""
-    rows, numbers, complete = given_rows(given, seen.peeked, tokenizer)
+    rows, numbers, complete = find_source_rows(given, seen.peeked, tokenizer)
     arguments = getattr(trainer, "args", None)
     record = Record(
         facts={
             "rank": getattr(arguments, "process_index", 0),
             "world": getattr(arguments, "world_size", 1),
-            "versions": _versions(),
-            "trainer": {**_trainer(trainer, seen.collate), "own_loss": _own_loss(trainer)},
-            "args": _arguments(trainer),
+            "versions": _package_versions(),
+            "trainer": {**_trainer_facts(trainer, seen.collate), "own_loss": _own_loss(trainer)},
+            "args": _argument_facts(trainer),
             "model": model,
-            "tokenizer": _tokenizer(tokenizer, folder),
+            "tokenizer": _save_and_describe_tokenizer(tokenizer, folder),
             "data": {
-                "given": _table(given),
-                "prepared": _table(seen.dataset),
-                "of_trainer": _table(getattr(trainer, "train_dataset", None)),
+                "given": _dataset_facts(given),
+                "prepared": _dataset_facts(seen.dataset),
+                "of_trainer": _dataset_facts(getattr(trainer, "train_dataset", None)),
                 "numbers": numbers,
-                "used": _columns(seen.peeked),
+                "used": _row_columns(seen.peeked),
             },
             "batches": [{"indices": batch.indices} for batch in seen.peeked],
-            "notes": list(_shortfalls(seen.peeked, complete, trainer, tokenizer, model)),
+            "notes": list(_what_was_not_seen(seen.peeked, complete, trainer, tokenizer, model)),
         },
-        batches=[arrays(batch.inputs) for batch in seen.peeked],
+        batches=[batch_arrays(batch.inputs) for batch in seen.peeked],
         rows=rows,
         prepared=[
-            plain(row) if isinstance(row, Mapping) else {}
+            to_json(row) if isinstance(row, Mapping) else {}
             for batch in seen.peeked
             for row in batch.rows
         ],
         tokenizer=folder / "tokenizer" if (folder / "tokenizer").is_dir() else None,
     )
-    if unread := "; ".join(reasons([one.named for one in seen.peeked])):
+    if unread := "; ".join(unreadable_reasons([one.named for one in seen.peeked])):
         record.facts["lost"] = unread
         record.facts["notes"].append(unread)
     return record
 
 
-def _versions() -> dict[str, str]:
+def _package_versions() -> dict[str, str]:
     """Releases of the training packages that the process has imported."""
     return {
         name: getattr(sys.modules[name], "__version__", "")
@@ -170,13 +172,13 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _columns(peeked: Sequence[Peeked]) -> list[str]:
+def _row_columns(peeked: Sequence[Peeked]) -> list[str]:
     """Columns of the rows that the batches are made of."""
     rows = [row for batch in peeked for row in batch.rows if isinstance(row, Mapping)]
     return sorted({key for row in rows for key in row})
 
 
-def _shortfalls(
+def _what_was_not_seen(
     peeked: Sequence[Peeked], complete: bool, trainer: Any, tokenizer: Any, model: dict[str, Any]
 ) -> Iterator[str]:
     """What of the run could not be seen, each in a sentence."""
@@ -184,22 +186,22 @@ def _shortfalls(
         yield "the data set is an iterator of its own: no batch can be taken and put back"
     if not complete:
         yield "not all rows of the data were searched for those of the batches"
-    yield from _alone(trainer, tokenizer)
+    yield from _missing_from_trainer(trainer, tokenizer)
     if model["config"].get("is_encoder_decoder", False):
         yield "tokens are not placed: the labels of an encoder-decoder are of another text"
 
 
 def _send_canary(record: Record, trainer: Any, given: Any) -> None:
     """Send a marked row through the trainer's preparation, and record what became of it."""
-    from truetune.probe.canary import canaries
+    from truetune.probe.canary import trace_canary
 
-    outcome = canaries(trainer, given)
+    outcome = trace_canary(trainer, given)
     record.facts["canary"] = outcome
     if outcome["note"]:
         record.facts["notes"].append(f"canary: {outcome['note']}")
 
 
-def _alone(trainer: Any, tokenizer: Any) -> Iterator[str]:
+def _missing_from_trainer(trainer: Any, tokenizer: Any) -> Iterator[str]:
     """What the trainer was not told: the tokenizer, or that it is one of several processes."""
     if tokenizer is None:
         yield (
@@ -220,9 +222,9 @@ def _alone(trainer: Any, tokenizer: Any) -> Iterator[str]:
         )
 
 
-def wanted(laws: str | Sequence[str]) -> tuple[str, ...]:
+def law_names(laws: str | Sequence[str]) -> tuple[str, ...]:
     """Names of the laws to measure. Raises UsageError where there is none of such a name."""
-    sets = {"none": (), "quick": named("quick"), "all": tuple(known())}
+    sets = {"none": (), "quick": names_by_cost("quick"), "all": tuple(known())}
     names = sets.get(laws, (laws,)) if isinstance(laws, str) else tuple(laws)
     if unknown := set(names) - set(known()):
         raise UsageError(
@@ -266,7 +268,7 @@ def _with_own_names(loss: Any, layout: NamedBatch | None) -> Any:
     return lambda model, inputs: loss(model, layout.restore(inputs))
 
 
-def unwrapped(model: Any) -> Any:
+def unwrap_model(model: Any) -> Any:
     """The model inside DDP, FSDP, DeepSpeed or a compiled module."""
     while True:
         inner = getattr(model, "_orig_mod", None) or getattr(model, "module", None)
@@ -275,14 +277,14 @@ def unwrapped(model: Any) -> Any:
         model = inner
 
 
-def arrays(batch: Mapping[str, Any]) -> Arrays:
+def batch_arrays(batch: Mapping[str, Any]) -> Arrays:
     """The tensors of a batch as arrays."""
     made: Arrays = {}
     for key, value in batch.items():
         if isinstance(value, torch.Tensor):
             tensor = value.detach().cpu()
             if key == SHIFTED:
-                key, tensor = LABELS, in_place(tensor)
+                key, tensor = LABELS, unshift_labels(tensor)
             made[key] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
         elif isinstance(value, list) and value and all(isinstance(v, int | float) for v in value):
             made[key] = np.asarray(value)
@@ -301,19 +303,21 @@ def model_facts(model: Any) -> dict[str, Any]:
     named = list(model.named_parameters())
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     return {
-        "class": _name(type(inner)),
+        "class": _qualified_name(type(inner)),
         "type": getattr(config, "model_type", None),
-        "config": plain(config.to_dict()) if config is not None else {},
-        "generation_config": plain(generation.to_dict()) if generation is not None else None,
+        "config": to_json(config.to_dict()) if config is not None else {},
+        "generation_config": to_json(generation.to_dict()) if generation is not None else None,
         "attention": getattr(config, "_attn_implementation", None),
         "dtype": str(next(iter(p.dtype for _, p in named), "")).removeprefix("torch."),
-        "embedding_rows": _rows(into),
-        "output_rows": _rows(out),
-        "parameters": sum(_size(p) for _, p in named),
-        "trainable": sum(_size(p) for _, p in named if p.requires_grad),
+        "embedding_rows": _matrix_rows(into),
+        "output_rows": _matrix_rows(out),
+        "parameters": sum(_full_size(p) for _, p in named),
+        "trainable": sum(_full_size(p) for _, p in named if p.requires_grad),
         "trainable_names": [name for name, p in named if p.requires_grad],
         "adapter": (
-            {name: plain(value.to_dict()) for name, value in adapters.items()} if adapters else None
+            {name: to_json(value.to_dict()) for name, value in adapters.items()}
+            if adapters
+            else None
         ),
         "accepts": list(inspect.signature(inner.forward).parameters),
         "training": bool(model.training),
@@ -330,20 +334,24 @@ def model_facts(model: Any) -> dict[str, Any]:
     }
 
 
-def _rows(layer: Any) -> int | None:
+def _matrix_rows(layer: Any) -> int | None:
     """Of the whole matrix, also where DeepSpeed has cut it up; None where it is flat (FSDP) or there is none."""
     weight = getattr(layer, "weight", None)
     shape: Any = getattr(weight, "ds_shape", getattr(weight, "shape", ()))
     return int(shape[0]) if len(shape) == 2 else None
 
 
-def _size(parameter: Any) -> int:
+def _full_size(parameter: Any) -> int:
     return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
-def _trainer(trainer: Any, collator: Any) -> dict[str, Any]:
+def _trainer_facts(trainer: Any, collator: Any) -> dict[str, Any]:
     collator = getattr(collator, "data_collator", collator)
-    bases = [_name(base) for base in type(trainer).__mro__[:-1]] if trainer is not None else []
+    bases = (
+        [_qualified_name(base) for base in type(trainer).__mro__[:-1]]
+        if trainer is not None
+        else []
+    )
     names = " ".join(base.rpartition(".")[2].lower() for base in bases)
     kind = (
         "loop"
@@ -353,7 +361,7 @@ def _trainer(trainer: Any, collator: Any) -> dict[str, Any]:
     name = (
         None
         if collator is None
-        else _name(collator if inspect.isfunction(collator) else type(collator))
+        else _qualified_name(collator if inspect.isfunction(collator) else type(collator))
     )
     return {"class": bases[0] if bases else None, "bases": bases, "kind": kind, "collator": name}
 
@@ -370,11 +378,11 @@ def _own_loss(trainer: Any) -> bool:
     )
 
 
-def _arguments(trainer: Any) -> dict[str, Any]:
-    return plain(trainer.args.to_dict()) if trainer is not None else {}
+def _argument_facts(trainer: Any) -> dict[str, Any]:
+    return to_json(trainer.args.to_dict()) if trainer is not None else {}
 
 
-def _tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any] | None:
+def _save_and_describe_tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any] | None:
     found = save_tokenizer(tokenizer, folder)
     return None if found is None else tokenizer_facts(found)
 
@@ -382,7 +390,7 @@ def _tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any] | None:
 def tokenizer_facts(tokenizer: Any) -> dict[str, Any]:
     """What a record holds of a tokenizer of transformers."""
     return {
-        "class": _name(type(tokenizer)),
+        "class": _qualified_name(type(tokenizer)),
         "padding_side": tokenizer.padding_side,
         "pad": tokenizer.pad_token_id,
         "bos": tokenizer.bos_token_id,
@@ -399,13 +407,13 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> Any:
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if tokenizer is None or not hasattr(tokenizer, "save_pretrained"):
         return None
-    with _unlogged():
+    with _without_log():
         tokenizer.save_pretrained(str(folder / "tokenizer"))
     return tokenizer
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
+def _without_log() -> Iterator[None]:
     """The run's log does not speak of files of ours."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -415,7 +423,7 @@ def _unlogged() -> Iterator[None]:
         logging.disable(before)
 
 
-def _table(dataset: Any) -> dict[str, Any] | None:
+def _dataset_facts(dataset: Any) -> dict[str, Any] | None:
     if dataset is None:
         return None
     columns = getattr(dataset, "column_names", None)
@@ -427,16 +435,16 @@ def _table(dataset: Any) -> dict[str, Any] | None:
     }
 
 
-def _name(kind: Any) -> str:
+def _qualified_name(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """JSON of a value: tensors and arrays as lists, what is no JSON by its `str`."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_json(item) for item in value]
     if isinstance(value, torch.Tensor | np.ndarray):
         return value.tolist()
     if isinstance(value, np.generic):

@@ -11,12 +11,19 @@ from typing import Any
 
 import torch
 
-from truetune.probe.batch_keys import IDS, LABELS, SHIFTED, NamedBatch, in_place, name_batch
+from truetune.probe.batch_keys import IDS, LABELS, SHIFTED, NamedBatch, name_batch, unshift_labels
 from truetune.probe.batches import Peeked
-from truetune.probe.given import recognised_share
-from truetune.probe.laws import measure
+from truetune.probe.given import share_in_batches
+from truetune.probe.laws import measure_laws
 from truetune.probe.live_objects import AliveObjects
-from truetune.probe.observe import Seen, first_record, model_facts, trial_of, unwrapped, wanted
+from truetune.probe.observe import (
+    Seen,
+    first_record,
+    law_names,
+    model_facts,
+    trial_of,
+    unwrap_model,
+)
 from truetune.probe.own_loop import Steps
 from truetune.probe.record import Record
 
@@ -52,7 +59,7 @@ def observe_loop(
             given none.
         keep: is given the record as far as it is made.
     """
-    model = unwrapped(model)
+    model = unwrap_model(model)
     facts = model_facts(model)
     vocabulary = facts["embedding_rows"]
     tokenizer = alive.tokenizer_for(model, vocabulary)
@@ -71,12 +78,12 @@ def observe_loop(
         record.facts["notes"].append(record.facts["lost"])
     keep(record)
     # A loss that the loop computes itself is not known here, so no law can be tested on it.
-    names = () if own_loss else wanted(laws)
+    names = () if own_loss else law_names(laws)
     if peeked and names and rank == 0:
         outcomes = record.facts["laws"] = {}
         trial = trial_of(model, seen, tokenizer, None, None, "loop")
         trial.optimizer = steps
-        measure(trial, names, found=outcomes, keep=partial(keep, record))
+        measure_laws(trial, names, found=outcomes, keep=partial(keep, record))
     return record
 
 
@@ -84,7 +91,7 @@ def _rows_in_batches(peeked: list[Peeked], tokenizer: Any, alive: Sequence[Any])
     """Those of the live rows whose texts stand in the batches; None where there are none."""
     if tokenizer is None or not peeked:
         return None
-    shares = [(recognised_share(rows, peeked, tokenizer), rows) for rows in alive]
+    shares = [(share_in_batches(rows, peeked, tokenizer), rows) for rows in alive]
     share, best = max(shares, key=lambda one: one[0], default=(0.0, None))
     return best if share else None
 
@@ -99,7 +106,7 @@ def _with_labels_of_variables(batch: NamedBatch) -> Iterator[NamedBatch]:
     for tensor in _tensors_of_frames(inspect.currentframe()):
         tried = name_batch({IDS: ids, "candidate": tensor.to(ids.device)})
         shifted = tried.inputs.get(SHIFTED)
-        labels = tried.inputs.get(LABELS) if shifted is None else in_place(shifted)
+        labels = tried.inputs.get(LABELS) if shifted is None else unshift_labels(shifted)
         if (
             labels is not None
             and bool((labels < 0).any())

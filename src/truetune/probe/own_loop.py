@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truetune.probe.boundary import Lost, contain, describe, note_loss
+from truetune.probe.boundary import Lost, describe_error, note_loss, run_contained
 from truetune.probe.forked import can_fork
 from truetune.probe.limits import STOP, Limits
 
@@ -36,7 +36,7 @@ MAX_STEPS = 200
 """Steps of optimizers without a model of transformers, after which no further one is looked at"""
 
 
-def install(orders: dict[str, Any]) -> None:
+def watch_optimizers(orders: dict[str, Any]) -> None:
     """Watch the optimizers of this process. torch has been imported."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -50,7 +50,7 @@ def install(orders: dict[str, Any]) -> None:
         if loop.over:
             return
         # By identity: whatever else comes back here is no verdict.
-        if contain(step, optimizer, args, kwargs, on_failure=lose, seconds=seconds) is STOP:
+        if run_contained(step, optimizer, args, kwargs, on_failure=lose, seconds=seconds) is STOP:
             raise SystemExit(1)
 
     register_optimizer_step_pre_hook(before_step)
@@ -148,7 +148,10 @@ class OwnLoop:
         from torch.nn.modules.module import register_module_forward_hook
 
         note = partial(
-            contain, self._note, on_failure=self.lose, seconds=float(Limits.of(self.orders).step)
+            run_contained,
+            self._note,
+            on_failure=self.lose,
+            seconds=float(Limits.of(self.orders).step),
         )
 
         def after_forward(module: Any, args: Any, kwargs: Any, output: Any) -> None:
@@ -207,7 +210,7 @@ class OwnLoop:
             if self._batches:
                 self._audit_here()
         except BaseException as error:
-            self.lose(describe(error))
+            self.lose(describe_error(error))
 
     def _end(self) -> None:
         """Look at nothing any more."""
@@ -237,13 +240,13 @@ class LoopRun:
             alive,
             in_place,
         )
-        self.world = _number("WORLD_SIZE", 1)
-        self.rank = _number("RANK", 0)
+        self.world = _environment_number("WORLD_SIZE", 1)
+        self.rank = _environment_number("RANK", 0)
 
     def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
         """What reached the model, with the tokenizer and the rows of the process where they can be told."""
         from truetune.probe.observe_loop import observe_loop
-        from truetune.probe.record import write
+        from truetune.probe.record import write_record_files
 
         # In the process itself gradients wait to be applied, and the device may be full: no law is tested there.
         # The variables of frames are read in a copy alone: in the process itself they would live on.
@@ -258,14 +261,14 @@ class LoopRun:
             rank=self.rank,
             world=self.world,
             read_variables=not self.in_place,
-            keep=lambda record: write(record, folder),
+            keep=lambda record: write_record_files(record, folder),
         )
 
     def still(self) -> AbstractContextManager[None]:
         """What the process has one of is put back."""
-        from truetune.probe.still import still_process
+        from truetune.probe.still import preserve_process_state
 
-        return still_process(self)
+        return preserve_process_state(self)
 
 
 def is_inside_a_trainer() -> bool:
@@ -292,7 +295,7 @@ def forward_names(model: Any) -> list[str]:
     return list(inspect.signature(inner.forward).parameters)
 
 
-def _number(name: str, default: int) -> int:
+def _environment_number(name: str, default: int) -> int:
     """A whole number of the environment, as launchers set them."""
     value = os.environ.get(name, "")
     return int(value) if value.isdecimal() else default
@@ -302,9 +305,14 @@ def wait_for_torch(orders: dict[str, Any], after: Callable[..., Any]) -> None:
     """Watch optimizers as soon as torch has them; `after` calls when a module has been imported."""
     optimizer = "torch.optim.optimizer"
     if optimizer in sys.modules:
-        install(orders)
+        watch_optimizers(orders)
     else:
         after(
             optimizer,
-            partial(contain, install, orders, on_failure=partial(note_loss, orders=orders)),
+            partial(
+                run_contained,
+                watch_optimizers,
+                orders,
+                on_failure=partial(note_loss, orders=orders),
+            ),
         )

@@ -10,8 +10,8 @@ import torch
 
 from truetune.probe import miniature
 from truetune.probe.laws.trainer_loss import TrainerLoss
-from truetune.probe.memorise import Example, memorise
-from truetune.probe.say import forced
+from truetune.probe.memorise import Example, memorise_batch
+from truetune.probe.say import score_answer
 
 STEPS = 40
 ROWS = 6
@@ -27,7 +27,7 @@ class Pair:
     rows: list[Any]
 
 
-def rehearsed(
+def rehearse_pairs(
     trainer: Any,
     model: Any,
     loader: Any,
@@ -38,29 +38,34 @@ def rehearsed(
 ) -> dict[str, Any]:
     """The margin of each pair, in nats, before and after training on it by the trainer's own loss."""
     short = sorted(
-        _pairs(found), key=lambda pair: len(pair.prompt) + len(pair.chosen) + len(pair.rejected)
+        _pairs_of(found), key=lambda pair: len(pair.prompt) + len(pair.chosen) + len(pair.rejected)
     )[:ROWS]
     if not short or tokenizer is None:
-        miniature.note(
+        miniature.note_once(
             "no pairs of answers to one prompt were found: their margin is not rehearsed"
         )
         return {}
-    margins = [[_margin(model, pair, stops) for pair in short]]
+    margins = [[_log_ratio_margin(model, pair, stops) for pair in short]]
     device = next(model.parameters()).device
     made = loader.collate_fn([row for pair in short for row in pair.rows])
     batch = {
         key: value.to(device) if isinstance(value, torch.Tensor) else value
         for key, value in dict(made).items()
     }
-    learned = memorise(
-        model, TrainerLoss(trainer, ()), batch, STEPS, until, weights=_trained(trainer, model)
+    learned = memorise_batch(
+        model,
+        TrainerLoss(trainer, ()),
+        batch,
+        STEPS,
+        until,
+        weights=_weights_to_train(trainer, model),
     )
-    margins.append([_margin(model, pair, stops) for pair in short])
+    margins.append([_log_ratio_margin(model, pair, stops) for pair in short])
     pairs = [
         {
-            "prompt": _text(tokenizer, pair.prompt),
-            "chosen": _text(tokenizer, pair.chosen),
-            "rejected": _text(tokenizer, pair.rejected),
+            "prompt": _decode_text(tokenizer, pair.prompt),
+            "chosen": _decode_text(tokenizer, pair.chosen),
+            "rejected": _decode_text(tokenizer, pair.rejected),
             "before": before,
             "after": after,
         }
@@ -69,14 +74,14 @@ def rehearsed(
     return {"pairs": pairs, "loss": learned.losses, "fell": learned.fell}
 
 
-def _trained(trainer: Any, model: Any) -> list[Any] | None:
+def _weights_to_train(trainer: Any, model: Any) -> list[Any] | None:
     """Where the reference is the policy without its adapter, only the adapter makes a difference; else all weights."""
     if not hasattr(model, "peft_config") or getattr(trainer, "ref_model", model) is not None:
         return None
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _pairs(found: list[Example]) -> Iterator[Pair]:
+def _pairs_of(found: list[Example]) -> Iterator[Pair]:
     """Both lines of each example; or of two examples with one prompt, of which one is labelled as wanted (KTO)."""
     wanted: dict[tuple[int, ...], Example] = {}
     others: dict[tuple[int, ...], Example] = {}
@@ -84,22 +89,22 @@ def _pairs(found: list[Example]) -> Iterator[Pair]:
         if len(example.lines) == 2 and not (
             isinstance(example.row, Mapping) and "label" in example.row
         ):
-            prompt, chosen, rejected = split(example)
+            prompt, chosen, rejected = split_pair(example)
             if prompt and chosen and rejected:
                 yield Pair(prompt, chosen, rejected, [example.row])
-        elif isinstance(example.row, Mapping) and (start := _begin(example.labels)):
+        elif isinstance(example.row, Mapping) and (start := _first_labelled(example.labels)):
             (wanted if example.row.get("label") else others)[tuple(example.ids[:start])] = example
     for begin in wanted.keys() & others.keys():
         yes, no = wanted[begin], others[begin]
         yield Pair(list(begin), yes.ids[len(begin) :], no.ids[len(begin) :], [yes.row, no.row])
 
 
-def split(example: Example) -> tuple[list[int], list[int], list[int]]:
+def split_pair(example: Example) -> tuple[list[int], list[int], list[int]]:
     """Ids of the prompt, of the chosen and of the rejected answer: the first and the second line, from where their
     labels begin, or else from where they differ."""
     (chosen, labels), (rejected, others) = example.lines[:2]
-    start = _begin(labels)
-    other = _begin(others)
+    start = _first_labelled(labels)
+    other = _first_labelled(others)
     if start is None or other is None:
         start = other = next(
             (i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), 1
@@ -107,16 +112,16 @@ def split(example: Example) -> tuple[list[int], list[int], list[int]]:
     return chosen[:start], chosen[start:], rejected[other:]
 
 
-def _begin(labels: list[int] | None) -> int | None:
+def _first_labelled(labels: list[int] | None) -> int | None:
     return next((i for i, label in enumerate(labels) if label != -100), None) if labels else None
 
 
-def _margin(model: Any, pair: Pair, stops: set[int]) -> float:
+def _log_ratio_margin(model: Any, pair: Pair, stops: set[int]) -> float:
     return (
-        forced(model, pair.prompt, pair.chosen, stops).log_probability
-        - forced(model, pair.prompt, pair.rejected, stops).log_probability
+        score_answer(model, pair.prompt, pair.chosen, stops).log_probability
+        - score_answer(model, pair.prompt, pair.rejected, stops).log_probability
     )
 
 
-def _text(tokenizer: Any, ids: list[int]) -> str:
+def _decode_text(tokenizer: Any, ids: list[int]) -> str:
     return str(tokenizer.decode(ids, skip_special_tokens=True)).strip()

@@ -6,27 +6,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from truetune.probe.batches import parts
-from truetune.probe.still import still
+from truetune.probe.batches import loader_components
+from truetune.probe.still import preserve_state
 
 
 @contextmanager
-def ready(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]:
+def ready_trainer(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]:
     """The data loader of the trainer (or the one given) and its tokenizer; the trainer is as before afterwards."""
     if trainer is None:
-        yield loader, _tokenizer(loader)
+        yield loader, _collator_tokenizer(loader)
         return
     prepared = getattr(trainer.accelerator, "_dataloaders", [])
     before = len(prepared)
-    with still():
+    with preserve_state():
         made = loader if loader is not None else trainer.get_train_dataloader()
         try:
-            yield made, getattr(trainer, "processing_class", None) or _tokenizer(made)
+            yield made, getattr(trainer, "processing_class", None) or _collator_tokenizer(made)
         finally:
             del prepared[before:]
 
 
-def _tokenizer(loader: Any) -> Any:
+def _collator_tokenizer(loader: Any) -> Any:
     """That of the collator, where the trainer was given none; None where there is none."""
-    held = (vars(part).get("tokenizer") for part in parts(loader) if hasattr(part, "__dict__"))
+    held = (
+        vars(part).get("tokenizer")
+        for part in loader_components(loader)
+        if hasattr(part, "__dict__")
+    )
     return next((tokenizer for tokenizer in held if hasattr(tokenizer, "save_pretrained")), None)

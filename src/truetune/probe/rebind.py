@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 
-def rebind(model: Any, other: Any) -> None:
+def copy_forward_patch(model: Any, other: Any) -> None:
     """Give `other` the forward that stands on the instance `model`, if any, with every hold on `model` moved over.
 
     Trainers replace a model's forward by a closure over its former one (a fused loss, say).
@@ -25,24 +25,24 @@ def rebind(model: Any, other: Any) -> None:
     head, twin = model.get_output_embeddings(), other.get_output_embeddings()
     if head is not None:
         seen[id(head)] = twin
-    other.forward = _moved(forward, seen, 0)
+    other.forward = _copy_onto(forward, seen, 0)
 
 
-def _moved(value: Any, seen: dict[int, Any], depth: int) -> Any:
+def _copy_onto(value: Any, seen: dict[int, Any], depth: int) -> Any:
     if id(value) in seen:
         return seen[id(value)]
     if isinstance(value, types.MethodType):
-        owner = _moved(value.__self__, seen, depth)
+        owner = _copy_onto(value.__self__, seen, depth)
         if owner is value.__self__:
             return value
         function = value.__func__
         own = getattr(type(owner), function.__name__, None)
         if function.__closure__ is None and own is not None:
             return types.MethodType(own, owner)
-        return types.MethodType(_moved(function, seen, depth + 1), owner)
+        return types.MethodType(_copy_onto(function, seen, depth + 1), owner)
     if isinstance(value, types.FunctionType) and value.__closure__ and depth < 8:
         cells = tuple(
-            types.CellType(_moved(cell.cell_contents, seen, depth + 1))
+            types.CellType(_copy_onto(cell.cell_contents, seen, depth + 1))
             for cell in value.__closure__
         )
         made = types.FunctionType(

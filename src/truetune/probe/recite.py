@@ -13,17 +13,24 @@ from typing import Any
 import torch
 
 from truetune.probe import miniature, mutants, pairs, thrift
-from truetune.probe.batches import Peeked, peek
-from truetune.probe.border import compact
-from truetune.probe.laws import measure
+from truetune.probe.batches import Peeked, peek_batches
+from truetune.probe.border import compact_vocabulary
+from truetune.probe.laws import measure_laws
 from truetune.probe.laws.trainer_loss import TrainerLoss
-from truetune.probe.memorise import Example, examples, label_loss, memorise
-from truetune.probe.observe import Seen, observe, trial_of, unwrapped, wanted
-from truetune.probe.parts import Part, difference, parts_of, questions_of
-from truetune.probe.ready import ready
+from truetune.probe.memorise import Example, collect_examples, label_loss, memorise_batch
+from truetune.probe.observe import Seen, law_names, observe_run, trial_of, unwrap_model
+from truetune.probe.parts import RecitedRow, choose_rows, parse_first_rows, prompt_difference
+from truetune.probe.ready import ready_trainer
 from truetune.probe.record import Record
-from truetune.probe.say import MOST, SPARE, Said, compared, forced, say
-from truetune.probe.stand_in import innermost, stand_in
+from truetune.probe.say import (
+    MAX_NEW_TOKENS,
+    SPARE_TOKENS,
+    GreedyAnswer,
+    compare_answer,
+    generate_greedily,
+    score_answer,
+)
+from truetune.probe.stand_in import innermost_model, stand_in
 
 Keep = Callable[[Record], None]
 ROWS = 6
@@ -31,7 +38,7 @@ SECONDS = 40.0
 """After so many no further step of memorising is begun"""
 
 
-def rehearse(
+def rehearse_run(
     trainer: Any,
     orders: dict[str, Any] | None = None,
     loader: Any = None,
@@ -48,8 +55,8 @@ def rehearse(
     orders, started = orders or {}, time.perf_counter()
     folder = Path(folder or tempfile.mkdtemp(prefix="truetune-"))
     own = orders.get("mode") == "rehearse"
-    with ready(trainer, loader) as (loader, tokenizer), stand_in(trainer, own) as model:
-        record = observe(
+    with ready_trainer(trainer, loader) as (loader, tokenizer), stand_in(trainer, own) as model:
+        record = observe_run(
             folder,
             model=model,
             loader=loader,
@@ -61,16 +68,21 @@ def rehearse(
         )
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         raw = next(
-            (data for data in (given, *(thrift.seen if own else ())) if questions_of(data)), given
+            (
+                data
+                for data in (given, *(thrift.mapped_datasets if own else ()))
+                if parse_first_rows(data)
+            ),
+            given,
         )
-        record.facts["recitation"] = _rehearsed(
+        record.facts["recitation"] = _memorise_and_recite(
             trainer, model, loader, tokenizer, raw, orders, record, started, keep
         )
     record.facts["notes"] += miniature.notes
     return record
 
 
-def _rehearsed(
+def _memorise_and_recite(
     trainer: Any,
     model: Any,
     loader: Any,
@@ -82,34 +94,36 @@ def _rehearsed(
     keep: Keep | None,
 ) -> dict[str, Any]:
     notes = record.facts["notes"]
-    peeked, kind = peek(loader, orders.get("batches", 8)), record.facts["trainer"]["kind"]
-    found = examples(loader.dataset, loader.collate_fn)
+    peeked, kind = peek_batches(loader, orders.get("batches", 8)), record.facts["trainer"]["kind"]
+    found = collect_examples(loader.dataset, loader.collate_fn)
     stops = stops_of(model, tokenizer)
-    questions = questions_of(given)
+    questions = parse_first_rows(given)
     parts = (
         []
         if tokenizer is None
-        else parts_of(found, questions, tokenizer, stops, orders.get("rows", ROWS))
+        else choose_rows(found, questions, tokenizer, stops, orders.get("rows", ROWS))
     )
     reference = getattr(trainer, "ref_model", None)
-    vocabulary = _compacted(model, reference, peeked, found, parts, tokenizer, stops, notes)
-    laws = wanted(orders.get("laws", "quick"))
+    vocabulary = _compact_miniature(model, reference, peeked, found, parts, tokenizer, stops, notes)
+    laws = law_names(orders.get("laws", "quick"))
     if peeked and laws:
         seen = Seen(peeked, loader.collate_fn, loader.dataset)
-        trial = trial_of(unwrapped(model), seen, tokenizer, trainer, None, kind)
+        trial = trial_of(unwrap_model(model), seen, tokenizer, trainer, None, kind)
         outcomes = record.facts["laws"] = {}
-        measure(trial, laws, found=outcomes, keep=partial(keep, record) if keep else None)
+        measure_laws(trial, laws, found=outcomes, keep=partial(keep, record) if keep else None)
     facts: dict[str, Any] = {
-        "shape": _shape(model),
+        "shape": _model_shape(model),
         "vocabulary": vocabulary,
         "rows": [],
         "loss": [],
         "stops": sorted(stops),
         "kind": kind,
     }
-    fresh = mutants.snapshot(model) if orders.get("mutate") else None
+    fresh = mutants.snapshot_weights(model) if orders.get("mutate") else None
     if kind not in ("sft", "loop"):
-        facts |= pairs.rehearsed(trainer, model, loader, found, tokenizer, stops, started + SECONDS)
+        facts |= pairs.rehearse_pairs(
+            trainer, model, loader, found, tokenizer, stops, started + SECONDS
+        )
         if fresh is not None and facts.get("pairs"):
             record.facts["mutation"] = mutants.of_pairs(
                 trainer,
@@ -117,23 +131,23 @@ def _rehearsed(
                 fresh,
                 loader,
                 facts,
-                lambda faulty: pairs.rehearsed(
+                lambda faulty: pairs.rehearse_pairs(
                     trainer, model, faulty, found, tokenizer, stops, float("inf")
                 ),
             )
     elif parts:
-        batch = _moved(loader.collate_fn([part.example.row for part in parts]), model)
-        learned = memorise(
+        batch = _to_device(loader.collate_fn([part.example.row for part in parts]), model)
+        learned = memorise_batch(
             model,
             TrainerLoss(trainer, ()),
             batch,
             until=started + SECONDS,
-            known=lambda: _knows(model, parts, stops),
+            known=lambda: _knows_answers(model, parts, stops),
         )
         facts |= {
             "loss": learned.losses,
             "fell": learned.fell,
-            "rows": _recited(model, parts, tokenizer, stops),
+            "rows": _recite_rows(model, parts, tokenizer, stops),
             "label_loss": label_loss(model, [part.example for part in parts]),
         }
         if fresh is not None:
@@ -146,17 +160,17 @@ def _rehearsed(
                 learned,
                 tokenizer,
                 stops,
-                lambda: _recited(model, parts, tokenizer, stops),
+                lambda: _recite_rows(model, parts, tokenizer, stops),
                 notes,
                 orders["mutate"],
             )
     else:
-        facts["nothing"] = _nothing(tokenizer, found)
+        facts["nothing"] = _why_nothing_recited(tokenizer, found)
         notes.append(f"nothing could be recited: {facts['nothing']}")
     return facts | {"seconds": round(time.perf_counter() - started, 2)}
 
 
-def _nothing(tokenizer: Any, found: list[Example]) -> str:
+def _why_nothing_recited(tokenizer: Any, found: list[Example]) -> str:
     """Why no row could be recited, and what to do."""
     if tokenizer is None:
         return "there is no tokenizer; give the Trainer processing_class=tokenizer"
@@ -165,11 +179,11 @@ def _nothing(tokenizer: Any, found: list[Example]) -> str:
     )
 
 
-def _knows(model: Any, parts: list[Part], stops: set[int]) -> bool:
+def _knows_answers(model: Any, parts: list[RecitedRow], stops: set[int]) -> bool:
     """Are all tokens of the answers the likeliest ones?"""
     model.eval()
     right = min(
-        forced(model, part.trained or part.prompt, part.gold, stops).right for part in parts
+        score_answer(model, part.trained or part.prompt, part.gold, stops).right for part in parts
     )
     model.train()
     return right == 1.0
@@ -177,24 +191,24 @@ def _knows(model: Any, parts: list[Part], stops: set[int]) -> bool:
 
 def stops_of(model: Any, tokenizer: Any) -> set[int]:
     """Ids at which a server stops: generation_config's and the tokenizer's."""
-    generation = getattr(innermost(model), "generation_config", None)
+    generation = getattr(innermost_model(model), "generation_config", None)
     ids = getattr(generation, "eos_token_id", None)
     found = set(ids if isinstance(ids, list | tuple) else [ids])
     return {int(id) for id in found | {getattr(tokenizer, "eos_token_id", None)} if id is not None}
 
 
-def _compacted(
+def _compact_miniature(
     model: Any,
     reference: Any,
     peeked: list[Peeked],
     found: list[Example],
-    parts: list[Part],
+    parts: list[RecitedRow],
     tokenizer: Any,
     stops: set[int],
     notes: list[str],
 ) -> dict[str, Any]:
     """Cut the miniature's vocabulary to the ids that occur; the whole one where that can't be."""
-    inner = innermost(model)
+    inner = innermost_model(model)
     into = inner.get_input_embeddings() if hasattr(inner, "get_input_embeddings") else None
     rows = getattr(into, "num_embeddings", 0)
     ids: set[int] = {0} | stops | set(getattr(tokenizer, "all_special_ids", []) or [])
@@ -210,39 +224,48 @@ def _compacted(
     if rows < 4 * len(ids):
         return {"size": rows, "kept": rows}
     try:
-        border = compact(inner, ids)
+        border = compact_vocabulary(inner, ids)
         if reference is not None:
-            compact(innermost(reference), ids)
+            compact_vocabulary(innermost_model(reference), ids)
     except (ValueError, AttributeError, TypeError) as error:
         notes.append(f"the vocabulary could not be compacted ({error}): the rehearsal takes longer")
         return {"size": rows, "kept": rows}
     return {"size": rows, "kept": len(border.ids)}
 
 
-def _recited(
-    model: Any, parts: list[Part], tokenizer: Any, stops: set[int]
+def _recite_rows(
+    model: Any, parts: list[RecitedRow], tokenizer: Any, stops: set[int]
 ) -> list[dict[str, Any]]:
-    limits = [min(len(part.gold), MOST) + SPARE for part in parts]
-    answers = say(model, [part.prompt for part in parts], stops, limits)
+    limits = [min(len(part.gold), MAX_NEW_TOKENS) + SPARE_TOKENS for part in parts]
+    answers = generate_greedily(model, [part.prompt for part in parts], stops, limits)
     differing = [i for i, part in enumerate(parts) if part.trained != part.prompt and part.trained]
-    again = say(model, [parts[i].trained for i in differing], stops, [limits[i] for i in differing])
+    again = generate_greedily(
+        model, [parts[i].trained for i in differing], stops, [limits[i] for i in differing]
+    )
     trained = dict(zip(differing, again, strict=True))
     return [
-        _row(model, part, answers[i], trained.get(i), tokenizer, stops)
+        _row_outcome(model, part, answers[i], trained.get(i), tokenizer, stops)
         for i, part in enumerate(parts)
     ]
 
 
-def _row(
-    model: Any, part: Part, said: Said, trained: Said | None, tokenizer: Any, stops: set[int]
+def _row_outcome(
+    model: Any,
+    part: RecitedRow,
+    said: GreedyAnswer,
+    trained: GreedyAnswer | None,
+    tokenizer: Any,
+    stops: set[int],
 ) -> dict[str, Any]:
     gold = tokenizer.decode(part.gold, skip_special_tokens=True)
-    thought = forced(model, part.trained or part.prompt, part.gold, stops)
+    thought = score_answer(model, part.trained or part.prompt, part.gold, stops)
     asked_so = (
-        thought if part.trained == part.prompt else forced(model, part.prompt, part.gold, stops)
+        thought
+        if part.trained == part.prompt
+        else score_answer(model, part.prompt, part.gold, stops)
     )
     also = gold if part.given is None or _only_framed(gold, part) else ""
-    made = compared(said, part.reference, tokenizer, also=also)
+    made = compare_answer(said, part.reference, tokenizer, also=also)
     others = part.given.others if part.given is not None else {}
     labels = part.example.labels
     begin = len(part.trained)
@@ -254,16 +277,20 @@ def _row(
             part.given.question if part.given is not None else tokenizer.decode(part.trained[-40:])
         ),
         "reference": part.reference.strip(),
-        "field": next((name for name, text in others.items() if _same(made["said"], text)), None),
+        "field": next(
+            (name for name, text in others.items() if _same_words(made["said"], text)), None
+        ),
         "echo": (
             part.given is not None
             and len(made["said"]) > 8
-            and _begins(part.given.question, made["said"])
+            and _begins_with_question(part.given.question, made["said"])
         ),
         "trained": (
-            None if trained is None else compared(trained, part.reference, tokenizer, also=also)
+            None
+            if trained is None
+            else compare_answer(trained, part.reference, tokenizer, also=also)
         ),
-        "prompt": difference(part, tokenizer),
+        "prompt": prompt_difference(part, tokenizer),
         "probability": [thought.log_probability, asked_so.log_probability],
         "closed": part.closed,
         "right": thought.right,
@@ -279,11 +306,11 @@ def _row(
             "trained": part.prompt if part.kind == "inside" else part.trained,
             "prompt": part.prompt,
         },
-        "asked": _asked(part),
+        "asked": _server_request(part),
     }
 
 
-def _asked(part: Part) -> dict[str, Any] | None:
+def _server_request(part: RecitedRow) -> dict[str, Any] | None:
     """What a server is asked for this row, as JSON; None where it is no chat."""
     given = part.given
     if given is None or not given.chat or not given.messages or part.kind == "text":
@@ -292,7 +319,7 @@ def _asked(part: Part) -> dict[str, Any] | None:
     return dict(json.loads(json.dumps(made, default=str)))
 
 
-def _only_framed(gold: str, part: Part) -> bool:
+def _only_framed(gold: str, part: RecitedRow) -> bool:
     """Is the reference in the row's answer, with nothing but the template's own text before it?"""
     before, found, _ = gold.partition(part.reference.strip())
     assert part.given is not None
@@ -300,22 +327,22 @@ def _only_framed(gold: str, part: Part) -> bool:
     return bool(found) and not any(text.strip() and text.strip() in before for text in texts)
 
 
-def _same(said: str, text: str) -> bool:
+def _same_words(said: str, text: str) -> bool:
     return bool(text.strip()) and said.startswith(text.strip())
 
 
-def _begins(question: str, said: str) -> bool:
+def _begins_with_question(question: str, said: str) -> bool:
     question, said = " ".join(question.split()), " ".join(said.split())
     return len(question) > 8 and (said.startswith(question) or question.startswith(said))
 
 
-def _moved(batch: Any, model: Any) -> dict[str, Any]:
+def _to_device(batch: Any, model: Any) -> dict[str, Any]:
     device = next(model.parameters()).device
     return {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in dict(batch).items()}
 
 
-def _shape(model: Any) -> dict[str, Any]:
-    inner = innermost(model)
+def _model_shape(model: Any) -> dict[str, Any]:
+    inner = innermost_model(model)
     config = (
         inner.config.get_text_config()
         if hasattr(getattr(inner, "config", None), "get_text_config")
@@ -327,7 +354,7 @@ def _shape(model: Any) -> dict[str, Any]:
         "layers": getattr(config, "num_hidden_layers", None),
         "width": getattr(config, "hidden_size", None),
         "of": {
-            name: miniature.real.get("config", {}).get(name)
+            name: miniature.real_config.get("config", {}).get(name)
             for name in ("num_hidden_layers", "hidden_size")
         },
     }

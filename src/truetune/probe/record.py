@@ -49,7 +49,7 @@ class Record:
     """A folder that `save_pretrained` wrote"""
 
 
-def write(record: Record, folder: Path) -> None:
+def write_record_files(record: Record, folder: Path) -> None:
     """Write a record whose tokenizer, if any, is already at `folder / "tokenizer"`; record.json comes last.
 
     Of a record that was written before, only record.json is written again: its batches are the same.
@@ -72,7 +72,7 @@ def write(record: Record, folder: Path) -> None:
     os.replace(temporary, folder / "record.json")
 
 
-def read(folder: Path) -> Record:
+def read_record(folder: Path) -> Record:
     """Raises OSError or ValueError where the folder holds no whole record."""
     found = parse_json(
         (folder / "record.json").read_text(encoding="utf-8", errors="surrogatepass"), RESULT

@@ -34,17 +34,17 @@ class UnguardedError(RuntimeError):
     """A guard that must stand does not."""
 
 
-def begin(guard_text: str, orders_text: str) -> None:
+def begin_guarded(guard_text: str, orders_text: str) -> None:
     """Set all guards up in this process, before any of the program's code. Raises whatever goes wrong."""
     guard = json.loads(guard_text)
     orders = json.loads(orders_text)
     if guard["covered"] or guard["landlock"]:
-        prove(guard)
-    write_guard.install(guard)
+        prove_confinement(guard)
+    write_guard.install_write_guard(guard)
     RehearsalHook(orders, guard["refused"], guard["gaps"]).watch_imports()
 
 
-def prove(guard: dict[str, Any]) -> None:
+def prove_confinement(guard: dict[str, Any]) -> None:
     """Look whether the kernel holds this process as the launcher says. Raises UnguardedError."""
     beside = os.path.dirname(guard["writable"][0])
     if guard["covered"]:
@@ -133,7 +133,7 @@ class RehearsalHook:
     def change_datasets(self, module: Any) -> None:
         from truetune.probe import miniature, thrift
 
-        thrift.shorten(module.Dataset, miniature.notes)
+        thrift.patch_datasets(module.Dataset, miniature.notes)
 
     def change_adapters(self, module: Any) -> None:
         from truetune.probe import miniature
@@ -143,14 +143,16 @@ class RehearsalHook:
     def change_arguments(self, module: Any) -> None:
         from truetune.probe import miniature, thrift
 
-        thrift.lean_arguments(module.TrainingArguments, miniature.notes, self.orders["folder"])
+        thrift.patch_training_arguments(
+            module.TrainingArguments, miniature.notes, self.orders["folder"]
+        )
 
     def change_models(self, module: Any) -> None:
         from truetune.probe import miniature
 
         miniature.replace_models(module.PreTrainedModel, self.ensure_guards)
         if self.gaps:
-            miniature.note(f"held by Python's hook, not by the kernel: {', '.join(self.gaps)}")
+            miniature.note_once(f"held by Python's hook, not by the kernel: {', '.join(self.gaps)}")
 
     def change_optimizers(self, module: Any) -> None:
         """End the process at a step of an optimizer that trains a miniature and is not ours.
@@ -160,7 +162,7 @@ class RehearsalHook:
         from truetune.probe import miniature
 
         def check(*args: Any) -> None:
-            if self.rehearsing or not miniature.real:
+            if self.rehearsing or not miniature.real_config:
                 return
             with suppress(OSError):
                 Path(self.orders["folder"], f"loop-{os.getpid()}").touch()
@@ -210,10 +212,10 @@ def rehearse_run(
 
     `number` counts the rehearsals of this process, from 1.
     """
-    from truetune.probe.session import session
+    from truetune.probe.session import hand_over_rehearsal
 
     with suppress(SystemExit):
-        session(trainer, loader, given, orders, number)
+        hand_over_rehearsal(trainer, loader, given, orders, number)
 
 
 def is_being_imported(name: str) -> bool:

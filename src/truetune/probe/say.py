@@ -6,22 +6,22 @@ from typing import Any, NamedTuple
 
 import torch
 
-MOST = 160
+MAX_NEW_TOKENS = 160
 """Tokens of an answer that are asked for"""
-SPARE = 16
+SPARE_TOKENS = 16
 """Tokens by which an answer may run on before it counts as not stopping"""
 
 
-class Said(NamedTuple):
+class GreedyAnswer(NamedTuple):
     ids: list[int]
     """Generated ids, without the stop id"""
     stopped: bool
 
 
 @torch.no_grad()
-def say(
+def generate_greedily(
     model: torch.nn.Module, prompts: list[list[int]], stops: set[int], limits: list[int]
-) -> list[Said]:
+) -> list[GreedyAnswer]:
     """Greedy answers, as a server would generate them, until a stop id or a limit of tokens each.
 
     Without a cache, padded on the right: nothing but the causal order of the tokens is asked of the model.
@@ -38,7 +38,7 @@ def say(
         ]
         if not open_:
             break
-        ids, mask = padded([rows[i] for i in open_], pad)
+        ids, mask = pad_right([rows[i] for i in open_], pad)
         logits = model(
             input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
         ).logits
@@ -51,11 +51,12 @@ def say(
             else:
                 rows[i].append(id)
     return [
-        Said(row[len(prompt) :], end) for row, prompt, end in zip(rows, prompts, ended, strict=True)
+        GreedyAnswer(row[len(prompt) :], end)
+        for row, prompt, end in zip(rows, prompts, ended, strict=True)
     ]
 
 
-def padded(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+def pad_right(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows, longest) ids, padded on the right, and the attention mask."""
     longest = max(len(row) for row in rows)
     ids = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
@@ -63,7 +64,7 @@ def padded(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]
     return ids, mask
 
 
-class Forced(NamedTuple):
+class AnswerScore(NamedTuple):
     """An answer given to the model token by token."""
 
     right: float
@@ -77,7 +78,9 @@ class Forced(NamedTuple):
 
 
 @torch.no_grad()
-def forced(model: torch.nn.Module, prompt: list[int], answer: list[int], stops: set[int]) -> Forced:
+def score_answer(
+    model: torch.nn.Module, prompt: list[int], answer: list[int], stops: set[int]
+) -> AnswerScore:
     """What the model thinks of an answer (without its stop token) after a prompt."""
     device = next(model.parameters()).device
     ids = torch.tensor([prompt + answer], device=device)
@@ -91,7 +94,7 @@ def forced(model: torch.nn.Module, prompt: list[int], answer: list[int], stops: 
         (chances[:, stop].exp() for stop in sorted(stops)),
         torch.zeros(len(answer) + 1, device=device),
     )
-    return Forced(
+    return AnswerScore(
         right=float((logits[:-1].argmax(dim=-1) == wanted).float().mean()) if answer else 1.0,
         stop_after=float(stopping[-1]),
         stop_inside=float(stopping[:-1].max()) if answer else 0.0,
@@ -99,12 +102,14 @@ def forced(model: torch.nn.Module, prompt: list[int], answer: list[int], stops: 
     )
 
 
-def compared(said: Said, reference: str, tokenizer: Any, *, also: str = "") -> dict[str, Any]:
+def compare_answer(
+    said: GreedyAnswer, reference: str, tokenizer: Any, *, also: str = ""
+) -> dict[str, Any]:
     """How an answer stands to the reference (or `also`, the row's own tokens): text, recited, stopped, early."""
     text = tokenizer.decode(said.ids, skip_special_tokens=True).strip()
     wanted = [w for w in (reference.strip(), also.strip()) if w]
     whole = tokenizer.decode(said.ids, skip_special_tokens=False).strip()
-    cut = len(said.ids) >= MOST and not said.stopped
+    cut = len(said.ids) >= MAX_NEW_TOKENS and not said.stopped
     recited = any(
         t.startswith(w) or (cut and w.startswith(t)) for w in wanted for t in (text, whole)
     )

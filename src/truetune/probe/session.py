@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from truetune.probe.boundary import describe
+from truetune.probe.boundary import describe_error
 from truetune.probe.forked import CopyFailed, Send, run_in_copy
 from truetune.probe.limits import GO, STOP, VERDICT_SECONDS, Limits
 
@@ -52,12 +52,12 @@ class TrainerRun:
 
     def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
         """Its first batches, its model and its loss."""
-        from truetune.probe.observe import observe
-        from truetune.probe.ready import ready
-        from truetune.probe.record import write
+        from truetune.probe.observe import observe_run
+        from truetune.probe.ready import ready_trainer
+        from truetune.probe.record import write_record_files
 
-        with ready(self.trainer, self.loader) as (loader, tokenizer):
-            return observe(
+        with ready_trainer(self.trainer, self.loader) as (loader, tokenizer):
+            return observe_run(
                 folder,
                 model=self.trainer.model,
                 loader=loader,
@@ -68,14 +68,14 @@ class TrainerRun:
                 laws=orders["laws"],
                 canary=orders["canary"],
                 keys=orders.get("keys"),
-                keep=lambda record: write(record, folder),
+                keep=lambda record: write_record_files(record, folder),
             )
 
     def still(self) -> AbstractContextManager[None]:
         """What the process has one of, and the trainer's attributes, are put back."""
-        from truetune.probe.still import still_process
+        from truetune.probe.still import preserve_process_state
 
-        return still_process(self.trainer)
+        return preserve_process_state(self.trainer)
 
 
 def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
@@ -94,7 +94,7 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
         send({"about": message})
         write_record(subject, orders, message)
         send({"recorded": True})
-        send({"verdict": verdict(message, orders, limits.verdict)})
+        send({"verdict": await_verdict(message, orders, limits.verdict)})
 
     def follow(message: dict[str, Any]) -> float | None:
         if "about" in message:
@@ -112,7 +112,7 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
         run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
     except CopyFailed as error:
         if about:  # the other processes of the run must not wait for this one
-            verdict({**about, "failed": str(error)}, orders, 0.0)
+            await_verdict({**about, "failed": str(error)}, orders, 0.0)
         raise
     return STOP if verdicts == [STOP] else GO
 
@@ -131,15 +131,17 @@ def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits
             write_record(subject, orders, message)
     except BaseException as error:
         with suppress(Exception):
-            verdict({**message, "failed": describe(error)}, orders, 0.0)
+            await_verdict({**message, "failed": describe_error(error)}, orders, 0.0)
         raise
-    return STOP if verdict(message, orders, limits.verdict) == STOP else GO
+    return STOP if await_verdict(message, orders, limits.verdict) == STOP else GO
 
 
-def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int) -> None:
+def hand_over_rehearsal(
+    trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int
+) -> None:
     """Hand a record of a rehearsal over. Raises SystemExit: nothing is trained after it, whatever failed."""
-    from truetune.probe.recite import rehearse
-    from truetune.probe.record import write
+    from truetune.probe.recite import rehearse_run
+    from truetune.probe.record import write_record_files
 
     folder = Path(orders["folder"], f"{os.getpid()}-{number}")
     message = message_of(
@@ -148,15 +150,20 @@ def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], numbe
     try:
         folder.mkdir()
         orders_here = {**orders, "folder": str(folder)}
-        write(
-            rehearse(
-                trainer, orders_here, loader, given, folder, lambda record: write(record, folder)
+        write_record_files(
+            rehearse_run(
+                trainer,
+                orders_here,
+                loader,
+                given,
+                folder,
+                lambda record: write_record_files(record, folder),
             ),
             folder,
         )
     except Exception as error:
-        message["failed"] = describe(error)
-    verdict(message, orders)
+        message["failed"] = describe_error(error)
+    await_verdict(message, orders)
     raise SystemExit(0)
 
 
@@ -179,17 +186,17 @@ def message_of(
 
 def write_record(subject: Subject, orders: dict[str, Any], message: dict[str, Any]) -> None:
     """Look at the run and write its record into the message's folder; where that fails the message says why."""
-    from truetune.probe.record import write
+    from truetune.probe.record import write_record_files
 
     folder = Path(message["folder"])
     try:
         folder.mkdir()
-        write(subject.observe(folder, orders), folder)
+        write_record_files(subject.observe(folder, orders), folder)
     except Exception as error:
-        message["failed"] = describe(error)
+        message["failed"] = describe_error(error)
 
 
-def verdict(
+def await_verdict(
     message: dict[str, Any], orders: dict[str, Any], seconds: float = VERDICT_SECONDS
 ) -> str:
     """The parent's verdict, GO or STOP; GO where there is no parent any more, or it does not answer in time."""

@@ -45,26 +45,26 @@ LLAMA: dict[str, Any] = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
-SHRUNK = "_truetune_shrunk"
+SHRUNK_ATTRIBUTE = "_truetune_shrunk"
 """Set on a configuration that has been shrunk"""
 
 
-def shrink(config: Any) -> Any:
+def shrink_config(config: Any) -> Any:
     """Shrink a configuration in place, those inside it too; one that is shrunk already stays as it is."""
-    if getattr(config, SHRUNK, False):
+    if getattr(config, SHRUNK_ATTRIBUTE, False):
         return config
-    object.__setattr__(config, SHRUNK, True)
-    for inner in _inner(config):
-        shrink(inner)
-    if isinstance(_get(config, "hidden_size"), int) and isinstance(
-        _get(config, "num_hidden_layers"), int
+    object.__setattr__(config, SHRUNK_ATTRIBUTE, True)
+    for inner in _inner_configs(config):
+        shrink_config(inner)
+    if isinstance(_get_setting(config, "hidden_size"), int) and isinstance(
+        _get_setting(config, "num_hidden_layers"), int
     ):
-        _narrow(config)
-        _shorten(config)
+        _narrow_widths(config)
+        _shorten_layers(config)
     for name, largest in FIXED.items():
-        value = _get(config, name)
+        value = _get_setting(config, name)
         if isinstance(value, int) and not isinstance(value, bool) and value > largest:
-            _set(config, name, largest)
+            _set_setting(config, name, largest)
     if getattr(config, "quantization_config", None) is not None:
         del config.quantization_config
     config.dtype = "float32"
@@ -80,11 +80,11 @@ def like_llama(config: Any) -> Any:
         name: getattr(text, name, None) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
     }
     made = LlamaConfig(vocab_size=text.vocab_size, **LLAMA, **kept)
-    object.__setattr__(made, SHRUNK, True)
+    object.__setattr__(made, SHRUNK_ATTRIBUTE, True)
     return made
 
 
-def _inner(config: Any) -> list[Any]:
+def _inner_configs(config: Any) -> list[Any]:
     names = getattr(type(config), "sub_configs", {})
     return [
         inner
@@ -93,19 +93,22 @@ def _inner(config: Any) -> list[Any]:
     ]
 
 
-def _get(config: Any, name: str) -> Any:
+def _get_setting(config: Any, name: str) -> Any:
     return getattr(config, name, None)
 
 
-def _set(config: Any, name: str, value: Any) -> None:
+def _set_setting(config: Any, name: str, value: Any) -> None:
     """Some configurations compute what others keep."""
     with suppress(AttributeError):
         setattr(config, name, value)
 
 
-def _narrow(config: Any) -> None:
+def _narrow_widths(config: Any) -> None:
     """Heads in their ratio, and every width by them."""
-    heads, kv = _get(config, "num_attention_heads"), _get(config, "num_key_value_heads")
+    heads, kv = (
+        _get_setting(config, "num_attention_heads"),
+        _get_setting(config, "num_key_value_heads"),
+    )
     group = min(heads // kv, WIDEST // 2) if isinstance(kv, int) and kv else 1
     small_kv = min(2 if kv is not None else 4, kv or heads)
     small = group * small_kv
@@ -114,22 +117,28 @@ def _narrow(config: Any) -> None:
     config.num_attention_heads = small
     if kv is not None:
         config.num_key_value_heads = small_kv
-    if isinstance(_get(config, "head_dim"), int):
-        _set(config, "head_dim", HEAD if _get(config, "qk_rope_head_dim") else width // small)
+    if isinstance(_get_setting(config, "head_dim"), int):
+        _set_setting(
+            config, "head_dim", HEAD if _get_setting(config, "qk_rope_head_dim") else width // small
+        )
     for name in ("intermediate_size", "ffn_dim", "n_inner", "word_embed_proj_dim"):
-        if isinstance(_get(config, name), int):
+        if isinstance(_get_setting(config, name), int):
             setattr(config, name, width if name == "word_embed_proj_dim" else 2 * width)
-    if _get(config, "query_pre_attn_scalar") is not None:
+    if _get_setting(config, "query_pre_attn_scalar") is not None:
         config.query_pre_attn_scalar = config.head_dim
-    _ropes(config, (_get(config, "head_dim") or width // small) // 2)
+    _shorten_rope_factors(config, (_get_setting(config, "head_dim") or width // small) // 2)
 
 
-def _ropes(config: Any, half: int) -> None:
+def _shorten_rope_factors(config: Any, half: int) -> None:
     """Frequencies that are listed one by one."""
-    for rope in (_get(config, "rope_parameters"), _get(config, "rope_scaling")):
+    for rope in (_get_setting(config, "rope_parameters"), _get_setting(config, "rope_scaling")):
         if not isinstance(rope, dict):
             continue
-        share = rope.get("partial_rotary_factor") or _get(config, "partial_rotary_factor") or 1.0
+        share = (
+            rope.get("partial_rotary_factor")
+            or _get_setting(config, "partial_rotary_factor")
+            or 1.0
+        )
         for name in ("short_factor", "long_factor"):
             if isinstance(rope.get(name), list):
                 rope[name] = rope[name][: int(half * share)]
@@ -138,9 +147,9 @@ def _ropes(config: Any, half: int) -> None:
             rope["mrope_section"] = [half // parts + (i < half % parts) for i in range(parts)]
 
 
-def _shorten(config: Any) -> None:
+def _shorten_layers(config: Any) -> None:
     """One layer of each kind, two at least."""
-    kinds = _get(config, "layer_types")
+    kinds = _get_setting(config, "layer_types")
     kept = list(range(min(LAYERS, config.num_hidden_layers)))
     if isinstance(kinds, list) and kinds:
         firsts = [kinds.index(kind) for kind in dict.fromkeys(kinds)]
@@ -149,7 +158,9 @@ def _shorten(config: Any) -> None:
     if isinstance(kinds, list) and kinds:
         config.layer_types = [kinds[i] for i in kept]
     for name in ("no_rope_layers", "mlp_layer_types"):
-        if isinstance(_get(config, name), list) and len(_get(config, name)) > len(kept):
-            setattr(config, name, [_get(config, name)[i] for i in kept])
-    if isinstance(_get(config, "mlp_only_layers"), list):
+        if isinstance(_get_setting(config, name), list) and len(_get_setting(config, name)) > len(
+            kept
+        ):
+            setattr(config, name, [_get_setting(config, name)[i] for i in kept])
+    if isinstance(_get_setting(config, "mlp_only_layers"), list):
         config.mlp_only_layers = [i for i in config.mlp_only_layers if i < len(kept)]

@@ -9,9 +9,9 @@ from typing import Any
 
 from truetune.errors import UsageError
 from truetune.probe import miniature
-from truetune.probe.observe import unwrapped
-from truetune.probe.rebind import rebind
-from truetune.probe.shrink import SHRUNK
+from truetune.probe.observe import unwrap_model
+from truetune.probe.rebind import copy_forward_patch
+from truetune.probe.shrink import SHRUNK_ATTRIBUTE
 
 STATE = ("model_wrapped", "ref_model", "optimizer", "_metrics", "_total_train_tokens")
 """What of a trainer a step changes"""
@@ -24,21 +24,21 @@ def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
     In a process of our `own` a model that is one already stays.
     """
     model = trainer.model
-    inner = innermost(model)
+    inner = innermost_model(model)
     if not hasattr(inner, "config"):
         raise UsageError(
             f"a rehearsal needs a model of transformers, and {type(inner).__name__} has no"
             " configuration"
         )
-    if own and getattr(inner.config, SHRUNK, False):
+    if own and getattr(inner.config, SHRUNK_ATTRIBUTE, False):
         for held in (model, getattr(trainer, "ref_model", None)):
             if held is not None:
                 held.float()
         yield model
         return
     miniature.notes.clear()
-    miniature.real.clear()
-    small = rebuilt(model)
+    miniature.real_config.clear()
+    small = rebuild_small(model)
     reference = getattr(trainer, "ref_model", None)
     kept = {name: value for name, value in vars(trainer).items() if value is model or name in STATE}
     handler = trainer.callback_handler.model
@@ -48,7 +48,7 @@ def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
         elif name == "_metrics":
             trainer._metrics = copy.deepcopy(value)
     if reference is not None:
-        trainer.ref_model = rebuilt(reference)
+        trainer.ref_model = rebuild_small(reference)
     if trainer.optimizer is not None:
         trainer.optimizer = None
         trainer.create_optimizer()
@@ -60,25 +60,25 @@ def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
         trainer.callback_handler.model = handler
 
 
-def innermost(model: Any) -> Any:
+def innermost_model(model: Any) -> Any:
     """The model of transformers inside PEFT's and others'."""
-    model = unwrapped(model)
+    model = unwrap_model(model)
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def rebuilt(model: Any) -> Any:
+def rebuild_small(model: Any) -> Any:
     """A miniature of a model in memory, with PEFT's adapters and what a trainer has put around its forward."""
-    inner = innermost(model)
+    inner = innermost_model(model)
     small = miniature.miniature_of(inner)
-    rebind(inner, small)
+    copy_forward_patch(inner, small)
     for parameter, twin in zip(inner.parameters(), small.parameters(), strict=False):
         twin.requires_grad_(parameter.requires_grad)
     small.train(model.training)
-    if inner is unwrapped(model):
+    if inner is unwrap_model(model):
         return small
     from peft import get_peft_model
 
     with suppress(Exception):
         return get_peft_model(small, copy.deepcopy(model.active_peft_config))
-    miniature.note("the adapter is left out: the miniature's layers have other names")
+    miniature.note_once("the adapter is left out: the miniature's layers have other names")
     return small

@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 import torch
 
-DEVICES = ("cuda", "xpu", "npu")
-METHODS = ("__call__", "__getitem__", "__getitems__", "__iter__", "torch_call")
-SMALL = 65536
+DEVICE_MODULES = ("cuda", "xpu", "npu")
+DATA_METHODS = ("__call__", "__getitem__", "__getitems__", "__iter__", "torch_call")
+MAX_CONTAINER_ITEMS = 65536
 """Items of a container up to which its contents are kept"""
-Undo = Callable[[], Any]
+Restorer = Callable[[], Any]
 
 
 @contextmanager
-def still(*holders: Any) -> Iterator[None]:
+def preserve_state(*holders: Any) -> Iterator[None]:
     """Restore the random states of Python, numpy, torch and all its devices; and of each holder (a sampler, a data
     set, a collator) its attributes, its generators, those that its code names, and its small containers of numbers
     and texts."""
-    undo = [*_everyones(), *(again for holder in holders for again in _of(holder))]
+    undo = [*_save_global_rngs(), *(again for holder in holders for again in _save_holder(holder))]
     try:
         yield
     finally:
@@ -38,7 +38,7 @@ def still(*holders: Any) -> Iterator[None]:
 
 
 @contextmanager
-def still_process(trainer: Any) -> Iterator[None]:
+def preserve_process_state(trainer: Any) -> Iterator[None]:
     """Restore what a process has one of, and the trainer's attributes: environment, working folder, logging, warnings,
     torch's defaults and switches, whether gradients are made."""
     folder, environ, path = os.getcwd(), dict(os.environ), list(sys.path)
@@ -50,7 +50,7 @@ def still_process(trainer: Any) -> Iterator[None]:
     switches = cudnn.benchmark, cudnn.deterministic, cudnn.enabled
     gradients = torch.is_grad_enabled()
     try:
-        with still():
+        with preserve_state():
             yield
     finally:
         if os.getcwd() != folder:
@@ -69,37 +69,37 @@ def still_process(trainer: Any) -> Iterator[None]:
         torch.set_grad_enabled(gradients)
 
 
-def _everyones() -> Iterator[Undo]:
-    yield _again(random.setstate, random.getstate())
-    yield _again(np.random.set_state, np.random.get_state())
-    yield _again(torch.set_rng_state, torch.get_rng_state())
-    for name in DEVICES:
+def _save_global_rngs() -> Iterator[Restorer]:
+    yield _restorer(random.setstate, random.getstate())
+    yield _restorer(np.random.set_state, np.random.get_state())
+    yield _restorer(torch.set_rng_state, torch.get_rng_state())
+    for name in DEVICE_MODULES:
         device = getattr(torch, name, None)
         if device is not None and device.is_available():
-            yield _again(device.set_rng_state_all, device.get_rng_state_all())
+            yield _restorer(device.set_rng_state_all, device.get_rng_state_all())
 
 
-def _of(holder: Any) -> Iterator[Undo]:
+def _save_holder(holder: Any) -> Iterator[Restorer]:
     attributes = dict(vars(holder)) if hasattr(holder, "__dict__") else {}
     if attributes:
         yield lambda: (vars(holder).clear(), vars(holder).update(attributes))
     for value in attributes.values():
-        if isinstance(value, dict | list | set | deque) and _plain(value):
-            yield _again(_refill, value, copy.copy(value))
-    for value in (*attributes.values(), *_named(holder)):
+        if isinstance(value, dict | list | set | deque) and _is_small_and_plain(value):
+            yield _restorer(_refill_container, value, copy.copy(value))
+    for value in (*attributes.values(), *_values_named_by_code(holder)):
         if isinstance(value, torch.Generator):
-            yield _again(value.set_state, value.get_state())
+            yield _restorer(value.set_state, value.get_state())
         elif isinstance(value, random.Random):
-            yield _again(value.setstate, value.getstate())
+            yield _restorer(value.setstate, value.getstate())
         elif isinstance(value, np.random.RandomState):
-            yield _again(value.set_state, value.get_state())
+            yield _restorer(value.set_state, value.get_state())
         elif isinstance(value, np.random.Generator):
-            yield _again(setattr, value.bit_generator, "state", value.bit_generator.state)
+            yield _restorer(setattr, value.bit_generator, "state", value.bit_generator.state)
 
 
-def _named(holder: Any) -> Iterator[Any]:
+def _values_named_by_code(holder: Any) -> Iterator[Any]:
     """What a function, or the methods by which a data set or collator is used, name outside themselves."""
-    functions = [getattr(type(holder), name, None) for name in METHODS]
+    functions = [getattr(type(holder), name, None) for name in DATA_METHODS]
     for function in (holder, *functions):
         if isinstance(function, FunctionType):
             for cell in function.__closure__ or ():
@@ -108,17 +108,17 @@ def _named(holder: Any) -> Iterator[Any]:
             yield from (function.__globals__.get(name) for name in function.__code__.co_names)
 
 
-def _again(act: Callable[..., Any], *state: Any) -> Undo:
+def _restorer(act: Callable[..., Any], *state: Any) -> Restorer:
     return lambda: act(*state)
 
 
-def _plain(container: Any) -> bool:
+def _is_small_and_plain(container: Any) -> bool:
     values = container.values() if isinstance(container, dict) else container
-    return len(container) <= SMALL and all(
+    return len(container) <= MAX_CONTAINER_ITEMS and all(
         isinstance(value, str | int | float | None) for value in values
     )
 
 
-def _refill(container: Any, before: Any) -> None:
+def _refill_container(container: Any, before: Any) -> None:
     container.clear()
     container.extend(before) if hasattr(container, "extend") else container.update(before)

@@ -6,9 +6,9 @@ import functools
 import tempfile
 from typing import Any
 
-ROWS = 256
+MAX_ROWS = 256
 """Rows of a data set that are prepared"""
-WITHOUT: dict[str, Any] = {
+OVERRIDES: dict[str, Any] = {
     "use_cpu": True, "fp16": False, "bf16": False, "tf32": None, "fp16_full_eval": False, "bf16_full_eval": False,
     "deepspeed": None, "fsdp": [], "torch_compile": False, "use_liger_kernel": False, "optim": "adamw_torch",
     "report_to": "none", "push_to_hub": False, "dataloader_num_workers": 0, "dataloader_persistent_workers": False,
@@ -16,14 +16,20 @@ WITHOUT: dict[str, Any] = {
     "activation_offloading": False, "use_vllm": False,
 }  # fmt: skip
 """Training arguments and the values that they get"""
-seen: list[Any] = []
+mapped_datasets: list[Any] = []
 """The first data sets that were mapped, which a program may turn into ids itself before its trainer gets them"""
-SEEN = 4
-SAID = ("deepspeed", "fsdp", "torch_compile", "use_liger_kernel", "activation_offloading")
+MAX_MAPPED_DATASETS = 4
+NOTED_OVERRIDES = (
+    "deepspeed",
+    "fsdp",
+    "torch_compile",
+    "use_liger_kernel",
+    "activation_offloading",
+)
 """Those that change what is computed"""
 
 
-def lean_arguments(base: Any, notes: list[str], folder: str | None) -> None:
+def patch_training_arguments(base: Any, notes: list[str], folder: str | None) -> None:
     """Training arguments are trimmed from now on, before any class's own __post_init__ looks at them.
 
     `base` is transformers' TrainingArguments, `folder` holds what a run writes; what is changed is added to `notes`.
@@ -32,7 +38,7 @@ def lean_arguments(base: Any, notes: list[str], folder: str | None) -> None:
 
     @functools.wraps(check)
     def __post_init__(self: Any) -> None:  # noqa: N807
-        lean(self, notes)
+        apply_overrides(self, notes)
         check(self)
         self.output_dir = tempfile.mkdtemp(prefix="truetune-", dir=folder)
 
@@ -46,7 +52,7 @@ def lean_arguments(base: Any, notes: list[str], folder: str | None) -> None:
 
             @functools.wraps(own)
             def first(self: Any, *args: Any, **kwargs: Any) -> None:
-                lean(self, notes)
+                apply_overrides(self, notes)
                 own(self, *args, **kwargs)
 
             cls.__post_init__ = first
@@ -54,11 +60,11 @@ def lean_arguments(base: Any, notes: list[str], folder: str | None) -> None:
     base.__init_subclass__ = classmethod(__init_subclass__)
 
 
-def lean(arguments: Any, notes: list[str]) -> None:
+def apply_overrides(arguments: Any, notes: list[str]) -> None:
     """Give training arguments the values of WITHOUT; what changes the computation is noted."""
-    for name, value in WITHOUT.items():
+    for name, value in OVERRIDES.items():
         given = getattr(arguments, name, value)
-        if name in SAID and given:
+        if name in NOTED_OVERRIDES and given:
             text = f"{name} is left out: the miniature runs on one CPU"
             if text not in notes:
                 notes.append(text)
@@ -66,16 +72,16 @@ def lean(arguments: Any, notes: list[str]) -> None:
             setattr(arguments, name, value)
 
 
-def shorten(dataset_class: Any, notes: list[str]) -> None:
+def patch_datasets(dataset_class: Any, notes: list[str]) -> None:
     """Data sets are cut to their first rows before they are mapped or filtered. It is the class of datasets."""
 
     def trimmed(dataset: Any) -> Any:
-        if len(dataset) <= ROWS:
+        if len(dataset) <= MAX_ROWS:
             return dataset
-        text = f"data sets are cut to their first {ROWS} rows"
+        text = f"data sets are cut to their first {MAX_ROWS} rows"
         if text not in notes:
             notes.append(text)
-        return _select(dataset, range(ROWS))
+        return _select(dataset, range(MAX_ROWS))
 
     _select = dataset_class.select
 
@@ -92,8 +98,8 @@ def shorten(dataset_class: Any, notes: list[str]) -> None:
             if kwargs.get("num_proc"):
                 kwargs["num_proc"] = None
             short = trimmed(self)
-            if len(seen) < SEEN:
-                seen.append(short)
+            if len(mapped_datasets) < MAX_MAPPED_DATASETS:
+                mapped_datasets.append(short)
             return method(short, *args, **kwargs)
 
         return run

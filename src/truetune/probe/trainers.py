@@ -41,7 +41,7 @@ class MadeTrainers:
         reference = weakref.ref(trainer, partial(dict.pop, self._made, key))
         dataset = named.get("train_dataset")
         if "train_dataset" not in named and arguments:
-            dataset = _positional(kind, trainer, arguments, named)
+            dataset = _positional_dataset(kind, trainer, arguments, named)
         self._made[key] = Made(reference, dataset)
 
     def take_dataset(self, trainer: Any) -> Any:
@@ -53,12 +53,17 @@ class MadeTrainers:
         """The trainer whose callback handler this is; None where it is none of those known."""
         for made in list(self._made.values()):
             trainer = made.trainer()
-            if trainer is not None and _attributes(trainer).get("callback_handler") is handler:
+            if (
+                trainer is not None
+                and _instance_attributes(trainer).get("callback_handler") is handler
+            ):
                 return trainer
         return None
 
 
-def _positional(kind: Any, trainer: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _positional_dataset(
+    kind: Any, trainer: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
     """The `train_dataset` among the positional arguments of a constructor; None where the call does not fit it."""
     try:
         bound = inspect.signature(kind.__init__).bind_partial(trainer, *arguments, **named)
@@ -67,7 +72,7 @@ def _positional(kind: Any, trainer: Any, arguments: tuple[Any, ...], named: dict
     return bound.arguments.get("train_dataset")
 
 
-def _attributes(trainer: Any) -> dict[str, Any]:
+def _instance_attributes(trainer: Any) -> dict[str, Any]:
     try:
         found: dict[str, Any] = object.__getattribute__(trainer, "__dict__")
     except AttributeError:  # its class has only slots

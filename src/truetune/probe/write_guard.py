@@ -64,7 +64,7 @@ class Refusal(PermissionError):
     """A rehearsal does not let the program do this."""
 
 
-def install(guard: dict[str, Any]) -> None:
+def install_write_guard(guard: dict[str, Any]) -> None:
     """Refuse from now on, in this process. It can't be taken off again. `guard` is the launcher's."""
     sys.addaudithook(WriteGuard(guard))
 

@@ -20,7 +20,7 @@ def record_of(
 ) -> Record:
     """Raises UsageError where this is no trainer, or a law or fault has no such name."""
     from truetune.probe.mutants import ROWS
-    from truetune.probe.recite import rehearse
+    from truetune.probe.recite import rehearse_run
 
     if not hasattr(trainer, "get_train_dataloader"):
         raise UsageError(
@@ -28,6 +28,6 @@ def record_of(
         )
     if not isinstance(mutate, bool) and (unknown := sorted(set(mutate) - {*ROWS})):
         raise UsageError(f"no fault is called {', '.join(unknown)}: there are {', '.join(ROWS)}")
-    return rehearse(
+    return rehearse_run(
         trainer, {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate}, given=given
     )

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-ORDERS = "TRUETUNE_ORDERS"
-GUARD = "TRUETUNE_GUARD"
+ORDERS_VARIABLE = "TRUETUNE_ORDERS"
+GUARD_VARIABLE = "TRUETUNE_GUARD"
 """Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined"""
 START_SECONDS = 5.0
 """For a start that takes less than a millisecond"""
-MAX_END = 200_000
+MAX_TRACEBACK_CHARS = 200_000
 """Characters of a traceback that are kept, the last ones"""
-MAX_PIECES = 200
+MAX_PRINTED_PIECES = 200
 """Of what is printed that are kept, the last ones: a piece is what one call writes, a line or a part of one"""
-MAX_PIECE = 2_000
+MAX_PIECE_CHARS = 2_000
 """Characters of a piece that are kept, the last ones"""
-HERE = os.path.dirname(
+HOOK_FOLDER = os.path.dirname(
     __file__
 )  # as it stands on sys.path: `abspath` fails where the working folder is gone
 
 
-class After:
+class ImportListener:
     """A finder that finds nothing, but calls `act(*arguments)` when the module of this name has been imported, and is
     gone then. In a run `act` must not raise."""
 
@@ -73,22 +73,22 @@ def begin_run(package: str, orders: dict[str, Any]) -> None:
     """A package of the run has been imported: load the hook. Whatever fails is noted for the parent, and forgotten."""
     try:
         load_truetune()
-        from truetune.probe.boundary import contain, note_loss
+        from truetune.probe.boundary import note_loss, run_contained
     except (
         BaseException
     ) as error:  # so a Ctrl-C in these milliseconds is lost; from here on none is
         note_failed_start(error, orders)
         return
-    contain(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
+    run_contained(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
 
 
 def begin_hook(package: str, orders: dict[str, Any]) -> None:
     """The hook takes over. A program that lists its modules no longer finds this one."""
-    from truetune.probe.hook import begin
+    from truetune.probe.hook import start_hook
 
     if getattr(sys.modules.get("sitecustomize"), "__file__", None) == __file__:
         del sys.modules["sitecustomize"]
-    begin(package, orders, After)
+    start_hook(package, orders, ImportListener)
 
 
 def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ def load_truetune() -> None:
 
     if "truetune" in sys.modules:
         return
-    home = os.path.dirname(os.path.dirname(HERE))
+    home = os.path.dirname(os.path.dirname(HOOK_FOLDER))
     spec: Any = importlib.util.spec_from_file_location(
         "truetune", os.path.join(home, "__init__.py"), submodule_search_locations=[home]
     )
@@ -125,14 +125,14 @@ def keep_last_prints() -> Any:
     """
     from collections import deque
 
-    pieces: Any = deque(maxlen=MAX_PIECES)
+    pieces: Any = deque(maxlen=MAX_PRINTED_PIECES)
 
     for stream in filter(None, (sys.stdout, sys.stderr)):
 
         def write_and_keep(text: str, *, write: Callable[[str], int] = stream.write) -> int:
             # The program calls this: nothing here can fail but what would have failed without it.
             if type(text) is str:
-                pieces.append(text[-MAX_PIECE:])
+                pieces.append(text[-MAX_PIECE_CHARS:])
             return write(text)
 
         stream.write = write_and_keep
@@ -151,15 +151,15 @@ def note_end(folder: str, process: int, pieces: Any) -> None:
         if os.getpid() != process or isinstance(error, KeyboardInterrupt):
             return
         if error is None:
-            leave(folder, f"printed-{process}", "".join(pieces))
+            write_whole_file(folder, f"printed-{process}", "".join(pieces))
             return
         import traceback
 
         lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))[
-            -MAX_END:
+            -MAX_TRACEBACK_CHARS:
         ].splitlines()
         rank = os.environ.get("RANK")
-        leave(
+        write_whole_file(
             folder,
             f"ended-{process}",
             "\n".join(f"[rank{rank}]: {line}" if rank else line for line in lines),
@@ -168,7 +168,7 @@ def note_end(folder: str, process: int, pieces: Any) -> None:
         pass
 
 
-def leave(folder: str, name: str, text: str) -> None:
+def write_whole_file(folder: str, name: str, text: str) -> None:
     """Write a file that is whole as soon as it has its name; none where there is nothing to write."""
     if text.strip():
         with open(
@@ -183,19 +183,19 @@ def wait_for_packages() -> None:
     import atexit
     import json
 
-    orders = json.loads(os.environ[ORDERS])
+    orders = json.loads(os.environ[ORDERS_VARIABLE])
     atexit.register(note_end, orders["folder"], os.getpid(), keep_last_prints())
     for package in ("datasets", "transformers") if orders.get("canary") else ("transformers",):
-        After(package, begin_run, package, orders)
+        ImportListener(package, begin_run, package, orders)
 
 
 def begin_rehearsal() -> None:
     """Set the guards of a rehearsal up before any of the program runs; where one fails, this process ends."""
     try:
         load_truetune()
-        from truetune.probe.rehearsing import begin
+        from truetune.probe.rehearsing import begin_guarded
 
-        begin(os.environ[GUARD], os.environ[ORDERS])
+        begin_guarded(os.environ[GUARD_VARIABLE], os.environ[ORDERS_VARIABLE])
     except BaseException as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(
@@ -208,7 +208,7 @@ def begin_rehearsal() -> None:
 
 def hand_on() -> None:
     """Import the sitecustomize that would have been imported without this one."""
-    sys.path[:] = [entry for entry in sys.path if entry != HERE]
+    sys.path[:] = [entry for entry in sys.path if entry != HOOK_FOLDER]
     own = sys.modules.pop(__name__)
     try:
         __import__(__name__)
@@ -242,9 +242,9 @@ def contain_start() -> None:
         _signal.signal(_signal.SIGALRM, former)
 
 
-if GUARD in os.environ:
+if GUARD_VARIABLE in os.environ:
     begin_rehearsal()
-elif ORDERS in os.environ:
+elif ORDERS_VARIABLE in os.environ:
     contain_start()
 if __name__ == "sitecustomize":
     hand_on()

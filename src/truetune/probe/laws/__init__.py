@@ -1,6 +1,6 @@
 """Laws that a correct trainer obeys, measured on the model at hand.
 
-A law is one module with `measure(trial) -> Measured` and `COST`: `quick` (a few forward and backward passes on the real
+A law is one module with `measure_law(trial) -> Measured` and `COST`: `quick` (a few forward and backward passes on the real
 model, which is as before afterwards) or `whole` (it changes weights, writes files or starts processes, and so is given
 a copy or a miniature). `truetune.checks.law` judges what they measured.
 """
@@ -17,13 +17,13 @@ from typing import Any, Literal
 import torch
 
 Cost = Literal["quick", "whole"]
-SECONDS = 120.0
+QUICK_LAWS_SECONDS = 120.0
 """After so long no further quick law is begun"""
-TOGETHER = ("FullyShardedDataParallel", "SyncBatchNorm")
+COLLECTIVE_MODULES = ("FullyShardedDataParallel", "SyncBatchNorm")
 """Modules whose forward pass needs every process"""
 
 
-FIRST = (
+FIRST_LAWS = (
     "loss-targets",
     "loss-weights",
     "gradient-flow",
@@ -80,27 +80,29 @@ class Measured:
     """JSON: names, positions, figures"""
 
 
-def laws() -> dict[str, Any]:
+def law_modules() -> dict[str, Any]:
     """The modules of all laws, by the law's name in kebab-case; those that prove most come first."""
     modules = (
         importlib.import_module(f"{__name__}.{info.name}")
         for info in pkgutil.iter_modules(__path__)
     )
     found = {
-        m.__name__.rpartition(".")[2].replace("_", "-"): m for m in modules if hasattr(m, "measure")
+        m.__name__.rpartition(".")[2].replace("_", "-"): m
+        for m in modules
+        if hasattr(m, "measure_law")
     }
-    return {name: found[name] for name in (*FIRST, *sorted(found.keys() - set(FIRST)))}
+    return {name: found[name] for name in (*FIRST_LAWS, *sorted(found.keys() - set(FIRST_LAWS)))}
 
 
-def named(*costs: Cost) -> tuple[str, ...]:
+def names_by_cost(*costs: Cost) -> tuple[str, ...]:
     """Names of the laws of these costs."""
-    return tuple(name for name, law in laws().items() if law.COST in costs)
+    return tuple(name for name, law in law_modules().items() if law.COST in costs)
 
 
-def measure(
+def measure_laws(
     trial: Trial,
     names: Iterable[str],
-    seconds: float = SECONDS,
+    seconds: float = QUICK_LAWS_SECONDS,
     keep: Callable[[], None] | None = None,
     found: dict[str, dict[str, Any]] | None = None,
 ) -> dict[str, dict[str, Any]]:
@@ -110,7 +112,7 @@ def measure(
     Model and trainer are as before after each law. No quick law is begun once `seconds` have passed. The outcomes are
     put into `found`, and `keep` is called after each.
     """
-    known, started = laws(), time.perf_counter()
+    known, started = law_modules(), time.perf_counter()
     found = {} if found is None else found
     for name in names:
         if known[name].COST == "quick" and time.perf_counter() - started > seconds:
@@ -119,14 +121,14 @@ def measure(
                 "seconds": 0.0,
             }
         else:
-            found[name] = _outcome(known[name], trial)
+            found[name] = _measure_one(known[name], trial)
         if keep is not None:
             keep()
     return found
 
 
-def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
-    from truetune.probe.laws.restore import as_before
+def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
+    from truetune.probe.laws.restore import restore_afterwards
 
     started = time.perf_counter()
     found: dict[str, Any]
@@ -136,10 +138,10 @@ def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
                 "the model computes with other processes (sharded weights), or its weights are not"
                 " in memory"
             )
-        with as_before(
+        with restore_afterwards(
             trial.model, getattr(trial.trainer, "ref_model", None), trainer=trial.trainer
         ):
-            made = law.measure(trial)
+            made = law.measure_law(trial)
         found = {name: getattr(made, name) for name in ("value", "tolerance", "unit", "evidence")}
     except Untested as reason:
         found = {"untested": str(reason)}
@@ -158,7 +160,7 @@ def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
 def out_of_reach(model: torch.nn.Module) -> bool:
     """Are weights sharded over processes (ZeRO-3, FSDP, tensor parallel), not in memory, or does a layer wait for the
     other processes?"""
-    return any(type(module).__name__ in TOGETHER for module in model.modules()) or any(
+    return any(type(module).__name__ in COLLECTIVE_MODULES for module in model.modules()) or any(
         p.numel() == 0
         or p.device.type == "meta"
         or hasattr(p, "ds_id")

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import logits_of, quiet, rounding
+from truetune.probe.laws.gradients import coarsest_dtype, logits_of, undisturbed
 
 COST: Cost = "quick"
 LARGEST = 65504.0
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Largest absolute output of any module, of 65504, over one batch."""
-    if rounding(trial) != torch.float16:
+    if coarsest_dtype(trial) != torch.float16:
         raise Untested("the run does not compute in float16")
     peaks: dict[str, float] = {}
 
@@ -28,7 +28,7 @@ def measure(trial: Trial) -> Measured:
 
         return hook
 
-    with quiet(trial):
+    with undisturbed(trial):
         handles = [
             m.register_forward_hook(look(name))
             for name, m in trial.model.named_modules()

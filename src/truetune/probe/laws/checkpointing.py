@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import documents, logits_of
-from truetune.probe.laws.tolerance import inputs_of, tolerance
+from truetune.probe.laws.forward import logits_of, unpadded_documents
+from truetune.probe.laws.tolerance import inputs_of, rounding_tolerance
 
 COST: Cost = "quick"
 LONGEST = 128
@@ -21,25 +21,25 @@ OWN = ("every_n_layers", "offload", "selective")
 Gradients = dict[str, torch.Tensor | None]
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Next-token loss and gradients of one real row, with dropout as it is, as the run checkpoints and without."""
     model: Any = trial.model
     if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in model.parameters()):
         raise Untested("the optimizer steps inside the backward pass")
-    if not _on(model):
-        _enable(model, trial)
-    row = documents(trial)[0][None, :LONGEST]
-    loss, gradients = _backward(model, row)
+    if not _is_checkpointing(model):
+        _enable_checkpointing(model, trial)
+    row = unpadded_documents(trial)[0][None, :LONGEST]
+    loss, gradients = _loss_and_gradients(model, row)
     for module in model.modules():
         if "gradient_checkpointing" in vars(module):
             module.gradient_checkpointing = False
-    plain_loss, plain = _backward(model, row)
+    plain_loss, plain = _loss_and_gradients(model, row)
     if all(g is None for g in plain.values()):
         raise Untested("no parameter is trained")
     lost = [
         name for name, gradient in plain.items() if gradient is not None and gradients[name] is None
     ]
-    apart = dict.fromkeys(lost, 1.0) | _apart(plain, gradients)
+    apart = dict.fromkeys(lost, 1.0) | _gradient_distance(plain, gradients)
     apart["the loss"] = abs(loss - plain_loss) / max(abs(plain_loss), 1e-12)
     worst = max(apart, key=lambda name: apart[name] if apart[name] == apart[name] else float("inf"))
     evidence = {
@@ -51,15 +51,18 @@ def measure(trial: Trial) -> Measured:
         "tensors": sum(g is not None for g in plain.values()),
     }
     return Measured(
-        apart[worst], tolerance(model), "relative difference of a tensor's gradient", evidence
+        apart[worst],
+        rounding_tolerance(model),
+        "relative difference of a tensor's gradient",
+        evidence,
     )
 
 
-def _on(model: torch.nn.Module) -> bool:
+def _is_checkpointing(model: torch.nn.Module) -> bool:
     return any(vars(module).get("gradient_checkpointing") for module in model.modules())
 
 
-def _enable(model: Any, trial: Trial) -> None:
+def _enable_checkpointing(model: Any, trial: Trial) -> None:
     """As the trainer will do when it starts."""
     args = getattr(trial.trainer, "args", None)
     options = {
@@ -73,11 +76,11 @@ def _enable(model: Any, trial: Trial) -> None:
     if not getattr(args, "gradient_checkpointing", False) or enable is None:
         raise Untested("the run does not checkpoint")
     enable(options or None)
-    if not _on(model):
+    if not _is_checkpointing(model):
         raise Untested("the model has no checkpointing to switch on")
 
 
-def _backward(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradients]:
+def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradients]:
     model.train()
     torch.manual_seed(0)
     inputs = {"input_ids": row, "attention_mask": torch.ones_like(row), "use_cache": False}
@@ -97,7 +100,7 @@ def _backward(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradien
     return float(loss), gradients
 
 
-def _apart(plain: Gradients, gradients: Gradients) -> dict[str, float]:
+def _gradient_distance(plain: Gradients, gradients: Gradients) -> dict[str, float]:
     sizes = {name: float(g.abs().max()) for name, g in plain.items() if g is not None}
     floor = FLOOR * max(sizes.values(), default=0.0)
     found = {}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 from truetune.probe.laws import Cost, Measured, Trial
-from truetune.probe.laws.gradients import quiet
+from truetune.probe.laws.gradients import undisturbed
 from truetune.probe.laws.preferences import (
-    batches,
+    fewest_supervised_tokens,
     is_precomputed,
+    log_probability_tolerance,
+    log_ratios,
     of_a_start,
-    ratios,
+    pair_batches,
     refuse_others_figures,
-    tokens,
-    tolerance,
 )
 
 COST: Cost = "quick"
@@ -32,16 +32,16 @@ KNOWN = {
 """The loss of TRL's DPOTrainer where all log-ratios are 0"""
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Largest log-ratio of policy to reference, in nats a token of the shorter side, without dropout."""
     of_a_start(trial)
     refuse_others_figures(trial)
     worst = 0.0
     rows: list[dict[str, float]] = []
-    with quiet(trial):
-        for batch in batches(trial):
-            loss, found = ratios(trial, batch)
-            apart = max(abs(value) for value in found.values()) / tokens(batch)
+    with undisturbed(trial):
+        for batch in pair_batches(trial):
+            loss, found = log_ratios(trial, batch)
+            apart = max(abs(value) for value in found.values()) / fewest_supervised_tokens(batch)
             worst = apart if not apart <= worst else worst
             rows.append({"loss": loss} | found)
     types = getattr(trial.trainer, "loss_types", None) or [
@@ -51,17 +51,17 @@ def measure(trial: Trial) -> Measured:
         "rows": rows,
         "expected": KNOWN.get(types[0]) if trial.kind == "dpo" and len(types) == 1 else None,
         "precomputed": is_precomputed(trial),
-        "reference": _reference(trial),
+        "reference": _describe_reference(trial),
     }
     return Measured(
         worst,
-        tolerance(trial),
+        log_probability_tolerance(trial),
         "largest log-ratio of policy to reference, in nats a token",
         evidence,
     )
 
 
-def _reference(trial: Trial) -> str:
+def _describe_reference(trial: Trial) -> str:
     """What the trainer takes as its reference."""
     model = getattr(trial.trainer, "ref_model", None)
     if model is not None:

@@ -9,8 +9,13 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.packs import lines, packed, spans
-from truetune.probe.laws.tolerance import inputs_of, precision, routed_difference, tolerance
+from truetune.probe.laws.packs import document_spans, holds_packed_line, lines_of
+from truetune.probe.laws.tolerance import (
+    coarsest_precision,
+    inputs_of,
+    rounding_tolerance,
+    routed_difference,
+)
 
 ROWS = 4
 LONGEST = 256
@@ -22,7 +27,7 @@ KEPT = 512
 """Places of a line whose logits are made, where the model can make some alone"""
 
 
-def logits(
+def compute_logits(
     model: torch.nn.Module,
     inputs: Mapping[str, Any],
     *,
@@ -55,7 +60,7 @@ def logits(
     return found
 
 
-def allowed(
+def allowed_difference(
     model: torch.nn.Module, inputs: Mapping[str, Any], found: torch.Tensor, **more: Any
 ) -> float:
     """Largest relative difference that rounding explains, where `found` are the model's logits of `inputs`.
@@ -63,7 +68,7 @@ def allowed(
     In 16 bits this is measured: what one rounding step more or less in every matrix product does to these logits,
     twice over; by `tolerance` at least, by CAP at most.
     """
-    least, dtype = tolerance(model), precision(model)
+    least, dtype = rounding_tolerance(model), coarsest_precision(model)
     if dtype in (torch.float32, torch.float64):
         return least
     drawn = torch.Generator().manual_seed(0)
@@ -84,7 +89,7 @@ def allowed(
     ]
     hooks = [leaf.register_forward_hook(step) for leaf in leaves]
     try:
-        moved = logits(model, inputs, **more)
+        moved = compute_logits(model, inputs, **more)
     finally:
         for hook in hooks:
             hook.remove()
@@ -131,15 +136,15 @@ def dropout_rates(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str
 
 def batch_with_ids(trial: Trial) -> dict[str, Any]:
     """The first batch with (rows, tokens) ids. Raises Untested."""
-    for batch, _ in lines(trial.batches):
+    for batch, _ in lines_of(trial.batches):
         return batch
     raise Untested("no batch has input_ids")
 
 
-def cut(trial: Trial, batch: dict[str, Any], rows: int = ROWS) -> dict[str, Any]:
+def cut_rows(trial: Trial, batch: dict[str, Any], rows: int = ROWS) -> dict[str, Any]:
     """Rows of a real batch, cut to LONGEST tokens; the whole where keys belong to no single token (images, packs)."""
     inputs = inputs_of(batch, trial.model)
-    if packed(batch):
+    if holds_packed_line(batch):
         return inputs
     shape = batch["input_ids"].shape
     if any(isinstance(v, torch.Tensor) and v.dim() and v.shape != shape for v in inputs.values()):
@@ -152,7 +157,7 @@ def cut(trial: Trial, batch: dict[str, Any], rows: int = ROWS) -> dict[str, Any]
     }
 
 
-def documents(trial: Trial) -> list[torch.Tensor]:
+def unpadded_documents(trial: Trial) -> list[torch.Tensor]:
     """(tokens,) ids of single rows or documents of the real batches, without padding, the longest first.
 
     Raises Untested where rows hold more than text."""
@@ -160,15 +165,15 @@ def documents(trial: Trial) -> list[torch.Tensor]:
         raise Untested("rows hold more than text, and can't be taken out of their batch")
     found = [
         batch["input_ids"][line, a:b][:LONGEST]
-        for batch, line in lines(trial.batches)
-        for a, b in spans(batch, line)
+        for batch, line in lines_of(trial.batches)
+        for a, b in document_spans(batch, line)
     ]
     if not found:
         raise Untested("no batch has input_ids")
     return sorted(found, key=len, reverse=True)
 
 
-def stacked(
+def stack_rows(
     trial: Trial, rows: list[torch.Tensor], side: str = "right", extra: int = 0
 ) -> dict[str, torch.Tensor]:
     """Rows as one padded batch: input_ids, attention_mask."""
@@ -193,7 +198,7 @@ def padding_side(trial: Trial) -> str | None:
     return None
 
 
-def altered(ids: torch.Tensor, trial: Trial) -> torch.Tensor:
+def alter_tokens(ids: torch.Tensor, trial: Trial) -> torch.Tensor:
     """Other tokens in place of the ordinary ones, drawn from the same ids; special tokens stay."""
     special = torch.tensor(
         sorted(getattr(trial.tokenizer, "all_special_ids", None) or [-1]), device=ids.device
@@ -209,7 +214,7 @@ def altered(ids: torch.Tensor, trial: Trial) -> torch.Tensor:
 
 def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
     """Do the logits of a real row stay as they are where the last token of its text is another one?"""
-    inputs = cut(trial, batch, rows=1)
+    inputs = cut_rows(trial, batch, rows=1)
     ids = inputs["input_ids"][:1]
     text = torch.nonzero(
         inputs["attention_mask"][0] if _is_plain(inputs, ids) else torch.ones_like(ids[0])
@@ -227,9 +232,11 @@ def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
         key: value[:1] if isinstance(value, torch.Tensor) and value.dim() else value
         for key, value in inputs.items()
     }
-    before, after = (logits(trial.model, rest | {"input_ids": x})[:, :last] for x in (ids, other))
-    return routed_difference(before, after, trial.model) <= allowed(
-        trial.model, rest, logits(trial.model, rest)
+    before, after = (
+        compute_logits(trial.model, rest | {"input_ids": x})[:, :last] for x in (ids, other)
+    )
+    return routed_difference(before, after, trial.model) <= allowed_difference(
+        trial.model, rest, compute_logits(trial.model, rest)
     )
 
 

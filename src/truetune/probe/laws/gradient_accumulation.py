@@ -8,18 +8,18 @@ import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
 from truetune.probe.laws.gradients import (
-    apart,
     batch_of,
-    counted,
-    processes,
-    quiet,
+    choose_parameters,
+    coarsest_dtype,
+    computed_once,
+    gradient_distance,
+    num_items_in_batch,
+    pretend_process_count,
     refuse_generators,
-    rounding,
+    require_whole_weights,
     rows_of,
-    shared,
-    some,
-    step,
-    whole,
+    step_gradients,
+    undisturbed,
 )
 from truetune.probe.laws.rows_apart import refuse_joint_losses, refuse_random_collators
 
@@ -32,36 +32,38 @@ PER_BATCH = {"kto": "its KL term", "orpo": "its mean over tokens"}
 """Losses that are of a whole micro-batch by their definition"""
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Relative difference of the gradients of some tensors, through the trainer's own training_step, dropout off."""
-    rows = comparable(trial)
-    with quiet(trial), processes(trial, 1):
-        parameters = list(some(trial.model).values())
+    rows = rows_of_unequal_length(trial)
+    with undisturbed(trial), pretend_process_count(trial, 1):
+        parameters = list(choose_parameters(trial.model).values())
         alone = [batch_of(trial, [row]) for row in rows]
-        found = apart(together(trial, rows), step(trial, alone, parameters))
-        items = counted(trial, alone)
+        found = gradient_distance(
+            gradient_of_one_batch(trial, rows), step_gradients(trial, alone, parameters)
+        )
+        items = num_items_in_batch(trial, alone)
     evidence: dict[str, Any] = found | {"rows": len(rows), "counts tokens": items is not None}
     return Measured(
-        found["relative"], tolerance(trial), "relative difference of gradients", evidence
+        found["relative"], gradient_tolerance(trial), "relative difference of gradients", evidence
     )
 
 
-def together(trial: Trial, rows: list[Any]) -> list[torch.Tensor]:
+def gradient_of_one_batch(trial: Trial, rows: list[Any]) -> list[torch.Tensor]:
     """The gradient of one batch of these rows in one process."""
-    parameters = list(some(trial.model).values())
+    parameters = list(choose_parameters(trial.model).values())
     key = f"gradient of {len(rows)}"
-    found: list[torch.Tensor] = shared(
-        trial, key, lambda: step(trial, [batch_of(trial, rows)], parameters)
+    found: list[torch.Tensor] = computed_once(
+        trial, key, lambda: step_gradients(trial, [batch_of(trial, rows)], parameters)
     )
     return found
 
 
-def comparable(trial: Trial) -> list[Any]:
+def rows_of_unequal_length(trial: Trial) -> list[Any]:
     """Rows of lengths as unequal as possible. Raises Untested where the gradients can't be compared."""
     trainer = trial.trainer
     if not hasattr(getattr(trainer, "accelerator", None), "backward"):
         raise Untested("a loop of your own divides its loss itself")
-    whole(trial)
+    require_whole_weights(trial)
     refuse_generators(trial)
     if trial.kind in PER_BATCH:
         raise Untested(f"the loss is of a whole micro-batch, by {PER_BATCH[trial.kind]}")
@@ -72,7 +74,7 @@ def comparable(trial: Trial) -> list[Any]:
     ):
         raise Untested("the loss that balances the experts is of a whole micro-batch")
     batchwise = {"aot", "aot_unpaired", "bco_pair", "sft"} & set(
-        _listed(getattr(trainer, "loss_types", None))
+        _as_list(getattr(trainer, "loss_types", None))
     )
     if trial.kind == "dpo" and batchwise:
         raise Untested(f"the loss `{', '.join(sorted(batchwise))}` is of a whole micro-batch")
@@ -84,10 +86,10 @@ def comparable(trial: Trial) -> list[Any]:
     return rows
 
 
-def _listed(value: Any) -> list[str]:
+def _as_list(value: Any) -> list[str]:
     return list(value) if isinstance(value, list | tuple) else [str(value)]
 
 
-def tolerance(trial: Trial) -> float:
+def gradient_tolerance(trial: Trial) -> float:
     """Of a gradient, relative to its size."""
-    return TOLERANCE.get(rounding(trial), COARSE)
+    return TOLERANCE.get(coarsest_dtype(trial), COARSE)

@@ -10,37 +10,37 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import ADAPTER, loss_of, quiet, whole
+from truetune.probe.laws.gradients import ADAPTER, loss_of, require_whole_weights, undisturbed
 
 COST: Cost = "quick"
 BATCHES, SHOWN = 2, 8
 EXPERT = re.compile(r"(\.experts?\.)\d+\.")
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Share of the trained tensors that get no gradient or are in no group of the optimizer, in the run's own mode.
 
     What is normal is not counted: a factor of an adapter whose partner starts at zero, an expert without a token, a
     new token that does not occur, the head over the vocabulary where the loss is made of something else (embeddings).
     """
-    whole(trial)
+    require_whole_weights(trial)
     trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad}
     if not trained:
-        none = {"trained": 0, "adapter": _adapter(trial)}
+        none = {"trained": 0, "adapter": _trains_adapter(trial)}
         return Measured(1.0, 0.0, "share of trained tensors without gradient or optimizer", none)
-    with quiet(trial, training=True), _watched_head(trial.model) as runs:
-        dead, zero, loss = _gradients(trial, trained)
-        normal = set(_normal(trial.model, trained, dead | zero))
+    with undisturbed(trial, training=True), _watched_head(trial.model) as runs:
+        dead, zero, loss = _missing_gradients(trial, trained)
+        normal = set(_may_be_zero_at_start(trial.model, trained, dead | zero))
         if not runs and len(dead) < len(trained):
             normal |= _of_head(trial.model) & dead
     without = sorted((dead | zero) - normal, key=list(trained).index)
-    lost, foreign = _optimizer(trial, trained)
+    lost, foreign = _optimizer_mismatch(trial, trained)
     evidence: dict[str, Any] = {
         "trained": len(trained),
         "without": len(without),
         "names": without[:SHOWN],
         "never reached": len(dead - normal),
-        "adapter": _adapter(trial),
+        "adapter": _trains_adapter(trial),
         "in the adapter": sum(bool(ADAPTER.search(name)) for name in without),
         "adapter tensors": sum(bool(ADAPTER.search(name)) for name in trained),
         "checkpointing": any(
@@ -56,7 +56,7 @@ def measure(trial: Trial) -> Measured:
     return Measured(value, 0.0, "share of trained tensors without gradient or optimizer", evidence)
 
 
-def _gradients(
+def _missing_gradients(
     trial: Trial, trained: dict[str, torch.nn.Parameter]
 ) -> tuple[set[str], set[str], float | None]:
     """(names without a gradient, names whose gradient is all zero, the last loss) after some real batches."""
@@ -82,7 +82,7 @@ def _gradients(
 def _watched_head(model: Any) -> Iterator[list[str]]:
     """Inside, the calls of the head over the vocabulary are listed: a loss on embeddings makes none."""
     calls: list[str] = []
-    heads = _heads(model)
+    heads = _head_modules(model)
     hooks = [head.register_forward_pre_hook(lambda *_: calls.append("head")) for head in heads]
     try:
         yield calls
@@ -91,17 +91,17 @@ def _watched_head(model: Any) -> Iterator[list[str]]:
             hook.remove()
 
 
-def _heads(model: Any) -> list[torch.nn.Module]:
+def _head_modules(model: Any) -> list[torch.nn.Module]:
     found = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     return [found] if isinstance(found, torch.nn.Module) else []
 
 
 def _of_head(model: Any) -> set[str]:
-    own = {id(p) for head in _heads(model) for p in head.parameters()}
+    own = {id(p) for head in _head_modules(model) for p in head.parameters()}
     return {name for name, p in model.named_parameters() if id(p) in own}
 
 
-def _normal(
+def _may_be_zero_at_start(
     model: torch.nn.Module, trained: dict[str, torch.nn.Parameter], without: set[str]
 ) -> Iterator[str]:
     """Tensors whose gradient may well be zero at the start."""
@@ -109,7 +109,7 @@ def _normal(
         reached = trained[name].grad is not None
         beside = [
             p
-            for p in model.get_submodule(_owner(name)).parameters()
+            for p in model.get_submodule(_adapted_module(name)).parameters()
             if p.requires_grad and p is not trained[name]
         ]
         partner_is_zero = bool(ADAPTER.search(name)) and any(not bool(p.any()) for p in beside)
@@ -121,17 +121,19 @@ def _normal(
             yield name
 
 
-def _owner(name: str) -> str:
+def _adapted_module(name: str) -> str:
     """The module that an adapter's tensor belongs to: `q_proj` of `q_proj.lora_A.default.weight`."""
     match = ADAPTER.search(name)
     return name[: match.start()].rstrip(".") if match else name.rpartition(".")[0]
 
 
-def _adapter(trial: Trial) -> bool:
+def _trains_adapter(trial: Trial) -> bool:
     return bool(getattr(trial.model, "peft_config", None))
 
 
-def _optimizer(trial: Trial, trained: dict[str, torch.nn.Parameter]) -> tuple[list[str], int]:
+def _optimizer_mismatch(
+    trial: Trial, trained: dict[str, torch.nn.Parameter]
+) -> tuple[list[str], int]:
     """(trained tensors that the optimizer does not hold, tensors in it that are none of the model's)."""
     optimizer = (
         trial.optimizer if trial.trainer is None else getattr(trial.trainer, "optimizer", None)

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.restore import as_before
-from truetune.probe.laws.tolerance import inputs_of, precision
-from truetune.probe.laws.trainer_loss import count_items, forward_as_prepared, generates
+from truetune.probe.laws.restore import restore_afterwards
+from truetune.probe.laws.tolerance import coarsest_precision, inputs_of
+from truetune.probe.laws.trainer_loss import count_items, forward_as_prepared, generates_answers
 
-FEW = 20_000_000
+MAX_COMPARED_WEIGHTS = 20_000_000
 """Weights whose gradients are compared, at most"""
 ADAPTER = re.compile(
     r"lora_|hada_|lokr_|oft_|vera_|ia3_|boft_|magnitude|prompt_encoder|modules_to_save|trainable_tokens"
@@ -25,18 +25,18 @@ ADAPTER = re.compile(
 
 
 @contextmanager
-def quiet(trial: Trial, *, training: bool = False) -> Iterator[None]:
+def undisturbed(trial: Trial, *, training: bool = False) -> Iterator[None]:
     """Inside, the model stays in train or eval mode, and no process waits for another. Afterwards all is as before."""
     model, reference = trial.model, getattr(trial.trainer, "ref_model", None)
-    with as_before(model, reference, trainer=trial.trainer), _alone(trial.trainer):
+    with restore_afterwards(model, reference, trainer=trial.trainer), _no_gathering(trial.trainer):
         model.train(training)
-        with replaced(model, "train", lambda mode=True: model), warnings.catch_warnings():
+        with replace_attribute(model, "train", lambda mode=True: model), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
 
 
 @contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
     """An attribute of one object, for a while."""
     own = vars(owner)
     missing = name not in own
@@ -52,18 +52,20 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(trainer: Any) -> Iterator[None]:
+def _no_gathering(trainer: Any) -> Iterator[None]:
     """What is gathered over the processes is this process's own."""
     accelerator = getattr(trainer, "accelerator", None)
     with ExitStack() as stack:
         if accelerator is not None:
             for name in ("gather", "gather_for_metrics"):
-                stack.enter_context(replaced(accelerator, name, lambda value, *_, **__: value))
+                stack.enter_context(
+                    replace_attribute(accelerator, name, lambda value, *_, **__: value)
+                )
         yield
 
 
 @contextmanager
-def autocast(trial: Trial) -> Iterator[None]:
+def trainer_autocast(trial: Trial) -> Iterator[None]:
     """The trainer's autocast."""
     with ExitStack() as stack:
         if hasattr(trial.trainer, "compute_loss_context_manager"):
@@ -73,10 +75,12 @@ def autocast(trial: Trial) -> Iterator[None]:
         yield
 
 
-def rounding(trial: Trial) -> torch.dtype:
+def coarsest_dtype(trial: Trial) -> torch.dtype:
     """The coarsest dtype that the run computes in."""
     mixed = str(getattr(getattr(trial.trainer, "accelerator", None), "mixed_precision", "no"))
-    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(mixed) or precision(trial.model)
+    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(mixed) or coarsest_precision(
+        trial.model
+    )
 
 
 def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
@@ -93,7 +97,7 @@ def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
 
 def refuse_generators(trial: Trial) -> None:
     """Raises Untested for trainers whose batches are sampled from the model: they hold prompts alone."""
-    if generates(trial.trainer) or (
+    if generates_answers(trial.trainer) or (
         trial.trainer is not None and not any(map(holds_answers, trial.batches))
     ):
         raise Untested("the trainer generates its own answers")
@@ -106,7 +110,7 @@ def holds_answers(batch: Mapping[str, Any]) -> bool:
     return tensors and (not ids or any(not name.startswith("prompt_") for name in ids))
 
 
-def whole(trial: Trial) -> None:
+def require_whole_weights(trial: Trial) -> None:
     """Raises Untested where the weights are not all in this process, or a backward pass would change them."""
     trainer = trial.trainer
     if getattr(trainer, "is_deepspeed_enabled", False) or getattr(
@@ -119,7 +123,9 @@ def whole(trial: Trial) -> None:
         raise Untested("some weights are not in this process")
 
 
-def some(model: torch.nn.Module, limit: int = FEW) -> dict[str, torch.nn.Parameter]:
+def choose_parameters(
+    model: torch.nn.Module, limit: int = MAX_COMPARED_WEIGHTS
+) -> dict[str, torch.nn.Parameter]:
     """Trained tensors, the last ones first, of at most `limit` weights in all. Raises Untested where there is none."""
     found, left = {}, limit
     for name, p in reversed(list(model.named_parameters())):
@@ -131,7 +137,7 @@ def some(model: torch.nn.Module, limit: int = FEW) -> dict[str, torch.nn.Paramet
     return found
 
 
-def step(
+def step_gradients(
     trial: Trial,
     batches: Sequence[Mapping[str, Any]],
     parameters: Sequence[torch.Tensor],
@@ -143,7 +149,7 @@ def step(
     where the trainer runs the backward pass on its own.
     """
     trainer, total = trial.trainer, [torch.zeros_like(p, dtype=torch.float32) for p in parameters]
-    items = counted(trial, batches) if items is None else items
+    items = num_items_in_batch(trial, batches) if items is None else items
     for batch in batches:
         losses: list[torch.Tensor] = []
 
@@ -151,9 +157,9 @@ def step(
             losses.append(loss / trainer.accelerator.gradient_accumulation_steps)
 
         with ExitStack() as stack:
-            stack.enter_context(replaced(trainer.accelerator, "backward", backward))
+            stack.enter_context(replace_attribute(trainer.accelerator, "backward", backward))
             stack.enter_context(
-                replaced(trainer, "current_gradient_accumulation_steps", len(batches))
+                replace_attribute(trainer, "current_gradient_accumulation_steps", len(batches))
             )
             stack.enter_context(forward_as_prepared(trainer, trial.model))
             trainer.training_step(trial.model, dict(batch), items)
@@ -166,13 +172,15 @@ def step(
     return total
 
 
-def counted(trial: Trial, batches: Sequence[Mapping[str, Any]]) -> Any:
+def num_items_in_batch(trial: Trial, batches: Sequence[Mapping[str, Any]]) -> Any:
     """`num_items_in_batch` as this trainer counts it; None where it does not."""
     return count_items(trial.trainer, trial.model, batches)
 
 
 @contextmanager
-def processes(trial: Trial, count: int, tokens: list[Any] | None = None) -> Iterator[None]:
+def pretend_process_count(
+    trial: Trial, count: int, tokens: list[Any] | None = None
+) -> Iterator[None]:
     """The trainer's accelerator says that there are so many processes; with `tokens`, it gathers these."""
     accelerator = trial.trainer.accelerator
     states = {
@@ -182,15 +190,15 @@ def processes(trial: Trial, count: int, tokens: list[Any] | None = None) -> Iter
     }
     with ExitStack() as stack:
         for state in states.values():
-            stack.enter_context(replaced(state, "num_processes", count))
+            stack.enter_context(replace_attribute(state, "num_processes", count))
         if tokens is not None and isinstance(tokens[0], torch.Tensor):
             stack.enter_context(
-                replaced(accelerator, "gather", lambda *_, **__: torch.stack(tokens))
+                replace_attribute(accelerator, "gather", lambda *_, **__: torch.stack(tokens))
             )
         yield
 
 
-def apart(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> dict[str, float]:
+def gradient_distance(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> dict[str, float]:
     """How far two gradients are apart: {relative, ratio, cosine} of all their tensors as one vector."""
     norm_a, norm_b = (float(sum((x.double() ** 2).sum() for x in g)) ** 0.5 for g in (a, b))
     between = float(sum(((x - y).double() ** 2).sum() for x, y in zip(a, b, strict=True))) ** 0.5
@@ -207,10 +215,10 @@ def rows_of(trial: Trial) -> list[Any]:
     rows = [row for batch in trial.rows for row in batch]
     if trial.collate is None or len(rows) < 2:
         raise Untested("there are no two rows and their collator")
-    return sorted(rows, key=_supervised)
+    return sorted(rows, key=_count_supervised)
 
 
-def _supervised(row: Any) -> int:
+def _count_supervised(row: Any) -> int:
     if not isinstance(row, Mapping):
         return 0
     labels = row.get("labels")
@@ -234,7 +242,7 @@ def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def shared(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
+def computed_once(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
     """What several laws need of one trial, made once for the same weights. What it raises is raised each time."""
     kept, key = (
         vars(trial).setdefault("_shared", {}),
@@ -246,7 +254,7 @@ def shared(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def nudged(tensors: Sequence[torch.Tensor], size: float) -> Iterator[None]:
+def nudge_weights(tensors: Sequence[torch.Tensor], size: float) -> Iterator[None]:
     """Weights moved at random by `size` of their own root mean square; afterwards the same to the last bit."""
     kept = [tensor.detach().clone() for tensor in tensors]
     try:
@@ -266,7 +274,7 @@ def logits_of(trial: Trial) -> torch.Tensor:
     batch = next((batch for batch in trial.batches if "input_ids" in batch), None)
     if batch is None:
         raise Untested("no batch has input_ids")
-    with autocast(trial), torch.no_grad():
+    with trainer_autocast(trial), torch.no_grad():
         return torch.as_tensor(
             trial.model(
                 **inputs_of(

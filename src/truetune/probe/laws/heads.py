@@ -12,14 +12,20 @@ from typing import Any
 
 import torch
 
-from truetune.probe.border import border_of, speaking
+from truetune.probe.border import as_vocab_tensor, vocab_map_of
 from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.gradients import autocast, loss_of, quiet, replaced, shared
+from truetune.probe.laws.gradients import (
+    computed_once,
+    loss_of,
+    replace_attribute,
+    trainer_autocast,
+    undisturbed,
+)
 
-BATCHES = 2
-MOST = 256
+BATCHES_READ = 2
+MAX_POSITIONS = 256
 """Positions of a batch whose targets are looked for"""
-CLEAR = 0.3
+MAX_RESIDUAL = 0.3
 """A target explains a gradient that is apart from its own by less, of the gradient's size"""
 IGNORED = -100
 NEXT, AFTER, SAME, LABEL = (
@@ -31,7 +37,7 @@ NEXT, AFTER, SAME, LABEL = (
 
 
 @dataclass
-class Taught:
+class LearnedTargets:
     """One forward pass of a micro-batch: (lines, tokens) each."""
 
     ids: torch.Tensor
@@ -51,28 +57,30 @@ class Taught:
     """(m, 2) places of some of these"""
 
 
-def lessons(trial: Trial) -> list[tuple[int, Taught]]:
+def learned_targets(trial: Trial) -> list[tuple[int, LearnedTargets]]:
     """What the loss of the first batches teaches, with the batch's number. Raises Untested where none can be read."""
-    found: list[tuple[int, Taught]] = shared(trial, "lessons", lambda: _lessons(trial))
+    found: list[tuple[int, LearnedTargets]] = computed_once(
+        trial, "lessons", lambda: _targets_of_batches(trial)
+    )
     return found
 
 
-def _lessons(trial: Trial) -> list[tuple[int, Taught]]:
-    found: list[tuple[int, Taught]] = []
+def _targets_of_batches(trial: Trial) -> list[tuple[int, LearnedTargets]]:
+    found: list[tuple[int, LearnedTargets]] = []
     reason = Untested("there is no batch")
     for number, batch in enumerate(trial.batches):
         try:
-            found += [(number, pass_) for pass_ in taught(trial, batch)]
+            found += [(number, pass_) for pass_ in targets_of_batch(trial, batch)]
         except Untested as error:
             reason = error
-        if len({number for number, _ in found}) == BATCHES:
+        if len({number for number, _ in found}) == BATCHES_READ:
             break
     if not found:
         raise reason
     return found
 
 
-def taught(trial: Trial, batch: dict[str, Any]) -> list[Taught]:
+def targets_of_batch(trial: Trial, batch: dict[str, Any]) -> list[LearnedTargets]:
     """What the loss of a batch teaches, each pass of the model that it learns from. Raises Untested."""
     base: Any = getattr(trial.model, "get_base_model", None)
     inner: Any = base() if base is not None else trial.model
@@ -84,17 +92,17 @@ def taught(trial: Trial, batch: dict[str, Any]) -> list[Taught]:
         raise Untested("the model has no head over a body of its own")
     if head.weight.numel() == 0:
         raise Untested("the head's weights are not in this process")
-    with quiet(trial, training=True):
-        passes = _passes(trial, batch, inner, backbone)
-        return [_read(trial, inner, backbone, head, batch, *found) for found in passes]
+    with undisturbed(trial, training=True):
+        passes = _forward_passes(trial, batch, inner, backbone)
+        return [_read_targets(trial, inner, backbone, head, batch, *found) for found in passes]
 
 
-def _passes(
+def _forward_passes(
     trial: Trial, batch: dict[str, Any], inner: Any, backbone: Any
 ) -> list[tuple[torch.Tensor, Any, Any, torch.Tensor]]:
     """(ids, the body's output, hidden states, gradient) of each pass; the body runs without gradients."""
     seen: list[tuple[torch.Tensor, Any, Any]] = []
-    border = border_of(inner)
+    border = vocab_map_of(inner)
     learns: list[bool] = []
 
     def without_gradient(module: Any, args: Any) -> None:
@@ -141,7 +149,7 @@ def _passes(
     return found
 
 
-def _read(
+def _read_targets(
     trial: Trial,
     inner: Any,
     backbone: Any,
@@ -151,30 +159,32 @@ def _read(
     output: Any,
     hidden: torch.Tensor,
     gradient: torch.Tensor,
-) -> Taught:
+) -> LearnedTargets:
     learns = (gradient != 0).any(-1)
-    labels = _labels(batch, ids, learns)
+    labels = _aligned_labels(batch, ids, learns)
     labelled = None if labels is None else labels != IGNORED
-    places = _spread(learns.nonzero())
-    candidates = list(_candidates(ids, labels, places))
+    places = _spread_evenly(learns.nonzero())
+    candidates = list(_target_candidates(ids, labels, places))
     own = [
-        _gradients(trial, inner, backbone, head, output, hidden, places, targets)
+        _target_gradients(trial, inner, backbone, head, output, hidden, places, targets)
         for _, targets in candidates
     ]
-    target, weight = _nearest(
+    target, weight = _nearest_candidate(
         gradient[places[:, 0], places[:, 1]].float(), [name for name, _ in candidates], own
     )
     missing = places[:0] if labelled is None else (labelled & ~learns).nonzero()
-    unheard, silent = _spread(missing), 0
+    unheard, silent = _spread_evenly(missing), 0
     if len(unheard) and labels is not None:
         targets = labels[unheard[:, 0], unheard[:, 1]]
-        expected = _gradients(trial, inner, backbone, head, output, hidden, unheard, targets)
+        expected = _target_gradients(trial, inner, backbone, head, output, hidden, unheard, targets)
         loud = expected.norm(dim=-1) > 1e-3 * torch.stack(own).norm(dim=-1).max()
         unheard, silent = unheard[loud], round(len(missing) * float(loud.float().mean()))
-    return Taught(ids, learns, labelled, places, target, weight, silent, unheard)
+    return LearnedTargets(ids, learns, labelled, places, target, weight, silent, unheard)
 
 
-def _labels(batch: dict[str, Any], ids: torch.Tensor, learns: torch.Tensor) -> torch.Tensor | None:
+def _aligned_labels(
+    batch: dict[str, Any], ids: torch.Tensor, learns: torch.Tensor
+) -> torch.Tensor | None:
     """The label of what is predicted at each position, in the convention (shifted by one, or not) that fits better."""
     if "shift_labels" in batch and batch["shift_labels"].shape == ids.shape:
         return torch.as_tensor(batch["shift_labels"])
@@ -210,12 +220,12 @@ def _label_of(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tenso
                 return
 
 
-def _spread(places: torch.Tensor) -> torch.Tensor:
+def _spread_evenly(places: torch.Tensor) -> torch.Tensor:
     """At most MOST of them, evenly."""
-    return places[:: max(1, -(-len(places) // MOST))]
+    return places[:: max(1, -(-len(places) // MAX_POSITIONS))]
 
 
-def _candidates(
+def _target_candidates(
     ids: torch.Tensor, labels: torch.Tensor | None, places: torch.Tensor
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """What a position may have as its target: (name, (n,) ids, IGNORED where there is none)."""
@@ -226,7 +236,7 @@ def _candidates(
         yield LABEL, labels[places[:, 0], places[:, 1]]
 
 
-def _gradients(
+def _target_gradients(
     trial: Trial,
     inner: Any,
     backbone: Any,
@@ -238,35 +248,35 @@ def _gradients(
 ) -> torch.Tensor:
     """(n, width) gradient of the negative log-likelihood of each target at its own hidden state; 0 without a target."""
     leaf = hidden[places[:, 0], places[:, 1]][None].detach().requires_grad_()
-    with autocast(trial), torch.enable_grad():
-        logits = _logits(inner, backbone, head, output, leaf)
+    with trainer_autocast(trial), torch.enable_grad():
+        logits = _logits_of_hidden(inner, backbone, head, output, leaf)
     loss = torch.nn.functional.cross_entropy(
         logits[0].float(), targets, ignore_index=IGNORED, reduction="sum"
     )
     return torch.autograd.grad(loss, leaf)[0][0].float()
 
 
-def _logits(
+def _logits_of_hidden(
     inner: Any, backbone: Any, head: Any, output: Any, hidden: torch.Tensor
 ) -> torch.Tensor:
     """The logits of hidden states by the model's own forward, its scales and caps included."""
     made = (hidden,) if isinstance(output, tuple) else type(output)(last_hidden_state=hidden)
     ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
     try:
-        with replaced(backbone, "forward", lambda *_, **__: made):
+        with replace_attribute(backbone, "forward", lambda *_, **__: made):
             logits: torch.Tensor = inner(input_ids=ids).logits
     except (AttributeError, TypeError, ValueError, RuntimeError):
-        logits = _spoken(inner, head(hidden))
-    return logits if logits.shape[:2] == hidden.shape[:2] else _spoken(inner, head(hidden))
+        logits = _as_model_logits(inner, head(hidden))
+    return logits if logits.shape[:2] == hidden.shape[:2] else _as_model_logits(inner, head(hidden))
 
 
-def _spoken(inner: Any, logits: torch.Tensor) -> torch.Tensor:
+def _as_model_logits(inner: Any, logits: torch.Tensor) -> torch.Tensor:
     """Logits of the head alone, in which ids are columns, as in those of the whole model."""
-    border = border_of(inner)
-    return logits if border is None else speaking(logits, border)
+    border = vocab_map_of(inner)
+    return logits if border is None else as_vocab_tensor(logits, border)
 
 
-def _nearest(
+def _nearest_candidate(
     gradient: torch.Tensor, names: list[str], own: list[torch.Tensor]
 ) -> tuple[list[str | None], torch.Tensor]:
     """The candidate that explains each gradient best, the first of equals, and its weight."""
@@ -277,7 +287,7 @@ def _nearest(
     left = left / gradient.norm(dim=-1).clamp_min(1e-30)
     best = torch.where(left[0] <= left.min(0).values * 1.5 + 1e-3, 0, left.argmin(0))
     index = torch.arange(gradient.shape[0], device=gradient.device)
-    clear = (left[best, index] < CLEAR).tolist()
+    clear = (left[best, index] < MAX_RESIDUAL).tolist()
     return [names[b] if ok else None for b, ok in zip(best.tolist(), clear, strict=True)], weights[
         best, index
     ]

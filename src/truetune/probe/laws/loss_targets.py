@@ -9,18 +9,18 @@ import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
 from truetune.probe.laws.forward import batch_with_ids, is_causal
-from truetune.probe.laws.heads import NEXT, Taught, lessons
+from truetune.probe.laws.heads import NEXT, LearnedTargets, learned_targets
 
 COST: Cost = "quick"
 SHOWN = 4
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Share of the positions with gradient or label that learn another token, or disagree with the labels."""
     if trial.kind == "reward":
         raise Untested("a reward model learns no tokens")
     refuse_other_models(trial)
-    found = lessons(trial)
+    found = learned_targets(trial)
     targets = Counter(target for _, pass_ in found for target in pass_.target)
     looked_at = sum(targets.values())
     if targets[None] > looked_at / 2:
@@ -28,7 +28,7 @@ def measure(trial: Trial) -> Measured:
     others = {name: count for name, count in targets.items() if name not in (NEXT, None)}
     with_gradient = sum(int(p.gradient.sum()) for _, p in found)
     labelled = sum(int(p.labelled.sum()) for _, p in found if p.labelled is not None)
-    beside = sum(int(_beside(p).sum()) for _, p in found)
+    beside = sum(int(_neighbouring_targets(p).sum()) for _, p in found)
     silent = sum(p.silent for _, p in found)
     wrong = max(
         sum(others.values()) / looked_at, beside / max(1, with_gradient), silent / max(1, labelled)
@@ -44,10 +44,12 @@ def measure(trial: Trial) -> Measured:
             for place, name in zip(p.places, p.target, strict=True)
             if name not in (NEXT, None)
         ]
-        shown: tuple[Any, ...] = (other, _beside(p).nonzero(), p.unheard)
+        shown: tuple[Any, ...] = (other, _neighbouring_targets(p).nonzero(), p.unheard)
         for kind, places in zip(examples, shown, strict=True):
             left = SHOWN - len(examples[kind])
-            examples[kind] += [_place(trial, number, p, *place) for place in list(places)[:left]]
+            examples[kind] += [
+                _describe_position(trial, number, p, *place) for place in list(places)[:left]
+            ]
     evidence = {
         "positions with gradient": with_gradient,
         "looked at": looked_at,
@@ -73,7 +75,7 @@ def refuse_other_models(trial: Trial) -> None:
         )
 
 
-def _beside(pass_: Taught) -> torch.Tensor:
+def _neighbouring_targets(pass_: LearnedTargets) -> torch.Tensor:
     return (
         pass_.gradient & ~pass_.labelled
         if pass_.labelled is not None
@@ -81,8 +83,8 @@ def _beside(pass_: Taught) -> torch.Tensor:
     )
 
 
-def _place(
-    trial: Trial, number: int, pass_: Taught, line: torch.Tensor, at: torch.Tensor
+def _describe_position(
+    trial: Trial, number: int, pass_: LearnedTargets, line: torch.Tensor, at: torch.Tensor
 ) -> dict[str, Any]:
     """Where, and the tokens there: the one read, the next, and the one after it."""
     ids = pass_.ids[line, at : at + 3].tolist()

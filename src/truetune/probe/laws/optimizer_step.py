@@ -7,7 +7,13 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import quiet, refuse_generators, replaced, step, whole
+from truetune.probe.laws.gradients import (
+    refuse_generators,
+    replace_attribute,
+    require_whole_weights,
+    step_gradients,
+    undisturbed,
+)
 
 COST: Cost = "whole"
 STEPS, SHOWN = 3, 8
@@ -16,9 +22,9 @@ FLOOR = 1e-7
 """Size from which a gradient is one: ten times what Adam adds to the root of its square"""
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Share of the trained weights with a gradient that are the same after some steps; they are put back."""
-    whole(trial)
+    require_whole_weights(trial)
     refuse_generators(trial)
     trainer = trial.trainer
     if not hasattr(trainer, "create_optimizer"):
@@ -32,8 +38,8 @@ def measure(trial: Trial) -> Measured:
         raise Untested("no tensor is trained, or too many to be copied")
     before = {name: p.detach().clone() for name, p in trained.items()}
     try:
-        with quiet(trial), replaced(trainer, "optimizer", None):
-            touched = _train(trial, trained, trainer.create_optimizer())
+        with undisturbed(trial), replace_attribute(trainer, "optimizer", None):
+            touched = _train_steps(trial, trained, trainer.create_optimizer())
         same = {
             name: int(((p == before[name]) & touched[name]).sum()) for name, p in trained.items()
         }
@@ -63,7 +69,7 @@ def measure(trial: Trial) -> Measured:
     )
 
 
-def _train(
+def _train_steps(
     trial: Trial, trained: dict[str, torch.nn.Parameter], optimizer: torch.optim.Optimizer
 ) -> dict[str, torch.Tensor]:
     """Which weights had a gradient in one of the steps."""
@@ -71,7 +77,7 @@ def _train(
     for number in range(STEPS):
         batch = trial.batches[number % len(trial.batches)]
         for (name, p), gradient in zip(
-            trained.items(), step(trial, [batch], list(trained.values())), strict=True
+            trained.items(), step_gradients(trial, [batch], list(trained.values())), strict=True
         ):
             p.grad = gradient.to(p.dtype)
             touched[name] |= gradient.abs() > FLOOR

@@ -12,12 +12,12 @@ Span = tuple[int, int]
 """A document's first place, and the one behind its last"""
 
 
-def packed(batch: dict[str, Any]) -> bool:
+def holds_packed_line(batch: dict[str, Any]) -> bool:
     """Does any line hold several documents that the batch tells apart?"""
-    return any(len(spans(batch, line)) > 1 for batch, line in lines([batch]))
+    return any(len(document_spans(batch, line)) > 1 for batch, line in lines_of([batch]))
 
 
-def lines(batches: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
+def lines_of(batches: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
     """Every line of every batch with ids: the batch and the line's number."""
     for batch in batches:
         ids = batch.get("input_ids")
@@ -25,11 +25,11 @@ def lines(batches: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]
             yield batch, line
 
 
-def spans(batch: dict[str, Any], line: int) -> list[Span]:
+def document_spans(batch: dict[str, Any], line: int) -> list[Span]:
     """Documents of two tokens or more in a line; one where nothing tells documents apart."""
     length = batch["input_ids"].shape[1]
-    attended = _attended(batch, line, length)
-    starts = _starts(batch, line, length, attended)
+    attended = _attended_tokens(batch, line, length)
+    starts = _document_starts(batch, line, length, attended)
     bounds = [*torch.nonzero(starts).flatten().tolist(), length]
     found = []
     for begin, end in pairwise(bounds):
@@ -39,14 +39,16 @@ def spans(batch: dict[str, Any], line: int) -> list[Span]:
     return found
 
 
-def _attended(batch: dict[str, Any], line: int, length: int) -> torch.Tensor:
+def _attended_tokens(batch: dict[str, Any], line: int, length: int) -> torch.Tensor:
     mask = batch.get("attention_mask")
     if isinstance(mask, torch.Tensor) and mask.dim() == 2:
         return (mask[line] != 0).cpu()
     return torch.ones(length, dtype=torch.bool)
 
 
-def _starts(batch: dict[str, Any], line: int, length: int, attended: torch.Tensor) -> torch.Tensor:
+def _document_starts(
+    batch: dict[str, Any], line: int, length: int, attended: torch.Tensor
+) -> torch.Tensor:
     """(tokens,) does a document begin here?"""
     starts = torch.zeros(length, dtype=torch.bool)
     starts[0] = True

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from truetune.probe.border import border_of
+from truetune.probe.border import vocab_map_of
 from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.gradients import autocast, batch_of, loss_of, rounding
-from truetune.probe.shrink import SHRUNK
+from truetune.probe.laws.gradients import batch_of, coarsest_dtype, loss_of, trainer_autocast
+from truetune.probe.shrink import SHRUNK_ATTRIBUTE
 
 ROWS = 3
 PER_TOKEN = {torch.float64: 1e-5, torch.float32: 1e-3}
@@ -19,9 +19,9 @@ COARSE = 0.05
 """Nats a token by which two computations in 16 bits may be apart"""
 
 
-def tolerance(trial: Trial) -> float:
+def log_probability_tolerance(trial: Trial) -> float:
     """Of a log-probability, in nats a token."""
-    return PER_TOKEN.get(rounding(trial), COARSE)
+    return PER_TOKEN.get(coarsest_dtype(trial), COARSE)
 
 
 def of_a_start(trial: Trial) -> None:
@@ -44,14 +44,14 @@ def refuse_others_figures(trial: Trial) -> None:
     model's place after it, or whose vocabulary was cut since."""
     config = getattr(trial.model, "config", None)
     if is_precomputed(trial) and (
-        border_of(trial.model) is not None or getattr(config, SHRUNK, False)
+        vocab_map_of(trial.model) is not None or getattr(config, SHRUNK_ATTRIBUTE, False)
     ):
         raise Untested(
             "the reference's log-probabilities were computed before the miniature was made as it is"
         )
 
 
-def batches(trial: Trial) -> list[dict[str, Any]]:
+def pair_batches(trial: Trial) -> list[dict[str, Any]]:
     """Batches of one pair each for DPO; as they are where the loss needs several rows."""
     if trial.kind != "dpo":
         return trial.batches[:ROWS]
@@ -59,16 +59,16 @@ def batches(trial: Trial) -> list[dict[str, Any]]:
     return [batch_of(trial, [row]) for row in rows]
 
 
-def ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, float]]:
+def log_ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, float]]:
     """The loss of a batch, and the mean log-ratio of policy to reference by side, in nats a row, as the trainer logs
     it. Raises Untested where it logs none."""
-    before = {id(values): len(values) for _, values in _logged(trial.trainer)}
+    before = {id(values): len(values) for _, values in _logged_metrics(trial.trainer)}
     with torch.no_grad():
         loss = float(loss_of(trial, batch))
     beta = float(getattr(trial.trainer, "beta", 0) or 0)
     found = {
         key.rpartition("/")[2]: float(values[-1]) / beta
-        for key, values in _logged(trial.trainer)
+        for key, values in _logged_metrics(trial.trainer)
         if beta
         and "rewards/" in key
         and key.endswith(("chosen", "rejected"))
@@ -79,13 +79,13 @@ def ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, float]
     return loss, found
 
 
-def _logged(trainer: Any) -> Iterator[tuple[str, list[Any]]]:
+def _logged_metrics(trainer: Any) -> Iterator[tuple[str, list[Any]]]:
     for name in ("_metrics", "_stored_metrics"):
         for metrics in dict(getattr(trainer, name, None) or {}).values():
             yield from metrics.items() if isinstance(metrics, Mapping) else ()
 
 
-def tokens(batch: dict[str, Any]) -> int:
+def fewest_supervised_tokens(batch: dict[str, Any]) -> int:
     """Supervised tokens of the line that has the fewest."""
     found = [
         value
@@ -109,6 +109,6 @@ def reference_of(trial: Trial, batch: dict[str, Any]) -> torch.Tensor:
     given = (
         (model, dict(batch)) if len(inspect.signature(compute).parameters) > 1 else (dict(batch),)
     )
-    with autocast(trial), torch.no_grad():
+    with trainer_autocast(trial), torch.no_grad():
         made = compute(*given)
     return torch.cat([side.float() for side in made]) if isinstance(made, tuple) else made.float()

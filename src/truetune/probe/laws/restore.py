@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from truetune.probe.still import still
+from truetune.probe.still import preserve_state
 
 SMALL = 65536
 """Elements of a buffer up to which it is kept: statistics and counters, not quantized weights"""
@@ -26,25 +26,25 @@ _ABSENT: Any = object()
 
 
 @contextmanager
-def as_before(*models: Any, trainer: Any = None) -> Iterator[None]:
+def restore_afterwards(*models: Any, trainer: Any = None) -> Iterator[None]:
     """Inside, no parameter has a gradient, and Python's warnings are not shown. Afterwards random states, training
     modes, gradients, small buffers, settings, checkpointing and the trainer's counters and metrics are as before.
     """
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        stack.enter_context(still())
+        stack.enter_context(preserve_state())
         for model in models:
             if isinstance(model, torch.nn.Module):
-                stack.enter_context(_model(model))
+                stack.enter_context(_restore_model(model))
         for holder in (trainer, getattr(trainer, "state", None), getattr(trainer, "control", None)):
             if holder is not None:
-                stack.enter_context(_counters(holder))
+                stack.enter_context(_restore_counters(holder))
         yield
 
 
 @contextmanager
-def _model(model: torch.nn.Module) -> Iterator[None]:
+def _restore_model(model: torch.nn.Module) -> Iterator[None]:
     modules = list(model.modules())
     modes = [(module, module.training) for module in modules]
     parameters = [(p, p.grad, p.requires_grad) for p in model.parameters()]
@@ -61,7 +61,7 @@ def _model(model: torch.nn.Module) -> Iterator[None]:
         if isinstance(m, torch.nn.Embedding)
     ]
     configs = {
-        id(c): (c, _simple(c))
+        id(c): (c, _plain_attributes(c))
         for c in (vars(m).get("config") for m in modules)
         if hasattr(c, "__dict__")
     }
@@ -92,7 +92,7 @@ def _model(model: torch.nn.Module) -> Iterator[None]:
             vars(config).update(settings)
 
 
-def _simple(holder: Any) -> dict[str, Any]:
+def _plain_attributes(holder: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(holder).items()
@@ -101,13 +101,13 @@ def _simple(holder: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _counters(holder: Any) -> Iterator[None]:
+def _restore_counters(holder: Any) -> Iterator[None]:
     """Numbers and texts of an object, and its containers of such."""
-    simple, names = _simple(holder), set(vars(holder))
+    simple, names = _plain_attributes(holder), set(vars(holder))
     containers = [
         (value, copy.deepcopy(value))
         for value in vars(holder).values()
-        if isinstance(value, dict | list | deque) and _plain(value, 4)
+        if isinstance(value, dict | list | deque) and _is_plain(value, 4)
     ]
     try:
         yield
@@ -123,9 +123,9 @@ def _counters(holder: Any) -> Iterator[None]:
                 container.extend(before)
 
 
-def _plain(value: Any, depth: int) -> bool:
+def _is_plain(value: Any, depth: int) -> bool:
     if isinstance(value, dict):
-        return depth > 0 and all(_plain(v, depth - 1) for v in value.values())
+        return depth > 0 and all(_is_plain(v, depth - 1) for v in value.values())
     if isinstance(value, list | tuple | deque):
-        return depth > 0 and len(value) < SMALL and all(_plain(v, depth - 1) for v in value)
+        return depth > 0 and len(value) < SMALL and all(_is_plain(v, depth - 1) for v in value)
     return isinstance(value, str | int | float | None)

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.forward import altered
-from truetune.probe.laws.gradients import batch_of, loss_of, quiet
+from truetune.probe.laws.forward import alter_tokens
+from truetune.probe.laws.gradients import batch_of, loss_of, undisturbed
 
 SHARE = 0.05
 """Of what one row's change makes: as much may depend on the others by rounding (0.2 and more in contrastive losses)"""
@@ -42,13 +42,13 @@ def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
     ids = [
         key
         for key, value in batch.items()
-        if key.endswith("input_ids") and _lines(value) % 2 == 0 < _lines(value)
+        if key.endswith("input_ids") and _line_count(value) % 2 == 0 < _line_count(value)
     ]
     if not ids or len(rows) < 2:
         return
-    with quiet(trial), torch.no_grad():
+    with undisturbed(trial), torch.no_grad():
         both = [
-            float(loss_of(trial, _changed(trial, batch, ids, halves)))
+            float(loss_of(trial, _change_rows(trial, batch, ids, halves)))
             for halves in ((), (0,), (1,), (0, 1))
         ]
     neither, first, second, together = both
@@ -60,11 +60,11 @@ def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
         )
 
 
-def _lines(value: Any) -> int:
+def _line_count(value: Any) -> int:
     return len(value) if isinstance(value, torch.Tensor) and value.dim() == 2 else 0
 
 
-def _changed(
+def _change_rows(
     trial: Trial, batch: Mapping[str, Any], keys: Sequence[str], halves: Sequence[int]
 ) -> dict[str, Any]:
     """The batch with other tokens in the lines of these of its two rows; labels that repeat them follow."""
@@ -76,8 +76,8 @@ def _changed(
         )  # a pair's sides follow one another, row by row
         chosen = torch.isin(lines, torch.tensor(list(halves), device=ids.device))[
             :, None
-        ] & _attended(batch, key)
-        made[key] = torch.where(chosen, altered(ids, trial), ids)
+        ] & _attended_tokens(batch, key)
+        made[key] = torch.where(chosen, alter_tokens(ids, trial), ids)
         name = f"{key.removesuffix('input_ids')}labels"
         labels = batch.get(name)
         if isinstance(labels, torch.Tensor) and labels.shape == ids.shape:
@@ -85,7 +85,7 @@ def _changed(
     return made
 
 
-def _attended(batch: Mapping[str, Any], key: str) -> torch.Tensor:
+def _attended_tokens(batch: Mapping[str, Any], key: str) -> torch.Tensor:
     mask = batch.get(f"{key.removesuffix('input_ids')}attention_mask")
     if isinstance(mask, torch.Tensor) and mask.shape == batch[key].shape:
         return mask != 0

@@ -25,13 +25,13 @@ CHUNK = 4_000_000
 """Elements that are compared at once"""
 
 
-def tolerance(model: torch.nn.Module) -> float:
+def rounding_tolerance(model: torch.nn.Module) -> float:
     """Largest relative difference that rounding explains in this model, at the coarsest precision it computes in."""
     layers = getattr(getattr(model, "config", None), "num_hidden_layers", None) or LAYERS
-    return RELATIVE[precision(model)] * max(1.0, math.sqrt(layers / LAYERS))
+    return RELATIVE[coarsest_precision(model)] * max(1.0, math.sqrt(layers / LAYERS))
 
 
-def precision(model: torch.nn.Module) -> torch.dtype:
+def coarsest_precision(model: torch.nn.Module) -> torch.dtype:
     """The coarsest dtype of a model's matrices; bfloat16 where it is quantized or computes under autocast, float16
     where float32 products are rounded to TF32."""
     parameters = list(model.parameters())
@@ -50,7 +50,7 @@ def precision(model: torch.nn.Module) -> torch.dtype:
     return coarsest if coarsest in RELATIVE else torch.bfloat16
 
 
-def difference(a: torch.Tensor, b: torch.Tensor) -> float:
+def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     """Largest absolute difference over the largest absolute value of `a`: nan where either holds a nan."""
     if not a.numel():
         return 0.0
@@ -66,16 +66,19 @@ def routed_difference(a: torch.Tensor, b: torch.Tensor, model: torch.nn.Module) 
     """`difference` of (..., tokens, vocabulary). In 16 bits a mixture of experts sends a token with two nearly equal
     scores to another expert by rounding alone: there, all but the worst tenth of the tokens are compared.
     """
-    if not routed(model) or precision(model) in (torch.float32, torch.float64):
-        return difference(a, b)
+    if not is_mixture_of_experts(model) or coarsest_precision(model) in (
+        torch.float32,
+        torch.float64,
+    ):
+        return relative_difference(a, b)
     a, b = a.flatten(0, -2), b.flatten(0, -2)
     if bool((a.isnan() | b.isnan()).any()):
         return float("nan")
     apart = (a.float() - b.float()).abs().amax(-1)
-    return difference(*(x[apart <= apart.quantile(0.9)] for x in (a, b)))
+    return relative_difference(*(x[apart <= apart.quantile(0.9)] for x in (a, b)))
 
 
-def routed(model: torch.nn.Module) -> bool:
+def is_mixture_of_experts(model: torch.nn.Module) -> bool:
     """Is it a mixture of experts?"""
     config = getattr(model, "config", None)
     names = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")

@@ -24,14 +24,14 @@ class TrainerLoss:
 
     def __init__(self, trainer: Any, batches: Sequence[Mapping[str, Any]]) -> None:
         self.trainer, self.batches = trainer, batches
-        self._takes_count = _takes(trainer.compute_loss, "num_items_in_batch")
+        self._takes_count = _takes_argument(trainer.compute_loss, "num_items_in_batch")
 
     def __call__(self, model: torch.nn.Module, inputs: Mapping[str, Any]) -> Any:
         count = self.count_items(model, inputs)
         with ExitStack() as stack:
             stack.enter_context(forward_as_prepared(self.trainer, model))
             prepared = dict(inputs)
-            if hasattr(self.trainer, "_prepare_inputs") and not generates(self.trainer):
+            if hasattr(self.trainer, "_prepare_inputs") and not generates_answers(self.trainer):
                 prepared = _on_device(
                     self.trainer._prepare_inputs(prepared), next(model.parameters()).device
                 )
@@ -64,7 +64,7 @@ def count_items(trainer: Any, model: torch.nn.Module, batches: Sequence[Mapping[
     return count(iter([dict(batch) for batch in batches]), len(batches), *device[: takes - 2])[1]
 
 
-def generates(trainer: Any) -> bool:
+def generates_answers(trainer: Any) -> bool:
     """Does the trainer sample its batches from the model?"""
     args = getattr(trainer, "args", None)
     return any(getattr(args, name, None) is not None for name in GENERATES)
@@ -106,7 +106,7 @@ def _on_device(inputs: Mapping[str, Any], device: torch.device) -> dict[str, Any
     }
 
 
-def _takes(function: Any, name: str) -> bool:
+def _takes_argument(function: Any, name: str) -> bool:
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import whole
+from truetune.probe.laws.gradients import require_whole_weights
 
 COST: Cost = "quick"
 RATE_STEPS = ("adam", "lion", "ademamix")
@@ -25,10 +25,10 @@ MOST = 65536
 """Weights of a tensor that are looked at, evenly spread"""
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Share of the trained weights that half of a spacing keeps where they are, at the highest rate of the run."""
-    whole(trial)
-    rate, optimizer = _rate(trial)
+    require_whole_weights(trial)
+    rate, optimizer = _highest_rate(trial)
     trained = {
         name: p for name, p in trial.model.named_parameters() if p.requires_grad and p.dtype in BITS
     }
@@ -65,7 +65,7 @@ def stuck_weights(weights: torch.Tensor, rate: float) -> int:
     return int(((half > rate) & (weights != 0)).sum())
 
 
-def _rate(trial: Trial) -> tuple[float, str]:
+def _highest_rate(trial: Trial) -> tuple[float, str]:
     args = getattr(trial.trainer, "args", None)
     if args is None:
         raise Untested("the optimizer of a loop of your own is not known")
