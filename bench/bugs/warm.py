@@ -140,10 +140,10 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
 
 def _run(request: dict[str, Any]) -> dict[str, Any]:
     """The script up to its first step, and what truetune says there."""
-    import truetune.probe.session
-    from truetune.probe.hook import start_hook
-    from truetune.probe.limits import STOP
-    from truetune.probe.rehearsing import RehearsalHook
+    import truetune.probe.audit_session
+    from truetune.probe.rehearsal_guards import RehearsalHook
+    from truetune.probe.time_limits import STOP
+    from truetune.probe.trainer_hook import start_hook
 
     reached: list[dict[str, Any]] = []
 
@@ -157,7 +157,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     words, (_, script, *arguments) = request["words"][:middle], request["words"][middle + 1 :]
     sys.argv = [script, *arguments]
     said = io.StringIO()
-    truetune.probe.session.await_verdict = stop
+    truetune.probe.audit_session.await_verdict = stop
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             orders = _orders(words)
@@ -187,7 +187,7 @@ def _orders(words: Sequence[str]) -> dict[str, Any]:
 
 def _judged(message: dict[str, Any]) -> dict[str, Any]:
     from truetune.checks.audit import audit
-    from truetune.probe.record import read_record
+    from truetune.probe.run_record import read_record
     from truetune.report.as_json import as_dict
 
     if "failed" in message:

@@ -10,8 +10,8 @@ from transformers import TrainerCallback
 
 import truetune
 from truetune.errors import TruetuneError, UsageError
-from truetune.probe.boundary import describe_error
-from truetune.probe.trainers import trainer_of_frames
+from truetune.probe.failure_boundary import describe_error
+from truetune.probe.find_trainer import trainer_of_frames
 
 
 class AuditCallback(TrainerCallback):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from truetune.auditing.listen import ENDED, Ear
-from truetune.probe.record import Record, write_record_files
-from truetune.probe.session import await_verdict
+from truetune.probe.audit_session import await_verdict
+from truetune.probe.run_record import Record, write_record_files
 
 
 class Parent:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from truetune.probe.boundary import run_contained
-from truetune.probe.forked import CopyFailed, can_fork, run_in_copy
+from truetune.probe.failure_boundary import run_contained
+from truetune.probe.forked_process import CopyFailed, can_fork, run_in_copy
 
 HERE = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks and signals")
 

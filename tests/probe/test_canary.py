@@ -21,15 +21,14 @@ import truetune
 import truetune.collate
 from tests import parts
 from tests.auditing import tiny
-from truetune.probe.canary import (
+from truetune.probe.canary_dataset import REPEATED_METHODS, ROW_CHOOSING_METHODS, follow_datasets
+from truetune.probe.trace_canary import (
     CollatedLine,
     LineDecoder,
-    install,
     strip_whitespace_and_case,
     trace_canary,
 )
-from truetune.probe.marks import add_watermarks
-from truetune.probe.twins import REPEATED_METHODS, ROW_CHOOSING_METHODS
+from truetune.probe.watermarks import add_watermarks
 
 Rows = list[dict[str, Any]]
 NOTED = [{**row, "notes": f"Written down by keeper {i}"} for i, row in enumerate(tiny.chats())]
@@ -130,14 +129,14 @@ def test_what_becomes_of_each_text(name: str) -> None:
 
 @pytest.fixture
 def followed() -> Iterator[None]:
-    """`install`, taken back afterwards."""
+    """`follow_datasets`, taken back afterwards."""
     methods = {
         name: getattr(Dataset, name)
         for name in REPEATED_METHODS + ROW_CHOOSING_METHODS
         if hasattr(Dataset, name)
     }
     joined, init = datasets.concatenate_datasets, Dataset.__init__
-    install()
+    follow_datasets()
     yield
     Dataset.__init__ = init
     for name, method in methods.items():
@@ -290,7 +289,7 @@ def test_marks_keep_what_steers_the_trainer() -> None:
 
 def test_without_a_tokenizer_the_canary_is_not_read() -> None:
     tokenizer = tiny.tokenizer()
-    install()
+    follow_datasets()
 
     def encode(row: dict[str, Any]) -> dict[str, Any]:
         ids = tokenizer(row["question"] + row["answer"])["input_ids"]

@@ -15,9 +15,9 @@ from transformers import DataCollatorForSeq2Seq, EvalPrediction, Trainer
 import truetune
 from tests.auditing import tiny
 from truetune.errors import UsageError
-from truetune.probe import mutants
-from truetune.probe.border import compact_vocabulary
-from truetune.probe.mutants import ROWS, Line, swap_preferences
+from truetune.probe import label_mutants
+from truetune.probe.label_mutants import ROWS, Line, swap_preferences
+from truetune.probe.vocab_map import compact_vocabulary
 from truetune.rehearsal.mutate import Mutation, shown
 from truetune.report.rehearsed import draw
 
@@ -116,9 +116,9 @@ def test_own_metrics_are_asked() -> None:
     batch["labels"] = torch.cat([best[:, :1], best[:, :-1]], 1)
     compact_vocabulary(model, batch["input_ids"].unique().tolist() + best.unique().tolist())
     notes: list[str] = []
-    assert mutants.logs_of(trainer, model, batch, notes) == {"eval_right": 1.0}
+    assert label_mutants.logs_of(trainer, model, batch, notes) == {"eval_right": 1.0}
     trainer.compute_metrics = lambda prediction: 1 / 0
-    assert mutants.logs_of(trainer, model, batch, notes) == {}
+    assert label_mutants.logs_of(trainer, model, batch, notes) == {}
     assert notes == ["compute_metrics was not asked: ZeroDivisionError: division by zero"]
 
 

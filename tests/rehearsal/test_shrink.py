@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
 
-from truetune.probe import miniature
-from truetune.probe.shrink import shrink_config
+from truetune.probe import miniature_model
+from truetune.probe.shrink_config import shrink_config
 
 ARCHITECTURES = ("llama", "qwen3", "gemma3_text", "qwen3_moe", "deepseek_v3", "gpt2", "phi3")
 
@@ -53,20 +53,20 @@ class Stubborn(LlamaForCausalLM):
 
 
 def test_what_cannot_be_shrunk_becomes_a_llama() -> None:
-    made = miniature.build_miniature(
+    made = miniature_model.build_miniature(
         Stubborn, LlamaConfig(vocab_size=123, hidden_size=1024, eos_token_id=7)
     )
     assert type(made) is LlamaForCausalLM
     assert (made.config.vocab_size, made.config.eos_token_id) == (123, 7)
     assert any(
         "Stubborn can't be shrunk (ValueError: the kernel needs 1024 columns)" in note
-        for note in miniature.notes
+        for note in miniature_model.notes
     )
 
 
 def test_the_same_weights_each_time() -> None:
     settings = {"vocab_size": 50, "hidden_size": 512, "num_attention_heads": 8}
     one, two = (
-        miniature.build_miniature(LlamaForCausalLM, LlamaConfig(**settings)) for _ in range(2)
+        miniature_model.build_miniature(LlamaForCausalLM, LlamaConfig(**settings)) for _ in range(2)
     )
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))

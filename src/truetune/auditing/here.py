@@ -9,7 +9,7 @@ from typing import Any
 
 from truetune.auditing.workspace import workspace
 from truetune.errors import UsageError
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 
 
 def record_of(
@@ -25,8 +25,8 @@ def record_of(
     keys: Mapping[str, str | int] | None = None,
 ) -> Record:
     """Raises UsageError where `run` is no trainer and there is no loader, or a law has no such name."""
-    from truetune.probe.observe import observe_run
-    from truetune.probe.ready import ready_trainer
+    from truetune.probe.observe_run import observe_run
+    from truetune.probe.ready_trainer import ready_trainer
 
     trainer = run if hasattr(run, "get_train_dataloader") else None
     if trainer is None and loader is None:

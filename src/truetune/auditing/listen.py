@@ -16,7 +16,7 @@ from typing import Any
 
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG_RECORD
-from truetune.probe.record import Record, read_record
+from truetune.probe.run_record import Record, read_record
 
 Judge = Callable[[Sequence[Record]], bool]
 """The records of one run's processes -> may it go on?"""

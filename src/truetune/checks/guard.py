@@ -40,8 +40,8 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
 from truetune.errors import FindingsError
-from truetune.probe.boundary import describe_error, run_contained
-from truetune.probe.record import Record
+from truetune.probe.failure_boundary import describe_error, run_contained
+from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, probes
 from truetune.render.weights import RowsOfEmbedding
 from truetune.spec.files import spec_of

@@ -14,7 +14,7 @@ from transformers import GenerationConfig
 from truetune.generation.batch import Count, How, Ids, Progress, late, next_logits, said
 from truetune.generation.looks import Answer, Prompt
 from truetune.generation.voice import Manner
-from truetune.probe.still import preserve_state
+from truetune.probe.preserve_state import preserve_state
 
 BATCH_TOKENS = 4096
 """Tokens of a batch, padding and answers included: a cache of at most about 2 GB with a 7B model"""

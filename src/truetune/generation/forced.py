@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from truetune.generation.answers import generator_of, halving, untouched
 from truetune.generation.backends.backend import Scored
-from truetune.probe.still import preserve_state
+from truetune.probe.preserve_state import preserve_state
 
 Ids = Sequence[int]
 LOGITS = 1 << 26

@@ -12,7 +12,7 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 
 from truetune.generation.answers import generator_of, untouched
 from truetune.generation.pace import Pace
-from truetune.probe.still import preserve_state
+from truetune.probe.preserve_state import preserve_state
 
 LENGTHS = (8, 256)
 TOKENS = 4

@@ -41,7 +41,7 @@ def is_wrapped_by_compile(model: Any) -> bool:
 
 class AliveObjects(NamedTuple):
     """What a loop may work with. It is collected before a copy of the process is made: in a copy the collector's list
-    is empty (`truetune.probe.forked` freezes it)."""
+    is empty (`truetune.probe.forked_process` freezes it)."""
 
     tokenizers: tuple[Any, ...]
     rows: tuple[Any, ...]

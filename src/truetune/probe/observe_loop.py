@@ -12,11 +12,9 @@ from typing import Any
 import torch
 
 from truetune.probe.batch_keys import IDS, LABELS, SHIFTED, NamedBatch, name_batch, unshift_labels
-from truetune.probe.batches import Peeked
-from truetune.probe.given import share_in_batches
 from truetune.probe.laws import measure_laws
 from truetune.probe.live_objects import AliveObjects
-from truetune.probe.observe import (
+from truetune.probe.observe_run import (
     Seen,
     first_record,
     law_names,
@@ -25,7 +23,9 @@ from truetune.probe.observe import (
     unwrap_model,
 )
 from truetune.probe.own_loop import Steps
-from truetune.probe.record import Record
+from truetune.probe.peek_batches import Peeked
+from truetune.probe.run_record import Record
+from truetune.probe.source_rows import share_in_batches
 
 NO_LABELS = (
     "the loop computes its loss outside of the model, and none of its variables holds labels that"

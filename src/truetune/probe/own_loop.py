@@ -21,13 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truetune.probe.boundary import Lost, describe_error, note_loss, run_contained
-from truetune.probe.forked import can_fork
-from truetune.probe.limits import STOP, Limits
+from truetune.probe.failure_boundary import Lost, describe_error, note_loss, run_contained
+from truetune.probe.forked_process import can_fork
+from truetune.probe.time_limits import STOP, Limits
 
 if TYPE_CHECKING:
     from truetune.probe.live_objects import AliveObjects
-    from truetune.probe.record import Record
+    from truetune.probe.run_record import Record
 
 TRAINERS = ("transformers.trainer", "trl.")
 """Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go"""
@@ -181,14 +181,14 @@ class OwnLoop:
 
     def _audit(self) -> str:
         """Look at the loop in a copy of this process, or here where none can be made."""
-        from truetune.probe.session import audit_in_copy
+        from truetune.probe.audit_session import audit_in_copy
 
         if self.orders.get("in_place") or not can_fork():
             return self._audit_here()
         return audit_in_copy(self.take(in_place=False), self.orders, 1, Limits.of(self.orders))
 
     def _audit_here(self) -> str:
-        from truetune.probe.session import audit_in_place
+        from truetune.probe.audit_session import audit_in_place
 
         return audit_in_place(self.take(in_place=True), self.orders, 1, Limits.of(self.orders))
 
@@ -246,7 +246,7 @@ class LoopRun:
     def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
         """What reached the model, with the tokenizer and the rows of the process where they can be told."""
         from truetune.probe.observe_loop import observe_loop
-        from truetune.probe.record import write_record_files
+        from truetune.probe.run_record import write_record_files
 
         # In the process itself gradients wait to be applied, and the device may be full: no law is tested there.
         # The variables of frames are read in a copy alone: in the process itself they would live on.
@@ -266,7 +266,7 @@ class LoopRun:
 
     def still(self) -> AbstractContextManager[None]:
         """What the process has one of is put back."""
-        from truetune.probe.still import preserve_process_state
+        from truetune.probe.preserve_state import preserve_process_state
 
         return preserve_process_state(self)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from truetune.errors import UsageError
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 
 
 def record_of(
@@ -19,8 +19,8 @@ def record_of(
     mutate: bool | Sequence[str] = False,
 ) -> Record:
     """Raises UsageError where this is no trainer, or a law or fault has no such name."""
-    from truetune.probe.mutants import ROWS
-    from truetune.probe.recite import rehearse_run
+    from truetune.probe.label_mutants import ROWS
+    from truetune.probe.rehearse_run import rehearse_run
 
     if not hasattr(trainer, "get_train_dataloader"):
         raise UsageError(

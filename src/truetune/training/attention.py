@@ -9,7 +9,11 @@ import numpy as np
 import torch
 
 from truetune.collate import PaddingFreeCollator
-from truetune.probe.laws.tolerance import inputs_of, relative_difference, rounding_tolerance
+from truetune.probe.measuring.rounding_tolerance import (
+    inputs_of,
+    relative_difference,
+    rounding_tolerance,
+)
 
 LENGTH = 8
 """Tokens of each of the documents that are tried"""

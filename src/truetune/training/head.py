@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from truetune.probe.observe import unwrap_model
+from truetune.probe.observe_run import unwrap_model
 from truetune.render.rendering import IGNORED
 
 EXTRA = ("labels", "sources", "loss_weights", "num_items_in_batch")

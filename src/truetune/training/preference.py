@@ -15,8 +15,8 @@ import transformers
 from packaging.specifiers import SpecifierSet
 
 from truetune.errors import TruetuneError, UsageError
-from truetune.probe.batches import peek_batches
-from truetune.probe.ready import ready_trainer
+from truetune.probe.peek_batches import peek_batches
+from truetune.probe.ready_trainer import ready_trainer
 from truetune.render.rendering import IGNORED
 from truetune.training.arguments import arguments
 from truetune.training.pairs import Preferences

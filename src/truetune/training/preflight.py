@@ -19,8 +19,8 @@ from truetune.data.files import resolve
 from truetune.data.rows import read
 from truetune.encoding.names import names_of
 from truetune.errors import FindingsError
-from truetune.probe.batches import peek_batches
-from truetune.probe.ready import ready_trainer
+from truetune.probe.peek_batches import peek_batches
+from truetune.probe.ready_trainer import ready_trainer
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 from truetune.training.listen import Listener

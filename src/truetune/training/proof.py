@@ -24,7 +24,7 @@ from truetune.errors import UsageError
 from truetune.generation.answers import answers
 from truetune.generation.looks import Prompt
 from truetune.generation.prompts import prompts_of, text_of
-from truetune.probe.still import preserve_state
+from truetune.probe.preserve_state import preserve_state
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer import Tokenizer, load
 from truetune.spec.run import RunSpec

@@ -22,7 +22,7 @@ from tests.auditing import tiny
 from truetune.checks.audit import AuditReport, audit
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.probe.observe import observe_run
+from truetune.probe.observe_run import observe_run
 from truetune.probe.own_loop import OwnLoop
 from truetune.spec.run import RunSpec
 

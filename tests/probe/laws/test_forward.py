@@ -19,11 +19,12 @@ from tests.auditing import tiny
 from tests.probe.laws.zoo import ARCHITECTURES, TOKENIZER, build, pack, packed, padded
 from truetune.checks.catalogue import rules
 from truetune.checks.rule import LawRule
-from truetune.probe.batches import peek_batches
-from truetune.probe.laws import Trial, Untested, law_modules, measure_laws
-from truetune.probe.laws.packs import document_spans
-from truetune.probe.laws.tolerance import coarsest_precision
-from truetune.probe.ready import ready_trainer
+from truetune.probe.laws import law_modules, measure_laws
+from truetune.probe.measuring.packed_documents import document_spans
+from truetune.probe.measuring.rounding_tolerance import coarsest_precision
+from truetune.probe.measuring.trial import Trial, Untested
+from truetune.probe.peek_batches import peek_batches
+from truetune.probe.ready_trainer import ready_trainer
 
 PADDED = (
     "padding-invariance",

@@ -22,7 +22,7 @@ from truetune.generation.pace import Pace
 from truetune.generation.pacing import measured
 from truetune.generation.prompts import text_of
 from truetune.generation.voice import Manner
-from truetune.probe.still import preserve_state
+from truetune.probe.preserve_state import preserve_state
 from truetune.render.tokenizer import Tokenizer
 
 CACHE = 2 << 30

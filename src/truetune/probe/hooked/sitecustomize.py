@@ -2,7 +2,7 @@
 
 It waits for the packages that the hook is about, at no cost else, and stands on PYTHONPATH in front of any other
 sitecustomize, which it imports then. The two modes part here, and share nothing behind it: in a run no failure of ours
-may reach the program (`truetune.probe.boundary`), in a rehearsal it must (`truetune.probe.rehearsing`).
+may reach the program (`truetune.probe.failure_boundary`), in a rehearsal it must (`truetune.probe.rehearsal_guards`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def begin_run(package: str, orders: dict[str, Any]) -> None:
     """A package of the run has been imported: load the hook. Whatever fails is noted for the parent, and forgotten."""
     try:
         load_truetune()
-        from truetune.probe.boundary import note_loss, run_contained
+        from truetune.probe.failure_boundary import note_loss, run_contained
     except (
         BaseException
     ) as error:  # so a Ctrl-C in these milliseconds is lost; from here on none is
@@ -84,7 +84,7 @@ def begin_run(package: str, orders: dict[str, Any]) -> None:
 
 def begin_hook(package: str, orders: dict[str, Any]) -> None:
     """The hook takes over. A program that lists its modules no longer finds this one."""
-    from truetune.probe.hook import start_hook
+    from truetune.probe.trainer_hook import start_hook
 
     if getattr(sys.modules.get("sitecustomize"), "__file__", None) == __file__:
         del sys.modules["sitecustomize"]
@@ -92,7 +92,7 @@ def begin_hook(package: str, orders: dict[str, Any]) -> None:
 
 
 def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
-    """Leave the reason where the parent finds it (see `truetune.probe.boundary.note_loss`, which is not loaded)."""
+    """Leave the reason where the parent finds it (see `truetune.probe.failure_boundary.note_loss`, which is not loaded)."""
     try:
         with open(
             os.path.join(orders["folder"], f"lost-{os.getpid()}"), "w", encoding="utf-8"
@@ -193,7 +193,7 @@ def begin_rehearsal() -> None:
     """Set the guards of a rehearsal up before any of the program runs; where one fails, this process ends."""
     try:
         load_truetune()
-        from truetune.probe.rehearsing import begin_guarded
+        from truetune.probe.rehearsal_guards import begin_guarded
 
         begin_guarded(os.environ[GUARD_VARIABLE], os.environ[ORDERS_VARIABLE])
     except BaseException as error:
@@ -220,7 +220,7 @@ def hand_on() -> None:
 
 
 def contain_start() -> None:
-    """`wait_for_packages`, without failing or hanging. `truetune.probe.boundary` would take longer to load than this.
+    """`wait_for_packages`, without failing or hanging. `truetune.probe.failure_boundary` would take longer to load than this.
 
     The alarm clock of the process is free, but for one that a program set before it became this one by exec: that is
     put back.

@@ -1,7 +1,7 @@
 """Laws that a correct trainer obeys, measured on the model at hand.
 
-A law is one module with `measure_law(trial) -> Measured` and `COST`: `quick` (a few forward and backward passes on the real
-model, which is as before afterwards) or `whole` (it changes weights, writes files or starts processes, and so is given
+A law is one module with `measure_law(trial) -> Measured` and `COST`: `quick` (a few forward and backward passes on the
+real model, which is as before afterwards) or `whole` (it changes weights, writes files or starts processes, and so is given
 a copy or a miniature). `truetune.checks.law` judges what they measured.
 """
 
@@ -11,10 +11,11 @@ import importlib
 import pkgutil
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
+
+from truetune.probe.measuring.trial import Trial, Untested
 
 Cost = Literal["quick", "whole"]
 QUICK_LAWS_SECONDS = 120.0
@@ -37,47 +38,6 @@ FIRST_LAWS = (
     "gradient-accumulation",
 )
 """Laws to begin with, lest the time run out"""
-
-
-class Untested(Exception):
-    """The law can't be tested on this trial; the message says why, in a clause without full stop."""
-
-
-@dataclass
-class Trial:
-    """What a law is tested on."""
-
-    model: torch.nn.Module
-    """Unwrapped, on its device, as the trainer has it"""
-    batches: list[dict[str, Any]]
-    """Tensors of the real collator, on the model's device"""
-    rows: list[list[Any]]
-    """The rows of each batch, as the collator was given them"""
-    trainer: Any = None
-    """A transformers.Trainer; None in a loop of the user's own"""
-    collate: Any = None
-    """The collator: rows -> batch"""
-    tokenizer: Any = None
-    loss: Any = None
-    """(model, inputs) -> loss tensor of one micro-batch, as this trainer computes it"""
-    kind: str = "sft"
-    """sft, dpo, kto, orpo, reward, other, loop"""
-    optimizer: Any = None
-    """What has the `param_groups` of a loop's optimizers, where they were seen; a trainer has its own"""
-
-
-@dataclass
-class Measured:
-    """How far a law is from holding."""
-
-    value: float
-    """The largest difference, as `unit` says; nan is a difference"""
-    tolerance: float
-    """Largest value that the dtype explains"""
-    unit: str
-    """What was compared, as in `largest relative difference of logits`"""
-    evidence: dict[str, Any] = field(default_factory=dict)
-    """JSON: names, positions, figures"""
 
 
 def law_modules() -> dict[str, Any]:
@@ -128,7 +88,7 @@ def measure_laws(
 
 
 def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
-    from truetune.probe.laws.restore import restore_afterwards
+    from truetune.probe.measuring.restore_afterwards import restore_afterwards
 
     started = time.perf_counter()
     found: dict[str, Any]

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import coarsest_dtype, logits_of, undisturbed
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import coarsest_dtype, logits_of, undisturbed
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 LARGEST = 65504.0

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import (
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
+from truetune.probe.measuring.trainer_gradients import (
     ADAPTER,
     logits_of,
     nudge_weights,
     require_whole_weights,
     undisturbed,
 )
-from truetune.probe.laws.tolerance import relative_difference, rounding_tolerance
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 MOST = 100_000_000

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import (
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import (
     allowed_difference,
     batch_with_ids,
     compute_logits,
@@ -16,7 +16,8 @@ from truetune.probe.laws.forward import (
     stack_rows,
     unpadded_documents,
 )
-from truetune.probe.laws.tolerance import routed_difference
+from truetune.probe.measuring.rounding_tolerance import routed_difference
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import alter_tokens, compute_logits, cut_rows
-from truetune.probe.laws.tolerance import rounding_tolerance, routed_difference
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import alter_tokens, compute_logits, cut_rows
+from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

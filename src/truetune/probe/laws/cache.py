@@ -6,14 +6,15 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import (
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import (
     allowed_difference,
     compute_logits,
     logits_of,
     unpadded_documents,
 )
-from truetune.probe.laws.tolerance import inputs_of, routed_difference
+from truetune.probe.measuring.rounding_tolerance import inputs_of, routed_difference
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 STEPS = 8

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import logits_of, unpadded_documents
-from truetune.probe.laws.tolerance import inputs_of, rounding_tolerance
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import logits_of, unpadded_documents
+from truetune.probe.measuring.rounding_tolerance import inputs_of, rounding_tolerance
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 LONGEST = 128

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from truetune.probe.laws import Cost, Measured, Trial
-from truetune.probe.laws.gradients import undisturbed
-from truetune.probe.laws.preferences import (
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
     is_precomputed,
     log_probability_tolerance,
@@ -15,6 +14,8 @@ from truetune.probe.laws.preferences import (
     pair_batches,
     refuse_others_figures,
 )
+from truetune.probe.measuring.trainer_gradients import undisturbed
+from truetune.probe.measuring.trial import Measured, Trial
 
 COST: Cost = "quick"
 LN2 = math.log(2)

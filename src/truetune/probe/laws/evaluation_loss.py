@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 ROWS = 8

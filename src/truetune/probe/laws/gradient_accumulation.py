@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import (
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.row_independence import refuse_joint_losses, refuse_random_collators
+from truetune.probe.measuring.trainer_gradients import (
     batch_of,
     choose_parameters,
     coarsest_dtype,
@@ -21,7 +22,7 @@ from truetune.probe.laws.gradients import (
     step_gradients,
     undisturbed,
 )
-from truetune.probe.laws.rows_apart import refuse_joint_losses, refuse_random_collators
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 ROWS, LARGE = 4, 50_000_000

@@ -9,8 +9,14 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import ADAPTER, loss_of, require_whole_weights, undisturbed
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import (
+    ADAPTER,
+    loss_of,
+    require_whole_weights,
+    undisturbed,
+)
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 BATCHES, SHOWN = 2, 8

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import loss_of, undisturbed
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import loss_of, undisturbed
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 BATCHES = 4

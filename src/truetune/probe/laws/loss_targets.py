@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import batch_with_ids, is_causal
-from truetune.probe.laws.heads import NEXT, LearnedTargets, learned_targets
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.learned_targets import NEXT, LearnedTargets, learned_targets
+from truetune.probe.measuring.logits import batch_with_ids, is_causal
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 SHOWN = 4

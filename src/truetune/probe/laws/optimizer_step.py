@@ -6,14 +6,15 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import (
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import (
     refuse_generators,
     replace_attribute,
     require_whole_weights,
     step_gradients,
     undisturbed,
 )
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "whole"
 STEPS, SHOWN = 3, 8

@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import LONGEST, allowed_difference, compute_logits
-from truetune.probe.laws.packs import Span, document_spans, lines_of
-from truetune.probe.laws.tolerance import routed_difference
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import LONGEST, allowed_difference, compute_logits
+from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
+from truetune.probe.measuring.rounding_tolerance import routed_difference
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import KEPT, alter_tokens, compute_logits
-from truetune.probe.laws.packs import Span, document_spans, lines_of
-from truetune.probe.laws.tolerance import rounding_tolerance, routed_difference
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import KEPT, alter_tokens, compute_logits
+from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
+from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

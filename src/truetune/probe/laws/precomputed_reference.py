@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import undisturbed
-from truetune.probe.laws.preferences import (
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
     log_probability_tolerance,
     of_a_start,
@@ -14,6 +13,8 @@ from truetune.probe.laws.preferences import (
     reference_of,
     refuse_others_figures,
 )
+from truetune.probe.measuring.trainer_gradients import undisturbed
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

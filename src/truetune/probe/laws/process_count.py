@@ -7,13 +7,13 @@ does; a process group of the user's own is not looked at.
 
 from __future__ import annotations
 
-from truetune.probe.laws import Cost, Measured, Trial
+from truetune.probe.laws import Cost
 from truetune.probe.laws.gradient_accumulation import (
     gradient_of_one_batch,
     gradient_tolerance,
     rows_of_unequal_length,
 )
-from truetune.probe.laws.gradients import (
+from truetune.probe.measuring.trainer_gradients import (
     batch_of,
     choose_parameters,
     gradient_distance,
@@ -22,6 +22,7 @@ from truetune.probe.laws.gradients import (
     step_gradients,
     undisturbed,
 )
+from truetune.probe.measuring.trial import Measured, Trial
 
 COST: Cost = "quick"
 

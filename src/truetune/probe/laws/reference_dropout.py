@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import batch_with_ids, compute_logits, cut_rows, dropout_rates
-from truetune.probe.laws.tolerance import relative_difference, rounding_tolerance
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import batch_with_ids, compute_logits, cut_rows, dropout_rates
+from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import (
-    choose_parameters,
-    nudge_weights,
-    require_whole_weights,
-    undisturbed,
-)
-from truetune.probe.laws.preferences import (
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
     log_probability_tolerance,
     of_a_start,
     pair_batches,
     reference_of,
 )
+from truetune.probe.measuring.trainer_gradients import (
+    choose_parameters,
+    nudge_weights,
+    require_whole_weights,
+    undisturbed,
+)
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

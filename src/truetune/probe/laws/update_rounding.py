@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import require_whole_weights
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import require_whole_weights
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 RATE_STEPS = ("adam", "lion", "ademamix")

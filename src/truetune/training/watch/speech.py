@@ -15,7 +15,7 @@ from truetune.generation.answers import answers, untouched
 from truetune.generation.looks import Answer, Prompt, Sample
 from truetune.generation.parsers import Parser, parser_of
 from truetune.generation.scores import score
-from truetune.probe.still import preserve_state
+from truetune.probe.preserve_state import preserve_state
 from truetune.training.watch.pace import Probe
 from truetune.training.watch.ranks import whole
 

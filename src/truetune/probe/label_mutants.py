@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws.trainer_loss import TrainerLoss
-from truetune.probe.memorise import Example, MemoriseOutcome, label_loss, memorise_batch
-from truetune.probe.parts import RecitedRow
+from truetune.probe.measuring.trainer_loss import TrainerLoss
+from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, memorise_batch
+from truetune.probe.recited_rows import RecitedRow
 
 PLAIN = {"input_ids", "labels", "attention_mask"}
 """Keys of a batch that can be laid out anew"""

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from truetune.probe.marks import Watermark, add_watermarks, texts_by_field, tokenized_columns
-from truetune.probe.still import preserve_state
-from truetune.probe.twins import SAMPLED_ROWS, canary_dataset_of, no_progress_bars
+from truetune.probe.canary_dataset import SAMPLED_ROWS, canary_dataset_of, no_progress_bars
+from truetune.probe.preserve_state import preserve_state
+from truetune.probe.watermarks import Watermark, add_watermarks, texts_by_field, tokenized_columns
 
 NOTE_TOKENIZED = (
     "the rows were tokenized before the trainer saw them, so no field can be followed; `truetune"

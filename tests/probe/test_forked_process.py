@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from truetune.probe import forked
-from truetune.probe.forked import CopyFailed, Send, run_in_copy
+from truetune.probe import forked_process
+from truetune.probe.forked_process import CopyFailed, Send, run_in_copy
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere the audit runs in the process itself"
@@ -80,7 +80,7 @@ def test_a_handler_of_sigchld_does_not_run_for_the_copy() -> None:
 def test_a_copy_that_waits_for_a_thread_it_has_not_got_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forked, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(forked_process, "STALL_SECONDS", 1.0)
     lock = threading.Lock()
     held, done = threading.Event(), threading.Event()
 

@@ -8,7 +8,7 @@ on as if there had been no hook, and the parent is told why there is no audit. T
 - what the program itself raises in the call that an entry point wraps: that is not our code;
 - a hang inside C code that neither returns nor lets signals through (or, off the main thread, any blocking call).
   Nothing in a process can end that, so all that is long runs in a forked copy, which can be killed
-  (`truetune.probe.forked`). Only this module and the four entry points (`After.find_spec`, its `exec_module`,
+  (`truetune.probe.forked_process`). Only this module and the four entry points (`After.find_spec`, its `exec_module`,
   `_New.__call__` and `on_train_begin`) are not themselves contained; they are short for that reason.
 """
 

@@ -131,38 +131,40 @@ class RehearsalHook:
             )
 
     def change_datasets(self, module: Any) -> None:
-        from truetune.probe import miniature, thrift
+        from truetune.probe import miniature_model, rehearsal_overrides
 
-        thrift.patch_datasets(module.Dataset, miniature.notes)
+        rehearsal_overrides.patch_datasets(module.Dataset, miniature_model.notes)
 
     def change_adapters(self, module: Any) -> None:
-        from truetune.probe import miniature
+        from truetune.probe import miniature_model
 
-        miniature.replace_adapters(module.PeftModel)
+        miniature_model.replace_adapters(module.PeftModel)
 
     def change_arguments(self, module: Any) -> None:
-        from truetune.probe import miniature, thrift
+        from truetune.probe import miniature_model, rehearsal_overrides
 
-        thrift.patch_training_arguments(
-            module.TrainingArguments, miniature.notes, self.orders["folder"]
+        rehearsal_overrides.patch_training_arguments(
+            module.TrainingArguments, miniature_model.notes, self.orders["folder"]
         )
 
     def change_models(self, module: Any) -> None:
-        from truetune.probe import miniature
+        from truetune.probe import miniature_model
 
-        miniature.replace_models(module.PreTrainedModel, self.ensure_guards)
+        miniature_model.replace_models(module.PreTrainedModel, self.ensure_guards)
         if self.gaps:
-            miniature.note_once(f"held by Python's hook, not by the kernel: {', '.join(self.gaps)}")
+            miniature_model.note_once(
+                f"held by Python's hook, not by the kernel: {', '.join(self.gaps)}"
+            )
 
     def change_optimizers(self, module: Any) -> None:
         """End the process at a step of an optimizer that trains a miniature and is not ours.
 
         It is a loop of the program's own, or a trainer that was not stopped: what it trains would be no model.
         """
-        from truetune.probe import miniature
+        from truetune.probe import miniature_model
 
         def check(*args: Any) -> None:
-            if self.rehearsing or not miniature.real_config:
+            if self.rehearsing or not miniature_model.real_config:
                 return
             with suppress(OSError):
                 Path(self.orders["folder"], f"loop-{os.getpid()}").touch()
@@ -172,7 +174,7 @@ class RehearsalHook:
 
     def change_trainer(self, module: Any) -> None:
         """Rehearse the trainer before the first of its callbacks learns that training begins."""
-        from truetune.probe.trainers import MadeTrainers, NewTrainer, trainer_of_frames
+        from truetune.probe.find_trainer import MadeTrainers, NewTrainer, trainer_of_frames
 
         handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
         former = handlers.on_train_begin
@@ -212,7 +214,7 @@ def rehearse_run(
 
     `number` counts the rehearsals of this process, from 1.
     """
-    from truetune.probe.session import hand_over_rehearsal
+    from truetune.probe.audit_session import hand_over_rehearsal
 
     with suppress(SystemExit):
         hand_over_rehearsal(trainer, loader, given, orders, number)

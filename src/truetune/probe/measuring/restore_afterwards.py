@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from truetune.probe.still import preserve_state
+from truetune.probe.preserve_state import preserve_state
 
 SMALL = 65536
 """Elements of a buffer up to which it is kept: statistics and counters, not quantized weights"""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from truetune.probe.shrink import SHRUNK_ATTRIBUTE, like_llama, shrink_config
+from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE, like_llama, shrink_config
 
 WEIGHTS_SEED = 0
 """Of the random weights: the same for each model of a run, so that a reference model is the policy at the start"""

@@ -2,7 +2,7 @@
 
 Two things of transformers are replaced: `Trainer.__new__`, to learn which data set a trainer is given before it
 prepares it, and `CallbackHandler.on_train_begin`, which is called when all is ready. Both do their own work inside
-`truetune.probe.boundary.run_contained`, and look at the run in a forked copy of the process where that can be made.
+`truetune.probe.failure_boundary.run_contained`, and look at the run in a forked copy of the process where that can be made.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.probe.boundary import Lost, note_loss, run_contained
-from truetune.probe.forked import can_fork
-from truetune.probe.limits import STOP, Limits
+from truetune.probe.failure_boundary import Lost, note_loss, run_contained
+from truetune.probe.find_trainer import MadeTrainers, NewTrainer, trainer_of_frames
+from truetune.probe.forked_process import can_fork
 from truetune.probe.own_loop import wait_for_torch
-from truetune.probe.trainers import MadeTrainers, NewTrainer, trainer_of_frames
+from truetune.probe.time_limits import STOP, Limits
 
 After = Callable[..., Any]
 """(name of a module, function, its arguments): it is called when the module has been imported"""
@@ -28,7 +28,7 @@ After = Callable[..., Any]
 def start_hook(package: str, orders: dict[str, Any], after: After) -> None:
     """This package has been imported; `after` calls when another has been."""
     if package == "datasets":
-        from truetune.probe.twins import follow_datasets as follow
+        from truetune.probe.canary_dataset import follow_datasets as follow
 
         follow()
     if package == "transformers":
@@ -134,7 +134,7 @@ class Hook:
 
     def audit(self, reached: ReadyTrainer) -> str:
         """GO or STOP. Raises whatever goes wrong."""
-        from truetune.probe.session import TrainerRun, audit_in_copy, audit_in_place
+        from truetune.probe.audit_session import TrainerRun, audit_in_copy, audit_in_place
 
         in_place = self.orders.get("in_place") or not can_fork()
         audit = audit_in_place if in_place else audit_in_copy

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torch.utils.data import DataLoader, IterableDataset
 
 from truetune.probe.batch_keys import Key, NamedBatch, name_batch
-from truetune.probe.still import preserve_state
+from truetune.probe.preserve_state import preserve_state
 
 INSIDE = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")
 """Attributes by which a data loader's parts hang together"""

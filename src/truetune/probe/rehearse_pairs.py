@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from truetune.probe import miniature
-from truetune.probe.laws.trainer_loss import TrainerLoss
-from truetune.probe.memorise import Example, memorise_batch
-from truetune.probe.say import score_answer
+from truetune.probe import miniature_model
+from truetune.probe.greedy_answers import score_answer
+from truetune.probe.measuring.trainer_loss import TrainerLoss
+from truetune.probe.memorise_batch import Example, memorise_batch
 
 STEPS = 40
 ROWS = 6
@@ -41,7 +41,7 @@ def rehearse_pairs(
         _pairs_of(found), key=lambda pair: len(pair.prompt) + len(pair.chosen) + len(pair.rejected)
     )[:ROWS]
     if not short or tokenizer is None:
-        miniature.note_once(
+        miniature_model.note_once(
             "no pairs of answers to one prompt were found: their margin is not rehearsed"
         )
         return {}

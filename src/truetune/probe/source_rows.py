@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from truetune.probe.batches import Peeked
+from truetune.probe.peek_batches import Peeked
 
 WINDOW_CHARS = 16
 """Characters by which a row is recognised in the text of a batch"""
@@ -33,7 +33,7 @@ def find_source_rows(
     A row is taken where 16 characters from the middle of one of its texts stand in what the batches decode to. Rows
     without text, encoded before they were given, are taken where the batches name them.
     """
-    from truetune.probe.observe import to_json
+    from truetune.probe.observe_run import to_json
 
     if given is None or not hasattr(given, "__len__") or not hasattr(given, "__getitem__"):
         return [], [], given is None
@@ -103,7 +103,7 @@ def _search_rows(
     given: Any, named: list[int], peeked: list[Peeked], tokenizer: Any
 ) -> tuple[list[dict[str, Any]], list[int], bool]:
     """Where the trainer kept the order of the rows, those that the batches name are found at once."""
-    from truetune.probe.observe import to_json
+    from truetune.probe.observe_run import to_json
 
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if tokenizer is None or not peeked:

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.packs import document_spans, holds_packed_line, lines_of
-from truetune.probe.laws.tolerance import (
+from truetune.probe.measuring.packed_documents import document_spans, holds_packed_line, lines_of
+from truetune.probe.measuring.rounding_tolerance import (
     coarsest_precision,
     inputs_of,
     rounding_tolerance,
     routed_difference,
 )
+from truetune.probe.measuring.trial import Trial, Untested
 
 ROWS = 4
 LONGEST = 256

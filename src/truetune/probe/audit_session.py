@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from truetune.probe.boundary import describe_error
-from truetune.probe.forked import CopyFailed, Send, run_in_copy
-from truetune.probe.limits import GO, STOP, VERDICT_SECONDS, Limits
+from truetune.probe.failure_boundary import describe_error
+from truetune.probe.forked_process import CopyFailed, Send, run_in_copy
+from truetune.probe.time_limits import GO, STOP, VERDICT_SECONDS, Limits
 
 if TYPE_CHECKING:
-    from truetune.probe.record import Record
+    from truetune.probe.run_record import Record
 
 
 class Subject(Protocol):
@@ -52,9 +52,9 @@ class TrainerRun:
 
     def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
         """Its first batches, its model and its loss."""
-        from truetune.probe.observe import observe_run
-        from truetune.probe.ready import ready_trainer
-        from truetune.probe.record import write_record_files
+        from truetune.probe.observe_run import observe_run
+        from truetune.probe.ready_trainer import ready_trainer
+        from truetune.probe.run_record import write_record_files
 
         with ready_trainer(self.trainer, self.loader) as (loader, tokenizer):
             return observe_run(
@@ -73,7 +73,7 @@ class TrainerRun:
 
     def still(self) -> AbstractContextManager[None]:
         """What the process has one of, and the trainer's attributes, are put back."""
-        from truetune.probe.still import preserve_process_state
+        from truetune.probe.preserve_state import preserve_process_state
 
         return preserve_process_state(self.trainer)
 
@@ -140,8 +140,8 @@ def hand_over_rehearsal(
     trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int
 ) -> None:
     """Hand a record of a rehearsal over. Raises SystemExit: nothing is trained after it, whatever failed."""
-    from truetune.probe.recite import rehearse_run
-    from truetune.probe.record import write_record_files
+    from truetune.probe.rehearse_run import rehearse_run
+    from truetune.probe.run_record import write_record_files
 
     folder = Path(orders["folder"], f"{os.getpid()}-{number}")
     message = message_of(
@@ -186,7 +186,7 @@ def message_of(
 
 def write_record(subject: Subject, orders: dict[str, Any], message: dict[str, Any]) -> None:
     """Look at the run and write its record into the message's folder; where that fails the message says why."""
-    from truetune.probe.record import write_record_files
+    from truetune.probe.run_record import write_record_files
 
     folder = Path(message["folder"])
     try:

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.probe.boundary import Lost, run_contained
-from truetune.probe.marks import Watermark, add_watermarks, texts_by_field, tokenized_columns
+from truetune.probe.failure_boundary import Lost, run_contained
+from truetune.probe.watermarks import Watermark, add_watermarks, texts_by_field, tokenized_columns
 
 REPEATED_METHODS = (
     "map",
@@ -277,7 +277,7 @@ def _repeat_call_on_canary(
         own |= {
             name: value for name, value in CANARY_SETTINGS.items() if name in signature.parameters
         }
-        from truetune.probe.still import preserve_state
+        from truetune.probe.preserve_state import preserve_state
 
         with preserve_state(), no_progress_bars():
             made = method(first[1], **own)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from truetune.probe.observe import observe_run, tokenizer_facts
-from truetune.probe.record import Record
+from truetune.probe.observe_run import observe_run, tokenizer_facts
+from truetune.probe.run_record import Record
 
 
 def observe_collator(

@@ -8,10 +8,15 @@ from typing import Any
 
 import torch
 
-from truetune.probe.border import vocab_map_of
-from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.gradients import batch_of, coarsest_dtype, loss_of, trainer_autocast
-from truetune.probe.shrink import SHRUNK_ATTRIBUTE
+from truetune.probe.measuring.trainer_gradients import (
+    batch_of,
+    coarsest_dtype,
+    loss_of,
+    trainer_autocast,
+)
+from truetune.probe.measuring.trial import Trial, Untested
+from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
+from truetune.probe.vocab_map import vocab_map_of
 
 ROWS = 3
 PER_TOKEN = {torch.float64: 1e-5, torch.float32: 1e-3}

@@ -6,7 +6,7 @@ to the copy. The copy is killed when its time is over, and when its parent dies.
 A copy shares with its original what lies outside memory, so that is taken away from it first: files that are open for
 writing, sockets, pipes and terminals become /dev/null, and files that are open for reading are opened again, so that
 reading moves no position of the original's. A fork is safe only without a device: after CUDA has begun the audit runs
-in the process itself (`truetune.probe.hook`).
+in the process itself (`truetune.probe.trainer_hook`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from truetune.probe.boundary import RING, Lost, describe_error
+from truetune.probe.failure_boundary import RING, Lost, describe_error
 
 Send = Callable[[dict[str, Any]], None]
 UNSAFE_MODULES = ("mpi4py.MPI", "torch_xla", "horovod.torch")

@@ -12,17 +12,8 @@ from typing import Any
 
 import torch
 
-from truetune.probe import miniature, mutants, pairs, thrift
-from truetune.probe.batches import Peeked, peek_batches
-from truetune.probe.border import compact_vocabulary
-from truetune.probe.laws import measure_laws
-from truetune.probe.laws.trainer_loss import TrainerLoss
-from truetune.probe.memorise import Example, collect_examples, label_loss, memorise_batch
-from truetune.probe.observe import Seen, law_names, observe_run, trial_of, unwrap_model
-from truetune.probe.parts import RecitedRow, choose_rows, parse_first_rows, prompt_difference
-from truetune.probe.ready import ready_trainer
-from truetune.probe.record import Record
-from truetune.probe.say import (
+from truetune.probe import label_mutants, miniature_model, rehearsal_overrides, rehearse_pairs
+from truetune.probe.greedy_answers import (
     MAX_NEW_TOKENS,
     SPARE_TOKENS,
     GreedyAnswer,
@@ -30,7 +21,16 @@ from truetune.probe.say import (
     generate_greedily,
     score_answer,
 )
-from truetune.probe.stand_in import innermost_model, stand_in
+from truetune.probe.laws import measure_laws
+from truetune.probe.measuring.trainer_loss import TrainerLoss
+from truetune.probe.memorise_batch import Example, collect_examples, label_loss, memorise_batch
+from truetune.probe.observe_run import Seen, law_names, observe_run, trial_of, unwrap_model
+from truetune.probe.peek_batches import Peeked, peek_batches
+from truetune.probe.ready_trainer import ready_trainer
+from truetune.probe.rebuild_small import innermost_model, stand_in
+from truetune.probe.recited_rows import RecitedRow, choose_rows, parse_first_rows, prompt_difference
+from truetune.probe.run_record import Record
+from truetune.probe.vocab_map import compact_vocabulary
 
 Keep = Callable[[Record], None]
 ROWS = 6
@@ -70,7 +70,7 @@ def rehearse_run(
         raw = next(
             (
                 data
-                for data in (given, *(thrift.mapped_datasets if own else ()))
+                for data in (given, *(rehearsal_overrides.mapped_datasets if own else ()))
                 if parse_first_rows(data)
             ),
             given,
@@ -78,7 +78,7 @@ def rehearse_run(
         record.facts["recitation"] = _memorise_and_recite(
             trainer, model, loader, tokenizer, raw, orders, record, started, keep
         )
-    record.facts["notes"] += miniature.notes
+    record.facts["notes"] += miniature_model.notes
     return record
 
 
@@ -119,19 +119,19 @@ def _memorise_and_recite(
         "stops": sorted(stops),
         "kind": kind,
     }
-    fresh = mutants.snapshot_weights(model) if orders.get("mutate") else None
+    fresh = label_mutants.snapshot_weights(model) if orders.get("mutate") else None
     if kind not in ("sft", "loop"):
-        facts |= pairs.rehearse_pairs(
+        facts |= rehearse_pairs.rehearse_pairs(
             trainer, model, loader, found, tokenizer, stops, started + SECONDS
         )
         if fresh is not None and facts.get("pairs"):
-            record.facts["mutation"] = mutants.of_pairs(
+            record.facts["mutation"] = label_mutants.of_pairs(
                 trainer,
                 model,
                 fresh,
                 loader,
                 facts,
-                lambda faulty: pairs.rehearse_pairs(
+                lambda faulty: rehearse_pairs.rehearse_pairs(
                     trainer, model, faulty, found, tokenizer, stops, float("inf")
                 ),
             )
@@ -151,7 +151,7 @@ def _memorise_and_recite(
             "label_loss": label_loss(model, [part.example for part in parts]),
         }
         if fresh is not None:
-            record.facts["mutation"] = mutants.of_rows(
+            record.facts["mutation"] = label_mutants.of_rows(
                 trainer,
                 model,
                 fresh,
@@ -354,7 +354,7 @@ def _model_shape(model: Any) -> dict[str, Any]:
         "layers": getattr(config, "num_hidden_layers", None),
         "width": getattr(config, "hidden_size", None),
         "of": {
-            name: miniature.real_config.get("config", {}).get(name)
+            name: miniature_model.real_config.get("config", {}).get(name)
             for name in ("num_hidden_layers", "hidden_size")
         },
     }

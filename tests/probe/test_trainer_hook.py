@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.auditing.running import environment
-from truetune.probe.trainers import MadeTrainers, NewTrainer
+from truetune.probe.find_trainer import MadeTrainers, NewTrainer
 
 
 class Classes(NamedTuple):
@@ -102,7 +102,7 @@ def test_the_probe_needs_no_package_of_the_parent() -> None:
         "import sys\n"
         "absent = ('pydantic', 'rich', 'pyarrow', 'click', 'tokenizers', 'jinja2', 'loky')\n"
         "sys.modules.update(dict.fromkeys(absent))\n"
-        "import truetune.probe.hook, truetune.probe.session, truetune.probe.record\n"
+        "import truetune.probe.trainer_hook, truetune.probe.audit_session, truetune.probe.run_record\n"
         "print(sorted(name for name in sys.modules if name in ('torch', 'transformers')))\n"
     )
     done = subprocess.run(

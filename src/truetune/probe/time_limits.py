@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.probe.boundary import STEP_SECONDS
+from truetune.probe.failure_boundary import STEP_SECONDS
 
 GO, STOP = "go", "stop"
 AUDIT_SECONDS = 600.0

@@ -27,13 +27,14 @@ from truetune.probe.batch_keys import (
     unreadable_reasons,
     unshift_labels,
 )
-from truetune.probe.batches import Peeked, loader_components, peek_batches
-from truetune.probe.given import find_source_rows
-from truetune.probe.laws import Trial, measure_laws, names_by_cost
 from truetune.probe.laws import law_modules as known
-from truetune.probe.laws.trainer_loss import TrainerLoss
-from truetune.probe.record import Arrays, Record
-from truetune.probe.still import preserve_state
+from truetune.probe.laws import measure_laws, names_by_cost
+from truetune.probe.measuring.trainer_loss import TrainerLoss
+from truetune.probe.measuring.trial import Trial
+from truetune.probe.peek_batches import Peeked, loader_components, peek_batches
+from truetune.probe.preserve_state import preserve_state
+from truetune.probe.run_record import Arrays, Record
+from truetune.probe.source_rows import find_source_rows
 
 PACKAGES = (
     "torch",
@@ -193,7 +194,7 @@ def _what_was_not_seen(
 
 def _send_canary(record: Record, trainer: Any, given: Any) -> None:
     """Send a marked row through the trainer's preparation, and record what became of it."""
-    from truetune.probe.canary import trace_canary
+    from truetune.probe.trace_canary import trace_canary
 
     outcome = trace_canary(trainer, given)
     record.facts["canary"] = outcome

@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from truetune.probe.border import as_vocab_tensor, vocab_map_of
-from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.gradients import (
+from truetune.probe.measuring.trainer_gradients import (
     computed_once,
     loss_of,
     replace_attribute,
     trainer_autocast,
     undisturbed,
 )
+from truetune.probe.measuring.trial import Trial, Untested
+from truetune.probe.vocab_map import as_vocab_tensor, vocab_map_of
 
 BATCHES_READ = 2
 MAX_POSITIONS = 256

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from truetune.probe.batches import loader_components
-from truetune.probe.still import preserve_state
+from truetune.probe.peek_batches import loader_components
+from truetune.probe.preserve_state import preserve_state
 
 
 @contextmanager

@@ -11,10 +11,14 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.restore import restore_afterwards
-from truetune.probe.laws.tolerance import coarsest_precision, inputs_of
-from truetune.probe.laws.trainer_loss import count_items, forward_as_prepared, generates_answers
+from truetune.probe.measuring.restore_afterwards import restore_afterwards
+from truetune.probe.measuring.rounding_tolerance import coarsest_precision, inputs_of
+from truetune.probe.measuring.trainer_loss import (
+    count_items,
+    forward_as_prepared,
+    generates_answers,
+)
+from truetune.probe.measuring.trial import Trial, Untested
 
 MAX_COMPARED_WEIGHTS = 20_000_000
 """Weights whose gradients are compared, at most"""

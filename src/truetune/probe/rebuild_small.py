@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from truetune.errors import UsageError
-from truetune.probe import miniature
-from truetune.probe.observe import unwrap_model
-from truetune.probe.rebind import copy_forward_patch
-from truetune.probe.shrink import SHRUNK_ATTRIBUTE
+from truetune.probe import miniature_model
+from truetune.probe.copy_forward_patch import copy_forward_patch
+from truetune.probe.observe_run import unwrap_model
+from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 
 STATE = ("model_wrapped", "ref_model", "optimizer", "_metrics", "_total_train_tokens")
 """What of a trainer a step changes"""
@@ -36,8 +36,8 @@ def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
                 held.float()
         yield model
         return
-    miniature.notes.clear()
-    miniature.real_config.clear()
+    miniature_model.notes.clear()
+    miniature_model.real_config.clear()
     small = rebuild_small(model)
     reference = getattr(trainer, "ref_model", None)
     kept = {name: value for name, value in vars(trainer).items() if value is model or name in STATE}
@@ -69,7 +69,7 @@ def innermost_model(model: Any) -> Any:
 def rebuild_small(model: Any) -> Any:
     """A miniature of a model in memory, with PEFT's adapters and what a trainer has put around its forward."""
     inner = innermost_model(model)
-    small = miniature.miniature_of(inner)
+    small = miniature_model.miniature_of(inner)
     copy_forward_patch(inner, small)
     for parameter, twin in zip(inner.parameters(), small.parameters(), strict=False):
         twin.requires_grad_(parameter.requires_grad)
@@ -80,5 +80,5 @@ def rebuild_small(model: Any) -> Any:
 
     with suppress(Exception):
         return get_peft_model(small, copy.deepcopy(model.active_peft_config))
-    miniature.note_once("the adapter is left out: the miniature's layers have other names")
+    miniature_model.note_once("the adapter is left out: the miniature's layers have other names")
     return small

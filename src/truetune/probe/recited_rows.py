@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.probe.asked import (
+from truetune.probe.memorise_batch import MAX_TOKENS, Example
+from truetune.probe.prompt_and_answer import (
     PromptAndAnswer,
     generation_prompt_ids,
     parse_row,
     served_prompt_ids,
 )
-from truetune.probe.memorise import MAX_TOKENS, Example
 
 MAX_PARSED_ROWS = 256
 """Given rows among which those of the examples are looked for"""
