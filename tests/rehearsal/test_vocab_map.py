@@ -101,10 +101,10 @@ def test_what_is_as_wide_as_the_vocabulary() -> None:
 def test_ids_that_are_not_there() -> None:
     border = VocabMap([1, 2], 10)
     with pytest.raises(IndexError, match="beyond the vocabulary of 10"):
-        border.inward(torch.tensor([1, 10]))
+        border.to_slots(torch.tensor([1, 10]))
     with pytest.raises(KeyError, match="id 3 has no slot"):
-        border.inward(torch.tensor([3]))
-    assert border.inward(torch.tensor([-100, 2])).tolist() == [-100, 1]
+        border.to_slots(torch.tensor([3]))
+    assert border.to_slots(torch.tensor([-100, 2])).tolist() == [-100, 1]
 
 
 @pytest.mark.parametrize("tied", [True, False])

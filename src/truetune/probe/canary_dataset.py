@@ -1,7 +1,14 @@
-"""Twins: beside each data set a marked row, which is sent through every `map` that the user's own code calls.
+"""Keeps a canary row beside each data set, and sends it through every `map` that the user's own code calls.
 
-The data sets themselves are not touched: a twin is a table of one row of its own. The user's functions are called once
-more, for that row; random states are put back.
+A trainer often gets rows of ids, made by the user's own `dataset.map(tokenize)` long before. To learn what became of
+each text, the methods of `datasets.Dataset` are wrapped as soon as that package is imported (`follow_datasets`): when
+a data set is first used, a canary is made of its first row (`truetune.probe.watermarks`), and each later call on the
+data set is repeated on the canary, a data set of that one row.
+
+The user's data sets are not touched. Their functions are called once more, for that row, with random states put back.
+
+Trade-off: a function that counts its calls, or writes to a file, sees one row more. That is why canaries are an option
+(`--canary`) and not the default.
 """
 
 from __future__ import annotations
@@ -20,6 +27,7 @@ from typing import Any
 from truetune.probe.failure_boundary import Lost, run_contained
 from truetune.probe.watermarks import Watermark, add_watermarks, texts_by_field, tokenized_columns
 
+# Methods that change what a row holds: they are called on the canary, too.
 REPEATED_METHODS = (
     "map",
     "rename_column",
@@ -32,7 +40,7 @@ REPEATED_METHODS = (
     "with_format",
     "with_transform",
 )
-"""Methods that are called on the twin too"""
+# Methods that choose or order rows: the result has the same canary. Called on the canary they might drop its one row.
 ROW_CHOOSING_METHODS = (
     "filter",
     "select",
@@ -45,58 +53,71 @@ ROW_CHOOSING_METHODS = (
     "flatten_indices",
     "train_test_split",
 )
-"""Methods after which the twin is the same: they choose rows"""
+# For a call on the canary: a cached result could be that of an earlier canary, and no file of ours may be left behind.
 CANARY_SETTINGS = {"load_from_cache_file": False, "keep_in_memory": True}
-SAMPLED_ROWS = 200
-"""Rows whose texts are kept, to say what a column holds"""
+# Arguments of the user's call that the canary's does not get: other processes for one row, the user's cache file, and
+# a fingerprint that would make two different data sets look the same to the cache.
 DROPPED_SETTINGS = ("num_proc", "cache_file_name", "new_fingerprint", "desc")
-"""Arguments that a twin's own call gets, or does not: no cache, no other process"""
+# Rows whose texts are kept, to say what a column holds. Chosen, not measured: enough to see whether a column varies,
+# and read in a fraction of a second from a table of any size.
+SAMPLED_ROWS = 200
 
 
 @dataclass(frozen=True)
 class CanaryDataset:
-    """The marked row of a data set."""
+    """The canary of a data set: the watermarked row, as far as the user's code has taken it."""
 
     dataset: Any
-    """None where the user's own code did not take it"""
+    """A `datasets.Dataset` of the canary's rows; None where the user's own code did not take them"""
     marks: tuple[Watermark, ...]
     rows: tuple[dict[str, Any], ...]
-    """The marked rows as they began"""
+    """The watermarked rows as they began"""
     note: str = ""
+    """Why it was lost, else empty"""
     sampled: tuple[dict[str, str], ...] = ()
-    """Texts of the first rows, by their field: what the data set held where the twin was made"""
+    """Texts of the first rows, by their field: what the data set held where the canary was made"""
 
 
+# Weak keys: a data set of the user's must die when the user lets it go, or its memory maps stay open.
 _canaries: weakref.WeakKeyDictionary[Any, CanaryDataset] = weakref.WeakKeyDictionary()
+# By the identity of a data set's table: Axolotl makes a data set of its own around the table of a mapped one, which
+# would have no canary otherwise (`test_a_row_is_followed_into_a_data_set_made_of_anothers_table`). Tables can't be
+# hashed, so the key is an id, and the weak reference says whether the id still means that table.
 _canaries_by_table: dict[int, tuple[weakref.ref[Any], CanaryDataset]] = {}
-"""By the identity of a data set's table: Axolotl makes a data set of its own around the table of a mapped one"""
-_inside_dataset_call = False
+# A method of a data set calls others of its methods: those inner calls belong to the outer one.
+_inside_call = False
+# Since something of ours failed: each further call would cost the program time again, up to the limit of the boundary.
 _stopped = False
-"""Since something of ours failed: each further call would cost the program time again, up to the limit of `contain`"""
 
 
 def canary_dataset_of(dataset: Any) -> CanaryDataset | None:
-    """None where none was followed to this data set."""
+    """The canary that was followed to this data set; None where there is none."""
     try:
         return _canaries.get(dataset)
-    except TypeError:
+    except TypeError:  # what can't be referenced weakly, such as a list of rows
         return None
 
 
 def create_canary(dataset: Any) -> CanaryDataset | None:
-    """The twin of a data set, made of its first row; None where that holds no text, or ids already."""
-    if (there := canary_dataset_of(dataset)) is not None:
-        return there
+    """The canary of a data set, made of its first row if it has none yet.
+
+    Returns:
+        None where the first row holds no text, or ids already.
+    """
+    known = canary_dataset_of(dataset)
+    if known is not None:
+        return known
     if not len(dataset):
         return None
+    # The method of the class, without a format: the user's transform on reading (tensors, images) must not run here.
     first = type(dataset).with_format(dataset, None)[0]
     row, marks = add_watermarks(first)
     if not marks or tokenized_columns(first):
         return None
-    made = type(dataset).from_list([row], features=dataset.features)
-    twin = CanaryDataset(made, marks, (row,), sampled=sampled_texts(dataset, marks))
-    _canaries[dataset] = twin
-    return twin
+    one_row = type(dataset).from_list([row], features=dataset.features)
+    canary = CanaryDataset(one_row, marks, (row,), sampled=sampled_texts(dataset, marks))
+    _canaries[dataset] = canary
+    return canary
 
 
 def sampled_texts(dataset: Any, marks: Iterable[Watermark]) -> tuple[dict[str, str], ...]:
@@ -108,7 +129,7 @@ def sampled_texts(dataset: Any, marks: Iterable[Watermark]) -> tuple[dict[str, s
 
 
 def follow_datasets_when_imported(after: Callable[[str, Callable[[], None]], Any]) -> None:
-    """`install`, now or when `datasets` has been imported; `after` calls when a module has been."""
+    """`follow_datasets`, now or when `datasets` has been imported; `after` calls when a module has been."""
     if "datasets" in sys.modules:
         follow_datasets()
     else:
@@ -116,53 +137,55 @@ def follow_datasets_when_imported(after: Callable[[str, Callable[[], None]], Any
 
 
 def follow_datasets() -> None:
-    """Follow every `datasets.Dataset` of this process from now on. To be called before the user's code; once is enough.
+    """Follow every `datasets.Dataset` of this process from now on; called again, it changes nothing.
 
-    A function that is imported from `datasets` before stays as it is: only methods are followed.
+    To be called before the user's code: a `concatenate_datasets` that was imported from `datasets` before stays as it
+    is, while methods are found on the class at each call.
+
+    Raises:
+        Lost: where the wrappers could not be made; nothing is changed then.
     """
     import datasets
 
     if getattr(datasets.Dataset.map, "followed", False):
         return
-    methods = {
-        name: getattr(datasets.Dataset, name, None)
-        for name in REPEATED_METHODS + ROW_CHOOSING_METHODS
-    }
-    made = {
-        name: _wrap_method(method, mirrored=name in REPEATED_METHODS)
-        for name, method in methods.items()
-        if method is not None
-    }
-    made["__init__"] = _wrap_constructor(datasets.Dataset.__init__)
-    joined = _wrap_concatenate(datasets.concatenate_datasets)
+    wrapped = {}
+    for name in REPEATED_METHODS + ROW_CHOOSING_METHODS:
+        method = getattr(datasets.Dataset, name, None)  # older releases lack some (take, repeat)
+        if method is not None:
+            wrapped[name] = _wrap_method(method, repeated=name in REPEATED_METHODS)
+    wrapped["__init__"] = _wrap_constructor(datasets.Dataset.__init__)
+    concatenate = _wrap_concatenate(datasets.concatenate_datasets)
     # All are made and looked at before the first is put in place: a part of them would break the program's data sets.
-    if any(type(function) is not types.FunctionType for function in (*made.values(), joined)):
+    if any(type(made) is not types.FunctionType for made in (*wrapped.values(), concatenate)):
         raise Lost("the functions that follow data sets were not made")
-    for name, function in made.items():
+    for name, function in wrapped.items():
         setattr(datasets.Dataset, name, function)
-    datasets.concatenate_datasets = joined
+    datasets.concatenate_datasets = concatenate
 
 
 def _wrap_constructor(init: Any) -> Any:
-    """The constructor, after which a data set that was made around the table of another has its twin."""
+    """The constructor, after which a data set that was made around the table of another has its canary."""
 
     @functools.wraps(init)
     def call(dataset: Any, arrow_table: Any, *args: Any, **settings: Any) -> None:
         init(dataset, arrow_table, *args, **settings)
-        if not (_inside_dataset_call or _stopped):
+        if not (_inside_call or _stopped):
             run_contained(_adopt_canary_of_table, dataset, arrow_table, on_failure=_stop_following)
 
     return call
 
 
 def _adopt_canary_of_table(dataset: Any, arrow_table: Any) -> None:
-    table, twin = _canaries_by_table.get(id(arrow_table), (None, None))
-    if twin is not None and table is not None and table() is arrow_table:
-        _assign_canary(dataset, twin)
+    """Give a new data set the canary of the one that its table is from."""
+    table, canary = _canaries_by_table.get(id(arrow_table), (None, None))
+    # By identity: the id may belong to another table by now, since the first one died.
+    if canary is not None and table is not None and table() is arrow_table:
+        _assign_canary(dataset, canary)
 
 
 def _wrap_concatenate(function: Any) -> Any:
-    """`concatenate_datasets`, after which the twin holds the marked rows of all."""
+    """`concatenate_datasets`, after which the canary holds the watermarked rows of all."""
 
     @functools.wraps(function)
     def call(dsets: Any, *args: Any, **settings: Any) -> Any:
@@ -179,45 +202,47 @@ def _wrap_concatenate(function: Any) -> Any:
 
 
 def _join_canaries(function: Any, result: Any, datasets: Any, args: Any, settings: Any) -> None:
-    twins = [twin for one in datasets if (twin := canary_dataset_of(one)) is not None]
-    good = [twin for twin in twins if twin.dataset is not None]
-    if not good:
-        _assign_canary(result, twins[0] if twins else None)
+    """Give a concatenated data set one canary with the rows of all; a lost one where all are lost."""
+    canaries = [canary for canary in map(canary_dataset_of, datasets) if canary is not None]
+    alive = [canary for canary in canaries if canary.dataset is not None]
+    if not alive:
+        _assign_canary(result, canaries[0] if canaries else None)
         return
-    marks = tuple(mark for twin in good for mark in twin.marks)
-    rows = tuple(row for twin in good for row in twin.rows)
-    with _not_followed():
-        joined = function([twin.dataset for twin in good], *args, **settings)
-    sampled = tuple(texts for twin in good for texts in twin.sampled)
+    marks = tuple(mark for canary in alive for mark in canary.marks)
+    rows = tuple(row for canary in alive for row in canary.rows)
+    with _without_following():
+        joined = function([canary.dataset for canary in alive], *args, **settings)
+    sampled = tuple(texts for canary in alive for texts in canary.sampled)
     _assign_canary(result, CanaryDataset(joined, marks, rows, sampled=sampled[:SAMPLED_ROWS]))
 
 
-def _wrap_method(method: Any, *, mirrored: bool) -> Any:
+def _wrap_method(method: Any, *, repeated: bool) -> Any:
+    """A method of a data set, whose result has a canary afterwards; `repeated` calls it on the canary, too."""
     signature = inspect.signature(method)
 
     @functools.wraps(method)
     def call(dataset: Any, *args: Any, **settings: Any) -> Any:
-        global _inside_dataset_call
-        if _inside_dataset_call or _stopped:
+        global _inside_call
+        if _inside_call or _stopped:
             return method(dataset, *args, **settings)
-        twin = run_contained(_canary_or_none, dataset, on_failure=_stop_following)
-        _inside_dataset_call = (
-            True  # as `_not_followed`, without a function of ours around the program's call
-        )
+        canary = run_contained(_canary_or_none, dataset, on_failure=_stop_following)
+        # What `_without_following` does, without a function of ours around the program's call: a failure in it would
+        # reach the program (tests/probe/injection puts one there).
+        _inside_call = True
         try:
             result = method(dataset, *args, **settings)
         finally:
-            _inside_dataset_call = False
-        if twin is not None:
+            _inside_call = False
+        if canary is not None:
             run_contained(
                 _advance_canary,
                 method,
                 signature,
                 result,
-                twin,
+                canary,
                 args,
                 settings,
-                mirrored,
+                repeated,
                 on_failure=_stop_following,
             )
         return result
@@ -230,27 +255,27 @@ def _advance_canary(
     method: Any,
     signature: inspect.Signature,
     result: Any,
-    twin: CanaryDataset,
+    canary: CanaryDataset,
     args: Any,
     settings: Any,
-    mirrored: bool,
+    repeated: bool,
 ) -> None:
-    """Give the result of a method its twin."""
-    if mirrored and twin.dataset is not None:
-        with _not_followed():
-            twin = _repeat_call_on_canary(method, signature, twin, args, settings)
-    _assign_canary(result, twin)
+    """Give the result of a method its canary."""
+    if repeated and canary.dataset is not None:
+        with _without_following():
+            canary = _repeat_call_on_canary(method, signature, canary, args, settings)
+    _assign_canary(result, canary)
 
 
 @contextmanager
-def _not_followed() -> Iterator[None]:
+def _without_following() -> Iterator[None]:
     """What a method of a data set calls of other data sets is part of that method."""
-    global _inside_dataset_call
-    before, _inside_dataset_call = _inside_dataset_call, True
+    global _inside_call
+    before, _inside_call = _inside_call, True
     try:
         yield
     finally:
-        _inside_dataset_call = before
+        _inside_call = before
 
 
 def _stop_following(reason: str) -> None:
@@ -260,41 +285,45 @@ def _stop_following(reason: str) -> None:
 
 
 def _canary_or_none(dataset: Any) -> CanaryDataset | None:
+    """`create_canary`; None also where the data set can't be read, which is not our failure."""
     try:
-        with _not_followed():
+        with _without_following():
             return create_canary(dataset)
     except Exception:
         return None
 
 
 def _repeat_call_on_canary(
-    method: Any, signature: inspect.Signature, twin: CanaryDataset, args: Any, settings: Any
+    method: Any, signature: inspect.Signature, canary: CanaryDataset, args: Any, settings: Any
 ) -> CanaryDataset:
-    """The twin after the same call. What the user's code raises on it ends it, with a note."""
+    """The canary after the same call. What the user's code raises on it ends it, with a note."""
     try:
-        first, *given = signature.bind(twin.dataset, *args, **settings).arguments.items()
-        own = {name: value for name, value in given if name not in DROPPED_SETTINGS}
-        own |= {
-            name: value for name, value in CANARY_SETTINGS.items() if name in signature.parameters
-        }
+        bound = signature.bind(canary.dataset, *args, **settings).arguments
+        (_, dataset), *passed = bound.items()
+        arguments = {name: value for name, value in passed if name not in DROPPED_SETTINGS}
+        for name, value in CANARY_SETTINGS.items():
+            if name in signature.parameters:
+                arguments[name] = value
+        # Here, since it imports torch, which a program that only prepares data need not have loaded.
         from truetune.probe.preserve_state import preserve_state
 
+        # The user's function may draw: `test_following_changes_no_row_and_no_random_state`.
         with preserve_state(), no_progress_bars():
-            made = method(first[1], **own)
+            result = method(dataset, **arguments)
     except Exception as error:
         return replace(
-            twin, dataset=None, note=f"the canary was not taken: {type(error).__name__}: {error}"
+            canary, dataset=None, note=f"the canary was not taken: {type(error).__name__}: {error}"
         )
-    if not len(made):
+    if not len(result):
         return replace(
-            twin, dataset=None, note=f"{method.__name__} made no row of the canary alone"
+            canary, dataset=None, note=f"{method.__name__} made no row of the canary alone"
         )
-    return replace(twin, dataset=made)
+    return replace(canary, dataset=result)
 
 
 @contextmanager
 def no_progress_bars() -> Iterator[None]:
-    """No progress bars."""
+    """`datasets` draws no bars inside the block: the run's output must be that without the hook."""
     from datasets.utils import (
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -310,10 +339,13 @@ def no_progress_bars() -> Iterator[None]:
             enable_progress_bars()
 
 
-def _assign_canary(result: Any, twin: CanaryDataset | None) -> None:
-    if twin is not None:
-        for made in result.values() if isinstance(result, dict) else (result,):
-            _canaries[made] = twin
-            table = made.data
-            _canaries_by_table[id(table)] = (weakref.ref(table), twin)
-            weakref.finalize(table, _canaries_by_table.pop, id(table), None)
+def _assign_canary(result: Any, canary: CanaryDataset | None) -> None:
+    """Remember the canary of a data set, or of each one in a dictionary (`train_test_split` returns one)."""
+    if canary is None:
+        return
+    for dataset in result.values() if isinstance(result, dict) else (result,):
+        _canaries[dataset] = canary
+        table = dataset.data
+        _canaries_by_table[id(table)] = (weakref.ref(table), canary)
+        # An id is used again after a table has died; without this, memory would grow with each call of the program.
+        weakref.finalize(table, _canaries_by_table.pop, id(table), None)

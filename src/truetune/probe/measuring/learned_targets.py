@@ -115,7 +115,7 @@ def _forward_passes(
         torch.set_grad_enabled(True)
         ids = kwargs.get("input_ids", args[0] if args else None)
         # The body of a compacted model is given slots; labels and targets are ids.
-        ids = border.outward(ids) if border is not None and ids is not None else ids
+        ids = border.to_ids(ids) if border is not None and ids is not None else ids
         ids = batch.get("input_ids") if ids is None else ids
         hidden = output[0].detach().requires_grad_()
         if ids is None or ids.shape != hidden.shape[:2]:
