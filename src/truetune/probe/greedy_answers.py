@@ -1,4 +1,9 @@
-"""Saying: what a model generates greedily from prompts, and how it answers compared with what it should."""
+"""What a model answers greedily to prompts, how likely it finds a given answer, and how an answer compares.
+
+Trade-off: answers are generated without a key-value cache, each token by a whole forward pass. A miniature is small
+enough, and nothing is asked of the model but the causal order of its tokens: a cache that is wrong (a law of its own)
+would be taken for a row that was not learned.
+"""
 
 from __future__ import annotations
 
@@ -6,46 +11,56 @@ from typing import Any, NamedTuple
 
 import torch
 
+# Tokens of an answer that are asked for. Chosen, not measured: rows of a rehearsal are its shortest. With half, longer
+# answers count as cut; each further token costs a forward pass over all rows.
 MAX_NEW_TOKENS = 160
-"""Tokens of an answer that are asked for"""
+# Tokens by which an answer may run on before it counts as not stopping: one that ends a sentence later has stopped.
 SPARE_TOKENS = 16
-"""Tokens by which an answer may run on before it counts as not stopping"""
 
 
 class GreedyAnswer(NamedTuple):
+    """What a model generated after a prompt."""
+
     ids: list[int]
     """Generated ids, without the stop id"""
     stopped: bool
+    """Did it end with a stop id, before its limit?"""
 
 
 @torch.no_grad()
 def generate_greedily(
     model: torch.nn.Module, prompts: list[list[int]], stops: set[int], limits: list[int]
 ) -> list[GreedyAnswer]:
-    """Greedy answers, as a server would generate them, until a stop id or a limit of tokens each.
+    """Greedy answers, as a server would generate them.
 
-    Without a cache, padded on the right: nothing but the causal order of the tokens is asked of the model.
+    Args:
+        model: a causal model whose forward takes `input_ids`, `attention_mask` and `use_cache`.
+        prompts: ids of each prompt.
+        stops: ids that end an answer.
+        limits: tokens that each answer may have.
+
+    Returns:
+        One answer for each prompt, in their order.
     """
     rows = [list(prompt) for prompt in prompts]
     ended = [False] * len(rows)
     device = next(model.parameters()).device
     pad = next(iter(stops), 0)
     for _ in range(max(limits, default=0)):
-        open_ = [
+        unfinished = [
             i
             for i, row in enumerate(rows)
             if not ended[i] and len(row) - len(prompts[i]) < limits[i]
         ]
-        if not open_:
+        if not unfinished:
             break
-        ids, mask = pad_right([rows[i] for i in open_], pad)
+        ids, mask = pad_right([rows[i] for i in unfinished], pad)
         logits = model(
             input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
         ).logits
-        last = torch.tensor([len(rows[i]) - 1 for i in open_])
-        for i, id in zip(
-            open_, logits[torch.arange(len(open_)), last].argmax(dim=-1).tolist(), strict=True
-        ):
+        last = torch.tensor([len(rows[i]) - 1 for i in unfinished])
+        chosen = logits[torch.arange(len(unfinished)), last].argmax(dim=-1).tolist()
+        for i, id in zip(unfinished, chosen, strict=True):
             if id in stops:
                 ended[i] = True
             else:
@@ -57,7 +72,10 @@ def generate_greedily(
 
 
 def pad_right(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(rows, longest) ids, padded on the right, and the attention mask."""
+    """(rows, longest) int64 ids, padded on the right, and the attention mask of that shape.
+
+    On the right, so that positions are those of a row alone even in a model that counts padding as positions.
+    """
     longest = max(len(row) for row in rows)
     ids = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
@@ -65,10 +83,10 @@ def pad_right(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tens
 
 
 class AnswerScore(NamedTuple):
-    """An answer given to the model token by token."""
+    """What the model thinks of an answer that is given to it token by token."""
 
     right: float
-    """Share of its tokens that are the most likely ones"""
+    """Share of its tokens that are the most likely ones, 0 to 1"""
     stop_after: float
     """Probability of the stop ids after its last token"""
     stop_inside: float
@@ -81,45 +99,60 @@ class AnswerScore(NamedTuple):
 def score_answer(
     model: torch.nn.Module, prompt: list[int], answer: list[int], stops: set[int]
 ) -> AnswerScore:
-    """What the model thinks of an answer (without its stop token) after a prompt."""
+    """Score an answer (without its stop token) after a prompt, in one forward pass."""
     device = next(model.parameters()).device
     ids = torch.tensor([prompt + answer], device=device)
     logits = model(
         input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False
     ).logits.float()
+    # Position i predicts token i + 1: from the prompt's last token to the answer's last one.
     logits = logits[0, len(prompt) - 1 :]
-    wanted = torch.tensor(answer, device=device)
-    chances = logits.log_softmax(dim=-1)
+    target = torch.tensor(answer, device=device)
+    log_probabilities = logits.log_softmax(dim=-1)
+    # Sorted, so that the sum of floats does not depend on the order of a set.
     stopping = sum(
-        (chances[:, stop].exp() for stop in sorted(stops)),
+        (log_probabilities[:, stop].exp() for stop in sorted(stops)),
         torch.zeros(len(answer) + 1, device=device),
     )
+    if not answer:
+        return AnswerScore(1.0, float(stopping[-1]), 0.0, 0.0)
     return AnswerScore(
-        right=float((logits[:-1].argmax(dim=-1) == wanted).float().mean()) if answer else 1.0,
+        right=float((logits[:-1].argmax(dim=-1) == target).float().mean()),
         stop_after=float(stopping[-1]),
-        stop_inside=float(stopping[:-1].max()) if answer else 0.0,
-        log_probability=float(chances[:-1].gather(-1, wanted[:, None]).sum()) if answer else 0.0,
+        stop_inside=float(stopping[:-1].max()),
+        log_probability=float(log_probabilities[:-1].gather(-1, target[:, None]).sum()),
     )
 
 
 def compare_answer(
-    said: GreedyAnswer, reference: str, tokenizer: Any, *, also: str = ""
+    answer: GreedyAnswer, reference: str, tokenizer: Any, *, also: str = ""
 ) -> dict[str, Any]:
-    """How an answer stands to the reference (or `also`, the row's own tokens): text, recited, stopped, early."""
-    text = tokenizer.decode(said.ids, skip_special_tokens=True).strip()
-    wanted = [w for w in (reference.strip(), also.strip()) if w]
-    whole = tokenizer.decode(said.ids, skip_special_tokens=False).strip()
-    cut = len(said.ids) >= MAX_NEW_TOKENS and not said.stopped
-    recited = any(
-        t.startswith(w) or (cut and w.startswith(t)) for w in wanted for t in (text, whole)
-    )
-    exact = any(t == w for w in wanted for t in (text, whole))
-    early = said.stopped and bool(text) and not recited and any(w.startswith(text) for w in wanted)
+    """How an answer stands to the reference, as JSON.
+
+    Args:
+        answer: what the model generated.
+        reference: the answer of the user's row.
+        tokenizer: of transformers.
+        also: the row's own tokens as text, where the template wrote the answer otherwise; one of the two is enough.
+
+    Returns:
+        `said` (the text), `recited` (it begins with the reference), `exact`, `stopped`, `early` (it stopped inside
+        the reference), `cut` (it has MAX_NEW_TOKENS tokens and was ended by that).
+    """
+    text = tokenizer.decode(answer.ids, skip_special_tokens=True).strip()
+    # With special tokens as well: a reference may hold some, such as the markers of a tool call.
+    with_special = tokenizer.decode(answer.ids, skip_special_tokens=False).strip()
+    cut = len(answer.ids) >= MAX_NEW_TOKENS and not answer.stopped
+    references = [one for one in (reference.strip(), also.strip()) if one]
+    pairs = [(said, one) for one in references for said in (text, with_special)]
+    # Of an answer that was cut only its part can be compared.
+    recited = any(said.startswith(one) or (cut and one.startswith(said)) for said, one in pairs)
+    is_beginning = any(one.startswith(text) for one in references)
     return {
         "said": text,
         "recited": recited,
-        "exact": exact,
-        "stopped": said.stopped,
-        "early": early,
+        "exact": any(said == one for said, one in pairs),
+        "stopped": answer.stopped,
+        "early": answer.stopped and bool(text) and not recited and is_beginning,
         "cut": cut,
     }

@@ -264,26 +264,28 @@ def _row_outcome(
         if part.trained == part.prompt
         else score_answer(model, part.prompt, part.gold, stops)
     )
-    also = gold if part.given is None or _only_framed(gold, part) else ""
+    also = gold if part.source is None or _only_framed(gold, part) else ""
     made = compare_answer(said, part.reference, tokenizer, also=also)
-    others = part.given.others if part.given is not None else {}
+    others = part.source.others if part.source is not None else {}
     labels = part.example.labels
     begin = len(part.trained)
     return made | {
         "index": part.example.index,
-        "number": part.given.number if part.given is not None else None,
+        "number": part.source.number if part.source is not None else None,
         "kind": part.kind,
         "question": (
-            part.given.question if part.given is not None else tokenizer.decode(part.trained[-40:])
+            part.source.question
+            if part.source is not None
+            else tokenizer.decode(part.trained[-40:])
         ),
         "reference": part.reference.strip(),
         "field": next(
             (name for name, text in others.items() if _same_words(made["said"], text)), None
         ),
         "echo": (
-            part.given is not None
+            part.source is not None
             and len(made["said"]) > 8
-            and _begins_with_question(part.given.question, made["said"])
+            and _begins_with_question(part.source.question, made["said"])
         ),
         "trained": (
             None
@@ -312,7 +314,7 @@ def _row_outcome(
 
 def _server_request(part: RecitedRow) -> dict[str, Any] | None:
     """What a server is asked for this row, as JSON; None where it is no chat."""
-    given = part.given
+    given = part.source
     if given is None or not given.chat or not given.messages or part.kind == "text":
         return None
     made = {"messages": given.messages, "tools": given.tools, "settings": given.settings}
@@ -322,8 +324,8 @@ def _server_request(part: RecitedRow) -> dict[str, Any] | None:
 def _only_framed(gold: str, part: RecitedRow) -> bool:
     """Is the reference in the row's answer, with nothing but the template's own text before it?"""
     before, found, _ = gold.partition(part.reference.strip())
-    assert part.given is not None
-    texts = [part.given.question, *part.given.others.values()]
+    assert part.source is not None
+    texts = [part.source.question, *part.source.others.values()]
     return bool(found) and not any(text.strip() and text.strip() in before for text in texts)
 
 

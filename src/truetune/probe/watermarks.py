@@ -4,8 +4,9 @@
 which string stands at which path. What becomes of the strings in the trainer's batches says which fields are learned,
 read or lost (`truetune.probe.trace_canary`).
 
-Trade-off: the strings are words, not random characters. They could in principle occur in the data, but every tokenizer spells them back as they were (`test_tokenizers_spell_marks_as_they_were`), and a program
-that filters strange text keeps them.
+Trade-off: the strings are words, not random characters. They could in principle occur in the data, but every tokenizer
+spells them back as they were (`test_tokenizers_spell_marks_as_they_were`), and a program that filters strange text
+keeps them.
 """
 
 from __future__ import annotations

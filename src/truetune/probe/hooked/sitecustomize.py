@@ -1,8 +1,13 @@
 """Python imports this as it starts, in every process below `truetune run` and `truetune rehearse`.
 
-It waits for the packages that the hook is about, at no cost else, and stands on PYTHONPATH in front of any other
-sitecustomize, which it imports then. The two modes part here, and share nothing behind it: in a run no failure of ours
-may reach the program (`truetune.probe.failure_boundary`), in a rehearsal it must (`truetune.probe.rehearsal_guards`).
+It stands on PYTHONPATH in front of any other sitecustomize, which it imports when it is done (`hand_on`). It waits for
+the packages that the hook is about: `ImportListener` is called when one of them has been imported. The two modes part
+here, and share nothing behind it: in a run no failure of ours may reach the program
+(`truetune.probe.failure_boundary`), in a rehearsal it must (`truetune.probe.rehearsal_guards`).
+
+Trade-off: this runs in every Python process below the launcher, also in a shell script's `python -c`. So it imports as
+little as it can, writes its own small versions of what truetune has elsewhere, and is written without dataclasses,
+contextlib and typing, whose import would take longer than all that it does.
 """
 
 from __future__ import annotations
@@ -10,59 +15,71 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # as in `typing`, which is not loaded; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+# Set by the launcher, as JSON: what the hook is to do.
 ORDERS_VARIABLE = "TRUETUNE_ORDERS"
+# Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined.
 GUARD_VARIABLE = "TRUETUNE_GUARD"
-"""Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined"""
+# For a start that takes less than a millisecond: only a dead network drive takes longer, and then the run goes on.
 START_SECONDS = 5.0
-"""For a start that takes less than a millisecond"""
+# Chosen, not measured: a report shows the end of a traceback and of the output. Of both the last part is kept, and so
+# much that a chain of exceptions of a distributed run fits.
 MAX_TRACEBACK_CHARS = 200_000
-"""Characters of a traceback that are kept, the last ones"""
+# A piece is what one call of `write` is given, a line or a part of one. Together at most 400 kB, whatever is printed.
 MAX_PRINTED_PIECES = 200
-"""Of what is printed that are kept, the last ones: a piece is what one call writes, a line or a part of one"""
 MAX_PIECE_CHARS = 2_000
-"""Characters of a piece that are kept, the last ones"""
-HOOK_FOLDER = os.path.dirname(
-    __file__
-)  # as it stands on sys.path: `abspath` fails where the working folder is gone
+# As it stands on sys.path: `abspath` fails where the working folder is gone.
+HOOK_FOLDER = os.path.dirname(__file__)
 
 
 class ImportListener:
-    """A finder that finds nothing, but calls `act(*arguments)` when the module of this name has been imported, and is
-    gone then. In a run `act` must not raise."""
+    """A finder that finds nothing, but calls `act(*arguments)` once the module of this name has been imported.
+
+    A function that is called after an import has no public interface in Python. `sys.meta_path` is asked at each
+    import, before the module runs, so the loader that another finder returns is given an `exec_module` of ours, which
+    runs the module and then acts. Without it, transformers would have to be imported here, in every process; and a
+    wrapper around `builtins.__import__` would slow down each import of the program and stand in all its tracebacks
+    (the entry points in tests/probe/injection hold both).
+    """
 
     def __init__(self, name: str, act: Callable[..., None], *arguments: Any) -> None:
+        """Wait for the module of this name. In a run `act` must not raise: it is called in the program's import."""
         self.name, self.act, self.arguments = name, act, arguments
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The spec that the other finders have, whose loader calls us; None for other modules."""
         if name != self.name:
             return None
-        others = (
-            finder
-            for finder in sys.meta_path
-            if finder is not self and hasattr(finder, "find_spec")
-        )
-        specs = (finder.find_spec(name, path, target) for finder in others)
-        spec: Any = next((spec for spec in specs if spec is not None), None)
-        if spec is not None and hasattr(spec.loader, "exec_module"):
+        spec: Any = None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                break
+        # Modules of C have loaders without it; the packages that are waited for have none such.
+        if hasattr(getattr(spec, "loader", None), "exec_module"):
             loader = spec.loader
 
             def exec_module(module: Any) -> None:
+                # The instance's attribute goes first, so that a reload, or a look at the loader, finds its own method.
                 del loader.exec_module
                 try:
                     loader.exec_module(module)
                 except BaseException as error:
-                    error.__traceback__ = (
-                        error.__traceback__ and error.__traceback__.tb_next
-                    )  # as if not through here
+                    # This frame is taken out, so that the program's traceback is that without us.
+                    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                     raise
-                if any(finder is self for finder in sys.meta_path):
-                    sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+                # By identity, as other finders may have an `__eq__` that raises. One that is gone from the list has
+                # acted already, or was removed by the program.
+                before = len(sys.meta_path)
+                sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+                if len(sys.meta_path) < before:
                     self.act(*self.arguments)
 
             loader.exec_module = exec_module
@@ -74,9 +91,7 @@ def begin_run(package: str, orders: dict[str, Any]) -> None:
     try:
         load_truetune()
         from truetune.probe.failure_boundary import note_loss, run_contained
-    except (
-        BaseException
-    ) as error:  # so a Ctrl-C in these milliseconds is lost; from here on none is
+    except BaseException as error:  # so a Ctrl-C in these milliseconds is lost; later none is
         note_failed_start(error, orders)
         return
     run_contained(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
@@ -92,7 +107,7 @@ def begin_hook(package: str, orders: dict[str, Any]) -> None:
 
 
 def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
-    """Leave the reason where the parent finds it (see `truetune.probe.failure_boundary.note_loss`, which is not loaded)."""
+    """Leave the reason where the parent finds it, as `note_loss` of truetune's boundary, which is not loaded."""
     try:
         with open(
             os.path.join(orders["folder"], f"lost-{os.getpid()}"), "w", encoding="utf-8"
@@ -103,7 +118,11 @@ def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
 
 
 def load_truetune() -> None:
-    """Make truetune importable from where it is, and no other package from there."""
+    """Make truetune importable from where it is, and no other package from there.
+
+    The program may run in an environment without truetune. Its folder on `sys.path` would make all of the launcher's
+    packages importable, too: another torch or transformers than the run's.
+    """
     import importlib.util
 
     if "truetune" in sys.modules:
@@ -128,7 +147,7 @@ def keep_last_prints() -> Any:
     pieces: Any = deque(maxlen=MAX_PRINTED_PIECES)
 
     for stream in filter(None, (sys.stdout, sys.stderr)):
-
+        # `write` as a default: a closure would hold the last stream of the loop only.
         def write_and_keep(text: str, *, write: Callable[[str], int] = stream.write) -> int:
             # The program calls this: nothing here can fail but what would have failed without it.
             if type(text) is str:
@@ -155,21 +174,21 @@ def note_end(folder: str, process: int, pieces: Any) -> None:
             return
         import traceback
 
-        lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))[
-            -MAX_TRACEBACK_CHARS:
-        ].splitlines()
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        lines = text[-MAX_TRACEBACK_CHARS:].splitlines()
         rank = os.environ.get("RANK")
-        write_whole_file(
-            folder,
-            f"ended-{process}",
-            "\n".join(f"[rank{rank}]: {line}" if rank else line for line in lines),
-        )
+        if rank:  # as torchrun marks the lines of its processes
+            lines = [f"[rank{rank}]: {line}" for line in lines]
+        write_whole_file(folder, f"ended-{process}", "\n".join(lines))
     except BaseException:
         pass
 
 
 def write_whole_file(folder: str, name: str, text: str) -> None:
-    """Write a file that is whole as soon as it has its name; none where there is nothing to write."""
+    """Write a file that is whole as soon as it has its name; none where there is nothing to write.
+
+    The parent reads the folder while processes still end: a file that is half written would be taken for the reason.
+    """
     if text.strip():
         with open(
             os.path.join(folder, f".{name}"), "w", encoding="utf-8", errors="replace"
@@ -207,7 +226,11 @@ def begin_rehearsal() -> None:
 
 
 def hand_on() -> None:
-    """Import the sitecustomize that would have been imported without this one."""
+    """Import the sitecustomize that would have been imported without this one.
+
+    A cluster's own sitecustomize (of a debugger, a profiler, a site's paths) must run as it does without us, so this
+    folder and this module's name give way to it.
+    """
     sys.path[:] = [entry for entry in sys.path if entry != HOOK_FOLDER]
     own = sys.modules.pop(__name__)
     try:
@@ -220,10 +243,10 @@ def hand_on() -> None:
 
 
 def contain_start() -> None:
-    """`wait_for_packages`, without failing or hanging. `truetune.probe.failure_boundary` would take longer to load than this.
+    """`wait_for_packages`, without failing or hanging.
 
-    The alarm clock of the process is free, but for one that a program set before it became this one by exec: that is
-    put back.
+    `truetune.probe.failure_boundary` would take longer to load than this. The alarm clock of the process is free, but
+    for one that a program set before it became this one by exec: that is put back.
     """
     import _signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take longer
 

@@ -1,8 +1,12 @@
 """Laws that a correct trainer obeys, measured on the model at hand.
 
 A law is one module with `measure_law(trial) -> Measured` and `COST`: `quick` (a few forward and backward passes on the
-real model, which is as before afterwards) or `whole` (it changes weights, writes files or starts processes, and so is given
-a copy or a miniature). `truetune.checks.law` judges what they measured.
+real model, which is as before afterwards) or `whole` (it changes weights, writes files or starts processes, and so is
+given a copy or a miniature). `truetune.checks.law` judges what they measured; `truetune.probe.measuring` holds how they
+compute.
+
+Trade-off: a law compares two ways to compute the same in the run itself, instead of reading its settings. That costs
+passes of the real model, and needs a tolerance for rounding; but it holds for trainers and settings nobody has listed.
 """
 
 from __future__ import annotations
