@@ -13,6 +13,7 @@ import torch
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, memorise_batch
 from truetune.probe.recited_rows import RecitedRow
+from truetune.probe.vocab_map import VocabTensor
 
 PLAIN = {"input_ids", "labels", "attention_mask"}
 """Keys of a batch that can be laid out anew"""
@@ -224,11 +225,12 @@ def logs_of(
 
 def _as_arrays(value: Any) -> Any:
     """NumPy's; logits of a cut vocabulary with their columns where they belong, and the lowest score elsewhere."""
-    border = getattr(value, "border", None)
-    if border is not None:
-        plain = value.as_subclass(torch.Tensor).float()
-        whole = plain.new_full((*plain.shape[:-1], border.size), torch.finfo(torch.float32).min)
-        whole[..., border.ids] = plain
+    if isinstance(value, VocabTensor):
+        # The user's metrics index by vocabulary ids, in numpy, which the tensor's own translation does not reach.
+        vocab_map, plain = value.vocab_map, value.as_subclass(torch.Tensor).float()
+        shape = (*plain.shape[:-1], vocab_map.size)
+        whole = plain.new_full(shape, torch.finfo(torch.float32).min)
+        whole[..., vocab_map.ids] = plain
         return whole.cpu().numpy()
     if isinstance(value, torch.Tensor):
         return (value.float() if value.is_floating_point() else value).cpu().numpy()
