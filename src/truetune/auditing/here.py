@@ -45,7 +45,7 @@ def record_of(
             loader=loader,
             tokenizer=tokenizer or tokenizer_of_trainer,
             trainer=trainer,
-            given=given,
+            source_data=given,
             loss=loss,
             count=batches,
             laws=laws,

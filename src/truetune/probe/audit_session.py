@@ -37,8 +37,8 @@ class Subject(Protocol):
 class TrainerRun:
     """A trainer that is about to train, its loader, and the data set that its outermost class was given."""
 
-    def __init__(self, trainer: Any, loader: Any, given: Any) -> None:
-        self.trainer, self.loader, self.given = trainer, loader, given
+    def __init__(self, trainer: Any, loader: Any, source_data: Any) -> None:
+        self.trainer, self.loader, self.given = trainer, loader, source_data
 
     @property
     def world(self) -> int:
@@ -63,7 +63,7 @@ class TrainerRun:
                 loader=loader,
                 tokenizer=tokenizer,
                 trainer=self.trainer,
-                given=self.given,
+                source_data=self.given,
                 count=orders["batches"],
                 laws=orders["laws"],
                 canary=orders["canary"],
@@ -137,7 +137,7 @@ def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits
 
 
 def hand_over_rehearsal(
-    trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int
+    trainer: Any, loader: Any, source_data: Any, orders: dict[str, Any], number: int
 ) -> None:
     """Hand a record of a rehearsal over. Raises SystemExit: nothing is trained after it, whatever failed."""
     from truetune.probe.rehearse_run import rehearse_run
@@ -145,7 +145,7 @@ def hand_over_rehearsal(
 
     folder = Path(orders["folder"], f"{os.getpid()}-{number}")
     message = message_of(
-        TrainerRun(trainer, loader, given), folder, number, os.getpid(), os.getppid()
+        TrainerRun(trainer, loader, source_data), folder, number, os.getpid(), os.getppid()
     )
     try:
         folder.mkdir()
@@ -155,7 +155,7 @@ def hand_over_rehearsal(
                 trainer,
                 orders_here,
                 loader,
-                given,
+                source_data,
                 folder,
                 lambda record: write_record_files(record, folder),
             ),

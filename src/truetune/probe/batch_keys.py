@@ -52,20 +52,20 @@ class NamedBatch:
         if self.sequence is torch.Tensor:
             return inputs[IDS]
         places = {place: name for name, place in self.names.items()}
-        made = [inputs[places[place]] for place in range(len(places)) if places[place] in inputs]
-        return made if self.sequence is list else tuple(made)
+        items = [inputs[places[place]] for place in range(len(places)) if places[place] in inputs]
+        return items if self.sequence is list else tuple(items)
 
 
 def check_keys(keys: Mapping[str, Key] | None) -> dict[str, Key]:
     """`keys` as a dictionary. Raises UsageError where it maps anything else than names to keys or places."""
-    made = dict(keys or {})
-    for name, key in made.items():
+    checked = dict(keys or {})
+    for name, key in checked.items():
         if not isinstance(name, str) or not isinstance(key, str | int) or isinstance(key, bool):
             raise UsageError(
                 f"keys: {name!r}: {key!r}: expected our name and your batch's key or place, as in "
                 '{"input_ids": "tokens"} or {"input_ids": 0, "labels": 1}'
             )
-    return made
+    return checked
 
 
 def name_batch(
@@ -105,9 +105,9 @@ def name_batch(
 
 def unshift_labels(labels: torch.Tensor) -> torch.Tensor:
     """Labels that stand one place earlier, where transformers has them; the first place has none."""
-    made = torch.full_like(labels, IGNORED)
-    made[..., 1:] = labels[..., :-1]
-    return made
+    unshifted = torch.full_like(labels, IGNORED)
+    unshifted[..., 1:] = labels[..., :-1]
+    return unshifted
 
 
 def _map_values(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key]:
@@ -144,34 +144,36 @@ def _find_ids(
             "the batches hold prompts alone: what is learned is sampled from the model while it"
             " trains"
         )
-    found = {key: value for key, value in unknown.items() if _may_be_ids(value, vocabulary)}
-    lines = {key: value for key, value in found.items() if value.dim() == 2}
-    found = lines or found  # beside lines of ids, one number a line is a length or a class
-    if len(found) == 2:
-        (one, first), (two, second) = found.items()
+    candidates = {key: value for key, value in unknown.items() if _may_be_ids(value, vocabulary)}
+    lines = {key: value for key, value in candidates.items() if value.dim() == 2}
+    candidates = (
+        lines or candidates
+    )  # beside lines of ids, one number a line is a length or a class
+    if len(candidates) == 2:
+        (one, first), (two, second) = candidates.items()
         if first.shape == second.shape:
             if _labels_repeat_ids(second, first):
-                found.pop(two)  # labels without a mask: they hold what the ids hold
+                candidates.pop(two)  # labels without a mask: they hold what the ids hold
             elif _labels_repeat_ids(unshift_labels(second), first) and not _labels_repeat_ids(
                 unshift_labels(first), second
             ):
-                found.pop(two)
+                candidates.pop(two)
             elif _labels_repeat_ids(unshift_labels(first), second) and not _labels_repeat_ids(
                 unshift_labels(second), first
             ):
-                found.pop(one)
-    if len(found) == 1:
-        (key,) = found
+                candidates.pop(one)
+    if len(candidates) == 1:
+        (key,) = candidates
         _assign_key(names, IDS, key)
         unknown.pop(key)
         return ""
-    shown = ", ".join(f"{key} ({_describe_shape(value)})" for key, value in values.items())
+    shapes = ", ".join(f"{key} ({_describe_shape(value)})" for key, value in values.items())
     which = (
         "none of its tensors can be ids"
-        if not found
-        else f"{' and '.join(map(str, found))} may be the ids"
+        if not candidates
+        else f"{' and '.join(map(str, candidates))} may be the ids"
     )
-    return f"{which}: the batch has {shown}; name them, as in keys={{'input_ids': ...}}"
+    return f"{which}: the batch has {shapes}; name them, as in keys={{'input_ids': ...}}"
 
 
 def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:
@@ -203,7 +205,7 @@ def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[K
     ids = values[names[IDS]]
     if MASK in names:
         return
-    found = [
+    candidates = [
         key
         for key, value in unknown.items()
         if isinstance(key, int)
@@ -211,8 +213,8 @@ def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[K
         and _is_flags(value)
         and len(torch.unique(ids[value == 0])) <= 1
     ]
-    if len(found) == 1:
-        _assign_key(names, MASK, found[0])
+    if len(candidates) == 1:
+        _assign_key(names, MASK, candidates[0])
 
 
 def _assign_key(names: dict[str, Key], name: str, key: Key) -> None:

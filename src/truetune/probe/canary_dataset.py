@@ -157,7 +157,10 @@ def follow_datasets() -> None:
     wrapped["__init__"] = _wrap_constructor(datasets.Dataset.__init__)
     concatenate = _wrap_concatenate(datasets.concatenate_datasets)
     # All are made and looked at before the first is put in place: a part of them would break the program's data sets.
-    if any(type(made) is not types.FunctionType for made in (*wrapped.values(), concatenate)):
+    if any(
+        type(function_made) is not types.FunctionType
+        for function_made in (*wrapped.values(), concatenate)
+    ):
         raise Lost("the functions that follow data sets were not made")
     for name, function in wrapped.items():
         setattr(datasets.Dataset, name, function)

@@ -46,13 +46,13 @@ class MadeTrainers:
 
     def take_dataset(self, trainer: Any) -> Any:
         """The data set that this trainer was given; it is forgotten then. None where none is known."""
-        made = self._made.pop(id(trainer), None)
-        return made.dataset if made is not None and made.trainer() is trainer else None
+        entry = self._made.pop(id(trainer), None)
+        return entry.dataset if entry is not None and entry.trainer() is trainer else None
 
     def of_handler(self, handler: Any) -> Any:
         """The trainer whose callback handler this is; None where it is none of those known."""
-        for made in list(self._made.values()):
-            trainer = made.trainer()
+        for entry in list(self._made.values()):
+            trainer = entry.trainer()
             if (
                 trainer is not None
                 and _instance_attributes(trainer).get("callback_handler") is handler
@@ -74,10 +74,10 @@ def _positional_dataset(
 
 def _instance_attributes(trainer: Any) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = object.__getattribute__(trainer, "__dict__")
+        attributes: dict[str, Any] = object.__getattribute__(trainer, "__dict__")
     except AttributeError:  # its class has only slots
         return {}
-    return found
+    return attributes
 
 
 class NewTrainer:
@@ -95,15 +95,15 @@ class NewTrainer:
     def __call__(self, kind: Any, /, *args: Any, **kwargs: Any) -> Any:
         following = super(self.trainer, kind).__new__
         if following is object.__new__ and kind.__new__ is self:
-            made = following(
+            instance = following(
                 kind
             )  # the arguments are for __init__, as object.__new__ sees for itself otherwise
         else:
-            made = following(
+            instance = following(
                 kind, *args, **kwargs
             )  # of a base behind Trainer, or below a __new__ of the user's own
-        self.note(made, kind, args, kwargs)
-        return made
+        self.note(instance, kind, args, kwargs)
+        return instance
 
 
 def trainer_of_frames() -> Any:
@@ -114,8 +114,8 @@ def trainer_of_frames() -> Any:
     """
     kind, frame = sys.modules["transformers.trainer"].Trainer, inspect.currentframe()
     while frame is not None:
-        found = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None
-        if found is not None and issubclass(type(found), kind):
-            return found
+        candidate = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None
+        if candidate is not None and issubclass(type(candidate), kind):
+            return candidate
         frame = frame.f_back
     return None

@@ -60,7 +60,7 @@ def of_rows(
     Each begins with the `fresh` weights and takes as many steps as `learned`. Faults that can't be put into this
     batch, those that the loss does not feel, and those that end the run are under `skipped`.
     """
-    made: dict[str, Any] = {
+    outcome: dict[str, Any] = {
         "clean": {"loss": learned.losses, "logs": logs_of(trainer, model, batch, notes)},
         "mutants": [],
         "skipped": [],
@@ -70,10 +70,10 @@ def of_rows(
     }
     places = _row_positions(batch, parts)
     if places is None or all(part.kind == "text" for part in parts):
-        made["skipped"] = [
+        outcome["skipped"] = [
             {"name": name, "why": "answers are not found in the batch"} for name in wanted
         ]
-        return made
+        return outcome
     lines = [
         Line(
             part.example.ids,
@@ -92,12 +92,12 @@ def of_rows(
                 if faulty == lines
                 else "this batch can't be laid out anew"
             )
-            made["skipped"].append({"name": name, "why": why})
+            outcome["skipped"].append({"name": name, "why": why})
             continue
         model.load_state_dict(fresh)
         until = time.perf_counter() + 2 * learned.seconds + SPARE
         try:
-            found = memorise_batch(
+            outcome_of_fault = memorise_batch(
                 model,
                 TrainerLoss(trainer, ()),
                 wrong,
@@ -106,26 +106,26 @@ def of_rows(
                 known=lambda: False,
             )
         except Exception as error:
-            made["skipped"].append(_error_outcome(name, error))
+            outcome["skipped"].append(_error_outcome(name, error))
             continue
-        if found.losses == learned.losses:
-            made["skipped"].append(
+        if outcome_of_fault.losses == learned.losses:
+            outcome["skipped"].append(
                 {"name": name, "why": "the loss is the same with it: it does not use these labels"}
             )
             continue
         examples = [Example(0, None, [(line.ids, line.labels)]) for line in faulty]
-        made["mutants"].append(
+        outcome["mutants"].append(
             {
                 "name": name,
                 "what": what,
-                "loss": found.losses,
-                "fell": found.fell,
+                "loss": outcome_of_fault.losses,
+                "fell": outcome_of_fault.fell,
                 "logs": logs_of(trainer, model, wrong, notes),
                 "rows": recited(),
                 "label_loss": label_loss(model, examples),
             }
         )
-    return made
+    return outcome
 
 
 def of_pairs(
@@ -137,31 +137,33 @@ def of_pairs(
     rehearsed: Callable[[Any], dict[str, Any]],
 ) -> dict[str, Any]:
     """Chosen and rejected exchanged. `clean` is what `rehearsed(loader)` gave, right before."""
-    made: dict[str, Any] = {
+    outcome: dict[str, Any] = {
         "clean": {"loss": clean["loss"], "logs": logged_metrics(trainer)},
         "mutants": [],
         "skipped": [],
     }
     model.load_state_dict(fresh)
     try:
-        found = rehearsed(
+        exchanged = rehearsed(
             SimpleNamespace(collate_fn=lambda rows: swap_preferences(dict(loader.collate_fn(rows))))
         )
     except Exception as error:
-        return {**made, "skipped": [_error_outcome("pairs-exchanged", error)]}
-    if found["loss"] == clean["loss"]:
-        made["skipped"].append({"name": "pairs-exchanged", "why": "the loss is the same with it"})
+        return {**outcome, "skipped": [_error_outcome("pairs-exchanged", error)]}
+    if exchanged["loss"] == clean["loss"]:
+        outcome["skipped"].append(
+            {"name": "pairs-exchanged", "why": "the loss is the same with it"}
+        )
     else:
-        made["mutants"].append(
+        outcome["mutants"].append(
             {
                 "name": "pairs-exchanged",
                 "what": "chosen and rejected answers exchanged",
                 "rows": [],
-                **found,
+                **exchanged,
                 "logs": logged_metrics(trainer),
             }
         )
-    return made
+    return outcome
 
 
 def _error_outcome(name: str, error: Exception) -> dict[str, str]:
@@ -179,15 +181,15 @@ def swap_preferences(batch: dict[str, Any]) -> dict[str, Any]:
             **batch,
             "label": [not flag for flag in flags] if isinstance(flags, list) else ~flags.bool(),
         }
-    made = {_opposite_name(key): value for key, value in batch.items()}
+    swapped = {_opposite_name(key): value for key, value in batch.items()}
     if isinstance(ids, torch.Tensor) and len(ids) % 2 == 0:
         half = len(ids) // 2
-        made |= {
+        swapped |= {
             key: value.roll(half, 0)
             for key, value in batch.items()
             if isinstance(value, torch.Tensor) and value.dim() and len(value) == len(ids)
         }
-    return made
+    return swapped
 
 
 def _opposite_name(name: str) -> str:
@@ -201,26 +203,26 @@ def logs_of(
 ) -> dict[str, float]:
     """What the user would read beside the loss: the trainer's own metrics of the last step, and compute_metrics of
     the memorised rows, where the run has rows to evaluate."""
-    found = logged_metrics(trainer)
+    metrics = logged_metrics(trainer)
     compute = getattr(trainer, "compute_metrics", None)
     if compute is None or getattr(trainer, "eval_dataset", None) is None:
-        return found
+        return metrics
     from transformers import EvalPrediction
 
     try:
         _, logits, labels = trainer.prediction_step(model, dict(batch), False)
         if trainer.preprocess_logits_for_metrics is not None:
             logits = trainer.preprocess_logits_for_metrics(logits, labels)
-        given = compute(
+        computed = compute(
             EvalPrediction(predictions=_as_arrays(logits), label_ids=_as_arrays(labels))
         )
-        found |= {f"eval_{name}": float(value) for name, value in given.items()}
+        metrics |= {f"eval_{name}": float(value) for name, value in computed.items()}
     except Exception as error:
         if (
             note := f"compute_metrics was not asked: {type(error).__name__}: {str(error)[:120]}"
         ) not in notes:
             notes.append(note)
-    return found
+    return metrics
 
 
 def _as_arrays(value: Any) -> Any:
@@ -258,17 +260,17 @@ def _row_positions(
         or ids.shape != labels.shape
     ):
         return None
-    made: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     for part in parts:
         wanted = torch.tensor(part.example.ids, device=ids.device)
         if ids.dim() != 2 or len(wanted) > ids.shape[1]:
             return None
         same = (ids.unfold(1, len(wanted), 1) == wanted).all(-1).nonzero().tolist()
-        place = next(((row, at) for row, at in same if (row, at) not in made), None)
+        place = next(((row, at) for row, at in same if (row, at) not in positions), None)
         if place is None:
             return None
-        made.append(place)
-    return made
+        positions.append(place)
+    return positions
 
 
 def _replace_lines(

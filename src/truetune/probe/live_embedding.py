@@ -28,8 +28,8 @@ class LiveEmbedding:
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """(ids, width)"""
         with torch.no_grad():
-            found = self._weight[torch.as_tensor(ids, device=self._weight.device)]
-        return np.asarray(found.float().cpu().numpy())
+            values = self._weight[torch.as_tensor(ids, device=self._weight.device)]
+        return np.asarray(values.float().cpu().numpy())
 
 
 def live_embedding(model: Any) -> LiveEmbedding | None:

@@ -54,8 +54,8 @@ class AliveObjects(NamedTuple):
         tokenizers = (
             _live_instances((module.PreTrainedTokenizerBase,)) if module is not None else []
         )
-        found = [*_loaded_datasets(), *_hub_datasets(), *_lists_of_main()]
-        rows = {id(rows): rows for rows in found}
+        row_holders = [*_loaded_datasets(), *_hub_datasets(), *_lists_of_main()]
+        rows = {id(rows): rows for rows in row_holders}
         return cls(tuple(tokenizers), tuple(rows.values())[:MAX_LISTS])
 
     def tokenizer_for(self, model: Any, rows: int | None) -> Any:

@@ -60,13 +60,13 @@ class Example:
 
 def collect_examples(dataset: Any, collate: Any) -> list[Example]:
     """The first documents of the prepared data, packs taken apart where they say how. Raises what the user's raise."""
-    made = []
+    examples = []
     for index, row in enumerate(_first_rows(dataset)):
         for document in _unpack_documents(row):
             lines = lines_of(collate([document]))
             if lines and lines[0][0]:
-                made.append(Example(index, document, lines))
-    return made
+                examples.append(Example(index, document, lines))
+    return examples
 
 
 def _first_rows(dataset: Any) -> Iterator[Any]:
@@ -131,7 +131,7 @@ def _unpadded_lines(
         return []
     if labels is None and isinstance(batch.get("completion_mask"), torch.Tensor):
         labels = torch.where(batch["completion_mask"] != 0, ids, -100)
-    made = []
+    lines = []
     for line in range(len(ids)):
         kept = (
             mask[line] != 0
@@ -143,15 +143,15 @@ def _unpadded_lines(
             if isinstance(labels, torch.Tensor) and labels.shape == ids.shape
             else None
         )
-        made.append((ids[line][kept].tolist(), own))
-    return made
+        lines.append((ids[line][kept].tolist(), own))
+    return lines
 
 
 @torch.no_grad()
-def label_loss(model: torch.nn.Module, found: list[Example]) -> float | None:
+def label_loss(model: torch.nn.Module, examples: list[Example]) -> float | None:
     """Mean cross-entropy of the labels as transformers' own loss takes them; None where there are none."""
     total, count = 0.0, 0
-    for example in found:
+    for example in examples:
         if example.labels is None or all(label == -100 for label in example.labels[1:]):
             continue
         ids = torch.tensor([example.ids], device=next(model.parameters()).device)

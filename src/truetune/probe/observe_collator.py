@@ -16,7 +16,7 @@ from truetune.probe.run_record import Record
 def observe_collator(
     folder: Path,
     rows: Sequence[Any],
-    given: Sequence[Any],
+    source_data: Sequence[Any],
     *,
     tokenizer: Any,
     collator: Any,
@@ -38,7 +38,9 @@ def observe_collator(
     """
     collate = _row_as_batch if collator is None else collator
     loader: Any = DataLoader(list(rows), batch_size=size, collate_fn=collate)  # type: ignore[arg-type]
-    record = observe_run(folder, model=model, loader=loader, given=given, count=len(rows))
+    record = observe_run(
+        folder, model=model, loader=loader, source_data=source_data, count=len(rows)
+    )
     # observe would save the tokenizer again, which takes a second for a large vocabulary
     record.facts["tokenizer"] = tokenizer_facts(getattr(tokenizer, "tokenizer", tokenizer))
     return record

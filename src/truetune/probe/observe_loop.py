@@ -68,9 +68,9 @@ def observe_loop(
     if own_loss:
         named = list(_with_labels_of_variables(named[-1])) if read_variables else []
     peeked = [Peeked(None, [], batch.inputs, batch) for batch in named]
-    given = _rows_in_batches(peeked, tokenizer, alive.rows)
-    seen = Seen(peeked, collate=None, dataset=given)
-    record = first_record(folder, seen, facts, given=given, tokenizer=tokenizer)
+    source_data = _rows_in_batches(peeked, tokenizer, alive.rows)
+    seen = Seen(peeked, collate=None, dataset=source_data)
+    record = first_record(folder, seen, facts, source_data=source_data, tokenizer=tokenizer)
     taken = {"seen": steps.seen, "without_gradient": steps.without_gradient}
     record.facts |= {"rank": rank, "world": world, "steps": taken}
     if not peeked:
@@ -83,7 +83,7 @@ def observe_loop(
         outcomes = record.facts["laws"] = {}
         trial = trial_of(model, seen, tokenizer, None, None, "loop")
         trial.optimizer = steps
-        measure_laws(trial, names, found=outcomes, keep=partial(keep, record))
+        measure_laws(trial, names, outcomes=outcomes, keep=partial(keep, record))
     return record
 
 
@@ -102,19 +102,19 @@ def _with_labels_of_variables(batch: NamedBatch) -> Iterator[NamedBatch]:
     Only labels that leave some of the ids out count: a copy of the ids may be anything.
     """
     ids = batch.inputs[IDS]
-    found: list[torch.Tensor] = []
+    distinct: list[torch.Tensor] = []
     for tensor in _tensors_of_frames(inspect.currentframe()):
-        tried = name_batch({IDS: ids, "candidate": tensor.to(ids.device)})
-        shifted = tried.inputs.get(SHIFTED)
-        labels = tried.inputs.get(LABELS) if shifted is None else unshift_labels(shifted)
+        candidate = name_batch({IDS: ids, "candidate": tensor.to(ids.device)})
+        shifted = candidate.inputs.get(SHIFTED)
+        labels = candidate.inputs.get(LABELS) if shifted is None else unshift_labels(shifted)
         if (
             labels is not None
             and bool((labels < 0).any())
-            and not any(torch.equal(labels, one) for one in found)
+            and not any(torch.equal(labels, one) for one in distinct)
         ):
-            found.append(labels)
-    if len(found) == 1:
-        yield NamedBatch({**batch.inputs, LABELS: found[0]})
+            distinct.append(labels)
+    if len(distinct) == 1:
+        yield NamedBatch({**batch.inputs, LABELS: distinct[0]})
 
 
 def _tensors_of_frames(frame: FrameType | None) -> Iterator[torch.Tensor]:

@@ -74,7 +74,7 @@ def observe_run(
     loader: Any,
     tokenizer: Any = None,
     trainer: Any = None,
-    given: Any = None,
+    source_data: Any = None,
     loss: Any = None,
     count: int = 8,
     laws: str | Sequence[str] = (),
@@ -98,9 +98,9 @@ def observe_run(
         loader.collate_fn,
         loader.dataset,
     )
-    with preserve_state(*loader_components(loader), given):
+    with preserve_state(*loader_components(loader), source_data):
         record = first_record(
-            folder, seen, facts, given=given, tokenizer=tokenizer, trainer=trainer
+            folder, seen, facts, source_data=source_data, tokenizer=tokenizer, trainer=trainer
         )
     record.facts["trainer"]["own_loss"] = loss is not None or _own_loss(trainer)
     if keep is not None:
@@ -111,9 +111,11 @@ def observe_run(
             kind = record.facts["trainer"]["kind"]
             trial = trial_of(model, seen, tokenizer, trainer, loss, kind)
             outcomes = record.facts["laws"] = {}
-            measure_laws(trial, names, found=outcomes, keep=partial(keep, record) if keep else None)
+            measure_laws(
+                trial, names, outcomes=outcomes, keep=partial(keep, record) if keep else None
+            )
         if canary:
-            _send_canary(record, trainer, given)
+            _send_canary(record, trainer, source_data)
     return record
 
 
@@ -122,13 +124,13 @@ def first_record(
     seen: Seen,
     model: dict[str, Any],
     *,
-    given: Any = None,
+    source_data: Any = None,
     tokenizer: Any = None,
     trainer: Any = None,
 ) -> Record:
     """The record of what was seen, without any law; `model` are its facts (`model_facts`), `folder` takes the
     tokenizer's files. Where no batch can be read `lost` among its facts says why."""
-    rows, numbers, complete = find_source_rows(given, seen.peeked, tokenizer)
+    rows, numbers, complete = find_source_rows(source_data, seen.peeked, tokenizer)
     arguments = getattr(trainer, "args", None)
     record = Record(
         facts={
@@ -140,7 +142,7 @@ def first_record(
             "model": model,
             "tokenizer": _save_and_describe_tokenizer(tokenizer, folder),
             "data": {
-                "given": _dataset_facts(given),
+                "given": _dataset_facts(source_data),
                 "prepared": _dataset_facts(seen.dataset),
                 "of_trainer": _dataset_facts(getattr(trainer, "train_dataset", None)),
                 "numbers": numbers,
@@ -192,11 +194,11 @@ def _what_was_not_seen(
         yield "tokens are not placed: the labels of an encoder-decoder are of another text"
 
 
-def _send_canary(record: Record, trainer: Any, given: Any) -> None:
+def _send_canary(record: Record, trainer: Any, source_data: Any) -> None:
     """Send a marked row through the trainer's preparation, and record what became of it."""
     from truetune.probe.trace_canary import trace_canary
 
-    outcome = trace_canary(trainer, given)
+    outcome = trace_canary(trainer, source_data)
     record.facts["canary"] = outcome
     if outcome["note"]:
         record.facts["notes"].append(f"canary: {outcome['note']}")
@@ -280,16 +282,16 @@ def unwrap_model(model: Any) -> Any:
 
 def batch_arrays(batch: Mapping[str, Any]) -> Arrays:
     """The tensors of a batch as arrays."""
-    made: Arrays = {}
+    arrays: Arrays = {}
     for key, value in batch.items():
         if isinstance(value, torch.Tensor):
             tensor = value.detach().cpu()
             if key == SHIFTED:
                 key, tensor = LABELS, unshift_labels(tensor)
-            made[key] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+            arrays[key] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
         elif isinstance(value, list) and value and all(isinstance(v, int | float) for v in value):
-            made[key] = np.asarray(value)
-    return made
+            arrays[key] = np.asarray(value)
+    return arrays
 
 
 def model_facts(model: Any) -> dict[str, Any]:
@@ -384,8 +386,8 @@ def _argument_facts(trainer: Any) -> dict[str, Any]:
 
 
 def _save_and_describe_tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any] | None:
-    found = save_tokenizer(tokenizer, folder)
-    return None if found is None else tokenizer_facts(found)
+    written = save_tokenizer(tokenizer, folder)
+    return None if written is None else tokenizer_facts(written)
 
 
 def tokenizer_facts(tokenizer: Any) -> dict[str, Any]:

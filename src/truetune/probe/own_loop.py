@@ -171,10 +171,10 @@ class OwnLoop:
 
         if not torch.is_grad_enabled() or len(self._batches) >= self.orders["batches"]:
             return  # an evaluation, or answers that are sampled
-        given = {**dict(zip(forward_names(self._model), args, strict=False)), **kwargs}
+        arguments = {**dict(zip(forward_names(self._model), args, strict=False)), **kwargs}
         kept = {
             name: value.detach().clone()
-            for name, value in given.items()
+            for name, value in arguments.items()
             if isinstance(value, torch.Tensor)
         }
         self._batches.append(kept)

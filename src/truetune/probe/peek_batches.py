@@ -44,11 +44,11 @@ def peek_batches(
     if isinstance(loader.dataset, Iterator):
         return []
     with preserve_state(*loader_components(loader)):
-        found = []
+        peeked = []
         for indices, rows, batch in islice(_planned_batches(loader), count):
             named = name_batch(batch, keys, vocabulary)
-            found.append(Peeked(indices, rows, named.inputs, named))
-        return found
+            peeked.append(Peeked(indices, rows, named.inputs, named))
+        return peeked
 
 
 def _planned_batches(loader: DataLoader[Any]) -> Iterator[tuple[list[int] | None, list[Any], Any]]:
@@ -88,14 +88,14 @@ def _rows_at(dataset: Any, indices: list[int]) -> list[Any]:
 
 def loader_components(loader: Any) -> list[Any]:
     """A data loader's samplers, data sets and collators, whatever they are wrapped in: what `still` takes."""
-    found: dict[int, Any] = {}
+    components: dict[int, Any] = {}
     waiting = [getattr(loader, name, None) for name in INSIDE]
     while waiting:
         part = waiting.pop()
         if isinstance(part, list | tuple):
             waiting.extend(part)
-        elif part is not None and id(part) not in found:
-            found[id(part)] = part
+        elif part is not None and id(part) not in components:
+            components[id(part)] = part
             waiting.extend(vars(part).get(name) for name in INSIDE if hasattr(part, "__dict__"))
             waiting.append(part.__self__ if ismethod(part) else None)
-    return list(found.values())
+    return list(components.values())

@@ -19,9 +19,12 @@ def ready_trainer(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]
     prepared = getattr(trainer.accelerator, "_dataloaders", [])
     before = len(prepared)
     with preserve_state():
-        made = loader if loader is not None else trainer.get_train_dataloader()
+        train_loader = loader if loader is not None else trainer.get_train_dataloader()
         try:
-            yield made, getattr(trainer, "processing_class", None) or _collator_tokenizer(made)
+            yield (
+                train_loader,
+                getattr(trainer, "processing_class", None) or _collator_tokenizer(train_loader),
+            )
         finally:
             del prepared[before:]
 

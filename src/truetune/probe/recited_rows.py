@@ -50,12 +50,16 @@ class RecitedRow:
     """Does a stop token follow the answer in the row?"""
 
 
-def parse_first_rows(given: Any) -> list[PromptAndAnswer]:
+def parse_first_rows(source_data: Any) -> list[PromptAndAnswer]:
     """The first rows of the user's data set, those whose format is recognised."""
-    if given is None or not hasattr(given, "__getitem__") or not hasattr(given, "__len__"):
+    if (
+        source_data is None
+        or not hasattr(source_data, "__getitem__")
+        or not hasattr(source_data, "__len__")
+    ):
         return []
-    count = min(len(given), MAX_PARSED_ROWS)
-    parsed = (parse_row(given[number], number) for number in range(count))
+    count = min(len(source_data), MAX_PARSED_ROWS)
+    parsed = (parse_row(source_data[number], number) for number in range(count))
     return [row for row in parsed if row is not None]
 
 
@@ -225,12 +229,12 @@ def prompt_difference(row: RecitedRow, tokenizer: Any) -> dict[str, Any] | None:
         if trained != served
     )
     first = next(differing, min(len(row.trained), len(row.prompt)))
-    shown = slice(max(first - _SHOWN_BEFORE, 0), first + _SHOWN_AFTER)
+    window = slice(max(first - _SHOWN_BEFORE, 0), first + _SHOWN_AFTER)
     end = len(generation_prompt_ids(tokenizer))
     return {
         "first": first,
         "same_end": row.trained[-end:] == row.prompt[-end:],
-        "trained": tokenizer.decode(row.trained[shown]),
-        "served": tokenizer.decode(row.prompt[shown]),
+        "trained": tokenizer.decode(row.trained[window]),
+        "served": tokenizer.decode(row.prompt[window]),
         "lengths": [len(row.trained), len(row.prompt)],
     }

@@ -178,9 +178,9 @@ class RehearsalHook:
 
         handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
         former = handlers.on_train_begin
-        made = MadeTrainers()
+        made_trainers = MadeTrainers()
         numbers = count(1)
-        module.Trainer.__new__ = NewTrainer(module.Trainer, made.note)
+        module.Trainer.__new__ = NewTrainer(module.Trainer, made_trainers.note)
 
         @wraps(former)
         def on_train_begin(handler: Any, *args: Any, **kwargs: Any) -> NoReturn:
@@ -192,7 +192,7 @@ class RehearsalHook:
                 rehearse_run(
                     trainer,
                     handler.train_dataloader,
-                    made.take_dataset(trainer),
+                    made_trainers.take_dataset(trainer),
                     self.orders,
                     next(numbers),
                 )
@@ -208,7 +208,7 @@ class RehearsalHook:
 
 
 def rehearse_run(
-    trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int
+    trainer: Any, loader: Any, source_data: Any, orders: dict[str, Any], number: int
 ) -> None:
     """Rehearse, and hand a record over to the parent, which judges it. A failure inside is told the parent, too.
 
@@ -217,7 +217,7 @@ def rehearse_run(
     from truetune.probe.audit_session import hand_over_rehearsal
 
     with suppress(SystemExit):
-        hand_over_rehearsal(trainer, loader, given, orders, number)
+        hand_over_rehearsal(trainer, loader, source_data, orders, number)
 
 
 def is_being_imported(name: str) -> bool:

@@ -31,14 +31,15 @@ def rehearse_pairs(
     trainer: Any,
     model: Any,
     loader: Any,
-    found: list[Example],
+    examples: list[Example],
     tokenizer: Any,
     stops: set[int],
     until: float,
 ) -> dict[str, Any]:
     """The margin of each pair, in nats, before and after training on it by the trainer's own loss."""
     short = sorted(
-        _pairs_of(found), key=lambda pair: len(pair.prompt) + len(pair.chosen) + len(pair.rejected)
+        _pairs_of(examples),
+        key=lambda pair: len(pair.prompt) + len(pair.chosen) + len(pair.rejected),
     )[:ROWS]
     if not short or tokenizer is None:
         miniature_model.note_once(
@@ -47,10 +48,10 @@ def rehearse_pairs(
         return {}
     margins = [[_log_ratio_margin(model, pair, stops) for pair in short]]
     device = next(model.parameters()).device
-    made = loader.collate_fn([row for pair in short for row in pair.rows])
+    collated = loader.collate_fn([row for pair in short for row in pair.rows])
     batch = {
         key: value.to(device) if isinstance(value, torch.Tensor) else value
-        for key, value in dict(made).items()
+        for key, value in dict(collated).items()
     }
     learned = memorise_batch(
         model,
@@ -81,11 +82,11 @@ def _weights_to_train(trainer: Any, model: Any) -> list[Any] | None:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _pairs_of(found: list[Example]) -> Iterator[Pair]:
+def _pairs_of(examples: list[Example]) -> Iterator[Pair]:
     """Both lines of each example; or of two examples with one prompt, of which one is labelled as wanted (KTO)."""
     wanted: dict[tuple[int, ...], Example] = {}
     others: dict[tuple[int, ...], Example] = {}
-    for example in found:
+    for example in examples:
         if len(example.lines) == 2 and not (
             isinstance(example.row, Mapping) and "label" in example.row
         ):

@@ -42,7 +42,7 @@ def rehearse_run(
     trainer: Any,
     orders: dict[str, Any] | None = None,
     loader: Any = None,
-    given: Any = None,
+    source_data: Any = None,
     folder: Any = None,
     keep: Keep | None = None,
 ) -> Record:
@@ -62,7 +62,7 @@ def rehearse_run(
             loader=loader,
             tokenizer=tokenizer,
             trainer=trainer,
-            given=given,
+            source_data=source_data,
             count=orders.get("batches", 8),
             keep=keep,
         )
@@ -70,10 +70,10 @@ def rehearse_run(
         raw = next(
             (
                 data
-                for data in (given, *(rehearsal_overrides.mapped_datasets if own else ()))
+                for data in (source_data, *(rehearsal_overrides.mapped_datasets if own else ()))
                 if parse_first_rows(data)
             ),
-            given,
+            source_data,
         )
         record.facts["recitation"] = _memorise_and_recite(
             trainer, model, loader, tokenizer, raw, orders, record, started, keep
@@ -87,7 +87,7 @@ def _memorise_and_recite(
     model: Any,
     loader: Any,
     tokenizer: Any,
-    given: Any,
+    source_data: Any,
     orders: dict[str, Any],
     record: Record,
     started: float,
@@ -95,22 +95,24 @@ def _memorise_and_recite(
 ) -> dict[str, Any]:
     notes = record.facts["notes"]
     peeked, kind = peek_batches(loader, orders.get("batches", 8)), record.facts["trainer"]["kind"]
-    found = collect_examples(loader.dataset, loader.collate_fn)
+    examples = collect_examples(loader.dataset, loader.collate_fn)
     stops = stops_of(model, tokenizer)
-    questions = parse_first_rows(given)
+    questions = parse_first_rows(source_data)
     parts = (
         []
         if tokenizer is None
-        else choose_rows(found, questions, tokenizer, stops, orders.get("rows", ROWS))
+        else choose_rows(examples, questions, tokenizer, stops, orders.get("rows", ROWS))
     )
     reference = getattr(trainer, "ref_model", None)
-    vocabulary = _compact_miniature(model, reference, peeked, found, parts, tokenizer, stops, notes)
+    vocabulary = _compact_miniature(
+        model, reference, peeked, examples, parts, tokenizer, stops, notes
+    )
     laws = law_names(orders.get("laws", "quick"))
     if peeked and laws:
         seen = Seen(peeked, loader.collate_fn, loader.dataset)
         trial = trial_of(unwrap_model(model), seen, tokenizer, trainer, None, kind)
         outcomes = record.facts["laws"] = {}
-        measure_laws(trial, laws, found=outcomes, keep=partial(keep, record) if keep else None)
+        measure_laws(trial, laws, outcomes=outcomes, keep=partial(keep, record) if keep else None)
     facts: dict[str, Any] = {
         "shape": _model_shape(model),
         "vocabulary": vocabulary,
@@ -122,7 +124,7 @@ def _memorise_and_recite(
     fresh = label_mutants.snapshot_weights(model) if orders.get("mutate") else None
     if kind not in ("sft", "loop"):
         facts |= rehearse_pairs.rehearse_pairs(
-            trainer, model, loader, found, tokenizer, stops, started + SECONDS
+            trainer, model, loader, examples, tokenizer, stops, started + SECONDS
         )
         if fresh is not None and facts.get("pairs"):
             record.facts["mutation"] = label_mutants.of_pairs(
@@ -132,7 +134,7 @@ def _memorise_and_recite(
                 loader,
                 facts,
                 lambda faulty: rehearse_pairs.rehearse_pairs(
-                    trainer, model, faulty, found, tokenizer, stops, float("inf")
+                    trainer, model, faulty, examples, tokenizer, stops, float("inf")
                 ),
             )
     elif parts:
@@ -165,17 +167,19 @@ def _memorise_and_recite(
                 orders["mutate"],
             )
     else:
-        facts["nothing"] = _why_nothing_recited(tokenizer, found)
+        facts["nothing"] = _why_nothing_recited(tokenizer, examples)
         notes.append(f"nothing could be recited: {facts['nothing']}")
     return facts | {"seconds": round(time.perf_counter() - started, 2)}
 
 
-def _why_nothing_recited(tokenizer: Any, found: list[Example]) -> str:
+def _why_nothing_recited(tokenizer: Any, examples: list[Example]) -> str:
     """Why no row could be recited, and what to do."""
     if tokenizer is None:
         return "there is no tokenizer; give the Trainer processing_class=tokenizer"
     return (
-        "no row holds a prompt and an answer to it" if found else "the collator gives no input_ids"
+        "no row holds a prompt and an answer to it"
+        if examples
+        else "the collator gives no input_ids"
     )
 
 
@@ -193,15 +197,17 @@ def stops_of(model: Any, tokenizer: Any) -> set[int]:
     """Ids at which a server stops: generation_config's and the tokenizer's."""
     generation = getattr(innermost_model(model), "generation_config", None)
     ids = getattr(generation, "eos_token_id", None)
-    found = set(ids if isinstance(ids, list | tuple) else [ids])
-    return {int(id) for id in found | {getattr(tokenizer, "eos_token_id", None)} if id is not None}
+    eos_ids = set(ids if isinstance(ids, list | tuple) else [ids])
+    return {
+        int(id) for id in eos_ids | {getattr(tokenizer, "eos_token_id", None)} if id is not None
+    }
 
 
 def _compact_miniature(
     model: Any,
     reference: Any,
     peeked: list[Peeked],
-    found: list[Example],
+    examples: list[Example],
     parts: list[RecitedRow],
     tokenizer: Any,
     stops: set[int],
@@ -216,7 +222,7 @@ def _compact_miniature(
         for value in batch.inputs.values():
             if isinstance(value, torch.Tensor) and not value.is_floating_point() and value.numel():
                 ids |= set(value.flatten().tolist())
-    ids |= {id for example in found for line, _ in example.lines for id in line}
+    ids |= {id for example in examples for line, _ in example.lines for id in line}
     ids |= {id for part in parts for id in part.prompt}
     config = getattr(inner, "config", None)
     pads = [getattr(config, name, None) for name in ("pad_token_id", "bos_token_id")]
@@ -252,7 +258,7 @@ def _recite_rows(
 def _row_outcome(
     model: Any,
     part: RecitedRow,
-    said: GreedyAnswer,
+    answer: GreedyAnswer,
     trained: GreedyAnswer | None,
     tokenizer: Any,
     stops: set[int],
@@ -265,11 +271,11 @@ def _row_outcome(
         else score_answer(model, part.prompt, part.gold, stops)
     )
     also = gold if part.source is None or _only_framed(gold, part) else ""
-    made = compare_answer(said, part.reference, tokenizer, also=also)
+    outcome = compare_answer(answer, part.reference, tokenizer, also=also)
     others = part.source.others if part.source is not None else {}
     labels = part.example.labels
     begin = len(part.trained)
-    return made | {
+    return outcome | {
         "index": part.example.index,
         "number": part.source.number if part.source is not None else None,
         "kind": part.kind,
@@ -280,12 +286,12 @@ def _row_outcome(
         ),
         "reference": part.reference.strip(),
         "field": next(
-            (name for name, text in others.items() if _same_words(made["said"], text)), None
+            (name for name, text in others.items() if _same_words(outcome["said"], text)), None
         ),
         "echo": (
             part.source is not None
-            and len(made["said"]) > 8
-            and _begins_with_question(part.source.question, made["said"])
+            and len(outcome["said"]) > 8
+            and _begins_with_question(part.source.question, outcome["said"])
         ),
         "trained": (
             None
@@ -314,28 +320,28 @@ def _row_outcome(
 
 def _server_request(part: RecitedRow) -> dict[str, Any] | None:
     """What a server is asked for this row, as JSON; None where it is no chat."""
-    given = part.source
-    if given is None or not given.chat or not given.messages or part.kind == "text":
+    source = part.source
+    if source is None or not source.chat or not source.messages or part.kind == "text":
         return None
-    made = {"messages": given.messages, "tools": given.tools, "settings": given.settings}
-    return dict(json.loads(json.dumps(made, default=str)))
+    request = {"messages": source.messages, "tools": source.tools, "settings": source.settings}
+    return dict(json.loads(json.dumps(request, default=str)))
 
 
 def _only_framed(gold: str, part: RecitedRow) -> bool:
     """Is the reference in the row's answer, with nothing but the template's own text before it?"""
-    before, found, _ = gold.partition(part.reference.strip())
+    before, reference, _ = gold.partition(part.reference.strip())
     assert part.source is not None
     texts = [part.source.question, *part.source.others.values()]
-    return bool(found) and not any(text.strip() and text.strip() in before for text in texts)
+    return bool(reference) and not any(text.strip() and text.strip() in before for text in texts)
 
 
-def _same_words(said: str, text: str) -> bool:
-    return bool(text.strip()) and said.startswith(text.strip())
+def _same_words(answer: str, text: str) -> bool:
+    return bool(text.strip()) and answer.startswith(text.strip())
 
 
-def _begins_with_question(question: str, said: str) -> bool:
-    question, said = " ".join(question.split()), " ".join(said.split())
-    return len(question) > 8 and (said.startswith(question) or question.startswith(said))
+def _begins_with_question(question: str, answer: str) -> bool:
+    question, answer = " ".join(question.split()), " ".join(answer.split())
+    return len(question) > 8 and (answer.startswith(question) or question.startswith(answer))
 
 
 def _to_device(batch: Any, model: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def write_record_files(record: Record, folder: Path) -> None:
 
 def read_record(folder: Path) -> Record:
     """Raises OSError or ValueError where the folder holds no whole record."""
-    found = parse_json(
+    content = parse_json(
         (folder / "record.json").read_text(encoding="utf-8", errors="surrogatepass"), RESULT
     )
     batches: dict[int, Arrays] = {}
@@ -84,11 +84,11 @@ def read_record(folder: Path) -> Record:
             batches.setdefault(int(number), {})[key] = arrays[name]
     tokenizer = folder / "tokenizer"
     return Record(
-        found["facts"],
+        content["facts"],
         [
-            batches.get(i, {}) for i in range(len(found["facts"]["batches"]))
+            batches.get(i, {}) for i in range(len(content["facts"]["batches"]))
         ],  # one without a tensor has no array
-        found["rows"],
-        found["prepared"],
+        content["rows"],
+        content["prepared"],
         tokenizer if tokenizer.is_dir() else None,
     )

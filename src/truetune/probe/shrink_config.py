@@ -79,9 +79,9 @@ def like_llama(config: Any) -> Any:
     kept: dict[str, Any] = {
         name: getattr(text, name, None) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
     }
-    made = LlamaConfig(vocab_size=text.vocab_size, **LLAMA, **kept)
-    object.__setattr__(made, SHRUNK_ATTRIBUTE, True)
-    return made
+    small = LlamaConfig(vocab_size=text.vocab_size, **LLAMA, **kept)
+    object.__setattr__(small, SHRUNK_ATTRIBUTE, True)
+    return small
 
 
 def _inner_configs(config: Any) -> list[Any]:

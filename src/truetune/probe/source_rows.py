@@ -39,7 +39,7 @@ Rows = tuple[list[dict[str, Any]], list[int], bool]
 """Rows as JSON, their numbers in the data set, and whether all rows were looked at"""
 
 
-def find_source_rows(given: Any, peeked: list[Peeked], tokenizer: Any) -> Rows:
+def find_source_rows(source_data: Any, peeked: list[Peeked], tokenizer: Any) -> Rows:
     """Find the rows of a data set that the batches seem to come from.
 
     A row is taken where 16 characters from the middle of one of its texts stand in what the batches decode to. Rows
@@ -56,20 +56,29 @@ def find_source_rows(given: Any, peeked: list[Peeked], tokenizer: Any) -> Rows:
     # Here, as `observe_run` imports this module.
     from truetune.probe.observe_run import to_json
 
-    if given is None or not hasattr(given, "__len__") or not hasattr(given, "__getitem__"):
-        return [], [], given is None
+    if (
+        source_data is None
+        or not hasattr(source_data, "__len__")
+        or not hasattr(source_data, "__getitem__")
+    ):
+        return [], [], source_data is None
     named = sorted(
-        {index for batch in peeked for index in batch.indices or () if 0 <= index < len(given)}
+        {
+            index
+            for batch in peeked
+            for index in batch.indices or ()
+            if 0 <= index < len(source_data)
+        }
     )
-    if len(given) <= WHOLE_DATASET_ROWS:
-        numbers = list(range(len(given)))
-    elif not any(any(texts_in(given[i])) for i in range(_SAMPLED_ROWS)):
+    if len(source_data) <= WHOLE_DATASET_ROWS:
+        numbers = list(range(len(source_data)))
+    elif not any(any(texts_in(source_data[i])) for i in range(_SAMPLED_ROWS)):
         numbers = named
     else:
-        return _search_rows(given, named, peeked, tokenizer)
+        return _search_rows(source_data, named, peeked, tokenizer)
     rows = []
     for number in numbers:
-        row = given[number]
+        row = source_data[number]
         rows.append(to_json(row) if isinstance(row, Mapping) else {})
     return rows, numbers, True
 
@@ -122,7 +131,7 @@ class TextWindows:
         return self.hold(row) or 0 < longest < WINDOW_CHARS
 
 
-def _search_rows(given: Any, named: list[int], peeked: list[Peeked], tokenizer: Any) -> Rows:
+def _search_rows(source_data: Any, named: list[int], peeked: list[Peeked], tokenizer: Any) -> Rows:
     """The rows whose texts stand in the batches, within SEARCH_SECONDS.
 
     Where the trainer kept the order of the rows, those whose numbers the batches name are the right ones, and the
@@ -139,7 +148,7 @@ def _search_rows(given: Any, named: list[int], peeked: list[Peeked], tokenizer: 
 
     def search(numbers: Iterable[int]) -> bool:
         for number in numbers:
-            row = given[number]
+            row = source_data[number]
             if number not in rows and windows.may_hold(row):
                 rows[number] = to_json(row) if isinstance(row, Mapping) else {}
             if time.perf_counter() > until:
@@ -148,7 +157,7 @@ def _search_rows(given: Any, named: list[int], peeked: list[Peeked], tokenizer: 
 
     complete = search(named)
     if not named or len(rows) < len(named):
-        complete = search(range(len(given)))
+        complete = search(range(len(source_data)))
     return [rows[number] for number in sorted(rows)], sorted(rows), complete
 
 

@@ -63,7 +63,7 @@ class CollatedLine(NamedTuple):
     """Of each token: is it in the loss?"""
 
 
-def trace_canary(trainer: Any, given: Any = None) -> dict[str, Any]:
+def trace_canary(trainer: Any, source_data: Any = None) -> dict[str, Any]:
     """What becomes of each text of a copied row, as JSON.
 
     The run is not changed; what its own code raises on the canary is told in `note`.
@@ -81,7 +81,7 @@ def trace_canary(trainer: Any, given: Any = None) -> dict[str, Any]:
         return {"fields": [], "note": "canaries need a trainer with a data set"}
     try:
         with preserve_state(), no_progress_bars():
-            canary = _prepare_canary(trainer, given)
+            canary = _prepare_canary(trainer, source_data)
             if canary.rows is None:
                 return {"fields": [], "note": canary.note}
             if _tokenizer_of(trainer) is None:
@@ -105,28 +105,28 @@ def trace_canary(trainer: Any, given: Any = None) -> dict[str, Any]:
     }
 
 
-def _prepare_canary(trainer: Any, given: Any) -> PreparedCanary:
+def _prepare_canary(trainer: Any, source_data: Any) -> PreparedCanary:
     """The canary that was followed, else one made by the trainer's own preparation, else a row as it is."""
     followed = canary_dataset_of(trainer.train_dataset)
     if followed is not None and followed.dataset is not None:
         return PreparedCanary(
             followed.dataset, followed.marks, followed.rows, followed.note, followed.sampled
         )
-    source = trainer.train_dataset if given is None else given
+    source = trainer.train_dataset if source_data is None else source_data
     # An iterator is not asked: the row that it gives would be missing from the run.
     row = None if isinstance(source, Iterator) else next(iter(source), None)
     if not isinstance(row, Mapping):
         return PreparedCanary(None, note="no row of the data can be copied")
     why_lost = followed.note if followed is not None else NOTE_TOKENIZED
-    return _prepare_row(trainer, given, source, row, why_lost)
+    return _prepare_row(trainer, source_data, source, row, why_lost)
 
 
 def _prepare_row(
-    trainer: Any, given: Any, source: Any, row: Mapping[str, Any], why_lost: str
+    trainer: Any, source_data: Any, source: Any, row: Mapping[str, Any], why_lost: str
 ) -> PreparedCanary:
     """A canary made of this row of `source`; `why_lost` is the note where there is no way to prepare it."""
     prepare, tokenized = getattr(trainer, "_prepare_dataset", None), tokenized_columns(row)
-    if tokenized and (given is not None or prepare is None):
+    if tokenized and (source_data is not None or prepare is None):
         return PreparedCanary(None, note=why_lost)
     texts = {name: value for name, value in row.items() if name not in tokenized}
     canary, marks = add_watermarks(texts)
@@ -144,7 +144,7 @@ def _prepare_row(
             features = None if tokenized else getattr(source, "features", None)
             rows = _prepare_as_trainer(trainer, prepare, canary, features)
             return PreparedCanary(rows, marks, (canary,), sampled=sampled)
-    if given is None or set(row) == set(next(iter(trainer.train_dataset))):
+    if source_data is None or set(row) == set(next(iter(trainer.train_dataset))):
         return PreparedCanary([canary], marks, (canary,), sampled=sampled)
     return PreparedCanary(None, note=why_lost)
 

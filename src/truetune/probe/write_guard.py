@@ -157,11 +157,11 @@ class WriteGuard:
         if event == "os.system":
             words = os.fsdecode(arguments[0]).split()
         else:
-            given = arguments[1]
+            command = arguments[1]
             words = (
-                given.split()
-                if isinstance(given, str)
-                else [os.fsdecode(word) for word in given or ()]
+                command.split()
+                if isinstance(command, str)
+                else [os.fsdecode(word) for word in command or ()]
             )
             words[:1] = [os.fsdecode(arguments[0] or words[0])]
         name = os.path.basename(words[0]) if words else ""

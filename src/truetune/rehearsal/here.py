@@ -29,5 +29,7 @@ def record_of(
     if not isinstance(mutate, bool) and (unknown := sorted(set(mutate) - {*ROWS})):
         raise UsageError(f"no fault is called {', '.join(unknown)}: there are {', '.join(ROWS)}")
     return rehearse_run(
-        trainer, {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate}, given=given
+        trainer,
+        {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate},
+        source_data=given,
     )

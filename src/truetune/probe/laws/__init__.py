@@ -50,12 +50,15 @@ def law_modules() -> dict[str, Any]:
         importlib.import_module(f"{__name__}.{info.name}")
         for info in pkgutil.iter_modules(__path__)
     )
-    found = {
+    modules_by_name = {
         m.__name__.rpartition(".")[2].replace("_", "-"): m
         for m in modules
         if hasattr(m, "measure_law")
     }
-    return {name: found[name] for name in (*FIRST_LAWS, *sorted(found.keys() - set(FIRST_LAWS)))}
+    return {
+        name: modules_by_name[name]
+        for name in (*FIRST_LAWS, *sorted(modules_by_name.keys() - set(FIRST_LAWS)))
+    }
 
 
 def names_by_cost(*costs: Cost) -> tuple[str, ...]:
@@ -68,7 +71,7 @@ def measure_laws(
     names: Iterable[str],
     seconds: float = QUICK_LAWS_SECONDS,
     keep: Callable[[], None] | None = None,
-    found: dict[str, dict[str, Any]] | None = None,
+    outcomes: dict[str, dict[str, Any]] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Each named law's outcome: {value, tolerance, unit, evidence, seconds}, or {untested: why, seconds}; with `failed`
     where the law itself raised.
@@ -77,25 +80,25 @@ def measure_laws(
     put into `found`, and `keep` is called after each.
     """
     known, started = law_modules(), time.perf_counter()
-    found = {} if found is None else found
+    outcomes = {} if outcomes is None else outcomes
     for name in names:
         if known[name].COST == "quick" and time.perf_counter() - started > seconds:
-            found[name] = {
+            outcomes[name] = {
                 "untested": f"the laws before it took {seconds:.0f} s, the limit",
                 "seconds": 0.0,
             }
         else:
-            found[name] = _measure_one(known[name], trial)
+            outcomes[name] = _measure_one(known[name], trial)
         if keep is not None:
             keep()
-    return found
+    return outcomes
 
 
 def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
     from truetune.probe.measuring.restore_afterwards import restore_afterwards
 
     started = time.perf_counter()
-    found: dict[str, Any]
+    outcome: dict[str, Any]
     try:
         if out_of_reach(trial.model):
             raise Untested(
@@ -105,20 +108,22 @@ def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
         with restore_afterwards(
             trial.model, getattr(trial.trainer, "ref_model", None), trainer=trial.trainer
         ):
-            made = law.measure_law(trial)
-        found = {name: getattr(made, name) for name in ("value", "tolerance", "unit", "evidence")}
+            measured = law.measure_law(trial)
+        outcome = {
+            name: getattr(measured, name) for name in ("value", "tolerance", "unit", "evidence")
+        }
     except Untested as reason:
-        found = {"untested": str(reason)}
+        outcome = {"untested": str(reason)}
     except torch.cuda.OutOfMemoryError:
-        found = {"untested": "the device ran out of memory", "failed": True}
+        outcome = {"untested": "the device ran out of memory", "failed": True}
     except Exception as error:
-        found = {
+        outcome = {
             "untested": f"it raised {type(error).__name__}: {str(error)[:300]}",
             "failed": True,
         }
-    if "memory" in found.get("untested", "") and torch.cuda.is_available():
+    if "memory" in outcome.get("untested", "") and torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return found | {"seconds": round(time.perf_counter() - started, 3)}
+    return outcome | {"seconds": round(time.perf_counter() - started, 3)}
 
 
 def out_of_reach(model: torch.nn.Module) -> bool:

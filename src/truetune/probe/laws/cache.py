@@ -53,7 +53,7 @@ def _logits_step_by_step(model: Any, row: torch.Tensor) -> torch.Tensor:
     out = model(
         input_ids=row[:, :begin], attention_mask=torch.ones_like(row[:, :begin]), use_cache=True
     )
-    found = []
+    steps = []
     for i in range(begin, row.shape[1]):
         cache = getattr(out, "past_key_values", None)
         if cache is None:
@@ -62,5 +62,5 @@ def _logits_step_by_step(model: Any, row: torch.Tensor) -> torch.Tensor:
         out = model(
             input_ids=row[:, i : i + 1], attention_mask=mask, past_key_values=cache, use_cache=True
         )
-        found.append(logits_of(out)[:, -1])
-    return torch.stack(found, 1)
+        steps.append(logits_of(out)[:, -1])
+    return torch.stack(steps, 1)

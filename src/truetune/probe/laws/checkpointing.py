@@ -85,8 +85,8 @@ def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[floa
     model.train()
     torch.manual_seed(0)
     inputs = {"input_ids": row, "attention_mask": torch.ones_like(row), "use_cache": False}
-    found = logits_of(model(**inputs_of(inputs, model)))
-    loss = torch.nn.functional.cross_entropy(found[0, :-1].float(), row[0, 1:])
+    logits = logits_of(model(**inputs_of(inputs, model)))
+    loss = torch.nn.functional.cross_entropy(logits[0, :-1].float(), row[0, 1:])
     if loss.requires_grad:
         loss.backward()  # type: ignore[no-untyped-call]
     gradients: Gradients = {}
@@ -104,9 +104,9 @@ def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[floa
 def _gradient_distance(plain: Gradients, gradients: Gradients) -> dict[str, float]:
     sizes = {name: float(g.abs().max()) for name, g in plain.items() if g is not None}
     floor = FLOOR * max(sizes.values(), default=0.0)
-    found = {}
+    distances = {}
     for name, size in sizes.items():
         a, b = plain[name], gradients[name]
         if a is not None and b is not None:
-            found[name] = float((a - b).abs().max() / max(size, floor, 1e-12))
-    return found
+            distances[name] = float((a - b).abs().max() / max(size, floor, 1e-12))
+    return distances

@@ -41,10 +41,10 @@ def measure_law(trial: Trial) -> Measured:
     rows: list[dict[str, float]] = []
     with undisturbed(trial):
         for batch in pair_batches(trial):
-            loss, found = log_ratios(trial, batch)
-            apart = max(abs(value) for value in found.values()) / fewest_supervised_tokens(batch)
+            loss, ratios = log_ratios(trial, batch)
+            apart = max(abs(value) for value in ratios.values()) / fewest_supervised_tokens(batch)
             worst = apart if not apart <= worst else worst
-            rows.append({"loss": loss} | found)
+            rows.append({"loss": loss} | ratios)
     types = getattr(trial.trainer, "loss_types", None) or [
         getattr(trial.trainer, "loss_type", None)
     ]

@@ -39,13 +39,16 @@ def measure_law(trial: Trial) -> Measured:
     with undisturbed(trial), pretend_process_count(trial, 1):
         parameters = list(choose_parameters(trial.model).values())
         alone = [batch_of(trial, [row]) for row in rows]
-        found = gradient_distance(
+        gradients = gradient_distance(
             gradient_of_one_batch(trial, rows), step_gradients(trial, alone, parameters)
         )
         items = num_items_in_batch(trial, alone)
-    evidence: dict[str, Any] = found | {"rows": len(rows), "counts tokens": items is not None}
+    evidence: dict[str, Any] = gradients | {"rows": len(rows), "counts tokens": items is not None}
     return Measured(
-        found["relative"], gradient_tolerance(trial), "relative difference of gradients", evidence
+        gradients["relative"],
+        gradient_tolerance(trial),
+        "relative difference of gradients",
+        evidence,
     )
 
 
@@ -53,10 +56,10 @@ def gradient_of_one_batch(trial: Trial, rows: list[Any]) -> list[torch.Tensor]:
     """The gradient of one batch of these rows in one process."""
     parameters = list(choose_parameters(trial.model).values())
     key = f"gradient of {len(rows)}"
-    found: list[torch.Tensor] = computed_once(
+    gradient: list[torch.Tensor] = computed_once(
         trial, key, lambda: step_gradients(trial, [batch_of(trial, rows)], parameters)
     )
-    return found
+    return gradient
 
 
 def rows_of_unequal_length(trial: Trial) -> list[Any]:

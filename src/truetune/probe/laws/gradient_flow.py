@@ -98,8 +98,8 @@ def _watched_head(model: Any) -> Iterator[list[str]]:
 
 
 def _head_modules(model: Any) -> list[torch.nn.Module]:
-    found = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    return [found] if isinstance(found, torch.nn.Module) else []
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    return [head] if isinstance(head, torch.nn.Module) else []
 
 
 def _of_head(model: Any) -> set[str]:

@@ -32,9 +32,9 @@ def measure_law(trial: Trial) -> Measured:
 
 
 def _has_labels(batch: dict[str, Any]) -> bool:
-    found = [
+    labels = [
         value
         for key, value in batch.items()
         if key.endswith("labels") and isinstance(value, torch.Tensor)
     ]
-    return not found or any(bool((value != -100).any()) for value in found)
+    return not labels or any(bool((value != -100).any()) for value in labels)

@@ -21,16 +21,16 @@ def measure_law(trial: Trial) -> Measured:
     if trial.kind == "reward":
         raise Untested("a reward model learns no tokens")
     refuse_other_models(trial)
-    found = learned_targets(trial)
-    targets = Counter(target for _, pass_ in found for target in pass_.target)
+    passes = learned_targets(trial)
+    targets = Counter(target for _, pass_ in passes for target in pass_.target)
     looked_at = sum(targets.values())
     if targets[None] > looked_at / 2:
         raise Untested("the loss is no cross-entropy of one token a position")
     others = {name: count for name, count in targets.items() if name not in (NEXT, None)}
-    with_gradient = sum(int(p.gradient.sum()) for _, p in found)
-    labelled = sum(int(p.labelled.sum()) for _, p in found if p.labelled is not None)
-    beside = sum(int(_neighbouring_targets(p).sum()) for _, p in found)
-    silent = sum(p.silent for _, p in found)
+    with_gradient = sum(int(p.gradient.sum()) for _, p in passes)
+    labelled = sum(int(p.labelled.sum()) for _, p in passes if p.labelled is not None)
+    beside = sum(int(_neighbouring_targets(p).sum()) for _, p in passes)
+    silent = sum(p.silent for _, p in passes)
     wrong = max(
         sum(others.values()) / looked_at, beside / max(1, with_gradient), silent / max(1, labelled)
     )
@@ -39,14 +39,14 @@ def measure_law(trial: Trial) -> Measured:
         "without a label": [],
         "without gradient": [],
     }
-    for number, p in found:
+    for number, p in passes:
         other = [
             place
             for place, name in zip(p.places, p.target, strict=True)
             if name not in (NEXT, None)
         ]
-        shown: tuple[Any, ...] = (other, _neighbouring_targets(p).nonzero(), p.unheard)
-        for kind, places in zip(examples, shown, strict=True):
+        kinds_of_places: tuple[Any, ...] = (other, _neighbouring_targets(p).nonzero(), p.unheard)
+        for kind, places in zip(examples, kinds_of_places, strict=True):
             left = SHOWN - len(examples[kind])
             examples[kind] += [
                 _describe_position(trial, number, p, *place) for place in list(places)[:left]

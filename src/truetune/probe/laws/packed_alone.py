@@ -40,6 +40,6 @@ def measure_law(trial: Trial) -> Measured:
 
 def _choose_packed_line(trial: Trial) -> tuple[dict[str, Any], int, list[Span]]:
     for batch, line in lines_of(trial.batches):
-        if len(found := document_spans(batch, line)) > 1:
-            return batch, line, found
+        if len(candidates := document_spans(batch, line)) > 1:
+            return batch, line, candidates
     raise Untested("no line of the batches holds several documents that the batch tells apart")

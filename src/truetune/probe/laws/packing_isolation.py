@@ -19,7 +19,7 @@ COST: Cost = "quick"
 def measure_law(trial: Trial) -> Measured:
     """Logits of all other documents of a real packed batch, before and after one of them, the first, and then the
     last, is given other tokens; with every key that the collator gives."""
-    batch, line, documents, told = _choose_packed_line(trial)
+    batch, line, documents, keys_that_separate = _choose_packed_line(trial)
     ids = batch["input_ids"]
     worst = {}
     for name, changed in (("first", documents[0]), ("last", documents[-1])):
@@ -32,7 +32,11 @@ def measure_law(trial: Trial) -> Measured:
         )
         worst[name] = routed_difference(before, after, trial.model)
     value = float(torch.tensor(list(worst.values())).max())
-    evidence = {"by changed document": worst, "documents": len(documents), "told apart by": told}
+    evidence = {
+        "by changed document": worst,
+        "documents": len(documents),
+        "told apart by": keys_that_separate,
+    }
     return Measured(
         value,
         rounding_tolerance(trial.model),
@@ -44,11 +48,16 @@ def measure_law(trial: Trial) -> Measured:
 def _choose_packed_line(trial: Trial) -> tuple[dict[str, Any], int, list[Span], list[str]]:
     """The batch, line, documents, and the keys that tell them apart."""
     for batch, line in lines_of(trial.batches):
-        if len(found := document_spans(batch, line)) > 1:
-            return batch, line, found, [key for key in batch if key not in ("input_ids", "labels")]
+        if len(candidates := document_spans(batch, line)) > 1:
+            return (
+                batch,
+                line,
+                candidates,
+                [key for key in batch if key not in ("input_ids", "labels")],
+            )
     for batch, line in lines_of(trial.batches):
-        if len(found := _by_stop_tokens(trial, batch, line)) > 1:
-            return batch, line, found, []
+        if len(candidates := _by_stop_tokens(trial, batch, line)) > 1:
+            return batch, line, candidates, []
     raise Untested("no line of the batches holds several documents")
 
 

@@ -66,8 +66,8 @@ def _padding_difference(
     alone: list[torch.Tensor],
     padded: dict[str, torch.Tensor],
 ) -> float:
-    found = compute_logits(trial.model, padded)
-    own = [found[i][padded["attention_mask"][i] != 0] for i in range(len(rows))]
+    differences = compute_logits(trial.model, padded)
+    own = [differences[i][padded["attention_mask"][i] != 0] for i in range(len(rows))]
     return _largest_value(
         routed_difference(a, b, trial.model) for a, b in zip(alone, own, strict=True)
     )

@@ -28,11 +28,11 @@ def measure_law(trial: Trial) -> Measured:
     worst, rows = 0.0, []
     with undisturbed(trial):
         for batch in pair_batches(trial):
-            given = torch.cat([batch["ref_chosen_logps"], batch["ref_rejected_logps"]]).float()
+            stored = torch.cat([batch["ref_chosen_logps"], batch["ref_rejected_logps"]]).float()
             live = reference_of(trial, batch)
-            apart = float((given - live).abs().max()) / fewest_supervised_tokens(batch)
+            apart = float((stored - live).abs().max()) / fewest_supervised_tokens(batch)
             worst = apart if not apart <= worst else worst
-            rows.append({"given": given.tolist(), "live": live.tolist()})
+            rows.append({"given": stored.tolist(), "live": live.tolist()})
     return Measured(
         worst,
         log_probability_tolerance(trial),

@@ -44,13 +44,16 @@ def measure_law(trial: Trial) -> Measured:
                 step_gradients(trial, [batch], parameters, n)
                 for batch, n in zip(ranks, items, strict=True)
             ]
-        found = gradient_distance(one, [(a + b) / 2 for a, b in zip(*each, strict=True)])
+        gradients = gradient_distance(one, [(a + b) / 2 for a, b in zip(*each, strict=True)])
     args = trial.trainer.args
-    evidence = found | {
+    evidence = gradients | {
         "tokens": [None if count is None else int(count) for count in counts],
         "average_tokens_across_devices": getattr(args, "average_tokens_across_devices", None),
         "world": args.world_size,
     }
     return Measured(
-        found["relative"], gradient_tolerance(trial), "relative difference of gradients", evidence
+        gradients["relative"],
+        gradient_tolerance(trial),
+        "relative difference of gradients",
+        evidence,
     )

@@ -46,7 +46,7 @@ def measure_law(trial: Trial) -> Measured:
         expected = compute_logits(model, inputs, training=False)
         _save_as_trainer(trial, folder)
         loaded = _load_again(model, base, folder).to(expected.device)
-        found = compute_logits(loaded, inputs, training=False)
+        difference = compute_logits(loaded, inputs, training=False)
         differ = _differing_tensors(model, loaded)
         files = sorted(path.name for path in Path(folder).iterdir())
     evidence = {
@@ -56,7 +56,7 @@ def measure_law(trial: Trial) -> Measured:
         "dtype": str(next(loaded.parameters()).dtype).removeprefix("torch."),
     }
     return Measured(
-        relative_difference(expected, found),
+        relative_difference(expected, difference),
         rounding_tolerance(model),
         "relative difference of logits",
         evidence,
@@ -123,8 +123,8 @@ def _no_output() -> Iterator[None]:
         _show_bars(logging, bars)
 
 
-def _show_bars(logging: Any, shown: bool) -> None:
-    (logging.enable_progress_bar if shown else logging.disable_progress_bar)()
+def _show_bars(logging: Any, visible: bool) -> None:
+    (logging.enable_progress_bar if visible else logging.disable_progress_bar)()
 
 
 def _differing_tensors(model: torch.nn.Module, loaded: torch.nn.Module) -> list[str]:

@@ -70,15 +70,17 @@ def _highest_rate(trial: Trial) -> tuple[float, str]:
     args = getattr(trial.trainer, "args", None)
     if args is None:
         raise Untested("the optimizer of a loop of your own is not known")
-    made = getattr(trial.trainer, "optimizer", None)
-    made = getattr(made, "optimizer", made)
+    optimizer = getattr(trial.trainer, "optimizer", None)
+    optimizer = getattr(optimizer, "optimizer", optimizer)
     name = (
-        type(made).__name__ if made is not None else str(getattr(args.optim, "value", args.optim))
+        type(optimizer).__name__
+        if optimizer is not None
+        else str(getattr(args.optim, "value", args.optim))
     )
     options = f"{name} {getattr(args, 'optim_args', '') or ''}".lower()
     if not any(word in options for word in RATE_STEPS) or any(word in options for word in MASTERS):
         raise Untested(f"the size of a step of {name} is not known beforehand")
-    groups = getattr(made, "param_groups", [{}])
+    groups = getattr(optimizer, "param_groups", [{}])
     return (
         max(
             float(group.get("initial_lr", group.get("lr", args.learning_rate))) for group in groups

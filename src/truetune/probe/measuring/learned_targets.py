@@ -59,25 +59,25 @@ class LearnedTargets:
 
 def learned_targets(trial: Trial) -> list[tuple[int, LearnedTargets]]:
     """What the loss of the first batches teaches, with the batch's number. Raises Untested where none can be read."""
-    found: list[tuple[int, LearnedTargets]] = computed_once(
+    targets: list[tuple[int, LearnedTargets]] = computed_once(
         trial, "lessons", lambda: _targets_of_batches(trial)
     )
-    return found
+    return targets
 
 
 def _targets_of_batches(trial: Trial) -> list[tuple[int, LearnedTargets]]:
-    found: list[tuple[int, LearnedTargets]] = []
+    targets: list[tuple[int, LearnedTargets]] = []
     reason = Untested("there is no batch")
     for number, batch in enumerate(trial.batches):
         try:
-            found += [(number, pass_) for pass_ in targets_of_batch(trial, batch)]
+            targets += [(number, pass_) for pass_ in targets_of_batch(trial, batch)]
         except Untested as error:
             reason = error
-        if len({number for number, _ in found}) == BATCHES_READ:
+        if len({number for number, _ in targets}) == BATCHES_READ:
             break
-    if not found:
+    if not targets:
         raise reason
-    return found
+    return targets
 
 
 def targets_of_batch(trial: Trial, batch: dict[str, Any]) -> list[LearnedTargets]:
@@ -94,7 +94,10 @@ def targets_of_batch(trial: Trial, batch: dict[str, Any]) -> list[LearnedTargets
         raise Untested("the head's weights are not in this process")
     with undisturbed(trial, training=True):
         passes = _forward_passes(trial, batch, inner, backbone)
-        return [_read_targets(trial, inner, backbone, head, batch, *found) for found in passes]
+        return [
+            _read_targets(trial, inner, backbone, head, batch, *forward_pass)
+            for forward_pass in passes
+        ]
 
 
 def _forward_passes(
@@ -139,14 +142,14 @@ def _forward_passes(
     if not seen or not loss.requires_grad:
         raise Untested("the loss does not come from the model's hidden states")
     gradients = torch.autograd.grad(loss, [hidden for *_, hidden in seen], allow_unused=True)
-    found = [
+    with_gradient = [
         (*pass_, g)
         for pass_, g in zip(seen, gradients, strict=True)
         if g is not None and bool((g != 0).any())
     ]
-    if not found:
+    if not with_gradient:
         raise Untested("the loss has no gradient at the hidden states")
-    return found
+    return with_gradient
 
 
 def _read_targets(
@@ -188,10 +191,10 @@ def _aligned_labels(
     """The label of what is predicted at each position, in the convention (shifted by one, or not) that fits better."""
     if "shift_labels" in batch and batch["shift_labels"].shape == ids.shape:
         return torch.as_tensor(batch["shift_labels"])
-    found = [label for line in ids for label in _label_of(batch, line)]
-    if len(found) != len(ids):
+    labels_by_line = [label for line in ids for label in _label_of(batch, line)]
+    if len(labels_by_line) != len(ids):
         return None
-    as_given = torch.stack(found)
+    as_given = torch.stack(labels_by_line)
     shifted = torch.nn.functional.pad(as_given[:, 1:], (0, 1), value=IGNORED)
     fits = [((labels != IGNORED) == learns).sum() for labels in (shifted, as_given)]
     return shifted if fits[0] >= fits[1] else as_given
@@ -214,9 +217,9 @@ def _label_of(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tenso
         for row, label in zip(batch[key], labels, strict=True):
             shared = min(len(row), len(line))
             if bool((row[:shared] == line[:shared]).all()):
-                made = torch.full_like(line, IGNORED)
-                made[:shared] = label[:shared]
-                yield made
+                aligned = torch.full_like(line, IGNORED)
+                aligned[:shared] = label[:shared]
+                yield aligned
                 return
 
 
@@ -260,10 +263,10 @@ def _logits_of_hidden(
     inner: Any, backbone: Any, head: Any, output: Any, hidden: torch.Tensor
 ) -> torch.Tensor:
     """The logits of hidden states by the model's own forward, its scales and caps included."""
-    made = (hidden,) if isinstance(output, tuple) else type(output)(last_hidden_state=hidden)
+    body_output = (hidden,) if isinstance(output, tuple) else type(output)(last_hidden_state=hidden)
     ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
     try:
-        with replace_attribute(backbone, "forward", lambda *_, **__: made):
+        with replace_attribute(backbone, "forward", lambda *_, **__: body_output):
             logits: torch.Tensor = inner(input_ids=ids).logits
     except (AttributeError, TypeError, ValueError, RuntimeError):
         logits = _as_model_logits(inner, head(hidden))

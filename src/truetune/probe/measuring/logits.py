@@ -43,25 +43,25 @@ def compute_logits(
     """
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise Untested("the model is an encoder-decoder")
-    given = inputs_of({**({"use_cache": False} if training else {}), **inputs, **more}, model)
+    arguments = inputs_of({**({"use_cache": False} if training else {}), **inputs, **more}, model)
     partly = keep is not None and "logits_to_keep" in inputs_of({"logits_to_keep": 0}, model)
     model.train(training)
     torch.manual_seed(seed or 0)
     with torch.no_grad(), no_dropout(model) if seed is None else nullcontext():
-        out = model(**given, **({"logits_to_keep": keep} if partly else {}))
-    found = logits_of(out)
+        out = model(**arguments, **({"logits_to_keep": keep} if partly else {}))
+    values = logits_of(out)
     if keep is not None and not partly:
-        found = found[:, keep.to(found.device)]
-    if found.shape[:2] != (
-        len(given["input_ids"]),
-        len(keep) if keep is not None else given["input_ids"].shape[1],
+        values = values[:, keep.to(values.device)]
+    if values.shape[:2] != (
+        len(arguments["input_ids"]),
+        len(keep) if keep is not None else arguments["input_ids"].shape[1],
     ):
-        raise Untested(f"the logits have the shape {tuple(found.shape)}: not one for each token")
-    return found
+        raise Untested(f"the logits have the shape {tuple(values.shape)}: not one for each token")
+    return values
 
 
 def allowed_difference(
-    model: torch.nn.Module, inputs: Mapping[str, Any], found: torch.Tensor, **more: Any
+    model: torch.nn.Module, inputs: Mapping[str, Any], model_logits: torch.Tensor, **more: Any
 ) -> float:
     """Largest relative difference that rounding explains, where `found` are the model's logits of `inputs`.
 
@@ -93,22 +93,22 @@ def allowed_difference(
     finally:
         for hook in hooks:
             hook.remove()
-    rounding = routed_difference(found, moved, model)
+    rounding = routed_difference(model_logits, moved, model)
     return max(least, min(2 * rounding, CAP)) if rounding == rounding else least
 
 
 def logits_of(out: Any) -> torch.Tensor:
     """The logits in what a model returns: an object, a mapping or a tuple."""
-    found = out.get("logits") if isinstance(out, Mapping) else getattr(out, "logits", None)
-    if found is None and isinstance(out, tuple | list):
-        found = next(
+    values = out.get("logits") if isinstance(out, Mapping) else getattr(out, "logits", None)
+    if values is None and isinstance(out, tuple | list):
+        values = next(
             (item for item in out if isinstance(item, torch.Tensor) and item.dim() == 3), None
         )
     if isinstance(out, torch.Tensor):
-        found = out
-    if not isinstance(found, torch.Tensor) or found.dim() != 3:
+        values = out
+    if not isinstance(values, torch.Tensor) or values.dim() != 3:
         raise Untested("the model gives no logits of each token")
-    return found
+    return values
 
 
 @contextmanager
@@ -163,14 +163,14 @@ def unpadded_documents(trial: Trial) -> list[torch.Tensor]:
     Raises Untested where rows hold more than text."""
     if any(name.startswith(MEDIA) for batch in trial.batches for name in batch):
         raise Untested("rows hold more than text, and can't be taken out of their batch")
-    found = [
+    documents = [
         batch["input_ids"][line, a:b][:LONGEST]
         for batch, line in lines_of(trial.batches)
         for a, b in document_spans(batch, line)
     ]
-    if not found:
+    if not documents:
         raise Untested("no batch has input_ids")
-    return sorted(found, key=len, reverse=True)
+    return sorted(documents, key=len, reverse=True)
 
 
 def stack_rows(
@@ -179,14 +179,14 @@ def stack_rows(
     """Rows as one padded batch: input_ids, attention_mask."""
     longest = max(map(len, rows)) + extra
     pad = trial.tokenizer.pad_token_id if trial.tokenizer is not None else None
-    made: dict[str, list[torch.Tensor]] = {"input_ids": [], "attention_mask": []}
+    batch: dict[str, list[torch.Tensor]] = {"input_ids": [], "attention_mask": []}
     for row in rows:
         around = (longest - len(row), 0) if side == "left" else (0, longest - len(row))
-        made["input_ids"].append(torch.nn.functional.pad(row, around, value=pad or 0))
-        made["attention_mask"].append(
+        batch["input_ids"].append(torch.nn.functional.pad(row, around, value=pad or 0))
+        batch["attention_mask"].append(
             torch.nn.functional.pad(torch.ones_like(row), around, value=0)
         )
-    return {key: torch.stack(values) for key, values in made.items()}
+    return {key: torch.stack(values) for key, values in batch.items()}
 
 
 def padding_side(trial: Trial) -> str | None:

@@ -31,12 +31,12 @@ def document_spans(batch: dict[str, Any], line: int) -> list[Span]:
     attended = _attended_tokens(batch, line, length)
     starts = _document_starts(batch, line, length, attended)
     bounds = [*torch.nonzero(starts).flatten().tolist(), length]
-    found = []
+    spans = []
     for begin, end in pairwise(bounds):
         places = torch.nonzero(attended[begin:end]).flatten()
         if len(places) > 1:
-            found.append((begin + int(places[0]), begin + int(places[-1]) + 1))
-    return found
+            spans.append((begin + int(places[0]), begin + int(places[-1]) + 1))
+    return spans
 
 
 def _attended_tokens(batch: dict[str, Any], line: int, length: int) -> torch.Tensor:

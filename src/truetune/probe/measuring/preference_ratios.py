@@ -71,7 +71,7 @@ def log_ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, fl
     with torch.no_grad():
         loss = float(loss_of(trial, batch))
     beta = float(getattr(trial.trainer, "beta", 0) or 0)
-    found = {
+    ratios = {
         key.rpartition("/")[2]: float(values[-1]) / beta
         for key, values in _logged_metrics(trial.trainer)
         if beta
@@ -79,9 +79,9 @@ def log_ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, fl
         and key.endswith(("chosen", "rejected"))
         and len(values) > before.get(id(values), 0)
     }
-    if not found:
+    if not ratios:
         raise Untested("the trainer logs no rewards")
-    return loss, found
+    return loss, ratios
 
 
 def _logged_metrics(trainer: Any) -> Iterator[tuple[str, list[Any]]]:
@@ -92,17 +92,17 @@ def _logged_metrics(trainer: Any) -> Iterator[tuple[str, list[Any]]]:
 
 def fewest_supervised_tokens(batch: dict[str, Any]) -> int:
     """Supervised tokens of the line that has the fewest."""
-    found = [
+    counts = [
         value
         for key, value in batch.items()
         if key.endswith("completion_mask") and isinstance(value, torch.Tensor)
     ]
-    found += [
+    counts += [
         value != -100
         for key, value in batch.items()
         if key.endswith("labels") and isinstance(value, torch.Tensor)
     ]
-    return max(1, min((int((mask != 0).sum(-1).min()) for mask in found), default=1))
+    return max(1, min((int((mask != 0).sum(-1).min()) for mask in counts), default=1))
 
 
 def reference_of(trial: Trial, batch: dict[str, Any]) -> torch.Tensor:
@@ -111,9 +111,13 @@ def reference_of(trial: Trial, batch: dict[str, Any]) -> torch.Tensor:
     if compute is None:
         raise Untested("the trainer does not tell its reference's log-probabilities")
     model = getattr(trial.trainer, "ref_model", None) or trial.model
-    given = (
+    stored = (
         (model, dict(batch)) if len(inspect.signature(compute).parameters) > 1 else (dict(batch),)
     )
     with trainer_autocast(trial), torch.no_grad():
-        made = compute(*given)
-    return torch.cat([side.float() for side in made]) if isinstance(made, tuple) else made.float()
+        computed = compute(*stored)
+    return (
+        torch.cat([side.float() for side in computed])
+        if isinstance(computed, tuple)
+        else computed.float()
+    )

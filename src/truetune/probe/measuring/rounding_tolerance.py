@@ -57,8 +57,8 @@ def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     a, b = (x.reshape(-1, x.shape[-1]) if x.dim() else x[None] for x in (a, b))
     step = max(CHUNK // (a.numel() // len(a)), 1)
     pieces = zip(*(torch.split(x.detach(), step) for x in (a, b)), strict=True)
-    found = [((x.double() - y.double()).abs().max(), x.double().abs().max()) for x, y in pieces]
-    apart, size = (torch.stack([pair[i] for pair in found]).max() for i in (0, 1))
+    maxima = [((x.double() - y.double()).abs().max(), x.double().abs().max()) for x, y in pieces]
+    apart, size = (torch.stack([pair[i] for pair in maxima]).max() for i in (0, 1))
     return float(apart / size.clamp_min(1e-12))
 
 

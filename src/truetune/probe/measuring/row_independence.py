@@ -68,7 +68,7 @@ def _change_rows(
     trial: Trial, batch: Mapping[str, Any], keys: Sequence[str], halves: Sequence[int]
 ) -> dict[str, Any]:
     """The batch with other tokens in the lines of these of its two rows; labels that repeat them follow."""
-    made = dict(batch)
+    changed = dict(batch)
     for key in keys:
         ids = batch[key]
         lines = (
@@ -77,12 +77,12 @@ def _change_rows(
         chosen = torch.isin(lines, torch.tensor(list(halves), device=ids.device))[
             :, None
         ] & _attended_tokens(batch, key)
-        made[key] = torch.where(chosen, alter_tokens(ids, trial), ids)
+        changed[key] = torch.where(chosen, alter_tokens(ids, trial), ids)
         name = f"{key.removesuffix('input_ids')}labels"
         labels = batch.get(name)
         if isinstance(labels, torch.Tensor) and labels.shape == ids.shape:
-            made[name] = torch.where((labels != IGNORED) & (labels == ids), made[key], labels)
-    return made
+            changed[name] = torch.where((labels != IGNORED) & (labels == ids), changed[key], labels)
+    return changed
 
 
 def _attended_tokens(batch: Mapping[str, Any], key: str) -> torch.Tensor:

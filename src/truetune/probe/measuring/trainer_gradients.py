@@ -92,11 +92,11 @@ def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
     refuse_generators(trial)
     if getattr(trial.trainer, "is_fsdp_enabled", False):
         raise Untested("the weights are spread over processes (FSDP)")
-    made = trial.loss(trial.model, dict(batch))
-    made = made[0] if isinstance(made, tuple) else made
-    if not isinstance(made, torch.Tensor) or made.numel() != 1:
+    loss = trial.loss(trial.model, dict(batch))
+    loss = loss[0] if isinstance(loss, tuple) else loss
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise Untested("the loss is not one number")
-    return made
+    return loss
 
 
 def refuse_generators(trial: Trial) -> None:
@@ -131,14 +131,14 @@ def choose_parameters(
     model: torch.nn.Module, limit: int = MAX_COMPARED_WEIGHTS
 ) -> dict[str, torch.nn.Parameter]:
     """Trained tensors, the last ones first, of at most `limit` weights in all. Raises Untested where there is none."""
-    found, left = {}, limit
+    chosen, left = {}, limit
     for name, p in reversed(list(model.named_parameters())):
         if p.requires_grad and p.is_floating_point() and 0 < p.numel() <= left:
-            found[name] = p
+            chosen[name] = p
             left -= p.numel()
-    if not found:
+    if not chosen:
         raise Untested("no tensor of the model is trained")
-    return found
+    return chosen
 
 
 def step_gradients(
@@ -237,12 +237,12 @@ def _count_supervised(row: Any) -> int:
 def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
     """Rows through the run's own collator, on the model's device. Raises Untested where it gives no mapping."""
     device = next(trial.model.parameters()).device
-    made = trial.collate([copy.copy(row) for row in rows])
-    if not isinstance(made, Mapping):
+    batch = trial.collate([copy.copy(row) for row in rows])
+    if not isinstance(batch, Mapping):
         raise Untested("the collator gives no mapping")
     return {
         key: value.to(device) if isinstance(value, torch.Tensor) else value
-        for key, value in made.items()
+        for key, value in batch.items()
     }
 
 
