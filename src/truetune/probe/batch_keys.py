@@ -22,15 +22,15 @@ from truetune.errors import UsageError
 Key = str | int
 """A key of the user's batch, or a place in its tuple"""
 IDS, LABELS, MASK = "input_ids", "labels", "attention_mask"
+# Our name for labels that stand one place earlier than the ids that they repeat.
 SHIFTED = "shifted_labels"
-"""Our name for labels that stand one place earlier than the ids that they repeat"""
+# Ends of the names that transformers and TRL give: `KL_input_ids` are no labels, though they may repeat the ids.
 OURS = ("_ids", "_mask", LABELS)
-"""Ends of the names that transformers and TRL give: `KL_input_ids` are no labels, though they may repeat the ids"""
 IGNORED = -100
+# Ids of this prefix are a prompt's: what is learned comes from another tensor, or is still to be sampled.
 PROMPTS_ALONE = "prompt_"
-"""Ids of this prefix are a prompt's: what is learned comes from another tensor, or is still to be sampled"""
+# Our name for an unknown place of a tuple.
 OTHER = "item {}"
-"""Our name for an unknown place of a tuple"""
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+# For a step that takes milliseconds: loading the hook, noting a data set, finding the trainer.
 STEP_SECONDS = 20.0
-"""For a step that takes milliseconds: loading the hook, noting a data set, finding the trainer"""
+# For writing down that the audit is lost.
 NOTE_SECONDS = 5.0
-"""For writing down that the audit is lost"""
+# Work that swallowed the first ring of the clock hears it again after so long; meanwhile it may put things back.
 RING_AGAIN_SECONDS = 5.0
-"""Work that swallowed the first ring of the clock hears it again after so long; meanwhile it may put things back"""
+# The clock's signal: it is ignored where nobody handles it, so that a late one does no harm.
 RING = getattr(signal, "SIGURG", None)
-"""The clock's signal: it is ignored where nobody handles it, so that a late one does no harm"""
+# Characters of a reason that are told.
 MAX_REASON = 300
-"""Characters of a reason that are told"""
 
 
 class Abandoned(BaseException):

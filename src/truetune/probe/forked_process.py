@@ -28,21 +28,21 @@ from typing import Any
 from truetune.probe.failure_boundary import RING, Lost, describe_error
 
 Send = Callable[[dict[str, Any]], None]
+# Packages whose libraries do not allow a process to be forked.
 UNSAFE_MODULES = ("mpi4py.MPI", "torch_xla", "horovod.torch")
-"""Packages whose libraries do not allow a process to be forked"""
 DEVICE_MODULES = ("cuda", "xpu", "npu", "hpu", "musa", "mlu")
+# For a killed copy to be gone; one that waits for a dead network drive may take longer, and is left.
 REAP_SECONDS = 5.0
-"""For a killed copy to be gone; one that waits for a dead network drive may take longer, and is left"""
+# Between two looks whether the parent still lives.
 POLL_SECONDS = 1.0
-"""Between two looks whether the parent still lives"""
+# Without a tick of processor time, before its record is written.
 STALL_SECONDS = 30.0
-"""Without a tick of processor time, before its record is written"""
+# Memory that the original shares with others, and that a copy gets a copy of.
 MAX_SHARED_BYTES = 1 << 30
-"""Memory that the original shares with others, and that a copy gets a copy of"""
+# Of mmap(2), on x86-64 and arm64: at this very address.
 MAP_FIXED = 0x10
-"""Of mmap(2), on x86-64 and arm64: at this very address"""
+# Of prctl(2): the signal that a process gets when its parent dies.
 PR_SET_PDEATHSIG = 1
-"""Of prctl(2): the signal that a process gets when its parent dies"""
 
 
 class CopyFailed(Lost):

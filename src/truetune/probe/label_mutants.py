@@ -15,12 +15,12 @@ from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, 
 from truetune.probe.recited_rows import RecitedRow
 from truetune.probe.vocab_map import VocabTensor
 
+# Keys of a batch that can be laid out anew.
 PLAIN = {"input_ids", "labels", "attention_mask"}
-"""Keys of a batch that can be laid out anew"""
+# In the names of a trainer's own metrics that are compared.
 LOGGED = ("accurac", "margin")
-"""In the names of a trainer's own metrics that are compared"""
+# Seconds that a mutant may take longer than twice the clean run.
 SPARE = 5.0
-"""Seconds that a mutant may take longer than twice the clean run"""
 
 
 @dataclass
@@ -365,6 +365,7 @@ def _half_ignored(lines: Lines, stops: set[int]) -> Lines:
     ]
 
 
+# Faults of rows: what each does, and how.
 ROWS: dict[str, tuple[str, Callable[[Lines, set[int]], Lines]]] = {
     "stop-masked": ("no label on the stop token, as where pad = eos", _stop_masked),
     "stop-dropped": ("rows end before their stop token", _stop_dropped),
@@ -375,4 +376,3 @@ ROWS: dict[str, tuple[str, Callable[[Lines, set[int]], Lines]]] = {
     "half-ignored": ("no labels in every second row", _half_ignored),
     "answers-cut": ("answers end in their middle", _cut_lines),
 }
-"""Faults of rows: what each does, and how"""

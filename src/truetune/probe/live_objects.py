@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+# Lists and data sets in which the rows of a run are looked for.
 MAX_LISTS = 20
-"""Lists and data sets in which the rows of a run are looked for"""
 
 
 def model_trained_by(optimizer: Any) -> Any:

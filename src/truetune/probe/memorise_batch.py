@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
+# Prepared rows among which short ones are looked for.
 LOOKED_AT = 64
-"""Prepared rows among which short ones are looked for"""
+# Tokens of a row that is memorised, where there are any so short.
 MAX_TOKENS = 512
-"""Tokens of a row that is memorised, where there are any so short"""
 STEPS = 150
 RATE = 3e-3
+# A mean loss at which everything is known.
 KNOWN = 0.01
-"""A mean loss at which everything is known"""
 WARM = 10
 
 

@@ -47,12 +47,12 @@ PACKAGES = (
     "axolotl",
     "llamafactory",
 )
+# The facts of a model that nobody gave.
 NO_MODEL: Mapping[str, Any] = {
     "class": "", "type": None, "config": {}, "generation_config": None, "attention": None, "dtype": "",
     "embedding_rows": None, "output_rows": None, "parameters": 0, "trainable": 0, "trainable_names": [],
     "adapter": None, "accepts": [], "training": True, "dropout": 0.0, "trained_dtypes": [], "quantized": False,
 }  # fmt: skip
-"""The facts of a model that nobody gave"""
 KINDS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "reward": "reward"}
 
 

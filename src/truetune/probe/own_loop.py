@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from truetune.probe.live_objects import AliveObjects
     from truetune.probe.run_record import Record
 
+# Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go.
 TRAINERS = ("transformers.trainer", "trl.")
-"""Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go"""
 INSTEAD = "call truetune.audit(model, loader, tokenizer) in the script"
+# Steps of optimizers without a model of transformers, after which no further one is looked at.
 MAX_STEPS = 200
-"""Steps of optimizers without a model of transformers, after which no further one is looked at"""
 
 
 def watch_optimizers(orders: dict[str, Any]) -> None:

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from truetune.probe.batch_keys import Key, NamedBatch, name_batch
 from truetune.probe.preserve_state import preserve_state
 
+# Attributes by which a data loader's parts hang together.
 INSIDE = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")
-"""Attributes by which a data loader's parts hang together"""
 
 
 class Peeked(NamedTuple):

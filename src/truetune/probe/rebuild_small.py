@@ -13,8 +13,8 @@ from truetune.probe.copy_forward_patch import copy_forward_patch
 from truetune.probe.observe_run import unwrap_model
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 
+# What of a trainer a step changes.
 STATE = ("model_wrapped", "ref_model", "optimizer", "_metrics", "_total_train_tokens")
-"""What of a trainer a step changes"""
 
 
 @contextmanager

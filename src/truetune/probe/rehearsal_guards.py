@@ -24,10 +24,10 @@ from typing import Any, NoReturn
 
 from truetune.probe import write_guard
 
+# The exit code of a process whose hook failed.
 ENDED = 125
-"""The exit code of a process whose hook failed"""
+# Beginning of the names of files, in the folder of refusals, that say why the hook failed.
 FAILURE = "failure"
-"""Beginning of the names of files, in the folder of refusals, that say why the hook failed"""
 
 
 class UnguardedError(RuntimeError):

@@ -34,8 +34,8 @@ from truetune.probe.vocab_map import compact_vocabulary
 
 Keep = Callable[[Record], None]
 ROWS = 6
+# After so many no further step of memorising is begun.
 SECONDS = 40.0
-"""After so many no further step of memorising is begun"""
 
 
 def rehearse_run(

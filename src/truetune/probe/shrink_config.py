@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+# Layers, where they are all of one kind; else one of each kind.
 LAYERS = 2
-"""Layers, where they are all of one kind; else one of each kind"""
+# Width of an attention head.
 HEAD = 16
-"""Width of an attention head"""
+# Attention heads.
 WIDEST = 8
-"""Attention heads"""
+# Largest values of what some architectures have besides.
 FIXED = {
     "moe_intermediate_size": 64,
     "shared_expert_intermediate_size": 64,
@@ -37,7 +38,6 @@ FIXED = {
     "num_nextn_predict_layers": 0,
     "num_kv_shared_layers": 0,
 }
-"""Largest values of what some architectures have besides"""
 LLAMA: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -45,8 +45,8 @@ LLAMA: dict[str, Any] = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
+# Set on a configuration that has been shrunk.
 SHRUNK_ATTRIBUTE = "_truetune_shrunk"
-"""Set on a configuration that has been shrunk"""
 
 
 def shrink_config(config: Any) -> Any:

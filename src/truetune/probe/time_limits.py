@@ -8,10 +8,10 @@ from typing import Any
 from truetune.probe.failure_boundary import STEP_SECONDS
 
 GO, STOP = "go", "stop"
+# For batches, laws and canary together. Quick laws begin none after 120 s; a large model on a CPU takes minutes.
 AUDIT_SECONDS = 600.0
-"""For batches, laws and canary together. Quick laws begin none after 120 s; a large model on a CPU takes minutes"""
+# For the parent's verdict: it waits 300 s for the other processes of a run, and then judges them all.
 VERDICT_SECONDS = 900.0
-"""For the parent's verdict: it waits 300 s for the other processes of a run, and then judges them all"""
 
 
 @dataclass(frozen=True)

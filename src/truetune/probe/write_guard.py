@@ -19,8 +19,9 @@ from collections.abc import Callable
 from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Of one process; the first ones tell what is going on.
 NOTES = 20
-"""Of one process; the first ones tell what is going on"""
+# In the files that are no line of the user's.
 LIBRARIES = (
     "/site-packages/",
     "/dist-packages/",
@@ -29,7 +30,7 @@ LIBRARIES = (
     "/truetune/rehearsal/",
     "<frozen",
 )
-"""In the files that are no line of the user's"""
+# Programs that may be started where Python's hook alone holds: they look, or write where they are told.
 HARMLESS = (
     "uname",
     "ldconfig",
@@ -44,7 +45,6 @@ HARMLESS = (
     "which",
     "getconf",
 )
-"""Programs that may be started where Python's hook alone holds: they look, or write where they are told"""
 GIT_LOOKS = (
     "rev-parse",
     "status",

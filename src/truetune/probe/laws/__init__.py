@@ -22,12 +22,13 @@ import torch
 from truetune.probe.measuring.trial import Trial, Untested
 
 Cost = Literal["quick", "whole"]
+# After so long no further quick law is begun.
 QUICK_LAWS_SECONDS = 120.0
-"""After so long no further quick law is begun"""
+# Modules whose forward pass needs every process.
 COLLECTIVE_MODULES = ("FullyShardedDataParallel", "SyncBatchNorm")
-"""Modules whose forward pass needs every process"""
 
 
+# Laws to begin with, lest the time run out.
 FIRST_LAWS = (
     "loss-targets",
     "loss-weights",
@@ -41,7 +42,6 @@ FIRST_LAWS = (
     "update-rounding",
     "gradient-accumulation",
 )
-"""Laws to begin with, lest the time run out"""
 
 
 def law_modules() -> dict[str, Any]:

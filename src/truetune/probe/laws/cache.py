@@ -17,8 +17,8 @@ from truetune.probe.measuring.rounding_tolerance import inputs_of, routed_differ
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Tokens that are fed one by one, behind the row's others.
 STEPS = 8
-"""Tokens that are fed one by one, behind the row's others"""
 
 
 def measure_law(trial: Trial) -> Measured:

@@ -13,12 +13,12 @@ from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 LONGEST = 128
+# Elements of each tensor's gradient that are kept to be compared.
 SAMPLE = 4096
-"""Elements of each tensor's gradient that are kept to be compared"""
+# Gradients of a tensor are compared by its largest one, or this share of the largest of all.
 FLOOR = 1e-3
-"""Gradients of a tensor are compared by its largest one, or this share of the largest of all"""
+# Options of the trainer, not of torch's checkpoint.
 OWN = ("every_n_layers", "offload", "selective")
-"""Options of the trainer, not of torch's checkpoint"""
 Gradients = dict[str, torch.Tensor | None]
 
 

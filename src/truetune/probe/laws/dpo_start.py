@@ -19,6 +19,7 @@ from truetune.probe.measuring.trial import Measured, Trial
 
 COST: Cost = "quick"
 LN2 = math.log(2)
+# The loss of TRL's DPOTrainer where all log-ratios are 0.
 KNOWN = {
     "sigmoid": LN2,
     "sigmoid_norm": LN2,
@@ -30,7 +31,6 @@ KNOWN = {
     "apo_down": 1.0,
     "discopop": (LN2 + 1) / 2,
 }
-"""The loss of TRL's DPOTrainer where all log-ratios are 0"""
 
 
 def measure_law(trial: Trial) -> Measured:

@@ -12,8 +12,8 @@ from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 ROWS = 8
+# Of the loss: what a mean of batch means makes of rows whose losses are alike.
 TOLERANCE = 0.05
-"""Of the loss: what a mean of batch means makes of rows whose losses are alike"""
 
 
 def measure_law(trial: Trial) -> Measured:

@@ -27,10 +27,10 @@ from truetune.probe.measuring.trial import Measured, Trial, Untested
 COST: Cost = "quick"
 ROWS, LARGE = 4, 50_000_000
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
+# Of the gradient's size, in 16 bits.
 COARSE = 0.1
-"""Of the gradient's size, in 16 bits"""
+# Losses that are of a whole micro-batch by their definition.
 PER_BATCH = {"kto": "its KL term", "orpo": "its mean over tokens"}
-"""Losses that are of a whole micro-batch by their definition"""
 
 
 def measure_law(trial: Trial) -> Measured:

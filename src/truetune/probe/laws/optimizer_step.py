@@ -19,8 +19,8 @@ from truetune.probe.measuring.trial import Measured, Trial, Untested
 COST: Cost = "whole"
 STEPS, SHOWN = 3, 8
 LARGE = 500_000_000
+# Size from which a gradient is one: ten times what Adam adds to the root of its square.
 FLOOR = 1e-7
-"""Size from which a gradient is one: ten times what Adam adds to the root of its square"""
 
 
 def measure_law(trial: Trial) -> Measured:

@@ -17,13 +17,13 @@ from truetune.probe.measuring.trainer_gradients import require_whole_weights
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Optimizers whose step is about the rate itself, whatever the gradient's size.
 RATE_STEPS = ("adam", "lion", "ademamix")
-"""Optimizers whose step is about the rate itself, whatever the gradient's size"""
 MASTERS = ("stochastic", "anyprecision", "master")
 BITS = {torch.bfloat16: 8, torch.float16: 11, torch.float32: 24, torch.float64: 53}
 SHOWN = 8
+# Weights of a tensor that are looked at, evenly spread.
 MOST = 65536
-"""Weights of a tensor that are looked at, evenly spread"""
 
 
 def measure_law(trial: Trial) -> Measured:

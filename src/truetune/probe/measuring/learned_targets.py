@@ -23,10 +23,10 @@ from truetune.probe.measuring.trial import Trial, Untested
 from truetune.probe.vocab_map import as_vocab_tensor, vocab_map_of
 
 BATCHES_READ = 2
+# Positions of a batch whose targets are looked for.
 MAX_POSITIONS = 256
-"""Positions of a batch whose targets are looked for"""
+# A target explains a gradient that is apart from its own by less, of the gradient's size.
 MAX_RESIDUAL = 0.3
-"""A target explains a gradient that is apart from its own by less, of the gradient's size"""
 IGNORED = -100
 NEXT, AFTER, SAME, LABEL = (
     "the next token",

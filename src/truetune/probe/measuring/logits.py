@@ -18,13 +18,13 @@ from truetune.probe.measuring.rounding_tolerance import (
 from truetune.probe.measuring.trial import Trial, Untested
 
 ROWS = 4
+# Rows, and tokens of each, that a law uses of a batch; a batch with images is used whole.
 LONGEST = 256
-"""Rows, and tokens of each, that a law uses of a batch; a batch with images is used whole"""
+# No difference beyond this is put down to rounding.
 CAP = 0.25
-"""No difference beyond this is put down to rounding"""
 MEDIA = ("pixel", "image", "audio", "video", "input_features")
+# Places of a line whose logits are made, where the model can make some alone.
 KEPT = 512
-"""Places of a line whose logits are made, where the model can make some alone"""
 
 
 def compute_logits(

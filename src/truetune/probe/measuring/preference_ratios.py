@@ -20,8 +20,8 @@ from truetune.probe.vocab_map import vocab_map_of
 
 ROWS = 3
 PER_TOKEN = {torch.float64: 1e-5, torch.float32: 1e-3}
+# Nats a token by which two computations in 16 bits may be apart.
 COARSE = 0.05
-"""Nats a token by which two computations in 16 bits may be apart"""
 
 
 def log_probability_tolerance(trial: Trial) -> float:

@@ -13,15 +13,15 @@ import torch
 
 from truetune.probe.preserve_state import preserve_state
 
+# Elements of a buffer up to which it is kept: statistics and counters, not quantized weights.
 SMALL = 65536
-"""Elements of a buffer up to which it is kept: statistics and counters, not quantized weights"""
+# What `gradient_checkpointing_enable` sets on a module.
 SWITCHES = (
     "gradient_checkpointing",
     "_gradient_checkpointing_func",
     "_require_grads_hook",
     "_require_grads_hooks",
 )
-"""What `gradient_checkpointing_enable` sets on a module"""
 _ABSENT: Any = object()
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+# Of the largest absolute value, for up to `LAYERS` layers; docs/laws.md shows what was measured.
 RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 5e-2}
-"""Of the largest absolute value, for up to `LAYERS` layers; docs/laws.md shows what was measured"""
 LAYERS = 32
 QUANTIZED = ("Params4bit", "Int8Params")
+# Keys that models with attention kernels take through their **kwargs.
 PACKING_KEYS = (
     "cu_seq_lens_q",
     "cu_seq_lens_k",
@@ -20,9 +21,8 @@ PACKING_KEYS = (
     "seq_idx",
     "cu_seqlens",
 )
-"""Keys that models with attention kernels take through their **kwargs"""
+# Elements that are compared at once.
 CHUNK = 4_000_000
-"""Elements that are compared at once"""
 
 
 def rounding_tolerance(model: torch.nn.Module) -> float:

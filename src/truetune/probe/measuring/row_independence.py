@@ -17,8 +17,8 @@ from truetune.probe.measuring.logits import alter_tokens
 from truetune.probe.measuring.trainer_gradients import batch_of, loss_of, undisturbed
 from truetune.probe.measuring.trial import Trial, Untested
 
+# Of what one row's change makes: as much may depend on the others by rounding (0.2 and more in contrastive losses).
 SHARE = 0.05
-"""Of what one row's change makes: as much may depend on the others by rounding (0.2 and more in contrastive losses)"""
 IGNORED = -100
 
 

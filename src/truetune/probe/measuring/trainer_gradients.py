@@ -20,12 +20,12 @@ from truetune.probe.measuring.trainer_loss import (
 )
 from truetune.probe.measuring.trial import Trial, Untested
 
+# Weights whose gradients are compared, at most.
 MAX_COMPARED_WEIGHTS = 20_000_000
-"""Weights whose gradients are compared, at most"""
+# Names of the tensors that peft adds.
 ADAPTER = re.compile(
     r"lora_|hada_|lokr_|oft_|vera_|ia3_|boft_|magnitude|prompt_encoder|modules_to_save|trainable_tokens"
 )
-"""Names of the tensors that peft adds"""
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+# Settings of trainers whose `_prepare_inputs` samples answers from the model.
 GENERATES = ("num_generations", "steps_per_generation")
-"""Settings of trainers whose `_prepare_inputs` samples answers from the model"""
 
 
 class TrainerLoss:
