@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from truetune.probe.measuring.rounding_tolerance import inputs_of, rounding_tole
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Tokens of the row: enough for each layer to be recomputed, and quick on a large model.
 LONGEST = 128
 # Elements of each tensor's gradient that are kept to be compared.
 SAMPLE = 4096
@@ -29,37 +31,61 @@ def measure_law(trial: Trial) -> Measured:
         raise Untested("the optimizer steps inside the backward pass")
     if not _is_checkpointing(model):
         _enable_checkpointing(model, trial)
-    row = unpadded_documents(trial)[0][None, :LONGEST]
-    loss, gradients = _loss_and_gradients(model, row)
-    for module in model.modules():
-        if "gradient_checkpointing" in vars(module):
-            module.gradient_checkpointing = False
-    plain_loss, plain = _loss_and_gradients(model, row)
-    if all(g is None for g in plain.values()):
-        raise Untested("no parameter is trained")
-    lost = [
-        name for name, gradient in plain.items() if gradient is not None and gradients[name] is None
-    ]
-    apart = dict.fromkeys(lost, 1.0) | _gradient_distance(plain, gradients)
-    apart["the loss"] = abs(loss - plain_loss) / max(abs(plain_loss), 1e-12)
-    worst = max(apart, key=lambda name: apart[name] if apart[name] == apart[name] else float("inf"))
+    loss, gradients, plain_loss, plain = _with_and_without_checkpointing(model, trial)
+    distances = _distances(plain, gradients)
+    distances["the loss"] = abs(loss - plain_loss) / max(abs(plain_loss), 1e-12)
+    # A nan is the worst of all: `max` alone would pass it by.
+    worst = max(
+        distances, key=lambda name: float("inf") if isnan(distances[name]) else distances[name]
+    )
+    lost = _lost_tensors(plain, gradients)
     evidence = {
         "worst": worst,
         "loss": loss,
         "loss without": plain_loss,
         "lost": lost[:8],
         "tensors lost": len(lost),
-        "tensors": sum(g is not None for g in plain.values()),
+        "tensors": sum(gradient is not None for gradient in plain.values()),
     }
     return Measured(
-        apart[worst],
+        distances[worst],
         rounding_tolerance(model),
         "relative difference of a tensor's gradient",
         evidence,
     )
 
 
+def _with_and_without_checkpointing(
+    model: Any, trial: Trial
+) -> tuple[float, Gradients, float, Gradients]:
+    """Loss and gradients of one real row as the run checkpoints, and without. Raises Untested where none is trained."""
+    row = unpadded_documents(trial)[0][None, :LONGEST]
+    loss, gradients = _loss_and_gradients(model, row)
+    for module in model.modules():
+        if "gradient_checkpointing" in vars(module):
+            module.gradient_checkpointing = False
+    plain_loss, plain = _loss_and_gradients(model, row)
+    if all(gradient is None for gradient in plain.values()):
+        raise Untested("no parameter is trained")
+    return loss, gradients, plain_loss, plain
+
+
+def _lost_tensors(plain: Gradients, gradients: Gradients) -> list[str]:
+    """Tensors that have a gradient without checkpointing, and none with it."""
+    return [
+        name for name, gradient in plain.items() if gradient is not None and gradients[name] is None
+    ]
+
+
+def _distances(plain: Gradients, gradients: Gradients) -> dict[str, float]:
+    """Relative difference of each tensor's gradient; 1 where checkpointing loses it."""
+    return dict.fromkeys(_lost_tensors(plain, gradients), 1.0) | _gradient_distance(
+        plain, gradients
+    )
+
+
 def _is_checkpointing(model: torch.nn.Module) -> bool:
+    """Does any of its modules recompute activations?"""
     return any(vars(module).get("gradient_checkpointing") for module in model.modules())
 
 
@@ -82,6 +108,9 @@ def _enable_checkpointing(model: Any, trial: Trial) -> None:
 
 
 def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradients]:
+    """The next-token loss of one row of ids, and a sample of each trained tensor's gradient."""
+    # Models checkpoint in train mode alone. The seed makes both passes drop the same activations: a checkpoint that
+    # does not preserve the random state differs exactly here.
     model.train()
     torch.manual_seed(0)
     inputs = {"input_ids": row, "attention_mask": torch.ones_like(row), "use_cache": False}
@@ -102,6 +131,7 @@ def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[floa
 
 
 def _gradient_distance(plain: Gradients, gradients: Gradients) -> dict[str, float]:
+    """Largest difference of each tensor's gradient, of its largest element: those with a gradient in both."""
     sizes = {name: float(g.abs().max()) for name, g in plain.items() if g is not None}
     floor = FLOOR * max(sizes.values(), default=0.0)
     distances = {}

@@ -19,6 +19,7 @@ from truetune.probe.measuring.trainer_gradients import (
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Two, so that a module which one batch has no use for (a modality, an expert) may be reached by the other.
 BATCHES, SHOWN = 2, 8
 EXPERT = re.compile(r"(\.experts?\.)\d+\.")
 
@@ -66,7 +67,7 @@ def _missing_gradients(
     trial: Trial, trained: dict[str, torch.nn.Parameter]
 ) -> tuple[set[str], set[str], float | None]:
     """(names without a gradient, names whose gradient is all zero, the last loss) after some real batches."""
-    total = None
+    last_loss = None
     for batch in trial.batches[:BATCHES]:
         loss = loss_of(trial, batch)
         if not loss.requires_grad:
@@ -74,14 +75,20 @@ def _missing_gradients(
         if not bool(torch.isfinite(loss)):
             raise Untested("the loss is not finite")
         loss.backward()  # type: ignore[no-untyped-call]
-        total = float(loss.detach())
-        if all(p.grad is not None and bool(p.grad.any()) for p in trained.values()):
+        last_loss = float(loss.detach())
+        dead, zero = _without_gradient(trained)
+        if not dead and not zero:
             break
-    if total is None:
+    if last_loss is None:
         raise Untested("there is no batch")
-    dead = {name for name, p in trained.items() if p.grad is None}
-    zero = {name for name, p in trained.items() if p.grad is not None and not bool(p.grad.any())}
-    return dead, zero, total
+    dead, zero = _without_gradient(trained)
+    return dead, zero, last_loss
+
+
+def _without_gradient(trained: dict[str, torch.nn.Parameter]) -> tuple[set[str], set[str]]:
+    """Names of the tensors that have no gradient, and of those whose gradient is all zero."""
+    reached = {name: p.grad for name, p in trained.items() if p.grad is not None}
+    return set(trained) - set(reached), {n for n, grad in reached.items() if not bool(grad.any())}
 
 
 @contextmanager
@@ -98,11 +105,13 @@ def _watched_head(model: Any) -> Iterator[list[str]]:
 
 
 def _head_modules(model: Any) -> list[torch.nn.Module]:
+    """The head over the vocabulary, in a list; empty where the model has none."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     return [head] if isinstance(head, torch.nn.Module) else []
 
 
 def _of_head(model: Any) -> set[str]:
+    """Names of the parameters of the head over the vocabulary."""
     own = {id(p) for head in _head_modules(model) for p in head.parameters()}
     return {name for name, p in model.named_parameters() if id(p) in own}
 
@@ -112,19 +121,33 @@ def _may_be_zero_at_start(
 ) -> Iterator[str]:
     """Tensors whose gradient may well be zero at the start."""
     for name in without:
-        reached = trained[name].grad is not None
-        beside = [
-            p
-            for p in model.get_submodule(_adapted_module(name)).parameters()
-            if p.requires_grad and p is not trained[name]
-        ]
-        partner_is_zero = bool(ADAPTER.search(name)) and any(not bool(p.any()) for p in beside)
-        kin = EXPERT.sub(r"\1*.", name)
-        idle = kin != name and any(
-            other not in without and EXPERT.sub(r"\1*.", other) == kin for other in trained
-        )
-        if idle or (reached and (partner_is_zero or "trainable_tokens" in name)):
+        if _is_idle_expert(name, trained, without):
             yield name
+        # A tensor that is not even reached has a fault of another kind.
+        elif trained[name].grad is not None and (
+            _has_zero_partner(model, name, trained[name]) or "trainable_tokens" in name
+        ):
+            yield name
+
+
+def _is_idle_expert(name: str, trained: dict[str, torch.nn.Parameter], without: set[str]) -> bool:
+    """Is it of an expert that no token was sent to, while the same tensor of another expert has a gradient?"""
+    kin = EXPERT.sub(r"\1*.", name)
+    return kin != name and any(
+        other not in without and EXPERT.sub(r"\1*.", other) == kin for other in trained
+    )
+
+
+def _has_zero_partner(model: torch.nn.Module, name: str, tensor: torch.nn.Parameter) -> bool:
+    """Is it a factor of an adapter whose other factor is zero? LoRA's B is at the start, so A has no gradient yet."""
+    if not ADAPTER.search(name):
+        return False
+    partners = [
+        p
+        for p in model.get_submodule(_adapted_module(name)).parameters()
+        if p.requires_grad and p is not tensor
+    ]
+    return any(not bool(p.any()) for p in partners)
 
 
 def _adapted_module(name: str) -> str:
@@ -134,6 +157,7 @@ def _adapted_module(name: str) -> str:
 
 
 def _trains_adapter(trial: Trial) -> bool:
+    """Is it a model of PEFT?"""
     return bool(getattr(trial.model, "peft_config", None))
 
 
@@ -145,6 +169,8 @@ def _optimizer_mismatch(
         trial.optimizer if trial.trainer is None else getattr(trial.trainer, "optimizer", None)
     )
     groups = getattr(optimizer, "param_groups", None)
+    # A dictionary of optimizers steps inside the backward pass, and DeepSpeed's dummy holds nothing yet: of neither is
+    # known which tensors it will train.
     if (
         not groups
         or hasattr(trial.trainer, "optimizer_dict")

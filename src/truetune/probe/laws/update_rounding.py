@@ -19,7 +19,9 @@ from truetune.probe.measuring.trial import Measured, Trial, Untested
 COST: Cost = "quick"
 # Optimizers whose step is about the rate itself, whatever the gradient's size.
 RATE_STEPS = ("adam", "lion", "ademamix")
+# Words in the names and options of optimizers that keep weights of 32 bits beside, or round at random.
 MASTERS = ("stochastic", "anyprecision", "master")
+# Significant bits, with the implied one.
 BITS = {torch.bfloat16: 8, torch.float16: 11, torch.float32: 24, torch.float64: 53}
 SHOWN = 8
 # Weights of a tensor that are looked at, evenly spread.
@@ -30,9 +32,7 @@ def measure_law(trial: Trial) -> Measured:
     """Share of the trained weights that half of a spacing keeps where they are, at the highest rate of the run."""
     require_whole_weights(trial)
     rate, optimizer = _highest_rate(trial)
-    trained = {
-        name: p for name, p in trial.model.named_parameters() if p.requires_grad and p.dtype in BITS
-    }
+    trained = _trained_tensors(trial)
     if not trained:
         raise Untested("no tensor of the model is trained")
     seen = {name: p.detach().flatten()[:: max(1, p.numel() // MOST)] for name, p in trained.items()}
@@ -52,6 +52,12 @@ def measure_law(trial: Trial) -> Measured:
     return Measured(stuck / total, 0.5, "share of trained weights that a step can't move", evidence)
 
 
+def _trained_tensors(trial: Trial) -> dict[str, torch.nn.Parameter]:
+    """The trained tensors of a dtype whose rounding is known, by name."""
+    named = trial.model.named_parameters()
+    return {name: p for name, p in named if p.requires_grad and p.dtype in BITS}
+
+
 def typical_size(seen: Mapping[str, torch.Tensor]) -> float | None:
     """The size (root mean square) of the trained matrices: the median, by tensor. Those that begin as zeros, as LoRA's
     B, and vectors have none to compare a step with; None where there is no other."""
@@ -67,6 +73,7 @@ def stuck_weights(weights: torch.Tensor, rate: float) -> int:
 
 
 def _highest_rate(trial: Trial) -> tuple[float, str]:
+    """The highest learning rate of the run, and its optimizer's name. Raises Untested where a step has another size."""
     args = getattr(trial.trainer, "args", None)
     if args is None:
         raise Untested("the optimizer of a loop of your own is not known")
@@ -80,6 +87,7 @@ def _highest_rate(trial: Trial) -> tuple[float, str]:
     options = f"{name} {getattr(args, 'optim_args', '') or ''}".lower()
     if not any(word in options for word in RATE_STEPS) or any(word in options for word in MASTERS):
         raise Untested(f"the size of a step of {name} is not known beforehand")
+    # At the start a warm-up has set `lr` to zero: `initial_lr` is what it rises to.
     groups = getattr(optimizer, "param_groups", [{}])
     return (
         max(

@@ -20,7 +20,7 @@ from truetune.probe.measuring.trainer_gradients import (
     undisturbed,
 )
 from truetune.probe.measuring.trial import Trial, Untested
-from truetune.probe.vocab_map import as_vocab_tensor, vocab_map_of
+from truetune.probe.vocab_map import VocabMap, as_vocab_tensor, vocab_map_of
 
 BATCHES_READ = 2
 # Positions of a batch whose targets are looked for.
@@ -105,7 +105,8 @@ def _forward_passes(
 ) -> list[tuple[torch.Tensor, Any, Any, torch.Tensor]]:
     """(ids, the body's output, hidden states, gradient) of each pass; the body runs without gradients."""
     seen: list[tuple[torch.Tensor, Any, Any]] = []
-    border = vocab_map_of(inner)
+    vocab_map = vocab_map_of(inner)
+    # A stack of whether gradients were wanted when the body was called: bodies may call themselves (encoders inside).
     learns: list[bool] = []
 
     def without_gradient(module: Any, args: Any) -> None:
@@ -116,10 +117,7 @@ def _forward_passes(
         if not learns.pop():
             return None
         torch.set_grad_enabled(True)
-        ids = kwargs.get("input_ids", args[0] if args else None)
-        # The body of a compacted model is given slots; labels and targets are ids.
-        ids = border.to_ids(ids) if border is not None and ids is not None else ids
-        ids = batch.get("input_ids") if ids is None else ids
+        ids = _ids_of_call(args, kwargs, batch, vocab_map)
         hidden = output[0].detach().requires_grad_()
         if ids is None or ids.shape != hidden.shape[:2]:
             raise Untested("the hidden states are not one for each token")
@@ -141,6 +139,7 @@ def _forward_passes(
             handle.remove()
     if not seen or not loss.requires_grad:
         raise Untested("the loss does not come from the model's hidden states")
+    # `allow_unused`: a pass of the reference model, or of a metric, has no part in the loss.
     gradients = torch.autograd.grad(loss, [hidden for *_, hidden in seen], allow_unused=True)
     with_gradient = [
         (*pass_, g)
@@ -150,6 +149,17 @@ def _forward_passes(
     if not with_gradient:
         raise Untested("the loss has no gradient at the hidden states")
     return with_gradient
+
+
+def _ids_of_call(
+    args: Any, kwargs: Any, batch: dict[str, Any], vocab_map: VocabMap | None
+) -> torch.Tensor | None:
+    """The ids that the body was called with, as vocabulary ids; those of the batch where it was given embeddings."""
+    ids = kwargs.get("input_ids", args[0] if args else None)
+    if ids is None:
+        return batch.get("input_ids")
+    # The body of a compacted model is given slots; labels and targets are ids.
+    return ids if vocab_map is None else vocab_map.to_ids(ids)
 
 
 def _read_targets(
@@ -201,17 +211,14 @@ def _aligned_labels(
 
 
 def _label_of(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The labels of the row of the batch that this line holds; the first that fits."""
-    for key in [
-        key for key in batch if key.endswith("input_ids") and isinstance(batch[key], torch.Tensor)
-    ]:
-        prefix = key.removesuffix("input_ids")
-        labels, mask = batch.get(f"{prefix}labels"), batch.get(f"{prefix}completion_mask")
-        if labels is None and mask is not None:
-            labels = batch[key].masked_fill(mask == 0, IGNORED)
-        for name in ("loss_weights", "weights", "loss_mask", "weight"):
-            if labels is not None and getattr(batch.get(name), "shape", None) == labels.shape:
-                labels = labels.masked_fill(batch[name] == 0, IGNORED)
+    """The labels of the row of the batch that this line holds; the first that fits.
+
+    A trainer may put chosen and rejected rows into one pass, or cut padding off: a line is found again by its ids.
+    """
+    for key in batch:
+        if not key.endswith("input_ids") or not isinstance(batch[key], torch.Tensor):
+            continue
+        labels = _labels_beside(batch, key)
         if labels is None or labels.shape != batch[key].shape:
             continue
         for row, label in zip(batch[key], labels, strict=True):
@@ -221,6 +228,19 @@ def _label_of(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tenso
                 aligned[:shared] = label[:shared]
                 yield aligned
                 return
+
+
+def _labels_beside(batch: dict[str, Any], key: str) -> torch.Tensor | None:
+    """The labels that belong to the ids under this key, with what masks and weights leave out; None without any."""
+    prefix = key.removesuffix("input_ids")
+    labels, mask = batch.get(f"{prefix}labels"), batch.get(f"{prefix}completion_mask")
+    if labels is None and mask is not None:
+        labels = batch[key].masked_fill(mask == 0, IGNORED)
+    # A loss that weighs tokens learns nothing where the weight is 0.
+    for name in ("loss_weights", "weights", "loss_mask", "weight"):
+        if labels is not None and getattr(batch.get(name), "shape", None) == labels.shape:
+            labels = labels.masked_fill(batch[name] == 0, IGNORED)
+    return labels
 
 
 def _spread_evenly(places: torch.Tensor) -> torch.Tensor:

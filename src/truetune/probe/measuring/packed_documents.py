@@ -40,6 +40,7 @@ def document_spans(batch: dict[str, Any], line: int) -> list[Span]:
 
 
 def _attended_tokens(batch: dict[str, Any], line: int, length: int) -> torch.Tensor:
+    """(tokens,) bool: which of a line are no padding; all where the batch has no mask of lines."""
     mask = batch.get("attention_mask")
     if isinstance(mask, torch.Tensor) and mask.dim() == 2:
         return (mask[line] != 0).cpu()
@@ -49,24 +50,49 @@ def _attended_tokens(batch: dict[str, Any], line: int, length: int) -> torch.Ten
 def _document_starts(
     batch: dict[str, Any], line: int, length: int, attended: torch.Tensor
 ) -> torch.Tensor:
-    """(tokens,) does a document begin here?"""
+    """(tokens,) bool: does a document begin here? By each of the keys that collators use for it."""
     starts = torch.zeros(length, dtype=torch.bool)
     starts[0] = True
-    positions, mask = batch.get("position_ids"), batch.get("attention_mask")
-    if isinstance(positions, torch.Tensor) and positions.dim() == 2:
-        own = positions[min(line, len(positions) - 1)].cpu()
-        starts[1:] |= (own[1:] != own[:-1] + 1) & ((own[1:] == 0) | ~attended[:-1])
+    mask = batch.get("attention_mask")
+    starts[1:] |= _starts_by_positions(batch.get("position_ids"), line, attended)
+    # Axolotl and Megatron number the documents in the mask itself.
     for numbers in (batch.get("seq_idx"), mask):
-        if isinstance(numbers, torch.Tensor) and numbers.dim() == 2:
-            own = numbers[min(line, len(numbers) - 1)].cpu()
-            starts[1:] |= (own[1:] != own[:-1]) & attended[1:] & attended[:-1]
+        starts[1:] |= _starts_by_numbers(numbers, line, attended)
     if isinstance(mask, torch.Tensor) and mask.dim() == 4:
-        own = mask[line, 0]
-        visible = own if own.dtype == torch.bool else own == own.max()
-        first = visible.int().argmax(-1).cpu()
-        starts |= first == torch.arange(length)
+        starts |= _starts_by_block_mask(mask[line, 0], length)
+    # Boundaries of flash attention count the tokens of the whole batch: of one line they are its positions.
     for name in ("cu_seq_lens_q", "cu_seqlens"):
         bounds = batch.get(name)
         if isinstance(bounds, torch.Tensor) and len(batch["input_ids"]) == 1:
             starts[[i for i in bounds.flatten().tolist() if 0 < i < length]] = True
     return starts
+
+
+def _starts_by_positions(positions: Any, line: int, attended: torch.Tensor) -> torch.Tensor:
+    """(tokens - 1,) bool from the second token on: do positions begin anew here?"""
+    if not isinstance(positions, torch.Tensor) or positions.dim() != 2:
+        return torch.zeros(len(attended) - 1, dtype=torch.bool)
+    own = _of_line(positions, line)
+    # A jump to another position than 0 counts only behind padding: left padding, or positions that count on.
+    return (own[1:] != own[:-1] + 1) & ((own[1:] == 0) | ~attended[:-1])
+
+
+def _starts_by_numbers(numbers: Any, line: int, attended: torch.Tensor) -> torch.Tensor:
+    """(tokens - 1,) bool from the second token on: does the document's number change, with no padding beside?"""
+    if not isinstance(numbers, torch.Tensor) or numbers.dim() != 2:
+        return torch.zeros(len(attended) - 1, dtype=torch.bool)
+    own = _of_line(numbers, line)
+    return (own[1:] != own[:-1]) & attended[1:] & attended[:-1]
+
+
+def _starts_by_block_mask(mask: torch.Tensor, length: int) -> torch.Tensor:
+    """(tokens,) bool of a (tokens, tokens) mask: is the first token that this one sees itself?"""
+    # Of an additive mask the largest value means visible, whether that is 0 or 1.
+    visible = mask if mask.dtype == torch.bool else mask == mask.max()
+    first: torch.Tensor = visible.int().argmax(-1).cpu()
+    return first == torch.arange(length)
+
+
+def _of_line(values: torch.Tensor, line: int) -> torch.Tensor:
+    """The values of one line; a collator may give one line of positions for all."""
+    return values[min(line, len(values) - 1)].cpu()

@@ -1,4 +1,11 @@
-"""A model and its trainer as they were: whatever a law switches, counts or draws is put back."""
+"""Leaves a model and its trainer as they were: whatever a law switches, counts or draws is put back.
+
+A law runs forward and backward passes on the run's own model, just before it trains. `restore_afterwards` notes what
+such passes may change and restores it when the block ends, also by an error.
+
+Trade-off: weights are not copied, since a copy may not fit beside the model. A law that changes weights does so in a
+copy of the process, or puts them back itself.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +20,8 @@ import torch
 
 from truetune.probe.preserve_state import preserve_state
 
-# Elements of a buffer up to which it is kept: statistics and counters, not quantized weights.
+# Elements of a buffer up to which it is kept: statistics and counters, not quantized weights. Chosen, not measured: the
+# buffers of a batch norm or a rotary embedding are far below; those of a quantized layer are far above.
 SMALL = 65536
 # What `gradient_checkpointing_enable` sets on a module.
 SWITCHES = (
@@ -45,26 +53,20 @@ def restore_afterwards(*models: Any, trainer: Any = None) -> Iterator[None]:
 
 @contextmanager
 def _restore_model(model: torch.nn.Module) -> Iterator[None]:
+    """Keep what a forward or backward pass, or a switch of mode, changes in a model besides its weights."""
     modules = list(model.modules())
     modes = [(module, module.training) for module in modules]
     parameters = [(p, p.grad, p.requires_grad) for p in model.parameters()]
-    buffers = [
-        (m, name, b, b.detach().clone())
-        for m in modules
-        for name, b in m._buffers.items()
-        if b is not None and b.numel() <= SMALL
-    ]
+    buffers = list(_small_buffers(modules))
     switches = [(m, name, vars(m).get(name, _ABSENT)) for m in modules for name in SWITCHES]
+    # `gradient_checkpointing_enable` adds a hook to the input embedding, which would make its output need a gradient.
     hooks = [
         (m._forward_hooks, dict(m._forward_hooks))
         for m in modules
         if isinstance(m, torch.nn.Embedding)
     ]
-    configs = {
-        id(c): (c, _plain_attributes(c))
-        for c in (vars(m).get("config") for m in modules)
-        if hasattr(c, "__dict__")
-    }
+    configs = _settings_of_configs(modules)
+    # A gradient that is there already (of accumulation in progress) would be added to the law's own.
     for parameter, _, _ in parameters:
         parameter.grad = None
     try:
@@ -72,27 +74,51 @@ def _restore_model(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-        for parameter, gradient, wanted in parameters:
+        for parameter, gradient, requires_grad in parameters:
             parameter.grad = gradient
-            parameter.requires_grad = wanted
+            parameter.requires_grad = requires_grad
         with torch.no_grad():
-            for module, name, buffer, kept in buffers:
-                buffer.copy_(kept)
+            for module, name, buffer, values in buffers:
+                buffer.copy_(values)
+                # The module may have put another tensor in its place.
                 module._buffers[name] = buffer
-        for module, name, value in switches:
-            if value is not _ABSENT:
-                vars(module)[name] = value
-            else:
-                vars(module).pop(name, None)
+        _restore_switches(switches)
         for current, before in hooks:
             if list(current) != list(before):
                 current.clear()
                 current.update(before)
-        for config, settings in configs.values():
+        for config, settings in configs:
             vars(config).update(settings)
 
 
+def _small_buffers(
+    modules: list[torch.nn.Module],
+) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor, torch.Tensor]]:
+    """Yield each small buffer: its module, its name, the tensor, and a copy of its values."""
+    for module in modules:
+        for name, buffer in module._buffers.items():
+            if buffer is not None and buffer.numel() <= SMALL:
+                yield module, name, buffer, buffer.detach().clone()
+
+
+def _settings_of_configs(modules: list[torch.nn.Module]) -> list[tuple[Any, dict[str, Any]]]:
+    """Each configuration that a module holds, with its plain settings: passes set `use_cache` and the like."""
+    configs = {id(c): c for c in (vars(m).get("config") for m in modules) if hasattr(c, "__dict__")}
+    return [(config, _plain_attributes(config)) for config in configs.values()]
+
+
+def _restore_switches(switches: list[tuple[torch.nn.Module, str, Any]]) -> None:
+    """Set the attributes of modules again; one that was not there is taken away."""
+    for module, name, value in switches:
+        # By `vars`, as a module's own `__setattr__` and `__delattr__` look for parameters first.
+        if value is not _ABSENT:
+            vars(module)[name] = value
+        else:
+            vars(module).pop(name, None)
+
+
 def _plain_attributes(holder: Any) -> dict[str, Any]:
+    """The attributes of an object that are texts, numbers or None."""
     return {
         name: value
         for name, value in vars(holder).items()
@@ -124,6 +150,7 @@ def _restore_counters(holder: Any) -> Iterator[None]:
 
 
 def _is_plain(value: Any, depth: int) -> bool:
+    """Is it made of texts, numbers and None alone, nested so deep at most? Else a copy could be of a whole model."""
     if isinstance(value, dict):
         return depth > 0 and all(_is_plain(v, depth - 1) for v in value.values())
     if isinstance(value, list | tuple | deque):
