@@ -75,22 +75,10 @@ def name_batch(
 
     Raises UsageError where `keys` names what is not in the batch.
     """
-    if isinstance(batch, Mapping):
-        values: dict[Key, Any] = dict(batch)
-        sequence: type[Any] | None = None
-    elif isinstance(batch, tuple | list):
-        values = dict(enumerate(batch))
-        sequence = list if type(batch) is list else tuple
-    else:
-        values = {0: batch}
-        sequence = torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
+    values, sequence = _values_of_batch(batch)
     names = _map_values(values, keys or {})
     if isinstance(batch, Mapping):
-        names |= {
-            key: key
-            for key in values
-            if isinstance(key, str) and key not in names.values() and key not in names
-        }
+        names |= _own_names(values, names)
     unknown = {key: value for key, value in values.items() if _is_unknown(key, names)}
     doubt = "" if _has_ids(names) else _find_ids(names, unknown, values, vocabulary)
     if IDS in names:
@@ -101,6 +89,24 @@ def name_batch(
             names[str(key) if isinstance(key, str) else OTHER.format(key)] = key
     inputs = {name: values[key] for name, key in names.items()}
     return NamedBatch(inputs, {n: k for n, k in names.items() if n != k}, sequence, doubt)
+
+
+def _values_of_batch(batch: Any) -> tuple[dict[Key, Any], type[Any] | None]:
+    """The values of a batch by their key or place, and what it is where it is no mapping: tuple, list or one value."""
+    if isinstance(batch, Mapping):
+        return dict(batch), None
+    if isinstance(batch, tuple | list):
+        return dict(enumerate(batch)), list if type(batch) is list else tuple
+    return {0: batch}, torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
+
+
+def _own_names(values: Mapping[Key, Any], names: Mapping[str, Key]) -> dict[str, Key]:
+    """The keys of a batch that the user did not map, under their own names."""
+    return {
+        key: key
+        for key in values
+        if isinstance(key, str) and key not in names.values() and key not in names
+    }
 
 
 def unshift_labels(labels: torch.Tensor) -> torch.Tensor:
@@ -146,34 +152,39 @@ def _find_ids(
         )
     candidates = {key: value for key, value in unknown.items() if _may_be_ids(value, vocabulary)}
     lines = {key: value for key, value in candidates.items() if value.dim() == 2}
-    candidates = (
-        lines or candidates
-    )  # beside lines of ids, one number a line is a length or a class
-    if len(candidates) == 2:
-        (one, first), (two, second) = candidates.items()
-        if first.shape == second.shape:
-            if _labels_repeat_ids(second, first):
-                candidates.pop(two)  # labels without a mask: they hold what the ids hold
-            elif _labels_repeat_ids(unshift_labels(second), first) and not _labels_repeat_ids(
-                unshift_labels(first), second
-            ):
-                candidates.pop(two)
-            elif _labels_repeat_ids(unshift_labels(first), second) and not _labels_repeat_ids(
-                unshift_labels(second), first
-            ):
-                candidates.pop(one)
+    # Beside lines of ids, one number a line is a length or a class.
+    candidates = lines or candidates
+    _drop_labels(candidates)
     if len(candidates) == 1:
         (key,) = candidates
         _assign_key(names, IDS, key)
         unknown.pop(key)
         return ""
     shapes = ", ".join(f"{key} ({_describe_shape(value)})" for key, value in values.items())
-    which = (
-        "none of its tensors can be ids"
-        if not candidates
-        else f"{' and '.join(map(str, candidates))} may be the ids"
-    )
+    which = "none of its tensors can be ids"
+    if candidates:
+        which = f"{' and '.join(map(str, candidates))} may be the ids"
     return f"{which}: the batch has {shapes}; name them, as in keys={{'input_ids': ...}}"
+
+
+def _drop_labels(candidates: dict[Key, Any]) -> None:
+    """Of two tensors that may be the ids, take out the one that is their labels, where that is certain."""
+    if len(candidates) != 2:
+        return
+    (one, first), (two, second) = candidates.items()
+    if first.shape != second.shape:
+        return
+    # Labels without a mask hold what the ids hold: either may be the ids, and the first one is as good.
+    if _labels_repeat_ids(second, first):
+        candidates.pop(two)
+        return
+    second_is_ahead = _labels_repeat_ids(unshift_labels(second), first)
+    first_is_ahead = _labels_repeat_ids(unshift_labels(first), second)
+    # Where both fit (a text of one repeated token) nothing is guessed.
+    if second_is_ahead and not first_is_ahead:
+        candidates.pop(two)
+    elif first_is_ahead and not second_is_ahead:
+        candidates.pop(one)
 
 
 def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:
@@ -185,19 +196,24 @@ def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping
             names.pop(LABELS)
             _assign_key(names, SHIFTED, known)
         return
-    alike = {
-        key: value
-        for key, value in unknown.items()
-        if _same_shape(value, ids) and not _is_flags(value)
-    }
-    plain = [key for key, value in alike.items() if _labels_repeat_ids(value, ids)]
-    shifted = [key for key, value in alike.items() if _is_shifted(value, ids)]
+    plain, shifted = _label_candidates(unknown, ids)
     if len(plain) == 1 and not shifted:
         _assign_key(names, LABELS, plain[0])
         unknown.pop(plain[0])
     elif len(shifted) == 1 and not plain:
         _assign_key(names, SHIFTED, shifted[0])
         unknown.pop(shifted[0])
+
+
+def _label_candidates(unknown: Mapping[Key, Any], ids: torch.Tensor) -> tuple[list[Key], list[Key]]:
+    """The keys of tensors that repeat the ids in place, and of those that repeat them one place earlier."""
+    alike = {
+        key: value
+        for key, value in unknown.items()
+        if _same_shape(value, ids) and not _is_flags(value)
+    }
+    plain = [key for key, value in alike.items() if _labels_repeat_ids(value, ids)]
+    return plain, [key for key, value in alike.items() if _is_shifted(value, ids)]
 
 
 def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:

@@ -22,6 +22,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from truetune.probe.failure_boundary import Lost, run_contained
@@ -206,16 +207,16 @@ def _wrap_concatenate(function: Any) -> Any:
 
 def _join_canaries(function: Any, result: Any, datasets: Any, args: Any, settings: Any) -> None:
     """Give a concatenated data set one canary with the rows of all; a lost one where all are lost."""
-    canaries = [canary for canary in map(canary_dataset_of, datasets) if canary is not None]
+    canaries = list(filter(None, map(canary_dataset_of, datasets)))
     alive = [canary for canary in canaries if canary.dataset is not None]
     if not alive:
         _assign_canary(result, canaries[0] if canaries else None)
         return
-    marks = tuple(mark for canary in alive for mark in canary.marks)
-    rows = tuple(row for canary in alive for row in canary.rows)
+    marks = tuple(chain.from_iterable(canary.marks for canary in alive))
+    rows = tuple(chain.from_iterable(canary.rows for canary in alive))
     with _without_following():
         joined = function([canary.dataset for canary in alive], *args, **settings)
-    sampled = tuple(texts for canary in alive for texts in canary.sampled)
+    sampled = tuple(chain.from_iterable(canary.sampled for canary in alive))
     _assign_canary(result, CanaryDataset(joined, marks, rows, sampled=sampled[:SAMPLED_ROWS]))
 
 
@@ -304,9 +305,8 @@ def _repeat_call_on_canary(
         bound = signature.bind(canary.dataset, *args, **settings).arguments
         (_, dataset), *passed = bound.items()
         arguments = {name: value for name, value in passed if name not in DROPPED_SETTINGS}
-        for name, value in CANARY_SETTINGS.items():
-            if name in signature.parameters:
-                arguments[name] = value
+        own = {key: value for key, value in CANARY_SETTINGS.items() if key in signature.parameters}
+        arguments |= own
         # Here, since it imports torch, which a program that only prepares data need not have loaded.
         from truetune.probe.preserve_state import preserve_state
 

@@ -118,7 +118,7 @@ def _read_messages(
     """
     unread, wait, until = b"", first, time.monotonic() + first
     computes = True
-    busy, busy_at = _processor_time(process), time.monotonic()
+    activity = _Activity(process)
     poll = select.poll()  # `select` fails on high file numbers
     poll.register(reading, select.POLLIN)
     while True:
@@ -128,13 +128,8 @@ def _read_messages(
         if not poll.poll(min(left, POLL_SECONDS) * 1000):
             if not wanted():
                 raise CopyFailed("nobody waits for the audit any more")
-            if computes and (now := _processor_time(process)) != busy:
-                busy, busy_at = now, time.monotonic()
-            elif computes and time.monotonic() - busy_at > STALL_SECONDS:
-                raise CopyFailed(
-                    f"the audit did nothing for {STALL_SECONDS:g} s and was abandoned; it waits for"
-                    " a lock or a thread that a copy of the process does not have"
-                )
+            if computes:
+                activity.check()
             continue
         read = os.read(reading, 1 << 16)
         if not read:
@@ -143,11 +138,30 @@ def _read_messages(
         for line in lines:
             message = json.loads(line)
             computes = computes and "recorded" not in message
-            busy_at = time.monotonic()
+            activity.since = time.monotonic()
             following = seconds(message)
             if following is None:
                 return
             wait, until = following, time.monotonic() + following
+
+
+class _Activity:
+    """Whether a process computes: since when its processor time has not grown."""
+
+    def __init__(self, process: int) -> None:
+        self.process = process
+        self.ticks, self.since = _processor_time(process), time.monotonic()
+
+    def check(self) -> None:
+        """Raises CopyFailed where it did nothing for STALL_SECONDS."""
+        ticks = _processor_time(self.process)
+        if ticks != self.ticks:
+            self.ticks, self.since = ticks, time.monotonic()
+        elif time.monotonic() - self.since > STALL_SECONDS:
+            raise CopyFailed(
+                f"the audit did nothing for {STALL_SECONDS:g} s and was abandoned; it waits for"
+                " a lock or a thread that a copy of the process does not have"
+            )
 
 
 def _processor_time(process: int) -> int:

@@ -143,16 +143,22 @@ def compare_answer(
     # With special tokens as well: a reference may hold some, such as the markers of a tool call.
     with_special = tokenizer.decode(answer.ids, skip_special_tokens=False).strip()
     cut = len(answer.ids) >= MAX_NEW_TOKENS and not answer.stopped
-    references = [one for one in (reference.strip(), also.strip()) if one]
-    pairs = [(said, one) for one in references for said in (text, with_special)]
+    references = tuple(filter(None, (reference.strip(), also.strip())))
     # Of an answer that was cut only its part can be compared.
-    recited = any(said.startswith(one) or (cut and one.startswith(said)) for said, one in pairs)
-    is_beginning = any(one.startswith(text) for one in references)
+    recited = any(
+        written.startswith(references) or (cut and _begins_one(written, references))
+        for written in (text, with_special)
+    )
     return {
         "said": text,
         "recited": recited,
-        "exact": any(said == one for said, one in pairs),
+        "exact": text in references or with_special in references,
         "stopped": answer.stopped,
-        "early": answer.stopped and bool(text) and not recited and is_beginning,
+        "early": answer.stopped and bool(text) and not recited and _begins_one(text, references),
         "cut": cut,
     }
+
+
+def _begins_one(text: str, references: tuple[str, ...]) -> bool:
+    """Does one of the references begin with this text?"""
+    return any(reference.startswith(text) for reference in references)

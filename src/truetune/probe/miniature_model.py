@@ -176,13 +176,9 @@ def _from_pretrained(
     """In the place of PreTrainedModel.from_pretrained: config.json and generation_config.json are read, no weights."""
     from transformers import AutoConfig
 
-    for setting in NOTED_ARGUMENTS:
-        if settings.get(setting) is not None:
-            note_once(f"{setting} is left out: the miniature is not quantized and stays on the CPU")
     hub = {key: settings.pop(key) for key in HUB_ARGUMENTS if key in settings}
     loading_info = settings.pop("output_loading_info", False)
-    for setting in DROPPED_ARGUMENTS:
-        settings.pop(setting, None)
+    _drop_arguments(settings)
     attention = settings.pop("attn_implementation", None)
     if not hasattr(config, "to_dict"):
         config = AutoConfig.from_pretrained(config or name, **hub)
@@ -200,6 +196,15 @@ def _from_pretrained(
         }
         return small, empty
     return small
+
+
+def _drop_arguments(settings: dict[str, Any]) -> None:
+    """Take out what concerns weights and devices, in place; what changes the computation is noted."""
+    for setting in NOTED_ARGUMENTS:
+        if settings.get(setting) is not None:
+            note_once(f"{setting} is left out: the miniature is not quantized and stays on the CPU")
+    for setting in DROPPED_ARGUMENTS:
+        settings.pop(setting, None)
 
 
 def _read_generation_config(model: Any, name: Any, hub: dict[str, Any]) -> None:

@@ -113,12 +113,9 @@ def _split_conversation(row: Mapping[str, Any]) -> _Split | None:
 
 def _split_columns(row: Mapping[str, Any]) -> _Split | None:
     """The row as a column that asks and a column that answers, of texts or of messages."""
-    answer_column = next((name for name in ANSWER_COLUMNS if row.get(name)), None)
+    answer_column, prompt_column = _answer_and_prompt_columns(row)
     if answer_column is None:
         return None
-    prompt_column = next(
-        (name for name in PROMPT_COLUMNS if name in row and name != answer_column), None
-    )
     columns = {answer_column} if prompt_column is None else {answer_column, prompt_column}
     prompt = None if prompt_column is None else row[prompt_column]
     before = _as_messages(prompt)
@@ -134,11 +131,18 @@ def _split_columns(row: Mapping[str, Any]) -> _Split | None:
         return _Split(before, answer, True, columns)
     text = str(prompt)
     # Alpaca's rows: `input` is what the instruction is about.
-    added = row.get("input") if prompt_column == "instruction" else None
-    if isinstance(added, str) and added.strip():
-        text += "\n" + added
+    context = row.get("input") if prompt_column == "instruction" else None
+    if isinstance(context, str) and context.strip():
+        text += "\n" + context
         columns.add("input")
     return _Split([{"role": "user", "content": text}], answer, False, columns)
+
+
+def _answer_and_prompt_columns(row: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The names of the column that answers and of the one that asks; None for one that is not there."""
+    answer = next((name for name in ANSWER_COLUMNS if row.get(name)), None)
+    prompts = (name for name in PROMPT_COLUMNS if name in row and name != answer)
+    return answer, next(prompts, None)
 
 
 def _split_at_last_answer(messages: list[dict[str, Any]], columns: set[str]) -> _Split | None:

@@ -122,24 +122,33 @@ def _as_recited_row(
     ids, labels = example.ids, example.labels
     start, kind = _answer_start(ids, labels, source, tokenizer, begins)
     trained = ids[:start]
-    served = served_prompt_ids(source, tokenizer) if source is not None and source.chat else None
-    prompt = served or trained
+    prompt = _served_prompt(source, tokenizer) or trained
     if ids[: len(prompt)] == prompt:
         trained = prompt
     elif start >= len(prompt) and ids[start - len(prompt) : start] == prompt:
         kind = "inside"
-    end = next((i for i in range(len(trained), len(ids)) if ids[i] in stops), len(ids))
+    end = _first_stop(ids, len(trained), stops)
     if source is not None and labels is not None:
         answer = _token_at_text(ids, source.answer.strip(), tokenizer)
         trained = ids[: _first_supervised(labels, len(trained), end, answer)]
     gold = ids[len(trained) : end]
     if not prompt or not gold:
         return None
-    if source is not None:
-        reference = source.answer
-    else:
-        reference = tokenizer.decode(gold, skip_special_tokens=True)
+    decoded = tokenizer.decode(gold, skip_special_tokens=True)
+    reference = decoded if source is None else source.answer
     return RecitedRow(example, source, trained, prompt, gold, reference, kind, end < len(ids))
+
+
+def _served_prompt(source: PromptAndAnswer | None, tokenizer: Any) -> list[int] | None:
+    """Ids of the prompt of a chat as it will be served; None where the row is no chat, or can't be rendered."""
+    if source is None or not source.chat:
+        return None
+    return served_prompt_ids(source, tokenizer)
+
+
+def _first_stop(ids: list[int], start: int, stops: set[int]) -> int:
+    """Where the first stop id stands from `start` on; the end where there is none."""
+    return next((i for i in range(start, len(ids)) if ids[i] in stops), len(ids))
 
 
 def _first_supervised(labels: list[int], start: int, end: int, answer: int | None) -> int:
@@ -162,14 +171,16 @@ def _answer_start(
     """Where the answer begins, and by what that is known; in the order of how sure each is."""
     kind = "chat" if source is not None and source.chat else "columns"
     answer = None
-    if source is not None:
+    if source is None:
+        kind = "marker"
+    else:
         answer = _token_at_text(ids, source.answer.strip(), tokenizer)
     after_marker = _after_last_marker(ids, begins, len(ids) if answer is None else answer)
     if after_marker is not None:
-        return after_marker, kind if source is not None else "marker"
+        return after_marker, kind
     if answer is not None:
         return answer, kind
-    if labels is not None and IGNORED in labels and any(label != IGNORED for label in labels):
+    if labels is not None and IGNORED in labels and set(labels) != {IGNORED}:
         return _start_of_last_labels(labels), "labels"
     if source is not None:
         after_question = _token_at_text(ids, source.question.strip(), tokenizer, end=True)

@@ -83,6 +83,12 @@ def find_source_rows(source_data: Any, peeked: list[Peeked], tokenizer: Any) -> 
     return rows, numbers, True
 
 
+def _numbers_in_batches(peeked: list[Peeked], row_count: int) -> list[int]:
+    """The row numbers that the batches name, those that the data set has, ascending."""
+    indices = chain.from_iterable(batch.indices or () for batch in peeked)
+    return sorted({index for index in indices if 0 <= index < row_count})
+
+
 def share_in_batches(rows: Any, peeked: list[Peeked], tokenizer: Any) -> float:
     """The share of the first rows of a data set whose text stands in the batches; 0 where it has no rows with text.
 

@@ -130,9 +130,7 @@ def _prepare_row(
         return PreparedCanary(None, note=why_lost)
     texts = {name: value for name, value in row.items() if name not in tokenized}
     canary, marks = add_watermarks(texts)
-    sampled = tuple(
-        texts_by_field(one) for one in islice(source, SAMPLED_ROWS) if isinstance(one, Mapping)
-    )
+    sampled = _sampled_texts(source)
     if not marks:
         return PreparedCanary(None, note=why_lost)
     if prepare is not None:
@@ -147,6 +145,12 @@ def _prepare_row(
     if source_data is None or set(row) == set(next(iter(trainer.train_dataset))):
         return PreparedCanary([canary], marks, (canary,), sampled=sampled)
     return PreparedCanary(None, note=why_lost)
+
+
+def _sampled_texts(source: Any) -> tuple[dict[str, str], ...]:
+    """The texts of the first rows, by their field."""
+    rows = islice(source, SAMPLED_ROWS)
+    return tuple(texts_by_field(row) for row in rows if isinstance(row, Mapping))
 
 
 def _prepare_as_trainer(trainer: Any, prepare: Any, canary: dict[str, Any], features: Any) -> Any:

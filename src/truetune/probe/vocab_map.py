@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -308,11 +309,10 @@ def _translate_loss_target(
     """cross_entropy(values, target), whose classes are columns; probabilities as targets are narrowed."""
     names = ("input", "target")
     values, target, *rest = [*args, *(kwargs[k] for k in names[len(args) :])]
-    if target.is_floating_point():
-        target = _narrow_operand(vocab_map, target)
-    else:
-        target = vocab_map.to_slots(target)
-    return (values, target, *rest), {k: v for k, v in kwargs.items() if k not in names}
+    translate = (
+        partial(_narrow_operand, vocab_map) if target.is_floating_point() else vocab_map.to_slots
+    )
+    return (values, translate(target), *rest), {k: v for k, v in kwargs.items() if k not in names}
 
 
 def _translate_getitem(

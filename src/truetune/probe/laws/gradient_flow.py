@@ -121,11 +121,9 @@ def _may_be_zero_at_start(
 ) -> Iterator[str]:
     """Tensors whose gradient may well be zero at the start."""
     for name in without:
-        if _is_idle_expert(name, trained, without):
-            yield name
-        # A tensor that is not even reached has a fault of another kind.
-        elif trained[name].grad is not None and (
-            _has_zero_partner(model, name, trained[name]) or "trainable_tokens" in name
+        if _is_idle_expert(name, trained, without) or (
+            trained[name].grad is not None
+            and (_has_zero_partner(model, name, trained[name]) or "trainable_tokens" in name)
         ):
             yield name
 
