@@ -31,21 +31,29 @@ def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
             " configuration"
         )
     if own and getattr(inner.config, SHRUNK_ATTRIBUTE, False):
-        for held in (model, getattr(trainer, "ref_model", None)):
-            if held is not None:
-                held.float()
+        # The program may have cast it to 16 bits since.
+        for held in filter(None, (model, getattr(trainer, "ref_model", None))):
+            held.float()
         yield model
         return
+    with _rebuilt(trainer, model) as small:
+        yield small
+
+
+@contextmanager
+def _rebuilt(trainer: Any, model: Any) -> Iterator[Any]:
+    """A miniature of a trainer's model, with an optimizer of its own; the trainer has its own ones again afterwards."""
     miniature_model.notes.clear()
     miniature_model.real_config.clear()
     small = rebuild_small(model)
     reference = getattr(trainer, "ref_model", None)
+    # By identity: a trainer holds its model under several names (`model`, `model_wrapped`, TRL's `policy`).
     kept = {name: value for name, value in vars(trainer).items() if value is model or name in STATE}
     handler = trainer.callback_handler.model
     for name, value in kept.items():
         if value is model or name == "model_wrapped":
             setattr(trainer, name, small)
-        elif name == "_metrics":
+        elif name == "_metrics":  # a step adds to these lists in place
             trainer._metrics = copy.deepcopy(value)
     if reference is not None:
         trainer.ref_model = rebuild_small(reference)

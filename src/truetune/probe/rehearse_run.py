@@ -33,7 +33,13 @@ from truetune.probe.run_record import Record
 from truetune.probe.vocab_map import compact_vocabulary
 
 Keep = Callable[[Record], None]
+# Rows that are memorised. Chosen, not measured: with half of them one odd row would decide; with twice as many a
+# rehearsal of a long chat does not end within its time.
 ROWS = 6
+# A vocabulary is cut where at most a quarter of it is in use: else too little time is saved for the risk.
+MIN_SAVING = 4
+# Characters of a question below which an answer that begins with it is no echo: "Hi" answers "Hi".
+MIN_ECHO_CHARS = 8
 # After so many no further step of memorising is begun.
 SECONDS = 40.0
 
@@ -67,19 +73,24 @@ def rehearse_run(
             keep=keep,
         )
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
-        raw = next(
-            (
-                data
-                for data in (source_data, *(rehearsal_overrides.mapped_datasets if own else ()))
-                if parse_first_rows(data)
-            ),
-            source_data,
-        )
+        raw = _raw_data(source_data, own)
         record.facts["recitation"] = _memorise_and_recite(
             trainer, model, loader, tokenizer, raw, orders, record, started, keep
         )
     record.facts["notes"] += miniature_model.notes
     return record
+
+
+def _raw_data(source_data: Any, own: bool) -> Any:
+    """The data set whose rows are texts: the trainer's, or one that the program has mapped to ids before.
+
+    In a process of our `own` those that were mapped are known (`rehearsal_overrides.mapped_datasets`).
+    """
+    mapped = rehearsal_overrides.mapped_datasets if own else ()
+    for data in (source_data, *mapped):
+        if parse_first_rows(data):
+            return data
+    return source_data
 
 
 def _memorise_and_recite(
@@ -98,21 +109,18 @@ def _memorise_and_recite(
     examples = collect_examples(loader.dataset, loader.collate_fn)
     stops = stops_of(model, tokenizer)
     questions = parse_first_rows(source_data)
-    parts = (
-        []
-        if tokenizer is None
-        else choose_rows(examples, questions, tokenizer, stops, orders.get("rows", ROWS))
-    )
+    parts: list[RecitedRow] = []
+    if tokenizer is not None:
+        parts = choose_rows(examples, questions, tokenizer, stops, orders.get("rows", ROWS))
     reference = getattr(trainer, "ref_model", None)
     vocabulary = _compact_miniature(
         model, reference, peeked, examples, parts, tokenizer, stops, notes
     )
+    # On the miniature before it is trained: a law is about what the first step will do.
     laws = law_names(orders.get("laws", "quick"))
     if peeked and laws:
         seen = Seen(peeked, loader.collate_fn, loader.dataset)
-        trial = trial_of(unwrap_model(model), seen, tokenizer, trainer, None, kind)
-        outcomes = record.facts["laws"] = {}
-        measure_laws(trial, laws, outcomes=outcomes, keep=partial(keep, record) if keep else None)
+        _measure_laws(trainer, model, tokenizer, seen, laws, record, keep)
     facts: dict[str, Any] = {
         "shape": _model_shape(model),
         "vocabulary": vocabulary,
@@ -172,6 +180,22 @@ def _memorise_and_recite(
     return facts | {"seconds": round(time.perf_counter() - started, 2)}
 
 
+def _measure_laws(
+    trainer: Any,
+    model: Any,
+    tokenizer: Any,
+    seen: Seen,
+    laws: tuple[str, ...],
+    record: Record,
+    keep: Keep | None,
+) -> None:
+    """Measure these laws on the miniature, into the record; `keep` is given it after each."""
+    kind = record.facts["trainer"]["kind"]
+    trial = trial_of(unwrap_model(model), seen, tokenizer, trainer, None, kind)
+    outcomes = record.facts["laws"] = {}
+    measure_laws(trial, laws, outcomes=outcomes, keep=partial(keep, record) if keep else None)
+
+
 def _why_nothing_recited(tokenizer: Any, examples: list[Example]) -> str:
     """Why no row could be recited, and what to do."""
     if tokenizer is None:
@@ -217,33 +241,50 @@ def _compact_miniature(
     inner = innermost_model(model)
     into = inner.get_input_embeddings() if hasattr(inner, "get_input_embeddings") else None
     rows = getattr(into, "num_embeddings", 0)
-    ids: set[int] = {0} | stops | set(getattr(tokenizer, "all_special_ids", []) or [])
-    for batch in peeked:
-        for value in batch.inputs.values():
-            if isinstance(value, torch.Tensor) and not value.is_floating_point() and value.numel():
-                ids |= set(value.flatten().tolist())
-    ids |= {id for example in examples for line, _ in example.lines for id in line}
-    ids |= {id for part in parts for id in part.prompt}
-    config = getattr(inner, "config", None)
-    pads = [getattr(config, name, None) for name in ("pad_token_id", "bos_token_id")]
-    ids |= {id for id in pads if isinstance(id, int)}
-    if rows < 4 * len(ids):
+    ids = _special_ids(inner, tokenizer) | stops | _ids_in_batches(peeked)
+    for example in examples:
+        for line, _ in example.lines:
+            ids.update(line)
+    for part in parts:
+        ids.update(part.prompt)
+    if rows < MIN_SAVING * len(ids):
         return {"size": rows, "kept": rows}
     try:
-        border = compact_vocabulary(inner, ids)
+        vocab_map = compact_vocabulary(inner, ids)
         if reference is not None:
             compact_vocabulary(innermost_model(reference), ids)
     except (ValueError, AttributeError, TypeError) as error:
         notes.append(f"the vocabulary could not be compacted ({error}): the rehearsal takes longer")
         return {"size": rows, "kept": rows}
-    return {"size": rows, "kept": len(border.ids)}
+    return {"size": rows, "kept": len(vocab_map.ids)}
+
+
+def _special_ids(model: Any, tokenizer: Any) -> set[int]:
+    """Ids that may occur in no row, and are needed all the same: 0, special tokens, the configuration's pad and BOS."""
+    config = getattr(model, "config", None)
+    named = [getattr(config, name, None) for name in ("pad_token_id", "bos_token_id")]
+    special = set(getattr(tokenizer, "all_special_ids", []) or [])
+    return {0} | special | {id for id in named if isinstance(id, int)}
+
+
+def _ids_in_batches(peeked: list[Peeked]) -> set[int]:
+    """All whole numbers of the batches, masks and positions too: what is no id of theirs costs a slot only."""
+    ids: set[int] = set()
+    for batch in peeked:
+        for value in batch.inputs.values():
+            if isinstance(value, torch.Tensor) and not value.is_floating_point() and value.numel():
+                ids |= set(value.flatten().tolist())
+    return ids
 
 
 def _recite_rows(
     model: Any, parts: list[RecitedRow], tokenizer: Any, stops: set[int]
 ) -> list[dict[str, Any]]:
+    """What the model answers to each row, and how that compares, as JSON."""
     limits = [min(len(part.gold), MAX_NEW_TOKENS) + SPARE_TOKENS for part in parts]
     answers = generate_greedily(model, [part.prompt for part in parts], stops, limits)
+    # Where the served prompt is another than the trained one, both are asked: what the trained one recites and the
+    # served one does not was lost to the prompt, not to the training.
     differing = [i for i, part in enumerate(parts) if part.trained != part.prompt and part.trained]
     again = generate_greedily(
         model, [parts[i].trained for i in differing], stops, [limits[i] for i in differing]
@@ -263,59 +304,62 @@ def _row_outcome(
     tokenizer: Any,
     stops: set[int],
 ) -> dict[str, Any]:
+    """How one row was recited, as JSON: `answer` to the served prompt, `trained` to the trained one where it differs."""
     gold = tokenizer.decode(part.gold, skip_special_tokens=True)
-    thought = score_answer(model, part.trained or part.prompt, part.gold, stops)
-    asked_so = (
-        thought
-        if part.trained == part.prompt
-        else score_answer(model, part.prompt, part.gold, stops)
-    )
+    after_trained = score_answer(model, part.trained or part.prompt, part.gold, stops)
+    after_served = after_trained
+    if part.trained != part.prompt:
+        after_served = score_answer(model, part.prompt, part.gold, stops)
     also = gold if part.source is None or _only_framed(gold, part) else ""
     outcome = compare_answer(answer, part.reference, tokenizer, also=also)
-    others = part.source.others if part.source is not None else {}
-    labels = part.example.labels
-    begin = len(part.trained)
+    again = None
+    if trained is not None:
+        again = compare_answer(trained, part.reference, tokenizer, also=also)
+    is_inside = part.kind == "inside"
     return outcome | {
         "index": part.example.index,
-        "number": part.source.number if part.source is not None else None,
         "kind": part.kind,
-        "question": (
-            part.source.question
-            if part.source is not None
-            else tokenizer.decode(part.trained[-40:])
-        ),
+        **_facts_of_source(part, outcome["said"], tokenizer),
         "reference": part.reference.strip(),
-        "field": next(
-            (name for name, text in others.items() if _same_words(outcome["said"], text)), None
-        ),
-        "echo": (
-            part.source is not None
-            and len(outcome["said"]) > 8
-            and _begins_with_question(part.source.question, outcome["said"])
-        ),
-        "trained": (
-            None
-            if trained is None
-            else compare_answer(trained, part.reference, tokenizer, also=also)
-        ),
+        "trained": again,
         "prompt": prompt_difference(part, tokenizer),
-        "probability": [thought.log_probability, asked_so.log_probability],
+        "probability": [after_trained.log_probability, after_served.log_probability],
         "closed": part.closed,
-        "right": thought.right,
-        "stop_after": thought.stop_after,
-        "stop_inside": thought.stop_inside,
-        "supervised": (
-            None
-            if labels is None
-            else sum(x != -100 for x in labels[begin : begin + len(part.gold)])
-        ),
+        "right": after_trained.right,
+        "stop_after": after_trained.stop_after,
+        "stop_inside": after_trained.stop_inside,
+        "supervised": _count_supervised(part),
         "answer": len(part.gold),
         "ids": {
-            "trained": part.prompt if part.kind == "inside" else part.trained,
+            "trained": part.prompt if is_inside else part.trained,
             "prompt": part.prompt,
         },
         "asked": _server_request(part),
     }
+
+
+def _facts_of_source(part: RecitedRow, said: str, tokenizer: Any) -> dict[str, Any]:
+    """What the user's row says of an answer: its number and question, a field that was answered instead, an echo."""
+    if part.source is None:
+        # The end of the prompt stands for the question.
+        question = tokenizer.decode(part.trained[-40:])
+        return {"number": None, "question": question, "field": None, "echo": False}
+    fields = (name for name, text in part.source.others.items() if _same_words(said, text))
+    question = part.source.question
+    return {
+        "number": part.source.number,
+        "question": question,
+        "field": next(fields, None),
+        "echo": len(said) > MIN_ECHO_CHARS and _begins_with_question(question, said),
+    }
+
+
+def _count_supervised(part: RecitedRow) -> int | None:
+    """Tokens of the answer that are in the loss; None where the row has no labels."""
+    labels, start = part.example.labels, len(part.trained)
+    if labels is None:
+        return None
+    return sum(label != -100 for label in labels[start : start + len(part.gold)])
 
 
 def _server_request(part: RecitedRow) -> dict[str, Any] | None:
@@ -336,20 +380,26 @@ def _only_framed(gold: str, part: RecitedRow) -> bool:
 
 
 def _same_words(answer: str, text: str) -> bool:
+    """Does an answer begin with this text of the row, which is not its answer?"""
     return bool(text.strip()) and answer.startswith(text.strip())
 
 
 def _begins_with_question(question: str, answer: str) -> bool:
+    """Does an answer repeat the question, up to white space, or a beginning of it?"""
     question, answer = " ".join(question.split()), " ".join(answer.split())
-    return len(question) > 8 and (answer.startswith(question) or question.startswith(answer))
+    return len(question) > MIN_ECHO_CHARS and (
+        answer.startswith(question) or question.startswith(answer)
+    )
 
 
 def _to_device(batch: Any, model: Any) -> dict[str, Any]:
+    """A batch with its tensors on the model's device."""
     device = next(model.parameters()).device
     return {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in dict(batch).items()}
 
 
 def _model_shape(model: Any) -> dict[str, Any]:
+    """The size of the miniature, and of the model that it stands for, as JSON."""
     inner = innermost_model(model)
     config = (
         inner.config.get_text_config()

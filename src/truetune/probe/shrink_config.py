@@ -85,15 +85,14 @@ def like_llama(config: Any) -> Any:
 
 
 def _inner_configs(config: Any) -> list[Any]:
+    """The configurations inside one: of its text model, its vision model, and so on."""
     names = getattr(type(config), "sub_configs", {})
-    return [
-        inner
-        for name in names
-        if (inner := getattr(config, name, None)) is not None and hasattr(inner, "to_dict")
-    ]
+    inner = [getattr(config, name, None) for name in names]
+    return [one for one in inner if hasattr(one, "to_dict")]
 
 
 def _get_setting(config: Any, name: str) -> Any:
+    """A setting; None where the configuration has none of this name."""
     return getattr(config, name, None)
 
 
@@ -109,9 +108,8 @@ def _narrow_widths(config: Any) -> None:
         _get_setting(config, "num_attention_heads"),
         _get_setting(config, "num_key_value_heads"),
     )
-    group = min(heads // kv, WIDEST // 2) if isinstance(kv, int) and kv else 1
-    small_kv = min(2 if kv is not None else 4, kv or heads)
-    small = group * small_kv
+    small_kv, small = _small_heads(heads, kv)
+    # Of few heads each is twice as wide, so that the width suffices to memorise.
     width = small * HEAD * (1 if small >= 4 else 2)
     config.hidden_size = width
     config.num_attention_heads = small
@@ -127,6 +125,14 @@ def _narrow_widths(config: Any) -> None:
     if _get_setting(config, "query_pre_attn_scalar") is not None:
         config.query_pre_attn_scalar = config.head_dim
     _shorten_rope_factors(config, (_get_setting(config, "head_dim") or width // small) // 2)
+
+
+def _small_heads(heads: int, kv: int | None) -> tuple[int, int]:
+    """(key-value heads, heads) in the ratio of the model's own: grouped attention stays grouped
+    (`test_heads_keep_their_ratio`)."""
+    group = min(heads // kv, WIDEST // 2) if isinstance(kv, int) and kv else 1
+    small_kv = min(2 if kv is not None else 4, kv or heads)
+    return small_kv, group * small_kv
 
 
 def _shorten_rope_factors(config: Any, half: int) -> None:
@@ -147,20 +153,28 @@ def _shorten_rope_factors(config: Any, half: int) -> None:
             rope["mrope_section"] = [half // parts + (i < half % parts) for i in range(parts)]
 
 
+def _kept_layers(kinds: Any, count: int) -> list[int]:
+    """Numbers of the layers that stay, of `count`: the first of each kind where there are several kinds.
+
+    A hybrid model without its linear attention, or a model of sliding windows without a global layer, would be
+    another architecture: its masks and caches could not be rehearsed.
+    """
+    firsts = []
+    if isinstance(kinds, list):
+        firsts = [kinds.index(kind) for kind in dict.fromkeys(kinds)]
+    return firsts if len(firsts) >= LAYERS else list(range(min(LAYERS, count)))
+
+
 def _shorten_layers(config: Any) -> None:
     """One layer of each kind, two at least."""
     kinds = _get_setting(config, "layer_types")
-    kept = list(range(min(LAYERS, config.num_hidden_layers)))
-    if isinstance(kinds, list) and kinds:
-        firsts = [kinds.index(kind) for kind in dict.fromkeys(kinds)]
-        kept = firsts if len(firsts) >= LAYERS else kept
+    kept = _kept_layers(kinds, config.num_hidden_layers)
     config.num_hidden_layers = len(kept)
     if isinstance(kinds, list) and kinds:
         config.layer_types = [kinds[i] for i in kept]
     for name in ("no_rope_layers", "mlp_layer_types"):
-        if isinstance(_get_setting(config, name), list) and len(_get_setting(config, name)) > len(
-            kept
-        ):
-            setattr(config, name, [_get_setting(config, name)[i] for i in kept])
+        per_layer = _get_setting(config, name)
+        if isinstance(per_layer, list) and len(per_layer) > len(kept):
+            setattr(config, name, [per_layer[i] for i in kept])
     if isinstance(_get_setting(config, "mlp_only_layers"), list):
         config.mlp_only_layers = [i for i in config.mlp_only_layers if i < len(kept)]

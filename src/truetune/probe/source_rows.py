@@ -62,14 +62,7 @@ def find_source_rows(source_data: Any, peeked: list[Peeked], tokenizer: Any) -> 
         or not hasattr(source_data, "__getitem__")
     ):
         return [], [], source_data is None
-    named = sorted(
-        {
-            index
-            for batch in peeked
-            for index in batch.indices or ()
-            if 0 <= index < len(source_data)
-        }
-    )
+    named = _numbers_in_batches(peeked, len(source_data))
     if len(source_data) <= WHOLE_DATASET_ROWS:
         numbers = list(range(len(source_data)))
     elif not any(any(texts_in(source_data[i])) for i in range(_SAMPLED_ROWS)):

@@ -69,6 +69,13 @@ def install_write_guard(guard: dict[str, Any]) -> None:
     sys.addaudithook(WriteGuard(guard))
 
 
+def _words_of(command: Any) -> list[str]:
+    """A command's words, as `subprocess` takes it: a text or a list."""
+    if isinstance(command, str):
+        return command.split()
+    return [os.fsdecode(word) for word in command or ()]
+
+
 class WriteGuard:
     """The hook. Called for each event of Python's table of audit events; unknown ones cost a dictionary's look."""
 
@@ -157,12 +164,8 @@ class WriteGuard:
         if event == "os.system":
             words = os.fsdecode(arguments[0]).split()
         else:
-            command = arguments[1]
-            words = (
-                command.split()
-                if isinstance(command, str)
-                else [os.fsdecode(word) for word in command or ()]
-            )
+            words = _words_of(arguments[1])
+            # The program that is executed, whatever the command calls itself.
             words[:1] = [os.fsdecode(arguments[0] or words[0])]
         name = os.path.basename(words[0]) if words else ""
         if name.startswith("python") and not any(word in words for word in ("-S", "-I", "-E")):
@@ -191,10 +194,13 @@ class WriteGuard:
         else:
             above, name = os.path.split(text.rstrip("/") or "/")
             place = os.path.join(os.path.realpath(above), name)
-        if not place.startswith("/proc/self/fd/") and not any(
-            place == root or place.startswith(root + "/") for root in self.writable
-        ):
+        # What is still there after resolving it is a pipe or a socket of this process.
+        if not place.startswith("/proc/self/fd/") and not self.is_writable(place):
             self.refuse(act, place)
+
+    def is_writable(self, place: str) -> bool:
+        """Is a resolved path one of the folders that may be written, or in one?"""
+        return any(place == root or place.startswith(root + "/") for root in self.writable)
 
     def refuse(self, act: str, subject: str) -> None:
         """Raises Refusal."""
