@@ -84,11 +84,16 @@ def name_batch(
     if IDS in names:
         _find_labels(names, unknown, values)
         _find_mask(names, unknown, values)
-    for key in values:
-        if key not in names.values():
-            names[str(key) if isinstance(key, str) else OTHER.format(key)] = key
+    _name_the_rest(names, values)
     inputs = {name: values[key] for name, key in names.items()}
     return NamedBatch(inputs, {n: k for n, k in names.items() if n != k}, sequence, doubt)
+
+
+def _name_the_rest(names: dict[str, Key], values: Mapping[Key, Any]) -> None:
+    """Name what has no role: keys as they are, places of a tuple by their number."""
+    for key in values:
+        if key not in names.values():
+            names[key if isinstance(key, str) else OTHER.format(key)] = key
 
 
 def _values_of_batch(batch: Any) -> tuple[dict[Key, Any], type[Any] | None]:

@@ -65,39 +65,29 @@ def of_rows(
         "mutants": [],
         "skipped": [],
     }
-    wanted = {
+    chosen = {
         name: fault for name, fault in ROWS.items() if isinstance(names, bool) or name in names
     }
     places = _row_positions(batch, parts)
     if places is None or all(part.kind == "text" for part in parts):
         outcome["skipped"] = [
-            {"name": name, "why": "answers are not found in the batch"} for name in wanted
+            {"name": name, "why": "answers are not found in the batch"} for name in chosen
         ]
         return outcome
-    lines = [
-        Line(
-            part.example.ids,
-            batch["labels"][row, at : at + len(part.example.ids)].tolist(),
-            len(part.trained),
-            len(part.trained) + len(part.gold),
-        )
-        for part, (row, at) in zip(parts, places, strict=True)
-    ]
-    for name, (what, mutate) in wanted.items():
+    lines = _lines_at(batch, parts, places)
+    for name, (what, mutate) in chosen.items():
         faulty = mutate(lines, stops)
         wrong = None if faulty == lines else _replace_lines(batch, places, lines, faulty, tokenizer)
         if wrong is None:
-            why = (
-                "it changes nothing in this batch"
-                if faulty == lines
-                else "this batch can't be laid out anew"
-            )
+            unchanged = "it changes nothing in this batch"
+            why = unchanged if faulty == lines else "this batch can't be laid out anew"
             outcome["skipped"].append({"name": name, "why": why})
             continue
+        # Every fault starts where the clean run started, and has as many steps: only the labels differ.
         model.load_state_dict(fresh)
         until = time.perf_counter() + 2 * learned.seconds + SPARE
         try:
-            outcome_of_fault = memorise_batch(
+            with_fault = memorise_batch(
                 model,
                 TrainerLoss(trainer, ()),
                 wrong,
@@ -108,7 +98,8 @@ def of_rows(
         except Exception as error:
             outcome["skipped"].append(_error_outcome(name, error))
             continue
-        if outcome_of_fault.losses == learned.losses:
+        # To the last bit: a loss that reads the changed labels can't be the same.
+        if with_fault.losses == learned.losses:
             outcome["skipped"].append(
                 {"name": name, "why": "the loss is the same with it: it does not use these labels"}
             )
@@ -118,14 +109,29 @@ def of_rows(
             {
                 "name": name,
                 "what": what,
-                "loss": outcome_of_fault.losses,
-                "fell": outcome_of_fault.fell,
+                "loss": with_fault.losses,
+                "fell": with_fault.fell,
                 "logs": logs_of(trainer, model, wrong, notes),
                 "rows": recited(),
                 "label_loss": label_loss(model, examples),
             }
         )
     return outcome
+
+
+def _lines_at(
+    batch: Mapping[str, Any], parts: list[RecitedRow], places: list[tuple[int, int]]
+) -> Lines:
+    """The rows as they lie in the batch, with the batch's own labels."""
+    return [
+        Line(
+            part.example.ids,
+            batch["labels"][row, at : at + len(part.example.ids)].tolist(),
+            len(part.trained),
+            len(part.trained) + len(part.gold),
+        )
+        for part, (row, at) in zip(parts, places, strict=True)
+    ]
 
 
 def of_pairs(

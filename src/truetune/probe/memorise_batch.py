@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import isnan
 from typing import Any
 
 import torch
@@ -178,9 +179,8 @@ def memorise_batch(
     `loss_of` is (model, inputs) -> loss; after the time `until` no further step is begun.
     """
     started = time.perf_counter()
-    weights = (
-        [p for p in model.parameters() if p.is_floating_point()] if weights is None else weights
-    )
+    if weights is None:
+        weights = [p for p in model.parameters() if p.is_floating_point()]
     for parameter in weights:
         parameter.requires_grad_(True)
     _no_dropout(model)
@@ -192,17 +192,15 @@ def memorise_batch(
             group["lr"] = RATE * min(1.0, (step + 1) / WARM)
         loss = loss_of(model, dict(batch))
         losses.append(float(loss.detach()))
-        if not loss.requires_grad or loss != loss:
+        if not loss.requires_grad or isnan(losses[-1]):
             break
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
-        if (
-            (losses[-1] < KNOWN and step % 10 == 9 and known())
-            or _is_flat(losses)
-            or time.perf_counter() > until
-        ):
+        # Every tenth step, since `known` is a pass over all answers.
+        is_low = losses[-1] < KNOWN and step % 10 == 9
+        if _is_flat(losses) or time.perf_counter() > until or (is_low and known()):
             break
     model.eval()
     return MemoriseOutcome(losses, time.perf_counter() - started)
@@ -214,6 +212,7 @@ def _is_flat(losses: list[float]) -> bool:
 
 
 def _no_dropout(model: torch.nn.Module) -> None:
+    """Switch all dropout of a model off, for good: with it a few rows are not known by heart to the last token."""
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0

@@ -65,6 +65,7 @@ def observe_loop(
     tokenizer = alive.tokenizer_for(model, vocabulary)
     named = [name_batch(batch, None, vocabulary) for batch in batches if IDS in batch]
     own_loss = bool(named) and all(LABELS not in batch.inputs for batch in named)
+    # A loop that computes its loss from the logits keeps its labels in a variable of its own.
     if own_loss:
         named = list(_with_labels_of_variables(named[-1])) if read_variables else []
     peeked = [Peeked(None, [], batch.inputs, batch) for batch in named]

@@ -299,11 +299,8 @@ def model_facts(model: Any) -> dict[str, Any]:
     if model is None:
         return dict(NO_MODEL)
     config = getattr(model, "config", None)
-    into = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
-    out = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     generation = getattr(model, "generation_config", None)
     adapters = getattr(model, "peft_config", None)
-    named = list(model.named_parameters())
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     return {
         "class": _qualified_name(type(inner)),
@@ -311,30 +308,51 @@ def model_facts(model: Any) -> dict[str, Any]:
         "config": to_json(config.to_dict()) if config is not None else {},
         "generation_config": to_json(generation.to_dict()) if generation is not None else None,
         "attention": getattr(config, "_attn_implementation", None),
-        "dtype": str(next(iter(p.dtype for _, p in named), "")).removeprefix("torch."),
-        "embedding_rows": _matrix_rows(into),
-        "output_rows": _matrix_rows(out),
-        "parameters": sum(_full_size(p) for _, p in named),
-        "trainable": sum(_full_size(p) for _, p in named if p.requires_grad),
-        "trainable_names": [name for name, p in named if p.requires_grad],
-        "adapter": (
-            {name: to_json(value.to_dict()) for name, value in adapters.items()}
-            if adapters
-            else None
-        ),
+        "dtype": _dtype_name(next(model.parameters(), None)),
+        "embedding_rows": _matrix_rows(_call_if_there(model, "get_input_embeddings")),
+        "output_rows": _matrix_rows(_call_if_there(model, "get_output_embeddings")),
+        "parameters": sum(_full_size(parameter) for parameter in model.parameters()),
+        **_facts_of_trained(model),
+        "adapter": _adapter_settings(adapters) if adapters else None,
         "accepts": list(inspect.signature(inner.forward).parameters),
         "training": bool(model.training),
-        "dropout": max(
-            (float(m.p) for m in model.modules() if isinstance(m, torch.nn.Dropout)), default=0.0
-        ),
-        "trained_dtypes": sorted(
-            {str(p.dtype).removeprefix("torch.") for _, p in named if p.requires_grad}
-        ),
+        "dropout": _largest_dropout(model),
+        "trained_dtypes": sorted({_dtype_name(p) for p in model.parameters() if p.requires_grad}),
         "quantized": (
             bool(getattr(config, "quantization_config", None))
             or bool(getattr(inner, "is_quantized", False))
         ),
     }
+
+
+def _call_if_there(model: Any, name: str) -> Any:
+    """What a method without arguments returns; None where the model has none of this name."""
+    return getattr(model, name)() if hasattr(model, name) else None
+
+
+def _dtype_name(parameter: Any) -> str:
+    """`bfloat16`; empty for None, of a model without parameters."""
+    return "" if parameter is None else str(parameter.dtype).removeprefix("torch.")
+
+
+def _facts_of_trained(model: Any) -> dict[str, Any]:
+    """How many weights are trained, and the names of their tensors."""
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    return {
+        "trainable": sum(_full_size(parameter) for parameter in trained.values()),
+        "trainable_names": list(trained),
+    }
+
+
+def _adapter_settings(adapters: Any) -> dict[str, Any]:
+    """The settings of PEFT's adapters by their name."""
+    return {name: to_json(settings.to_dict()) for name, settings in adapters.items()}
+
+
+def _largest_dropout(model: Any) -> float:
+    """The largest probability of the model's dropout layers; 0 where it has none."""
+    rates = (float(m.p) for m in model.modules() if isinstance(m, torch.nn.Dropout))
+    return max(rates, default=0.0)
 
 
 def _matrix_rows(layer: Any) -> int | None:

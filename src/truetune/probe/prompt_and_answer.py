@@ -116,8 +116,8 @@ def _split_columns(row: Mapping[str, Any]) -> _Split | None:
     answer_column, prompt_column = _answer_and_prompt_columns(row)
     if answer_column is None:
         return None
-    columns = {answer_column} if prompt_column is None else {answer_column, prompt_column}
-    prompt = None if prompt_column is None else row[prompt_column]
+    columns = {name for name in (answer_column, prompt_column) if name is not None}
+    prompt = row.get(prompt_column)
     before = _as_messages(prompt)
     answers = _as_messages(row[answer_column])
     if answers:
@@ -130,12 +130,17 @@ def _split_columns(row: Mapping[str, Any]) -> _Split | None:
     if before:
         return _Split(before, answer, True, columns)
     text = str(prompt)
-    # Alpaca's rows: `input` is what the instruction is about.
-    context = row.get("input") if prompt_column == "instruction" else None
-    if isinstance(context, str) and context.strip():
+    context = _alpaca_input(row, prompt_column)
+    if context:
         text += "\n" + context
         columns.add("input")
     return _Split([{"role": "user", "content": text}], answer, False, columns)
+
+
+def _alpaca_input(row: Mapping[str, Any], prompt_column: str) -> str:
+    """What the instruction of a row in Alpaca's format is about; empty where there is nothing such."""
+    context = row.get("input") if prompt_column == "instruction" else None
+    return context if isinstance(context, str) and context.strip() else ""
 
 
 def _answer_and_prompt_columns(row: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -32,8 +32,9 @@ def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
         )
     if own and getattr(inner.config, SHRUNK_ATTRIBUTE, False):
         # The program may have cast it to 16 bits since.
-        for held in filter(None, (model, getattr(trainer, "ref_model", None))):
-            held.float()
+        for held in (model, getattr(trainer, "ref_model", None)):
+            if held is not None:
+                held.float()
         yield model
         return
     with _rebuilt(trainer, model) as small:
@@ -47,7 +48,7 @@ def _rebuilt(trainer: Any, model: Any) -> Iterator[Any]:
     miniature_model.real_config.clear()
     small = rebuild_small(model)
     reference = getattr(trainer, "ref_model", None)
-    # By identity: a trainer holds its model under several names (`model`, `model_wrapped`, TRL's `policy`).
+    # By identity: a trainer holds its model under several names (`model`, `model_wrapped`).
     kept = {name: value for name, value in vars(trainer).items() if value is model or name in STATE}
     handler = trainer.callback_handler.model
     for name, value in kept.items():

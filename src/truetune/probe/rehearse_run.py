@@ -304,7 +304,16 @@ def _row_outcome(
     tokenizer: Any,
     stops: set[int],
 ) -> dict[str, Any]:
-    """How one row was recited, as JSON: `answer` to the served prompt, `trained` to the trained one where it differs."""
+    """How one row was recited, as JSON.
+
+    Args:
+        model: that has memorised the rows.
+        part: the row.
+        answer: to the served prompt.
+        trained: the answer to the trained prompt; None where both prompts are the same.
+        tokenizer: of transformers.
+        stops: ids that end an answer.
+    """
     gold = tokenizer.decode(part.gold, skip_special_tokens=True)
     after_trained = score_answer(model, part.trained or part.prompt, part.gold, stops)
     after_served = after_trained
@@ -315,12 +324,15 @@ def _row_outcome(
     again = None
     if trained is not None:
         again = compare_answer(trained, part.reference, tokenizer, also=also)
-    is_inside = part.kind == "inside"
+    source = _facts_of_source(part, outcome["said"], tokenizer)
     return outcome | {
         "index": part.example.index,
+        "number": source["number"],
         "kind": part.kind,
-        **_facts_of_source(part, outcome["said"], tokenizer),
+        "question": source["question"],
         "reference": part.reference.strip(),
+        "field": source["field"],
+        "echo": source["echo"],
         "trained": again,
         "prompt": prompt_difference(part, tokenizer),
         "probability": [after_trained.log_probability, after_served.log_probability],
@@ -331,7 +343,7 @@ def _row_outcome(
         "supervised": _count_supervised(part),
         "answer": len(part.gold),
         "ids": {
-            "trained": part.prompt if is_inside else part.trained,
+            "trained": part.prompt if part.kind == "inside" else part.trained,
             "prompt": part.prompt,
         },
         "asked": _server_request(part),

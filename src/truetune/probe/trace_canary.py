@@ -128,8 +128,7 @@ def _prepare_row(
     prepare, tokenized = getattr(trainer, "_prepare_dataset", None), tokenized_columns(row)
     if tokenized and (source_data is not None or prepare is None):
         return PreparedCanary(None, note=why_lost)
-    texts = {name: value for name, value in row.items() if name not in tokenized}
-    canary, marks = add_watermarks(texts)
+    canary, marks = add_watermarks(_without(row, tokenized))
     sampled = _sampled_texts(source)
     if not marks:
         return PreparedCanary(None, note=why_lost)
@@ -142,9 +141,19 @@ def _prepare_row(
             features = None if tokenized else getattr(source, "features", None)
             rows = _prepare_as_trainer(trainer, prepare, canary, features)
             return PreparedCanary(rows, marks, (canary,), sampled=sampled)
-    if source_data is None or set(row) == set(next(iter(trainer.train_dataset))):
+    if source_data is None or _has_same_columns(row, trainer.train_dataset):
         return PreparedCanary([canary], marks, (canary,), sampled=sampled)
     return PreparedCanary(None, note=why_lost)
+
+
+def _without(row: Mapping[str, Any], columns: set[str]) -> dict[str, Any]:
+    """A row without these columns."""
+    return {name: value for name, value in row.items() if name not in columns}
+
+
+def _has_same_columns(row: Mapping[str, Any], dataset: Any) -> bool:
+    """Has the prepared data set the columns of this row, so that nothing was done to it?"""
+    return set(row) == set(next(iter(dataset)))
 
 
 def _sampled_texts(source: Any) -> tuple[dict[str, str], ...]:

@@ -142,13 +142,18 @@ def _forward_passes(
     # `allow_unused`: a pass of the reference model, or of a metric, has no part in the loss.
     gradients = torch.autograd.grad(loss, [hidden for *_, hidden in seen], allow_unused=True)
     with_gradient = [
-        (*pass_, g)
-        for pass_, g in zip(seen, gradients, strict=True)
-        if g is not None and bool((g != 0).any())
+        (*pass_, gradient)
+        for pass_, gradient in zip(seen, gradients, strict=True)
+        if _is_gradient(gradient)
     ]
     if not with_gradient:
         raise Untested("the loss has no gradient at the hidden states")
     return with_gradient
+
+
+def _is_gradient(gradient: torch.Tensor | None) -> bool:
+    """Is there one, and is it not all zero?"""
+    return gradient is not None and bool((gradient != 0).any())
 
 
 def _ids_of_call(

@@ -60,11 +60,8 @@ def _restore_model(model: torch.nn.Module) -> Iterator[None]:
     buffers = list(_small_buffers(modules))
     switches = [(m, name, vars(m).get(name, _ABSENT)) for m in modules for name in SWITCHES]
     # `gradient_checkpointing_enable` adds a hook to the input embedding, which would make its output need a gradient.
-    hooks = [
-        (m._forward_hooks, dict(m._forward_hooks))
-        for m in modules
-        if isinstance(m, torch.nn.Embedding)
-    ]
+    embeddings = [module for module in modules if isinstance(module, torch.nn.Embedding)]
+    hooks = [(layer._forward_hooks, dict(layer._forward_hooks)) for layer in embeddings]
     configs = _settings_of_configs(modules)
     # A gradient that is there already (of accumulation in progress) would be added to the law's own.
     for parameter, _, _ in parameters:
@@ -84,9 +81,7 @@ def _restore_model(model: torch.nn.Module) -> Iterator[None]:
                 module._buffers[name] = buffer
         _restore_switches(switches)
         for current, before in hooks:
-            if list(current) != list(before):
-                current.clear()
-                current.update(before)
+            _restore_hooks(current, before)
         for config, settings in configs:
             vars(config).update(settings)
 
@@ -105,6 +100,13 @@ def _settings_of_configs(modules: list[torch.nn.Module]) -> list[tuple[Any, dict
     """Each configuration that a module holds, with its plain settings: passes set `use_cache` and the like."""
     configs = {id(c): c for c in (vars(m).get("config") for m in modules) if hasattr(c, "__dict__")}
     return [(config, _plain_attributes(config)) for config in configs.values()]
+
+
+def _restore_hooks(current: dict[int, Any], before: dict[int, Any]) -> None:
+    """Give a module its former hooks, in place: torch holds this very dictionary."""
+    if list(current) != list(before):
+        current.clear()
+        current.update(before)
 
 
 def _restore_switches(switches: list[tuple[torch.nn.Module, str, Any]]) -> None:
