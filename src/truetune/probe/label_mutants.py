@@ -65,14 +65,11 @@ def of_rows(
         "mutants": [],
         "skipped": [],
     }
-    chosen = {
-        name: fault for name, fault in ROWS.items() if isinstance(names, bool) or name in names
-    }
+    chosen = dict(ROWS) if isinstance(names, bool) else _faults_named(names)
     places = _row_positions(batch, parts)
-    if places is None or all(part.kind == "text" for part in parts):
-        outcome["skipped"] = [
-            {"name": name, "why": "answers are not found in the batch"} for name in chosen
-        ]
+    if places is None or {part.kind for part in parts} == {"text"}:
+        why = "answers are not found in the batch"
+        outcome["skipped"] = [{"name": name, "why": why} for name in chosen]
         return outcome
     lines = _lines_at(batch, parts, places)
     for name, (what, mutate) in chosen.items():
@@ -85,16 +82,8 @@ def of_rows(
             continue
         # Every fault starts where the clean run started, and has as many steps: only the labels differ.
         model.load_state_dict(fresh)
-        until = time.perf_counter() + 2 * learned.seconds + SPARE
         try:
-            with_fault = memorise_batch(
-                model,
-                TrainerLoss(trainer, ()),
-                wrong,
-                len(learned.losses),
-                until,
-                known=lambda: False,
-            )
+            with_fault = _memorise_as_clean(trainer, model, wrong, learned)
         except Exception as error:
             outcome["skipped"].append(_error_outcome(name, error))
             continue
@@ -104,7 +93,7 @@ def of_rows(
                 {"name": name, "why": "the loss is the same with it: it does not use these labels"}
             )
             continue
-        examples = [Example(0, None, [(line.ids, line.labels)]) for line in faulty]
+        examples = _examples_of(faulty)
         outcome["mutants"].append(
             {
                 "name": name,
@@ -117,6 +106,25 @@ def of_rows(
             }
         )
     return outcome
+
+
+def _faults_named(names: Collection[str]) -> dict[str, tuple[str, Any]]:
+    """The faults of these names, in the order in which they are tried."""
+    return {name: fault for name, fault in ROWS.items() if name in names}
+
+
+def _memorise_as_clean(
+    trainer: Any, model: Any, batch: dict[str, Any], clean: MemoriseOutcome
+) -> MemoriseOutcome:
+    """Train on a faulty batch with as many steps as the clean run had, whether its rows are known or not."""
+    until = time.perf_counter() + 2 * clean.seconds + SPARE
+    steps = len(clean.losses)
+    return memorise_batch(model, TrainerLoss(trainer, ()), batch, steps, until, known=lambda: False)
+
+
+def _examples_of(lines: Lines) -> list[Example]:
+    """Lines as examples of one row each, of which a loss by labels alone is computed."""
+    return [Example(0, None, [(line.ids, line.labels)]) for line in lines]
 
 
 def _lines_at(
@@ -287,33 +295,44 @@ def _replace_lines(
     tokenizer: Any,
 ) -> dict[str, Any] | None:
     """The batch with other lines; None where they are of other lengths and it holds more than plain padded lines."""
-    ids, labels = batch["input_ids"], batch["labels"]
     if all(len(new.ids) == len(old.ids) for new, old in zip(faulty, lines, strict=True)):
-        ids, labels = ids.clone(), labels.clone()
-        for (row, at), line in zip(places, faulty, strict=True):
-            ids[row, at : at + len(line.ids)] = ids.new_tensor(line.ids)
-            labels[row, at : at + len(line.ids)] = labels.new_tensor(line.labels)
-        return {**batch, "input_ids": ids, "labels": labels}
+        return _overwrite_lines(batch, places, faulty)
+    ids = batch["input_ids"]
     if set(batch) != PLAIN or [row for row, _ in places] != list(range(len(ids))):
         return None
-    width, left = max(len(line.ids) for line in faulty), any(at for _, at in places)
     pad = getattr(tokenizer, "pad_token_id", None) or 0
-
-    def padded(rows: list[list[int]], fill: int) -> torch.Tensor:
-        spaces = [[fill] * (width - len(row)) for row in rows]
-        lines = [
-            space + row if left else row + space for row, space in zip(rows, spaces, strict=True)
-        ]
-        return torch.tensor(lines, dtype=ids.dtype, device=ids.device)
-
+    # A batch that is padded on the left has a row that begins behind its first column.
+    left = any(at for _, at in places)
     return {
-        "input_ids": padded([line.ids for line in faulty], pad),
-        "labels": padded([line.labels for line in faulty], -100),
-        "attention_mask": padded([[1] * len(line.ids) for line in faulty], 0),
+        "input_ids": _pad_like(ids, [line.ids for line in faulty], pad, left=left),
+        "labels": _pad_like(ids, [line.labels for line in faulty], -100, left=left),
+        "attention_mask": _pad_like(ids, [[1] * len(line.ids) for line in faulty], 0, left=left),
     }
 
 
+def _overwrite_lines(
+    batch: Mapping[str, Any], places: list[tuple[int, int]], faulty: Lines
+) -> dict[str, Any]:
+    """The batch with these lines at their places; they are as long as those that stand there."""
+    ids, labels = batch["input_ids"].clone(), batch["labels"].clone()
+    for (row, at), line in zip(places, faulty, strict=True):
+        ids[row, at : at + len(line.ids)] = ids.new_tensor(line.ids)
+        labels[row, at : at + len(line.ids)] = labels.new_tensor(line.labels)
+    return {**batch, "input_ids": ids, "labels": labels}
+
+
+def _pad_like(ids: torch.Tensor, rows: list[list[int]], fill: int, *, left: bool) -> torch.Tensor:
+    """(rows, longest) numbers, padded on one side, of the dtype and on the device of `ids`."""
+    width = max(len(row) for row in rows)
+    padded = []
+    for row in rows:
+        spaces = [fill] * (width - len(row))
+        padded.append(spaces + row if left else row + spaces)
+    return torch.tensor(padded, dtype=ids.dtype, device=ids.device)
+
+
 def _stop_masked(lines: Lines, stops: set[int]) -> Lines:
+    """Stop tokens have no loss: the answer never learns to end."""
     return [
         replace(
             line,
@@ -327,22 +346,27 @@ def _stop_masked(lines: Lines, stops: set[int]) -> Lines:
 
 
 def _stop_dropped(lines: Lines, stops: set[int]) -> Lines:
+    """The rows end before their stop token."""
     return [_end_line(line, line.end) for line in lines]
 
 
 def _cut_lines(lines: Lines, stops: set[int]) -> Lines:
+    """The second half of each answer is missing."""
     return [_end_line(line, line.answer + (line.end - line.answer + 1) // 2) for line in lines]
 
 
 def _end_line(line: Line, end: int) -> Line:
+    """A row without its tokens from `end` on."""
     return replace(line, ids=line.ids[:end], labels=line.labels[:end])
 
 
 def _shift_lines(lines: Lines, stops: set[int]) -> Lines:
+    """Labels one place earlier, as where both the loop and the model shift them."""
     return [replace(line, labels=[*line.labels[1:], -100]) for line in lines]
 
 
 def _all_supervised(lines: Lines, stops: set[int]) -> Lines:
+    """Everything is learned, the prompt too."""
     return [replace(line, labels=line.ids) for line in lines]
 
 

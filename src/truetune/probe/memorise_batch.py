@@ -179,8 +179,7 @@ def memorise_batch(
     `loss_of` is (model, inputs) -> loss; after the time `until` no further step is begun.
     """
     started = time.perf_counter()
-    if weights is None:
-        weights = [p for p in model.parameters() if p.is_floating_point()]
+    weights = _floating_weights(model) if weights is None else weights
     for parameter in weights:
         parameter.requires_grad_(True)
     _no_dropout(model)
@@ -204,6 +203,11 @@ def memorise_batch(
             break
     model.eval()
     return MemoriseOutcome(losses, time.perf_counter() - started)
+
+
+def _floating_weights(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The parameters of a model that a gradient can change."""
+    return [parameter for parameter in model.parameters() if parameter.is_floating_point()]
 
 
 def _is_flat(losses: list[float]) -> bool:

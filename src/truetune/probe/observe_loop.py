@@ -63,11 +63,7 @@ def observe_loop(
     facts = model_facts(model)
     vocabulary = facts["embedding_rows"]
     tokenizer = alive.tokenizer_for(model, vocabulary)
-    named = [name_batch(batch, None, vocabulary) for batch in batches if IDS in batch]
-    own_loss = bool(named) and all(LABELS not in batch.inputs for batch in named)
-    # A loop that computes its loss from the logits keeps its labels in a variable of its own.
-    if own_loss:
-        named = list(_with_labels_of_variables(named[-1])) if read_variables else []
+    named, own_loss = _named_batches(batches, vocabulary, read_variables)
     peeked = [Peeked(None, [], batch.inputs, batch) for batch in named]
     source_data = _rows_in_batches(peeked, tokenizer, alive.rows)
     seen = Seen(peeked, collate=None, dataset=source_data)
@@ -86,6 +82,21 @@ def observe_loop(
         trial.optimizer = steps
         measure_laws(trial, names, outcomes=outcomes, keep=partial(keep, record))
     return record
+
+
+def _named_batches(
+    batches: Sequence[Mapping[str, Any]], vocabulary: int | None, read_variables: bool
+) -> tuple[list[NamedBatch], bool]:
+    """The batches by our names, and whether the loop computes its loss itself.
+
+    A loop that does gives its model no labels. It keeps them in a variable of its own, which is looked for on the
+    stack where that may be read.
+    """
+    named = [name_batch(batch, None, vocabulary) for batch in batches if IDS in batch]
+    own_loss = bool(named) and all(LABELS not in batch.inputs for batch in named)
+    if own_loss:
+        named = list(_with_labels_of_variables(named[-1])) if read_variables else []
+    return named, own_loss
 
 
 def _rows_in_batches(peeked: list[Peeked], tokenizer: Any, alive: Sequence[Any]) -> Any:

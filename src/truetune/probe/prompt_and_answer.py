@@ -116,8 +116,8 @@ def _split_columns(row: Mapping[str, Any]) -> _Split | None:
     answer_column, prompt_column = _answer_and_prompt_columns(row)
     if answer_column is None:
         return None
-    columns = {name for name in (answer_column, prompt_column) if name is not None}
-    prompt = row.get(prompt_column)
+    columns = set(filter(None, (answer_column, prompt_column)))
+    prompt = None if prompt_column is None else row[prompt_column]
     before = _as_messages(prompt)
     answers = _as_messages(row[answer_column])
     if answers:

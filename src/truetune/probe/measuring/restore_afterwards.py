@@ -14,6 +14,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from typing import Any
 
 import torch
@@ -57,8 +58,11 @@ def _restore_model(model: torch.nn.Module) -> Iterator[None]:
     modules = list(model.modules())
     modes = [(module, module.training) for module in modules]
     parameters = [(p, p.grad, p.requires_grad) for p in model.parameters()]
-    buffers = list(_small_buffers(modules))
-    switches = [(m, name, vars(m).get(name, _ABSENT)) for m in modules for name in SWITCHES]
+    buffers: list[SavedBuffer] = list(_small_buffers(modules))
+    switches = [
+        (module, name, vars(module).get(name, _ABSENT))
+        for module, name in product(modules, SWITCHES)
+    ]
     # `gradient_checkpointing_enable` adds a hook to the input embedding, which would make its output need a gradient.
     embeddings = [module for module in modules if isinstance(module, torch.nn.Embedding)]
     hooks = [(layer._forward_hooks, dict(layer._forward_hooks)) for layer in embeddings]
@@ -74,11 +78,7 @@ def _restore_model(model: torch.nn.Module) -> Iterator[None]:
         for parameter, gradient, requires_grad in parameters:
             parameter.grad = gradient
             parameter.requires_grad = requires_grad
-        with torch.no_grad():
-            for module, name, buffer, values in buffers:
-                buffer.copy_(values)
-                # The module may have put another tensor in its place.
-                module._buffers[name] = buffer
+        _restore_buffers(buffers)
         _restore_switches(switches)
         for current, before in hooks:
             _restore_hooks(current, before)
@@ -86,14 +86,24 @@ def _restore_model(model: torch.nn.Module) -> Iterator[None]:
             vars(config).update(settings)
 
 
-def _small_buffers(
-    modules: list[torch.nn.Module],
-) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor, torch.Tensor]]:
-    """Yield each small buffer: its module, its name, the tensor, and a copy of its values."""
+SavedBuffer = tuple[torch.nn.Module, str, torch.Tensor, torch.Tensor]
+"""A buffer: its module, its name, the tensor, and a copy of its values"""
+
+
+def _small_buffers(modules: list[torch.nn.Module]) -> Iterator[SavedBuffer]:
+    """Yield each buffer of at most SMALL elements."""
     for module in modules:
         for name, buffer in module._buffers.items():
             if buffer is not None and buffer.numel() <= SMALL:
                 yield module, name, buffer, buffer.detach().clone()
+
+
+def _restore_buffers(buffers: list[SavedBuffer]) -> None:
+    """Give buffers their former values; a module may have put another tensor in the place of one."""
+    with torch.no_grad():
+        for module, name, buffer, values in buffers:
+            buffer.copy_(values)
+            module._buffers[name] = buffer
 
 
 def _settings_of_configs(modules: list[torch.nn.Module]) -> list[tuple[Any, dict[str, Any]]]:
