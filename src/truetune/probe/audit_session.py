@@ -84,6 +84,7 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
     Raises CopyFailed where the copy ends early or takes too long (the parent has been told), OSError where there is
     none.
     """
+    # Taken here: in the copy they would be those of the copy.
     process, launcher = os.getpid(), os.getppid()
     about: dict[str, Any] = {}
     verdicts: list[str] = []
@@ -91,6 +92,7 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
     def work(send: Send) -> None:
         folder = Path(orders["folder"], f"{process}-{number}")
         message = message_of(subject, folder, number, process, launcher)
+        # First of all, so that the parent can be told of a copy that dies on the way.
         send({"about": message})
         write_record(subject, orders, message)
         send({"recorded": True})
@@ -162,6 +164,7 @@ def hand_over_rehearsal(
             folder,
         )
     except Exception as error:
+        # No record is one that could not be made: the parent says why, and the run goes on.
         message["failed"] = describe_error(error)
     await_verdict(message, orders)
     raise SystemExit(0)
@@ -205,6 +208,7 @@ def await_verdict(
 
     address = orders["address"] if isinstance(orders["address"], str) else tuple(orders["address"])
     try:
+        # The key keeps other processes of the machine from answering.
         with Client(address, authkey=bytes.fromhex(orders["authkey"])) as parent:
             parent.send_bytes(json.dumps(message).encode())
             if parent.poll(seconds):

@@ -74,6 +74,7 @@ def _positional_dataset(
 
 def _instance_attributes(trainer: Any) -> dict[str, Any]:
     try:
+        # Past any `__getattribute__` of the class, which is the user's and may raise.
         attributes: dict[str, Any] = object.__getattribute__(trainer, "__dict__")
     except AttributeError:  # its class has only slots
         return {}
@@ -87,12 +88,16 @@ class NewTrainer:
     does object.__new__, by which some trainers are configured. `note` must not raise.
     """
 
+    # `inspect.signature(SomeTrainer)` reads `__new__` before `__init__`, unless it is a builtin. Programs that choose a
+    # trainer's arguments by its signature would find `*args, **kwargs` here instead of the names in `__init__`
+    # (tests/probe/test_trainer_hook.py compares the signatures before and after).
     __class__ = types.BuiltinFunctionType  # type: ignore[assignment]
 
     def __init__(self, trainer: Any, note: Note) -> None:
         self.trainer, self.note = trainer, note
 
     def __call__(self, kind: Any, /, *args: Any, **kwargs: Any) -> Any:
+        # As Python itself would look it up without us: behind Trainer, in the order of the new class's bases.
         following = super(self.trainer, kind).__new__
         if following is object.__new__ and kind.__new__ is self:
             instance = following(
@@ -112,6 +117,9 @@ def trainer_of_frames() -> Any:
     A frame's locals live on in a dictionary once they were asked for (before Python 3.13), so this is for a forked
     copy, a rehearsal, or a callback of the user's own.
     """
+    # A callback handler does not know its trainer, and no registry of trainers exists. The trainer that is about to
+    # train stands as `self` in a frame below this one: its `train` has called the handler. Without the walk a trainer
+    # that was unpickled or copied is not audited.
     kind, frame = sys.modules["transformers.trainer"].Trainer, inspect.currentframe()
     while frame is not None:
         candidate = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None

@@ -28,16 +28,21 @@ from typing import Any
 from truetune.probe.failure_boundary import RING, Lost, describe_error
 
 Send = Callable[[dict[str, Any]], None]
-# Packages whose libraries do not allow a process to be forked.
+# Packages whose libraries do not allow a process to be forked: MPI aborts, XLA and Horovod wait for their threads.
 UNSAFE_MODULES = ("mpi4py.MPI", "torch_xla", "horovod.torch")
+# Modules of torch for devices. After one has begun, a forked process can't use it (CUDA raises, others hang).
 DEVICE_MODULES = ("cuda", "xpu", "npu", "hpu", "musa", "mlu")
 # For a killed copy to be gone; one that waits for a dead network drive may take longer, and is left.
 REAP_SECONDS = 5.0
-# Between two looks whether the parent still lives.
+# Between two looks whether the parent still lives. Half would cost wake-ups; twice as long, a run that was interrupted
+# keeps its copy for as long.
 POLL_SECONDS = 1.0
-# Without a tick of processor time, before its record is written.
+# Without a tick of processor time, before its record is written. Chosen, not measured: a copy that waits for a lock
+# waits for ever, and one that reads a slow drive gets ticks now and then. With half, a stalled network drive would be
+# taken for a lock; with twice as much, the run waits for nothing that long.
 STALL_SECONDS = 30.0
-# Memory that the original shares with others, and that a copy gets a copy of.
+# Memory that the original shares with others, and that a copy gets a copy of. Chosen, not measured: 1 GiB is more than
+# loaders and counters share; a data set held in shared memory is beyond it, and the audit is then not made.
 MAX_SHARED_BYTES = 1 << 30
 # Of mmap(2), on x86-64 and arm64: at this very address.
 MAP_FIXED = 0x10
@@ -279,6 +284,7 @@ def _run_as_copy(
         except BaseException as error:
             send({"failed": describe_error(error)})
     finally:
+        # Never `sys.exit`: handlers and `finally` blocks of the user's program would run in the copy, too.
         os._exit(code)
 
 
@@ -289,6 +295,7 @@ def _die_with(original: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != original:  # it died before this was asked for
         os._exit(1)
+    # A copy that crashes writes no core file into the user's folder.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
@@ -304,6 +311,7 @@ def _drop_signal_handlers(mask: set[signal.Signals]) -> None:
 
 def _drop_files(kept: int) -> None:
     """Nothing that is open in the original is written to, and no position in it moves."""
+    # A write into the run's log or a socket of its tracker would appear twice.
     nothing = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/proc/self/fd"):
         number = int(name)
@@ -340,6 +348,9 @@ def _drop_shared_memory() -> None:
     flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | MAP_FIXED
     for start, length in shared:
         held = ctypes.string_at(start, length)
+        # At the same address, so that all pointers of numpy and torch into it stay right. Without this a
+        # `multiprocessing.Value` that counts batches counts those of the copy
+        # (`test_shared_memory_is_not_shared_with_the_copy`).
         if libc.mmap(start, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) != start:
             raise OSError(ctypes.get_errno(), "shared memory can't be copied")
         ctypes.memmove(start, held, length)
@@ -355,6 +366,7 @@ def _replace_file(number: int, nothing: int) -> None:
     if number in (1, 2) or not stat.S_ISREG(mode) or flags & os.O_ACCMODE == os.O_WRONLY:
         os.dup2(nothing, number, inheritable=False)
         return
+    # A forked descriptor shares its position with the original: reading here would move what the run reads next.
     again = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
     os.lseek(again, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
     os.dup2(again, number, inheritable=False)
@@ -368,6 +380,7 @@ def _drop_output() -> None:
     import logging
 
     gc.freeze()  # what the original will throw away itself is not thrown away, with its files, by the copy
+    # Without a reference the streams would be collected, and flush what they hold into the run's output.
     globals()["_kept"] = (sys.stdin, sys.stdout, sys.stderr)
     nothing = open(os.devnull, "w")  # noqa: SIM115
     names = ("stdout", "stderr", "__stdout__", "__stderr__")
@@ -384,6 +397,7 @@ def _say_nothing(*_: Any) -> None:
 
 def _compute_alone() -> None:
     """One thread: the pools of OpenMP and of tokenizers have no threads in a forked process, and wait for them."""
+    # tokenizers also warns of a fork, on the user's terminal, unless this is set.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch = sys.modules.get("torch")
     if torch is not None:

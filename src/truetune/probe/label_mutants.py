@@ -15,11 +15,11 @@ from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, 
 from truetune.probe.recited_rows import RecitedRow
 from truetune.probe.vocab_map import VocabTensor
 
-# Keys of a batch that can be laid out anew.
+# Keys of a batch that can be laid out anew: of others (positions, weights) it is not known what they would become.
 PLAIN = {"input_ids", "labels", "attention_mask"}
 # In the names of a trainer's own metrics that are compared.
 LOGGED = ("accurac", "margin")
-# Seconds that a mutant may take longer than twice the clean run.
+# Seconds that a mutant may take longer than twice the clean run. Chosen, not measured: a machine under load is slower.
 SPARE = 5.0
 
 

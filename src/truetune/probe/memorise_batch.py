@@ -183,11 +183,13 @@ def memorise_batch(
     for parameter in weights:
         parameter.requires_grad_(True)
     _no_dropout(model)
+    # Adam at a high rate, and no decay: the rows shall be known by heart, not generalised.
     optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=0.0, betas=(0.9, 0.95))
     losses: list[float] = []
     model.train()
     for step in range(steps):
         for group in optimizer.param_groups:
+            # Without a warm-up the first steps at this rate may blow a miniature up.
             group["lr"] = RATE * min(1.0, (step + 1) / WARM)
         loss = loss_of(model, dict(batch))
         losses.append(float(loss.detach()))

@@ -131,6 +131,10 @@ def _with_labels_of_variables(batch: NamedBatch) -> Iterator[NamedBatch]:
 
 def _tensors_of_frames(frame: FrameType | None) -> Iterator[torch.Tensor]:
     """Two-dimensional tensors of whole numbers that the stack's variables hold, alone or in a dictionary or tuple."""
+    # `f_locals` of a frame keeps its variables alive until the frame ends (before Python 3.13), so this runs in a
+    # forked copy alone (`LoopRun.observe`): in the loop's own process a step's activations would stay on the device.
+    # Without it, loops that compute their own loss from the logits could not be judged, since their labels never reach
+    # the model (`test_labels_that_the_model_is_not_given_are_found_in_the_loop`).
     while frame is not None:
         for value in list(frame.f_locals.values()):
             parts = (

@@ -98,6 +98,7 @@ def observe_run(
         loader.collate_fn,
         loader.dataset,
     )
+    # Data sets and collators may count or draw when they are read.
     with preserve_state(*loader_components(loader), source_data):
         record = first_record(
             folder, seen, facts, source_data=source_data, tokenizer=tokenizer, trainer=trainer
@@ -107,6 +108,7 @@ def observe_run(
         keep(record)
     with preserve_state(*loader_components(loader)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        # One process measures: the others hold the same weights, and would say the same.
         if seen.peeked and names and record.facts["rank"] == 0:
             kind = record.facts["trainer"]["kind"]
             trial = trial_of(model, seen, tokenizer, trainer, loss, kind)
@@ -436,6 +438,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> Any:
 @contextmanager
 def _without_log() -> Iterator[None]:
     """The run's log does not speak of files of ours."""
+    # The whole hierarchy at once: the level of a single logger may be set anew by the call.
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

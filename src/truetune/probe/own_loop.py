@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 # Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go.
 TRAINERS = ("transformers.trainer", "trl.")
 INSTEAD = "call truetune.audit(model, loader, tokenizer) in the script"
-# Steps of optimizers without a model of transformers, after which no further one is looked at.
+# Steps of optimizers without a model of transformers, after which no further one is looked at: each costs a walk over
+# all live objects. Chosen, not measured; a GAN or a probe that trains before the model takes fewer.
 MAX_STEPS = 200
 
 
@@ -74,6 +75,7 @@ class Steps:
 
     def note(self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count a step. One with a closure (Lightning's, L-BFGS) computes its gradients itself: it is not counted."""
+        # By identity, as an optimizer of the user's may define `__eq__` and so lose its hash.
         self._optimizers[id(optimizer)] = optimizer
         # torch hands the optimizer itself on as the first of the arguments.
         if any(callable(argument) for argument in (*args, *kwargs.values())):
@@ -137,6 +139,7 @@ class OwnLoop:
                 + INSTEAD
             )
         self._watch = self._watch_forward(self._model)
+        # A loop shorter than the batches that were asked for is judged when Python ends.
         atexit.register(self._finish, os.getpid())
         Path(self.orders["folder"], f"own-loop-{os.getpid()}").touch()
 
@@ -172,6 +175,7 @@ class OwnLoop:
         if not torch.is_grad_enabled() or len(self._batches) >= self.orders["batches"]:
             return  # an evaluation, or answers that are sampled
         arguments = {**dict(zip(forward_names(self._model), args, strict=False)), **kwargs}
+        # `detach` lets the graph go: with it, the activations of these steps would stay in memory.
         kept = {
             name: value.detach().clone()
             for name, value in arguments.items()
@@ -215,6 +219,7 @@ class OwnLoop:
     def _end(self) -> None:
         """Look at nothing any more."""
         self.over = True
+        # First forgotten and then removed: where removing fails, nothing is watched all the same.
         watch, self._watch = self._watch, None
         self._model, self._batches, self._taken = None, [], Steps()
         if watch is not None:
@@ -273,6 +278,8 @@ class LoopRun:
 
 def is_inside_a_trainer() -> bool:
     """Does a Trainer's own loop take this step? Asked of the modules on the stack, and of no variable of theirs."""
+    # Only names of modules are read. `f_locals` would make a dictionary of each frame's variables that keeps them alive
+    # (before Python 3.13): tensors of the loop would not be freed.
     frame = inspect.currentframe()
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith(TRAINERS):

@@ -26,6 +26,7 @@ def ready_trainer(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]
                 getattr(trainer, "processing_class", None) or _collator_tokenizer(train_loader),
             )
         finally:
+            # accelerate keeps each loader that it has prepared, and would save the state of this one with a checkpoint.
             del prepared[before:]
 
 

@@ -123,6 +123,7 @@ class RehearsalHook:
         missing = sorted(
             name for name in self.changes if name in sys.modules and name not in self.changed
         )
+        # A module that is being imported right now is changed as soon as its import is complete.
         missing = [name for name in missing if not is_being_imported(name)]
         if missing or not any(isinstance(finder, ImportWatcher) for finder in sys.meta_path):
             end_process(
@@ -170,6 +171,7 @@ class RehearsalHook:
                 Path(self.orders["folder"], f"loop-{os.getpid()}").touch()
             raise SystemExit(2)
 
+        # torch's own hook for all optimizers: a patched `step` of one class would miss those of other packages.
         module.register_optimizer_step_pre_hook(check)
 
     def change_trainer(self, module: Any) -> None:

@@ -129,6 +129,7 @@ def _memorise_and_recite(
         "stops": sorted(stops),
         "kind": kind,
     }
+    # Before anything is trained: each fault starts from these weights.
     fresh = label_mutants.snapshot_weights(model) if orders.get("mutate") else None
     if kind not in ("sft", "loop"):
         facts |= rehearse_pairs.rehearse_pairs(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-# Layers, where they are all of one kind; else one of each kind.
+# Layers, where they are all of one kind; else one of each kind. Two, so that something passes from layer to layer.
 LAYERS = 2
-# Width of an attention head.
+# Width of an attention head. Chosen, not measured: even, as rotary embeddings pair its halves, and wide enough to
+# memorise a few rows.
 HEAD = 16
 # Attention heads.
 WIDEST = 8
@@ -38,6 +39,7 @@ FIXED = {
     "num_nextn_predict_layers": 0,
     "num_kv_shared_layers": 0,
 }
+# For models that can't be shrunk.
 LLAMA: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -53,6 +55,7 @@ def shrink_config(config: Any) -> Any:
     """Shrink a configuration in place, those inside it too; one that is shrunk already stays as it is."""
     if getattr(config, SHRUNK_ATTRIBUTE, False):
         return config
+    # Past the configuration's own `__setattr__`, which would write it into config.json.
     object.__setattr__(config, SHRUNK_ATTRIBUTE, True)
     for inner in _inner_configs(config):
         shrink_config(inner)
@@ -66,6 +69,7 @@ def shrink_config(config: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool) and value > largest:
             _set_setting(config, name, largest)
     if getattr(config, "quantization_config", None) is not None:
+        # Random weights of float32 are not quantized, and loading would look for a GPU.
         del config.quantization_config
     config.dtype = "float32"
     return config

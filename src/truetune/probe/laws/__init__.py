@@ -22,9 +22,9 @@ import torch
 from truetune.probe.measuring.trial import Trial, Untested
 
 Cost = Literal["quick", "whole"]
-# After so long no further quick law is begun.
+# After so long no further quick law is begun. Chosen, not measured: the run waits for them before its first step.
 QUICK_LAWS_SECONDS = 120.0
-# Modules whose forward pass needs every process.
+# Modules whose forward pass needs every process: a law runs in the first process alone, and would wait for ever.
 COLLECTIVE_MODULES = ("FullyShardedDataParallel", "SyncBatchNorm")
 
 
@@ -95,6 +95,7 @@ def measure_laws(
 
 
 def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
+    """The outcome of one law, as JSON; what it raises is its outcome, so that the others are still measured."""
     from truetune.probe.measuring.restore_afterwards import restore_afterwards
 
     started = time.perf_counter()
@@ -121,6 +122,7 @@ def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
             "untested": f"it raised {type(error).__name__}: {str(error)[:300]}",
             "failed": True,
         }
+    # What the law had allocated is given back to the run, which would else lack it.
     if "memory" in outcome.get("untested", "") and torch.cuda.is_available():
         torch.cuda.empty_cache()
     return outcome | {"seconds": round(time.perf_counter() - started, 3)}

@@ -11,6 +11,7 @@ from truetune.probe.laws import Cost
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Rows: one or two batches of the usual sizes.
 ROWS = 8
 # Of the loss: what a mean of batch means makes of rows whose losses are alike.
 TOLERANCE = 0.05
@@ -60,6 +61,7 @@ def _evaluation_rows(trial: Trial) -> tuple[list[Any], Any, int]:
     try:
         loader = trainer.get_eval_dataloader(data)
     finally:
+        # accelerate keeps each loader that it has prepared, and would save the state of this one with a checkpoint.
         del prepared[before:]
     size = min(trainer.args.per_device_eval_batch_size, ROWS)
     count = min(len(loader.dataset), ROWS)
@@ -69,6 +71,7 @@ def _evaluation_rows(trial: Trial) -> tuple[list[Any], Any, int]:
 
 
 def _evaluation_loss(trial: Trial, collate: Any, rows: list[Any]) -> float:
+    """The loss of one batch of these rows, by the trainer's own `prediction_step`."""
     trial.model.eval()
     with torch.no_grad():
         loss = trial.trainer.prediction_step(trial.model, collate(rows), True)[0]
@@ -86,5 +89,6 @@ def _weighted_mean(values: list[float], weights: list[int]) -> float:
 
 
 def _count_labels(batch: Any) -> int:
+    """Labels of a batch that are in the loss: the first token of a line is predicted by none."""
     labels = batch.get("labels") if hasattr(batch, "get") else None
     return int((labels[..., 1:] != -100).sum()) if isinstance(labels, torch.Tensor) else 0

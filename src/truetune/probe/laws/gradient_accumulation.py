@@ -25,7 +25,10 @@ from truetune.probe.measuring.trainer_gradients import (
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Rows, and the size of a model from which two are enough: each row costs two backward passes.
 ROWS, LARGE = 4, 50_000_000
+# Of the gradient's size. In float32, docs/laws.md has 9e-8 for trainers that are right and 0.14 for the least of the
+# faults, so that half and double of it decide alike.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 # Of the gradient's size, in 16 bits.
 COARSE = 0.1
@@ -77,6 +80,7 @@ def rows_of_unequal_length(trial: Trial) -> list[Any]:
         trial.model.config, "output_router_logits", False
     ):
         raise Untested("the loss that balances the experts is of a whole micro-batch")
+    # These compare or normalise over the rows of a batch, by their papers.
     batchwise = {"aot", "aot_unpaired", "bco_pair", "sft"} & set(
         _as_list(getattr(trainer, "loss_types", None))
     )
@@ -84,6 +88,7 @@ def rows_of_unequal_length(trial: Trial) -> list[Any]:
         raise Untested(f"the loss `{', '.join(sorted(batchwise))}` is of a whole micro-batch")
     rows = rows_of(trial)
     wanted = 2 if sum(p.numel() for p in trial.model.parameters()) > LARGE else ROWS
+    # The shortest and the longest: where all have one length, a wrong mean equals the right one.
     rows = [*rows[: wanted // 2], *rows[-(wanted - wanted // 2) :]] if len(rows) > wanted else rows
     refuse_random_collators(trial, rows)
     refuse_joint_losses(trial, rows)

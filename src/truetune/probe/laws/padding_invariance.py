@@ -20,6 +20,7 @@ from truetune.probe.measuring.rounding_tolerance import routed_difference
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# One, and an odd number that is no multiple of a kernel's block.
 AMOUNTS = (1, 7)
 ROWS = 3
 
@@ -45,6 +46,7 @@ def measure_law(trial: Trial) -> Measured:
             trial, rows, alone, stack_rows(trial, rows, side, amount)
         )
     left: dict[str, Any] = stack_rows(trial, rows, "left", AMOUNTS[-1])
+    # As generate() makes them: pads are not counted, and the first token of a row is at 0.
     left["position_ids"] = (left["attention_mask"].cumsum(-1) - 1).clamp_min(0)
     worst["left, as in generation"] = _padding_difference(trial, rows, alone, left)
     evidence = {"by padding": worst, "rows": len(rows), "longest": len(rows[0])}
@@ -66,12 +68,14 @@ def _padding_difference(
     alone: list[torch.Tensor],
     padded: dict[str, torch.Tensor],
 ) -> float:
-    differences = compute_logits(trial.model, padded)
-    own = [differences[i][padded["attention_mask"][i] != 0] for i in range(len(rows))]
+    """Largest relative difference of the logits of the rows' own tokens, alone and padded."""
+    values = compute_logits(trial.model, padded)
+    own = [values[i][padded["attention_mask"][i] != 0] for i in range(len(rows))]
     return _largest_value(
         routed_difference(a, b, trial.model) for a, b in zip(alone, own, strict=True)
     )
 
 
 def _largest_value(values: Any) -> float:
+    """The largest number; nan where one is, which Python's own `max` may pass by."""
     return float(torch.tensor(list(values), dtype=torch.float64).max())

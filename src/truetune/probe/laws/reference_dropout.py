@@ -41,6 +41,8 @@ def measure_law(trial: Trial) -> Measured:
 def _difference_of_two_passes(
     trial: Trial, model: Any, training: bool, batch: dict[str, Any]
 ) -> float:
+    """Relative difference of two passes of a model over a batch, with other random numbers."""
+    # A model whose dropout is off gives the same under any seed, to the last bit.
     a, b = (
         compute_logits(model, cut_rows(trial, batch), training=training, seed=seed)
         for seed in (1, 2)
@@ -61,6 +63,7 @@ def _reference_model(trial: Trial) -> Iterator[tuple[Any, bool]]:
         raise Untested("the run has no reference")
     elif "ref" in adapters:
         active = model.active_adapter
+        # PEFT's way to keep the reference: a second adapter over the same base.
         model.set_adapter("ref")
         try:
             yield model, True

@@ -20,6 +20,7 @@ from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 from truetune.probe.vocab_map import vocab_map_of
 
 COST: Cost = "whole"
+# Names of tensors that are shown.
 NAMES = 8
 
 
@@ -67,10 +68,13 @@ def measure_law(trial: Trial) -> Measured:
 def _nudge_trained(model: torch.nn.Module) -> Iterator[None]:
     """Every trained tensor is moved by a tenth of its size."""
     torch.manual_seed(0)
+    # On the CPU, since a second copy of the weights may not fit on the device.
     kept = [(p, p.detach().to("cpu", copy=True)) for p in model.parameters() if p.requires_grad]
     with torch.no_grad():
         try:
             for parameter, _ in kept:
+                # The last summand moves tensors of zeros as well. Without the move, a tensor that is not saved would be
+                # read from its initial value, which is what it still has.
                 size = 0.1 * parameter.float().pow(2).mean().sqrt() + 0.01
                 parameter.add_(torch.randn_like(parameter) * size.to(parameter.dtype))
             yield
@@ -83,11 +87,13 @@ def _copy_base_model(model: Any) -> Any:
     """A copy of the model below an adapter."""
     twin = copy.deepcopy(model)
     for module in twin.modules():
+        # What a trainer put around the forward is bound to the first model.
         vars(module).pop("forward", None)
     return twin.unload() if hasattr(twin, "unload") else twin.get_base_model()
 
 
 def _save_as_trainer(trial: Trial, folder: str) -> None:
+    """Save as the trainer saves its checkpoints, which may leave out or rename what the model alone would write."""
     trainer: Any = trial.trainer
     if (
         getattr(trainer, "model", None) is trial.model
@@ -99,10 +105,12 @@ def _save_as_trainer(trial: Trial, folder: str) -> None:
 
 
 def _load_again(model: Any, base: Any, folder: str) -> Any:
+    """The model of the files; an adapter onto a copy of its base."""
     if base is not None:
         return type(model).from_pretrained(base, folder)
     import transformers
 
+    # transformers 5 renamed the argument, and warns of the former name.
     dtype = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
     attention = getattr(model.config, "_attn_implementation", None)
     return type(model).from_pretrained(folder, **{dtype: "auto"}, attn_implementation=attention)

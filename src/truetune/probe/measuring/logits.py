@@ -17,13 +17,15 @@ from truetune.probe.measuring.rounding_tolerance import (
 )
 from truetune.probe.measuring.trial import Trial, Untested
 
+# Rows, and tokens of each, that a law uses of a batch; a batch with images is used whole. Chosen, not measured: faults
+# of masks and positions show in any row; twice as many tokens take twice the time of a large model on a CPU.
 ROWS = 4
-# Rows, and tokens of each, that a law uses of a batch; a batch with images is used whole.
 LONGEST = 256
-# No difference beyond this is put down to rounding.
+# No difference beyond this is put down to rounding: what is a quarter off is another answer, in any dtype.
 CAP = 0.25
 MEDIA = ("pixel", "image", "audio", "video", "input_features")
-# Places of a line whose logits are made, where the model can make some alone.
+# Places of a line whose logits are made, where the model can make some alone: 512 places of 150,000 columns are 300 MB
+# in float32.
 KEPT = 512
 
 
@@ -46,6 +48,7 @@ def compute_logits(
     arguments = inputs_of({**({"use_cache": False} if training else {}), **inputs, **more}, model)
     partly = keep is not None and "logits_to_keep" in inputs_of({"logits_to_keep": 0}, model)
     model.train(training)
+    # Also without a seed: layers that draw (router jitter, noise) draw the same in each call.
     torch.manual_seed(seed or 0)
     with torch.no_grad(), no_dropout(model) if seed is None else nullcontext():
         out = model(**arguments, **({"logits_to_keep": keep} if partly else {}))
@@ -63,7 +66,7 @@ def compute_logits(
 def allowed_difference(
     model: torch.nn.Module, inputs: Mapping[str, Any], model_logits: torch.Tensor, **more: Any
 ) -> float:
-    """Largest relative difference that rounding explains, where `found` are the model's logits of `inputs`.
+    """Largest relative difference that rounding explains, where `model_logits` are the model's logits of `inputs`.
 
     In 16 bits this is measured: what one rounding step more or less in every matrix product does to these logits,
     twice over; by `tolerance` at least, by CAP at most.
@@ -71,6 +74,7 @@ def allowed_difference(
     least, dtype = rounding_tolerance(model), coarsest_precision(model)
     if dtype in (torch.float32, torch.float64):
         return least
+    # A generator of its own, so that the random numbers of the model are those of the pass that it is compared with.
     drawn = torch.Generator().manual_seed(0)
 
     def step(module: torch.nn.Module, args: Any, out: Any) -> Any:
@@ -82,6 +86,7 @@ def allowed_difference(
         )
         return (out.float() * (1 + torch.finfo(dtype).eps * sign)).to(out.dtype)
 
+    # Layers with a matrix: there a product is rounded.
     leaves = [
         m
         for m in model.modules()
@@ -94,6 +99,7 @@ def allowed_difference(
         for hook in hooks:
             hook.remove()
     rounding = routed_difference(model_logits, moved, model)
+    # Twice, as the two computations that a law compares each round on their own.
     return max(least, min(2 * rounding, CAP)) if rounding == rounding else least
 
 
@@ -147,8 +153,10 @@ def cut_rows(trial: Trial, batch: dict[str, Any], rows: int = ROWS) -> dict[str,
     if holds_packed_line(batch):
         return inputs
     shape = batch["input_ids"].shape
+    # Such as image features: which of them belong to the rows that stay is not known.
     if any(isinstance(v, torch.Tensor) and v.dim() and v.shape != shape for v in inputs.values()):
         return inputs
+    # The padding is cut away, not the text.
     left = padding_side(trial) == "left"
     places = slice(-LONGEST, None) if left else slice(None, LONGEST)
     return {
@@ -204,10 +212,12 @@ def alter_tokens(ids: torch.Tensor, trial: Trial) -> torch.Tensor:
         sorted(getattr(trial.tokenizer, "all_special_ids", None) or [-1]), device=ids.device
     )
     ordinary = ~torch.isin(ids, special)
+    # Ids of the rows alone: others may be unused rows of the embedding, whose values are extreme.
     pool = torch.unique(ids[ordinary])
     if len(pool) < 2:
         raise Untested("the rows hold too few different tokens")
     places = torch.searchsorted(pool, ids.clamp(pool[0], pool[-1]).contiguous())
+    # Half of the pool away, so that no token becomes itself.
     shift = max(len(pool) // 2, 1)
     return torch.where(ordinary, pool[(places + shift) % len(pool)], ids)
 

@@ -18,6 +18,7 @@ from truetune.probe.measuring.trial import Trial, Untested
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 from truetune.probe.vocab_map import vocab_map_of
 
+# Pairs that are compared: each costs a pass through policy and reference.
 ROWS = 3
 PER_TOKEN = {torch.float64: 1e-5, torch.float32: 1e-3}
 # Nats a token by which two computations in 16 bits may be apart.
@@ -67,6 +68,7 @@ def pair_batches(trial: Trial) -> list[dict[str, Any]]:
 def log_ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, float]]:
     """The loss of a batch, and the mean log-ratio of policy to reference by side, in nats a row, as the trainer logs
     it. Raises Untested where it logs none."""
+    # Only what this pass has added counts: earlier values are of other batches.
     before = {id(values): len(values) for _, values in _logged_metrics(trial.trainer)}
     with torch.no_grad():
         loss = float(loss_of(trial, batch))
@@ -85,6 +87,8 @@ def log_ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, fl
 
 
 def _logged_metrics(trainer: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the lists to which a trainer adds what it will log, by their name."""
+    # TRL's names for them, of newer and of older releases.
     for name in ("_metrics", "_stored_metrics"):
         for metrics in dict(getattr(trainer, name, None) or {}).values():
             yield from metrics.items() if isinstance(metrics, Mapping) else ()

@@ -20,7 +20,8 @@ from truetune.probe.measuring.trainer_loss import (
 )
 from truetune.probe.measuring.trial import Trial, Untested
 
-# Weights whose gradients are compared, at most.
+# Weights whose gradients are compared, at most. Chosen, not measured: 80 MB in float32 for each gradient. With many
+# more, two gradients may not fit beside the model; with fewer, wide layers have no tensor that is small enough.
 MAX_COMPARED_WEIGHTS = 20_000_000
 # Names of the tensors that peft adds.
 ADAPTER = re.compile(
@@ -34,6 +35,7 @@ def undisturbed(trial: Trial, *, training: bool = False) -> Iterator[None]:
     model, reference = trial.model, getattr(trial.trainer, "ref_model", None)
     with restore_afterwards(model, reference, trainer=trial.trainer), _no_gathering(trial.trainer):
         model.train(training)
+        # The trainer calls `model.train()` at each step, which would switch dropout on again.
         with replace_attribute(model, "train", lambda mode=True: model), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
@@ -42,6 +44,7 @@ def undisturbed(trial: Trial, *, training: bool = False) -> Iterator[None]:
 @contextmanager
 def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
     """An attribute of one object, for a while."""
+    # By `vars`, past any `__setattr__` of the class: a module would register a parameter or refuse.
     own = vars(owner)
     missing = name not in own
     before = own.get(name)
@@ -61,6 +64,7 @@ def _no_gathering(trainer: Any) -> Iterator[None]:
     accelerator = getattr(trainer, "accelerator", None)
     with ExitStack() as stack:
         if accelerator is not None:
+            # A real gather waits for processes that do not run this law, for ever.
             for name in ("gather", "gather_for_metrics"):
                 stack.enter_context(
                     replace_attribute(accelerator, name, lambda value, *_, **__: value)
@@ -93,6 +97,7 @@ def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
     if getattr(trial.trainer, "is_fsdp_enabled", False):
         raise Untested("the weights are spread over processes (FSDP)")
     loss = trial.loss(trial.model, dict(batch))
+    # With `return_outputs` a trainer gives the outputs beside.
     loss = loss[0] if isinstance(loss, tuple) else loss
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise Untested("the loss is not one number")
@@ -121,6 +126,7 @@ def require_whole_weights(trial: Trial) -> None:
         trainer, "is_fsdp_enabled", False
     ):
         raise Untested("the weights are spread over processes (DeepSpeed, FSDP)")
+    # Fused steps (GaLore by layer, LOMO) change the weights in `backward`, which could not be put back.
     if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in trial.model.parameters()):
         raise Untested("the optimizer steps inside the backward pass")
     if any(p.numel() == 0 for p in trial.model.parameters()):
@@ -132,6 +138,7 @@ def choose_parameters(
 ) -> dict[str, torch.nn.Parameter]:
     """Trained tensors, the last ones first, of at most `limit` weights in all. Raises Untested where there is none."""
     chosen, left = {}, limit
+    # The last ones first: their gradient does not go through the layers before, so rounding adds up least.
     for name, p in reversed(list(model.named_parameters())):
         if p.requires_grad and p.is_floating_point() and 0 < p.numel() <= left:
             chosen[name] = p
@@ -157,12 +164,15 @@ def step_gradients(
     for batch in batches:
         losses: list[torch.Tensor] = []
 
+        # The loss is taken where the trainer hands it to accelerate, after all that it divides it by. `losses` as a
+        # default, since the function is defined anew in each turn of the loop.
         def backward(loss: torch.Tensor, losses: list[torch.Tensor] = losses, **_: Any) -> None:
             losses.append(loss / trainer.accelerator.gradient_accumulation_steps)
 
         with ExitStack() as stack:
             stack.enter_context(replace_attribute(trainer.accelerator, "backward", backward))
             stack.enter_context(
+                # The Trainer divides by it where it does not count tokens.
                 replace_attribute(trainer, "current_gradient_accumulation_steps", len(batches))
             )
             stack.enter_context(forward_as_prepared(trainer, trial.model))
@@ -170,6 +180,7 @@ def step_gradients(
         if not losses:
             raise Untested("the trainer's training_step does not call accelerator.backward")
         whole = sum(losses)
+        # Without `.backward()`: no `.grad` is written, and no hook of a distributed wrapper runs.
         gradients = torch.autograd.grad(whole, parameters, allow_unused=True)  # type: ignore[arg-type] # not 0: losses is not empty
         for sum_, gradient in zip(total, gradients, strict=True):
             sum_ += 0 if gradient is None else gradient.float()
@@ -187,6 +198,7 @@ def pretend_process_count(
 ) -> Iterator[None]:
     """The trainer's accelerator says that there are so many processes; with `tokens`, it gathers these."""
     accelerator = trial.trainer.accelerator
+    # accelerate and the training arguments may share one state: it is replaced once, and put back once.
     states = {
         id(vars(s)): s
         for s in (accelerator.state, getattr(trial.trainer.args, "distributed_state", None))
@@ -204,6 +216,7 @@ def pretend_process_count(
 
 def gradient_distance(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> dict[str, float]:
     """How far two gradients are apart: {relative, ratio, cosine} of all their tensors as one vector."""
+    # In float64, as sums over millions of squares lose digits in float32.
     norm_a, norm_b = (float(sum((x.double() ** 2).sum() for x in g)) ** 0.5 for g in (a, b))
     between = float(sum(((x - y).double() ** 2).sum() for x, y in zip(a, b, strict=True))) ** 0.5
     dot = float(sum((x.double() * y.double()).sum() for x, y in zip(a, b, strict=True)))
@@ -237,6 +250,7 @@ def _count_supervised(row: Any) -> int:
 def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
     """Rows through the run's own collator, on the model's device. Raises Untested where it gives no mapping."""
     device = next(trial.model.parameters()).device
+    # Copies, since some collators pop keys from the rows.
     batch = trial.collate([copy.copy(row) for row in rows])
     if not isinstance(batch, Mapping):
         raise Untested("the collator gives no mapping")
@@ -248,6 +262,7 @@ def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
 
 def computed_once(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
     """What several laws need of one trial, made once for the same weights. What it raises is raised each time."""
+    # `_version` counts in-place changes: after a step of the optimizer it is another key.
     kept, key = (
         vars(trial).setdefault("_shared", {}),
         (name, sum(p._version for p in trial.model.parameters())),
@@ -264,6 +279,7 @@ def nudge_weights(tensors: Sequence[torch.Tensor], size: float) -> Iterator[None
     try:
         with torch.no_grad():
             for tensor in tensors:
+                # A tensor of zeros (LoRA's B) has no size of its own.
                 scale = float(tensor.float().square().mean().sqrt()) or 0.5
                 tensor.add_(torch.randn_like(tensor), alpha=size * scale)
         yield
