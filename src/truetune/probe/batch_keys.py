@@ -254,6 +254,7 @@ def _may_be_ids(value: Any, vocabulary: int | None) -> bool:
         or _is_flags(value)
     ):
         return False
+    # Beyond the vocabulary the model's embedding would fail, so these are no ids.
     least, most = int(value.min()), int(value.max())
     return least >= 0 and (vocabulary is None or most < vocabulary) and not _is_count(value)
 
@@ -278,6 +279,7 @@ def _same_shape(value: Any, ids: torch.Tensor) -> bool:
 
 def _labels_repeat_ids(labels: torch.Tensor, ids: torch.Tensor) -> bool:
     """Are these the ids wherever they are not -100, at one place at least?"""
+    # A mask alone, without one position in the loss, repeats everything.
     kept = labels != IGNORED
     return bool(kept.any()) and bool((labels[kept] == ids[kept]).all())
 

@@ -35,6 +35,7 @@ def copy_forward_patch(model: Any, other: Any) -> None:
     for (name, module), (_, counterpart) in zip(
         model.named_children(), other.named_children(), strict=False
     ):
+        # Children by their name: a Llama that stands for another class lacks some.
         if hasattr(other, name):
             replacements[id(module)] = getattr(other, name, counterpart)
     head, other_head = model.get_output_embeddings(), other.get_output_embeddings()

@@ -197,6 +197,7 @@ def swap_preferences(batch: dict[str, Any]) -> dict[str, Any]:
         }
     swapped = {_opposite_name(key): value for key, value in batch.items()}
     if isinstance(ids, torch.Tensor) and len(ids) % 2 == 0:
+        # TRL concatenates chosen and rejected rows into one tensor: the halves change places.
         half = len(ids) // 2
         swapped |= {
             key: value.roll(half, 0)
@@ -300,6 +301,7 @@ def _replace_lines(
     ids = batch["input_ids"]
     if set(batch) != PLAIN or [row for row, _ in places] != list(range(len(ids))):
         return None
+    # Padding is masked, so any id does.
     pad = getattr(tokenizer, "pad_token_id", None) or 0
     # A batch that is padded on the left has a row that begins behind its first column.
     left = any(at for _, at in places)

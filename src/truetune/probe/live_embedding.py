@@ -28,6 +28,7 @@ class LiveEmbedding:
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """(ids, width)"""
         with torch.no_grad():
+            # Single rows: the whole matrix of a large model is gigabytes in float32.
             values = self._weight[torch.as_tensor(ids, device=self._weight.device)]
         return np.asarray(values.float().cpu().numpy())
 

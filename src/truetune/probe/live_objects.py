@@ -21,12 +21,14 @@ def model_trained_by(optimizer: Any) -> Any:
 
     Of several (two models in one optimizer) it is the one with the most of these weights.
     """
+    # By identity: tensors compare by value, elementwise.
     weights = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
     held = {
         id(model): model
         for model in _live_instances(_model_classes())
         if _count_shared_weights(model, weights)
     }
+    # PEFT's model holds that of transformers: the outermost one is what the loop calls.
     inner = {id(part) for model in held.values() for part in model.modules() if part is not model}
     outermost = [model for key, model in held.items() if key not in inner]
     return max(outermost, key=lambda model: _count_shared_weights(model, weights), default=None)

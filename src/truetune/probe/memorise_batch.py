@@ -197,6 +197,7 @@ def memorise_batch(
             break
         optimizer.zero_grad()
         loss.backward()
+        # A single row with a large gradient would undo the others at this rate.
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         # Every tenth step, since `known` is a pass over all answers.

@@ -136,6 +136,7 @@ def first_record(
     arguments = getattr(trainer, "args", None)
     record = Record(
         facts={
+            # As the trainer sees itself: processes that do not know of each other are runs of their own.
             "rank": getattr(arguments, "process_index", 0),
             "world": getattr(arguments, "world_size", 1),
             "versions": _package_versions(),
@@ -276,6 +277,7 @@ def _with_own_names(loss: Any, layout: NamedBatch | None) -> Any:
 def unwrap_model(model: Any) -> Any:
     """The model inside DDP, FSDP, DeepSpeed or a compiled module."""
     while True:
+        # Compiled modules have `_orig_mod`; DDP, FSDP and DeepSpeed have `module`.
         inner = getattr(model, "_orig_mod", None) or getattr(model, "module", None)
         if not isinstance(inner, torch.nn.Module):
             return model
@@ -288,6 +290,7 @@ def batch_arrays(batch: Mapping[str, Any]) -> Arrays:
     for key, value in batch.items():
         if isinstance(value, torch.Tensor):
             tensor = value.detach().cpu()
+            # Rules know labels in place, as transformers has them.
             if key == SHIFTED:
                 key, tensor = LABELS, unshift_labels(tensor)
             arrays[key] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()

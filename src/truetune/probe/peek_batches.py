@@ -43,6 +43,7 @@ def peek_batches(
     """
     if isinstance(loader.dataset, Iterator):
         return []
+    # Samplers draw and data sets count: the run shall draw the same rows again.
     with preserve_state(*loader_components(loader)):
         peeked = []
         for indices, rows, batch in islice(_planned_batches(loader), count):

@@ -106,6 +106,7 @@ class RehearsalHook:
 
     def watch_imports(self) -> None:
         """Change each module when its import is complete; those that are loaded already (by a .pth file) now."""
+        # First, so that no finder of the program's can load a module past it.
         sys.meta_path.insert(0, ImportWatcher(self.changes, self.change))
         for name in [name for name in self.changes if name in sys.modules]:
             self.change(name)

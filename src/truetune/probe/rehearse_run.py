@@ -222,6 +222,7 @@ def stops_of(model: Any, tokenizer: Any) -> set[int]:
     """Ids at which a server stops: generation_config's and the tokenizer's."""
     generation = getattr(innermost_model(model), "generation_config", None)
     ids = getattr(generation, "eos_token_id", None)
+    # A list in generation_config, where a model has several.
     eos_ids = set(ids if isinstance(ids, list | tuple) else [ids])
     return {
         int(id) for id in eos_ids | {getattr(tokenizer, "eos_token_id", None)} if id is not None

@@ -168,6 +168,7 @@ class WriteGuard:
             # The program that is executed, whatever the command calls itself.
             words[:1] = [os.fsdecode(arguments[0] or words[0])]
         name = os.path.basename(words[0]) if words else ""
+        # With -S, -I or -E Python would not import the hook, and the child would stand unguarded.
         if name.startswith("python") and not any(word in words for word in ("-S", "-I", "-E")):
             return
         if name in HARMLESS or (name == "git" and len(words) > 1 and words[1] in GIT_LOOKS):
@@ -214,6 +215,7 @@ class WriteGuard:
                 number = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 os.write(number, note)
                 os.close(number)
+            # A full disk or a folder that is gone.
             except OSError:  # the refusal itself matters
                 pass
             finally:

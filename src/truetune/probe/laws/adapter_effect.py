@@ -16,6 +16,7 @@ from truetune.probe.measuring.trainer_gradients import (
 )
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
+# Half: an adapter that works follows wholly (0 in docs/laws.md), one without effect not at all (1).
 COST: Cost = "quick"
 MOST = 100_000_000
 

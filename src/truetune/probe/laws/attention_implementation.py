@@ -19,6 +19,8 @@ from truetune.probe.measuring.logits import (
 from truetune.probe.measuring.rounding_tolerance import routed_difference
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
+# The tolerance is that of rounding: docs/laws.md has 2.5e-7 for implementations that agree, 0.075 for one that reads
+# padding.
 COST: Cost = "quick"
 
 

@@ -16,6 +16,7 @@ from truetune.probe.measuring.logits import (
 from truetune.probe.measuring.rounding_tolerance import inputs_of, routed_difference
 from truetune.probe.measuring.trial import Measured, Trial, Untested
 
+# Rounding makes 2e-7 here, a cache that is shared wrongly 0.52 (docs/laws.md).
 COST: Cost = "quick"
 # Tokens that are fed one by one, behind the row's others.
 STEPS = 8

@@ -17,6 +17,7 @@ from truetune.probe.measuring.preference_ratios import (
 from truetune.probe.measuring.trainer_gradients import undisturbed
 from truetune.probe.measuring.trial import Measured, Trial
 
+# Half of the tolerance or double would decide alike: docs/laws.md has 0 for a correct start, and 0.075 for the fault.
 COST: Cost = "quick"
 LN2 = math.log(2)
 # The loss of TRL's DPOTrainer where all log-ratios are 0.

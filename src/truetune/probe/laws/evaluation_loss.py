@@ -20,6 +20,8 @@ TOLERANCE = 0.05
 def measure_law(trial: Trial) -> Measured:
     """The loss of a handful of evaluation rows, one by one and in batches of the size that the run evaluates with,
     averaged as the trainer does: the mean over batches, each weighed by its rows."""
+    # One by one is the loss of each row; in batches, rows of many tokens outweigh the others where the loss is a mean
+    # over tokens.
     rows, collate, size = _evaluation_rows(trial)
     alone = [_evaluation_loss(trial, collate, [row]) for row in rows]
     groups = [rows[i : i + size] for i in range(0, len(rows), size)]

@@ -27,8 +27,8 @@ from truetune.probe.measuring.trial import Measured, Trial, Untested
 COST: Cost = "quick"
 # Rows, and the size of a model from which two are enough: each row costs two backward passes.
 ROWS, LARGE = 4, 50_000_000
-# Of the gradient's size. In float32, docs/laws.md has 9e-8 for trainers that are right and 0.14 for the least of the
-# faults, so that half and double of it decide alike.
+# Of the gradient's size. In float32, docs/laws.md has 9e-8 for a trainer that is right and 2.9 for one that is not,
+# so that half and double of it decide alike.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 # Of the gradient's size, in 16 bits.
 COARSE = 0.1

@@ -39,6 +39,7 @@ def measure_law(trial: Trial) -> Measured:
         dead, zero, loss = _missing_gradients(trial, trained)
         normal = set(_may_be_zero_at_start(trial.model, trained, dead | zero))
         if not runs and len(dead) < len(trained):
+            # A loss on embeddings never calls the head, so that this has no gradient is normal.
             normal |= _of_head(trial.model) & dead
     without = sorted((dead | zero) - normal, key=list(trained).index)
     lost, foreign = _optimizer_mismatch(trial, trained)

@@ -15,8 +15,8 @@ from truetune.probe.measuring.trial import Measured, Trial, Untested
 COST: Cost = "quick"
 # Places of each kind that are shown.
 SHOWN = 4
-# Share of the positions. Chosen, not measured: of a correct trainer it is 0 but for positions at which two candidates
-# have the same gradient; a fault of masks or shifts concerns every row, so a few per cent at least.
+# Share of the positions. docs/laws.md has 0 for correct trainers and 0.075 for the least of the faults: half and double
+# of it decide alike.
 TOLERANCE = 0.001
 
 

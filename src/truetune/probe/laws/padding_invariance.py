@@ -39,6 +39,7 @@ def measure_law(trial: Trial) -> Measured:
         )[0]
         for row in rows
     ]
+    # Where no batch has padding yet, the side that a collator pads on unless told otherwise.
     side = padding_side(trial) or "right"
     worst: dict[str, float] = {}
     for amount in AMOUNTS:

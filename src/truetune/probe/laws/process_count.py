@@ -24,6 +24,7 @@ from truetune.probe.measuring.trainer_gradients import (
 )
 from truetune.probe.measuring.trial import Measured, Trial
 
+# Two processes are computed in this one, one after the other: a law can't start any.
 COST: Cost = "quick"
 
 

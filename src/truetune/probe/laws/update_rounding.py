@@ -68,6 +68,7 @@ def typical_size(seen: Mapping[str, torch.Tensor]) -> float | None:
 def stuck_weights(weights: torch.Tensor, rate: float) -> int:
     """How many of them stay as they are when `rate` is added or taken away, rounded to the nearest."""
     _, exponent = torch.frexp(weights.detach().float())
+    # Half of the distance to the next number of this dtype: less is rounded away.
     half = torch.exp2((exponent - 1 - BITS[weights.dtype]).float())
     return int(((half > rate) & (weights != 0)).sum())
 

@@ -195,6 +195,7 @@ def _read_targets(
     if len(unheard) and labels is not None:
         targets = labels[unheard[:, 0], unheard[:, 1]]
         expected = _target_gradients(trial, inner, backbone, head, output, hidden, unheard, targets)
+        # A token that the model is certain of has a gradient near 0 even if it is learned.
         loud = expected.norm(dim=-1) > 1e-3 * torch.stack(own).norm(dim=-1).max()
         unheard, silent = unheard[loud], round(len(missing) * float(loud.float().mean()))
     return LearnedTargets(ids, learns, labelled, places, target, weight, silent, unheard)
@@ -288,6 +289,7 @@ def _logits_of_hidden(
     inner: Any, backbone: Any, head: Any, output: Any, hidden: torch.Tensor
 ) -> torch.Tensor:
     """The logits of hidden states by the model's own forward, its scales and caps included."""
+    # Through the model's own forward, since some scale or cap their logits (Gemma, Cohere).
     body_output = (hidden,) if isinstance(output, tuple) else type(output)(last_hidden_state=hidden)
     ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
     try:
@@ -308,11 +310,14 @@ def _nearest_candidate(
     gradient: torch.Tensor, names: list[str], own: list[torch.Tensor]
 ) -> tuple[list[str | None], torch.Tensor]:
     """The candidate that explains each gradient best, the first of equals, and its weight."""
+    # The factor w that brings each candidate's own gradient closest to the one that is there, and what is left of it
+    # then.
     weights = torch.stack([(gradient * g).sum(-1) / (g * g).sum(-1).clamp_min(1e-30) for g in own])
     left = torch.stack(
         [(gradient - w[:, None] * g).norm(dim=-1) for w, g in zip(weights, own, strict=True)]
     )
     left = left / gradient.norm(dim=-1).clamp_min(1e-30)
+    # The next token wins unless another explains clearly more: where tokens repeat, several candidates are equal.
     best = torch.where(left[0] <= left.min(0).values * 1.5 + 1e-3, 0, left.argmin(0))
     index = torch.arange(gradient.shape[0], device=gradient.device)
     clear = (left[best, index] < MAX_RESIDUAL).tolist()

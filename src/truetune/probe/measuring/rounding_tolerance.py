@@ -27,6 +27,7 @@ CHUNK = 4_000_000
 
 def rounding_tolerance(model: torch.nn.Module) -> float:
     """Largest relative difference that rounding explains in this model, at the coarsest precision it computes in."""
+    # Errors of layers add up like a random walk: with the root of their number.
     layers = getattr(getattr(model, "config", None), "num_hidden_layers", None) or LAYERS
     return RELATIVE[coarsest_precision(model)] * max(1.0, math.sqrt(layers / LAYERS))
 
@@ -36,6 +37,7 @@ def coarsest_precision(model: torch.nn.Module) -> torch.dtype:
     where float32 products are rounded to TF32."""
     parameters = list(model.parameters())
     dtypes = {p.dtype for p in parameters if p.is_floating_point() and p.dim() > 1}
+    # By name: bitsandbytes need not be installed.
     if any(type(p).__name__ in QUANTIZED for p in parameters) or hasattr(
         model, "_original_forward"
     ):
@@ -55,6 +57,7 @@ def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     if not a.numel():
         return 0.0
     a, b = (x.reshape(-1, x.shape[-1]) if x.dim() else x[None] for x in (a, b))
+    # In pieces: logits in float64 would take eight times their memory in bfloat16 twice over.
     step = max(CHUNK // (a.numel() // len(a)), 1)
     pieces = zip(*(torch.split(x.detach(), step) for x in (a, b)), strict=True)
     maxima = [((x.double() - y.double()).abs().max(), x.double().abs().max()) for x, y in pieces]
@@ -74,6 +77,7 @@ def routed_difference(a: torch.Tensor, b: torch.Tensor, model: torch.nn.Module) 
     a, b = a.flatten(0, -2), b.flatten(0, -2)
     if bool((a.isnan() | b.isnan()).any()):
         return float("nan")
+    # Of each token its largest difference, so that a token sent elsewhere counts as one.
     apart = (a.float() - b.float()).abs().amax(-1)
     return relative_difference(*(x[apart <= apart.quantile(0.9)] for x in (a, b)))
 

@@ -51,6 +51,7 @@ def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
             float(loss_of(trial, _change_rows(trial, batch, ids, halves)))
             for halves in ((), (0,), (1,), (0, 1))
         ]
+    # The mixed second difference: 0 for every sum over rows, whatever the single losses are.
     neither, first, second, together = both
     effect = max(abs(first - neither), abs(second - neither))
     if abs(together - first - second + neither) > SHARE * effect > 0:
@@ -81,6 +82,7 @@ def _change_rows(
         name = f"{key.removesuffix('input_ids')}labels"
         labels = batch.get(name)
         if isinstance(labels, torch.Tensor) and labels.shape == ids.shape:
+            # Labels that repeat the ids must follow them, or the loss would be of other targets.
             changed[name] = torch.where((labels != IGNORED) & (labels == ids), changed[key], labels)
     return changed
 
