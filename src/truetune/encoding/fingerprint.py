@@ -21,6 +21,7 @@ from truetune.render.rendering import Source
 NGRAM = 5
 HASHES = 16
 WORD_HASHES = 8
+ANSWER_HASHES = 8
 CONTENT = np.zeros(len(Source), dtype=np.bool_)
 CONTENT[
     [
@@ -32,6 +33,8 @@ CONTENT[
         Source.TEXT,
     ]
 ] = True
+ANSWER = np.zeros(len(Source), dtype=np.bool_)
+ANSWER[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT]] = True
 _NOISE = str.maketrans("", "", string.punctuation + string.whitespace)
 _RNG = np.random.default_rng(20240229)
 _FACTORS = _RNG.integers(1, 2**63, size=HASHES, dtype=np.uint64) | np.uint64(1)
@@ -51,6 +54,10 @@ class Fingerprints:
     """(rows,) of what stands before the last answer, normalised"""
     phrases: NDArray[np.uint32]
     """(rows, HASHES) sketch of the token 5-grams of the contents; NOTHING where there are none"""
+    answer: NDArray[np.uint64]
+    """(rows,) of the last answer, normalised"""
+    answer_phrases: NDArray[np.uint32]
+    """(rows, ANSWER_HASHES) as `phrases`, of the answers alone: long prompts are alike whose answers are not"""
 
 
 def fingerprints(
@@ -66,7 +73,8 @@ def fingerprints(
     prompts = ["\x1f".join(turns[:-1]) for turns in texts]
     hashed, places = _hashed(ids, offsets, CONTENT[source])
     numbers = [-1 if i is None else i for i in examples]
-    phrases = _phrases(hashed, places)[numbers]
+    phrases = _phrases(hashed, places, HASHES)[numbers]
+    answers = _phrases(*_hashed(ids, offsets, ANSWER[source]), ANSWER_HASHES)[numbers]
     bad = np.array([row.label is False for row in rows], dtype=np.bool_)
     phrases[bad] ^= phrases[bad] != NOTHING
     return Fingerprints(
@@ -74,6 +82,8 @@ def fingerprints(
         normal=_hashes([text.lower().translate(_NOISE) for text in joined]),
         prompt=_hashes([text.lower().translate(_NOISE) for text in prompts]),
         phrases=phrases,
+        answer=_hashes([turns[-1].lower().translate(_NOISE) if turns else "" for turns in texts]),
+        answer_phrases=answers,
     )
 
 
@@ -98,7 +108,7 @@ def rejected_phrases(
 
     The minimum of two sketches is the sketch of both sets. The last row stands for no example.
     """
-    return _phrases(*_hashed(ids ^ np.int32(1 << 30), offsets, kept))
+    return _phrases(*_hashed(ids ^ np.int32(1 << 30), offsets, kept), HASHES)
 
 
 def _hashed(
@@ -111,11 +121,13 @@ def _hashed(
     return hashed, places
 
 
-def _phrases(hashed: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[np.uint32]:
+def _phrases(
+    hashed: NDArray[np.uint64], places: NDArray[np.int64], hashes: int
+) -> NDArray[np.uint32]:
     grams = np.zeros(max(0, len(hashed) - NGRAM + 1), dtype=np.uint64)
     for i, step in enumerate(_STEPS):
         grams += hashed[i : len(grams) + i] * step
-    return _sketch(grams, places, NGRAM - 1, HASHES)
+    return _sketch(grams, places, NGRAM - 1, hashes)
 
 
 def _sketch(

@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import truetune
 from truetune.data.conversation import Conversation, Message
 from truetune.errors import SpecError, TemplateError
+from truetune.package import __version__
 from truetune.render.folder import files_of
 from truetune.render.probes import Probes, probes
 from truetune.render.template import OWN_KEYS, Template
@@ -79,7 +79,7 @@ def contract_of(
     )
     return {
         "format": FORMAT,
-        "truetune": truetune.__version__,
+        "truetune": __version__,
         "tokenizer": {
             p.name: _digest(p.read_bytes()) for p in files_of(tokenizer.folder, tokenizer.weights)
         },
