@@ -454,7 +454,7 @@ def test_a_law_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> Non
         raise ValueError("odd shape")
 
     own = {
-        name: types.SimpleNamespace(COST="quick", measure=law)
+        name: types.SimpleNamespace(COST="quick", measure_law=law)
         for name, law in (("full", full), ("odd", odd))
     }
     known = {**law_modules(), **own}
