@@ -1,4 +1,4 @@
-"""The boundary between our code and the program of the user that it runs in: `contain`.
+"""The boundary between our code and the program of the user that it runs in: `run_contained`.
 
 Every way into our code goes through it. Whatever that code raises, or takes too long for, ends there; the program goes
 on as if there had been no hook, and the parent is told why there is no audit. Three things are not held back:
@@ -8,8 +8,8 @@ on as if there had been no hook, and the parent is told why there is no audit. T
 - what the program itself raises in the call that an entry point wraps: that is not our code;
 - a hang inside C code that neither returns nor lets signals through (or, off the main thread, any blocking call).
   Nothing in a process can end that, so all that is long runs in a forked copy, which can be killed
-  (`truetune.probe.forked_process`). Only this module and the four entry points (`After.find_spec`, its `exec_module`,
-  `_New.__call__` and `on_train_begin`) are not themselves contained; they are short for that reason.
+  (`truetune.probe.forked_process`). Only this module and the four entry points (`ImportListener.find_spec`, its `exec_module`,
+  `NewTrainer.__call__` and `on_train_begin`) are not themselves contained; they are short for that reason.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _attempt_call(
 
 
 def _call_under_clock(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The clock rings only below this frame, so that it can never ring in the user's code, or in `_attempt`."""
+    """The clock rings only below this frame, so that it can never ring in the user's code, or in `_attempt_call`."""
     return work(*arguments)
 
 

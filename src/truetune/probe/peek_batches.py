@@ -88,7 +88,7 @@ def _rows_at(dataset: Any, indices: list[int]) -> list[Any]:
 
 
 def loader_components(loader: Any) -> list[Any]:
-    """A data loader's samplers, data sets and collators, whatever they are wrapped in: what `still` takes."""
+    """A data loader's samplers, data sets and collators, whatever they are wrapped in: what `preserve_state` takes."""
     components: dict[int, Any] = {}
     waiting = [getattr(loader, name, None) for name in INSIDE]
     while waiting:

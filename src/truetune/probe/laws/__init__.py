@@ -77,7 +77,7 @@ def measure_laws(
     where the law itself raised.
 
     Model and trainer are as before after each law. No quick law is begun once `seconds` have passed. The outcomes are
-    put into `found`, and `keep` is called after each.
+    put into `outcomes`, and `keep` is called after each.
     """
     known, started = law_modules(), time.perf_counter()
     outcomes = {} if outcomes is None else outcomes

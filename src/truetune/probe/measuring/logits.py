@@ -69,7 +69,7 @@ def allowed_difference(
     """Largest relative difference that rounding explains, where `model_logits` are the model's logits of `inputs`.
 
     In 16 bits this is measured: what one rounding step more or less in every matrix product does to these logits,
-    twice over; by `tolerance` at least, by CAP at most.
+    twice over; by `rounding_tolerance` at least, by CAP at most.
     """
     least, dtype = rounding_tolerance(model), coarsest_precision(model)
     if dtype in (torch.float32, torch.float64):
