@@ -8,8 +8,9 @@ on as if there had been no hook, and the parent is told why there is no audit. T
 - what the program itself raises in the call that an entry point wraps: that is not our code;
 - a hang inside C code that neither returns nor lets signals through (or, off the main thread, any blocking call).
   Nothing in a process can end that, so all that is long runs in a forked copy, which can be killed
-  (`truetune.probe.forked_process`). Only this module and the four entry points (`ImportListener.find_spec`, its `exec_module`,
-  `NewTrainer.__call__` and `on_train_begin`) are not themselves contained; they are short for that reason.
+  (`truetune.probe.forked_process`). Only this module and the entry points that tests/probe/injection lists
+  (`ImportListener.find_spec`, its `exec_module`, `NewTrainer.__call__`, `on_train_begin`, the wrapped methods of data
+  sets) are not themselves contained; they are short for that reason.
 """
 
 from __future__ import annotations
