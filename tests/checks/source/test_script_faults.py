@@ -554,3 +554,25 @@ ASKED = "out = model.generate(**batch, max_new_tokens=9, {0})\ntext = tok.decode
 )
 def test_repetition_in_structured_answers(text: str, found: list[str], tmp_path: Path) -> None:
     assert codes(text, tmp_path, "TT728") == found
+
+
+REWARD = """
+from datasets import load_dataset
+from trl import GRPOTrainer
+
+def reward(completions, solution, **kwargs):
+    return [float(a == b) for a, b in zip(completions, solution, strict=True)]
+
+def evaluate(trainer, rows):
+    inputs = trainer.processing_class(text=rows["prompt"], return_tensors="pt")
+    texts = trainer.processing_class.batch_decode(trainer.model.generate(**inputs))
+    return reward([[text] for text in texts], solution=rows["solution"])
+
+rows = load_dataset("x", split="test").shuffle(seed=1)
+evaluate(GRPOTrainer(model="m", reward_funcs=reward), rows)
+"""
+
+
+def test_an_order_that_is_not_followed_to_its_rows_is_not_judged(tmp_path: Path) -> None:
+    """The answers come from the same shuffled rows, by a keyword that is not followed."""
+    assert codes(REWARD, tmp_path, "TT724") == []

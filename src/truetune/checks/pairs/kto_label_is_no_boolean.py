@@ -28,7 +28,7 @@ Mapping the words to booleans is safe where each is known (`{"True": True, "Fals
 is not, for it is true of every word.
 
 ## References
-- huggingface/trl#2015, https://huggingface.co/docs/trl/kto_trainer (expected dataset format)
+- https://huggingface.co/docs/trl/kto_trainer (expected dataset format)
 """
 
 from __future__ import annotations

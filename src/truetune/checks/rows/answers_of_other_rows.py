@@ -26,7 +26,7 @@ the rows again, and filter, sort and join whole rows (`dropna` on the table, a j
 
 ## References
 - https://pandas.pydata.org/docs/user_guide/merging.html (what is put side by side is aligned by the index),
-  huggingface/datasets#7243
+  huggingface/datasets#3273 (columns of sorted data sets were put together in the unsorted order)
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ Decoding is safe where it gives text (`base64.b64decode`, `bytes.fromhex`, `urll
 leave such rows out.
 
 ## References
-- https://docs.python.org/3/library/email.message.html (get_content decodes the transfer encoding of a mail),
-  huggingface/datasets#4261
+- https://docs.python.org/3/library/email.message.html (get_content decodes the transfer encoding of a mail)
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ Turning a sequence into its character (`text.replace("\\n", "\n")`, `html.unesca
 safe for prose. In rows about code the sequence may be meant: turn them back where the source was written.
 
 ## References
-- hiyouga/LLaMA-Factory#1544, https://docs.python.org/3/library/csv.html
+- EricFillion/happy-transformer#283 (escaped newlines in the rows came back in the answers),
+  https://docs.python.org/3/library/csv.html
 """
 
 from __future__ import annotations

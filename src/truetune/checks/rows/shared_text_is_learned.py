@@ -33,7 +33,7 @@ Training the answers alone is safe: give messages, or prompt and completion, in 
 of such rows; Unsloth by `train_on_responses_only`; Axolotl by `train_on_inputs: false`).
 
 ## References
-- unslothai/unsloth#823, huggingface/trl#3781
+- unslothai/unsloth#823, huggingface/alignment-handbook#56
 """
 
 from __future__ import annotations

@@ -65,7 +65,10 @@ class AnswersBesideOtherReferences(SourceRule):
             return
         order = RowOrder(module)
         for pair in row_pairs(module):
-            changes = [order.of(side) for side in pair.sides]
+            traces = [order.of(side) for side in pair.sides]
+            if not all(trace.begins_as(traces[0]) for trace in traces):
+                continue
+            changes = [trace.changes for trace in traces]
             for side, own in zip(pair.sides, changes, strict=True):
                 alone = [node for node in own if not all(node in other for other in changes)]
                 if alone and is_generated(module, pair):

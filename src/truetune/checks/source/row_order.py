@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -36,8 +37,35 @@ OF_FRAMES = frozenset(("sort_values",))
 """Of pandas; `sample(frac=1)` shuffles as well"""
 DEPTH = 14
 """Names, calls and loops that one order is followed through"""
+READS = frozenset((
+    "open", "load", "loads", "load_dataset", "load_from_disk", "read_csv", "read_json", "read_parquet", "read_table",
+    "read_jsonl", "read_text", "readlines", "splitlines", "from_list", "from_dict", "from_pandas", "range",
+))  # fmt: skip
+"""Functions that read rows, by the last part of their name"""
+READS_FROM = ("_rows", "_data", "_dataset", "_examples")
+"""How functions of one's own are called that read rows, where their bodies are not in the file"""
 RESTORES = ("argsort", "sort_index(", "original_order", "inverse", "restore", "unsort")
 """Signs that answers are put back in order"""
+
+
+READ_HERE = "<rows are read here>"
+
+
+class OrderTrace(NamedTuple):
+    """The way of a list's rows through a file."""
+
+    changes: frozenset[ast.AST]
+    """The calls that change their order"""
+    roots: frozenset[str]
+    """READ_HERE, and the names that the file does not explain: `rows` of a script that a notebook fills"""
+
+    def begins_as(self, other: OrderTrace) -> bool:
+        """Are both followed to where rows are read, or to one name?
+
+        Where neither holds, a step in between is not understood, or a list is handed in, as a trainer hands answers
+        to a reward function: the order of the one says nothing of the other.
+        """
+        return bool(self.roots & other.roots)
 
 
 class RowOrder:
@@ -47,9 +75,10 @@ class RowOrder:
         self.module = module
         self._in_place = _sorts_in_place(module)
 
-    def of(self, node: ast.expr) -> frozenset[ast.AST]:
-        """The calls that change the order of a list's rows on the way to this place."""
-        found: set[ast.AST] = set()
+    def of(self, node: ast.expr) -> OrderTrace:
+        """The calls that change the order of a list's rows on the way to this place, and where the way begins."""
+        changes: set[ast.AST] = set()
+        roots: set[str] = set()
         seen: set[ast.AST] = set()
         waiting: list[tuple[ast.AST, int]] = [(node, 0)]
         while waiting:
@@ -58,9 +87,22 @@ class RowOrder:
                 continue
             seen.add(part)
             changed, sources = self._step(part)
-            found.update(changed)
+            if self._reads_rows(part):
+                roots.add(READ_HERE)
+            elif isinstance(part, ast.Name) and not sources:
+                roots.add(part.id)
+            changes.update(changed)
             waiting += [(source, depth + 1) for source in sources]
-        return frozenset(found)
+        return OrderTrace(frozenset(changes), frozenset(roots))
+
+    def _reads_rows(self, node: ast.AST) -> bool:
+        """Do rows begin here: in a file, a data set, or a list that is written out?"""
+        if isinstance(node, ast.List | ast.Tuple):
+            return bool(node.elts)
+        if not isinstance(node, ast.Call):
+            return False
+        name = self.module.flow.name(node.func) or ast.unparse(node.func)
+        return name.rpartition(".")[2] in READS or name.endswith(READS_FROM)
 
     def _step(self, node: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:
         """What changes the order here, and what the rows come from."""
