@@ -85,7 +85,8 @@ def observe_run(
     """Look at a run that is about to start; `folder` takes the tokenizer's files.
 
     `source_data` is the data set before the trainer's own preparation, where it is known; `loss` is
-    (model, inputs) -> loss, `laws` is quick, all, none or names; `canary` sends a marked row through the trainer's preparation.
+    (model, inputs) -> loss, `laws` is quick, all, none or names; `canary` sends a marked row through the trainer's
+    preparation.
     `keys` says which of the batch's tensors are the ids and labels (see `truetune.probe.batch_keys`).
     `keep` is given the record as far as it is made: with the batches, and after each law; a process may end in between.
     Raises what the user's own data set or collator raises, or UsageError for a law of no such name.
