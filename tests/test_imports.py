@@ -68,7 +68,7 @@ LIGHT = (
 )
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}
 ALLOWED_CIRCLES = (
-    {"truetune.probe.given", "truetune.probe.observe"},
+    {"truetune.probe.source_rows", "truetune.probe.observe_run"},
     {"truetune.probe.observe_loop", "truetune.probe.own_loop"},
 )
 """Modules that import each other, inside of functions: to be taken apart, and no new ones added"""

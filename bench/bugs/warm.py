@@ -140,10 +140,10 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
 
 def _run(request: dict[str, Any]) -> dict[str, Any]:
     """The script up to its first step, and what truetune says there."""
-    import truetune.probe.session
-    from truetune.probe.hook import begin
-    from truetune.probe.limits import STOP
-    from truetune.probe.rehearsing import RehearsalHook
+    import truetune.probe.audit_session
+    from truetune.probe.rehearsal_guards import RehearsalHook
+    from truetune.probe.time_limits import STOP
+    from truetune.probe.trainer_hook import start_hook
 
     reached: list[dict[str, Any]] = []
 
@@ -157,7 +157,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     words, (_, script, *arguments) = request["words"][:middle], request["words"][middle + 1 :]
     sys.argv = [script, *arguments]
     said = io.StringIO()
-    truetune.probe.session.verdict = stop
+    truetune.probe.audit_session.await_verdict = stop
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             orders = _orders(words)
@@ -165,7 +165,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
                 RehearsalHook(orders, orders["folder"]).watch_imports()
             else:
                 for package in ("datasets", "transformers"):
-                    begin(package, {**orders, "in_place": True}, lambda name, act: act())
+                    start_hook(package, {**orders, "in_place": True}, lambda name, act: act())
             runpy.run_path(script, run_name="__main__")
     except BaseException:
         if not reached:
@@ -187,12 +187,12 @@ def _orders(words: Sequence[str]) -> dict[str, Any]:
 
 def _judged(message: dict[str, Any]) -> dict[str, Any]:
     from truetune.checks.audit import audit
-    from truetune.probe.record import read
+    from truetune.probe.run_record import read_record
     from truetune.report.as_json import as_dict
 
     if "failed" in message:
         return {"error": message["failed"]}
-    return {"findings": list(as_dict(audit([read(Path(message["folder"]))]))["findings"])}
+    return {"findings": list(as_dict(audit([read_record(Path(message["folder"]))]))["findings"])}
 
 
 if __name__ == "__main__":

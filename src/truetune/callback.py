@@ -10,8 +10,8 @@ from transformers import TrainerCallback
 
 import truetune
 from truetune.errors import TruetuneError, UsageError
-from truetune.probe.boundary import describe
-from truetune.probe.trainers import trainer_of_frames
+from truetune.probe.failure_boundary import describe_error
+from truetune.probe.find_trainer import trainer_of_frames
 
 
 class AuditCallback(TrainerCallback):
@@ -50,7 +50,9 @@ class AuditCallback(TrainerCallback):
             raise
         except Exception as error:
             # A failure of ours must not end the user's run. The other processes are still waited for below.
-            print(f"truetune: not judged: {describe(error)}; the run continues", file=sys.stderr)
+            print(
+                f"truetune: not judged: {describe_error(error)}; the run continues", file=sys.stderr
+            )
         if self.on_error == "stop" and _anywhere(failed, args.device):
             raise TruetuneError(
                 "the audit stopped the run: its findings stand above, or with another process's"

@@ -17,8 +17,8 @@ from truetune.auditing.read import stops_of
 from truetune.checks.views import views_of
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as encoded
-from truetune.probe.observe import arrays
-from truetune.probe.record import Record
+from truetune.probe.observe_run import batch_arrays
+from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, probes
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
@@ -64,7 +64,7 @@ def record(
     }  # fmt: skip
     return Record(
         facts,
-        [arrays(batch) for batch in batches],
+        [batch_arrays(batch) for batch in batches],
         rows,
         [r for given in prepared for r in given],
         path,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from truetune.auditing.listen import ENDED, Ear
-from truetune.probe.record import Record, write
-from truetune.probe.session import verdict
+from truetune.probe.audit_session import await_verdict
+from truetune.probe.run_record import Record, write_record_files
 
 
 class Parent:
@@ -51,7 +51,7 @@ class Parent:
     ) -> dict[str, Any]:
         folder = self.folder / f"{group}-{rank}"
         if recorded:
-            write(Record({"rank": rank, "batches": []}), folder)
+            write_record_files(Record({"rank": rank, "batches": []}), folder)
         return {
             "folder": str(folder),
             "rank": rank,
@@ -71,7 +71,7 @@ def parent(tmp_path: Path) -> Iterator[Parent]:
 def together(parent: Parent, messages: Sequence[dict[str, Any]]) -> list[str]:
     answers: list[str] = []
     threads = [
-        threading.Thread(target=lambda m=m: answers.append(verdict(m, parent.orders)))
+        threading.Thread(target=lambda m=m: answers.append(await_verdict(m, parent.orders)))
         for m in messages
     ]
     for thread in threads:
@@ -123,7 +123,7 @@ def test_what_a_process_recorded_that_told_nobody_is_judged_in_the_end(parent: P
 def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None:
     answers: list[str] = []
     waiting = threading.Thread(
-        target=lambda: answers.append(verdict(parent.message(0, 2), parent.orders))
+        target=lambda: answers.append(await_verdict(parent.message(0, 2), parent.orders))
     )
     waiting.start()
     while not parent.ear._groups:
@@ -137,7 +137,7 @@ def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None
 
 def test_a_judge_that_fails_stops_nothing(parent: Parent) -> None:
     parent.ear._judge = lambda records: bool(1 / 0)
-    assert verdict(parent.message(), parent.orders) == "go"
+    assert await_verdict(parent.message(), parent.orders) == "go"
     assert "ZeroDivisionError" in parent.lost[0]
 
 
@@ -155,8 +155,8 @@ def test_what_is_no_message_is_told(sent: bytes, parent: Parent) -> None:
 def test_without_a_parent_or_its_key_the_run_goes_on_in_silence(
     parent: Parent, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert verdict(parent.message(), parent.orders | {"authkey": "00"}) == "go"
-    assert verdict(parent.message(), parent.orders) == "go"
+    assert await_verdict(parent.message(), parent.orders | {"authkey": "00"}) == "go"
+    assert await_verdict(parent.message(), parent.orders) == "go"
     parent.ear.close()
-    assert verdict(parent.message(), parent.orders) == "go"
+    assert await_verdict(parent.message(), parent.orders) == "go"
     assert capfd.readouterr() == ("", "")

@@ -31,7 +31,7 @@ from truetune.cli import commands
 from truetune.demo import BROKEN, DATA, TOKENIZER
 from truetune.errors import DataError, FastPathError
 from truetune.evaluation.evaluate import judgement_of as judge_evaluation
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.report.as_json import as_dict
 from truetune.report.page import page
 from truetune.report.sarif import to_sarif

@@ -10,7 +10,7 @@ from tests.docs.blocks import ROOT, blocks
 from truetune.checks.catalogue import rules
 from truetune.checks.explaining.guides import GUIDES
 from truetune.checks.explaining.search import search, topics
-from truetune.probe.laws import laws
+from truetune.probe.laws import law_modules
 
 SYMPTOMS = (
     "garbage-output",
@@ -46,7 +46,7 @@ def test_the_causes_are_proved_by_rules_that_there_are(name: str) -> None:
     text = (ROOT / "docs" / GUIDE[name].page).read_text(encoding="utf-8")
     causes = text.partition("## The causes")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", causes))
-    assert named - {rule.name() for rule in rules()} <= set(laws())
+    assert named - {rule.name() for rule in rules()} <= set(law_modules())
     assert named or name == "out-of-memory"
 
 

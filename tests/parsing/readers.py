@@ -457,7 +457,7 @@ OWN = {
     "doctor.gather": WRITES,
     "evaluation.run_folder": WRITES,
     "generation.backends.http": "needs a server; tests/generation feeds it with broken answers",
-    "probe.record": WRITES,
+    "probe.run_record": WRITES,
     "rehearsal.own": WRITES,
     "spec.stacks.facts": WRITES,
     "training.saving": WRITES,

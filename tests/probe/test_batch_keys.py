@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from truetune.errors import UsageError
-from truetune.probe.batch_keys import IGNORED, SHIFTED, in_place, name_batch, reasons
+from truetune.probe.batch_keys import (
+    IGNORED,
+    SHIFTED,
+    name_batch,
+    unreadable_reasons,
+    unshift_labels,
+)
 
 VOCABULARY = 50
 IDS = torch.tensor([[7, 9, 11, 4, 2], [8, 10, 2, 0, 0]])
@@ -56,7 +62,7 @@ def test_labels_that_hold_the_ids_are_theirs(batch: Any) -> None:
 def test_labels_that_stand_one_place_earlier_are_told(batch: Any) -> None:
     inputs = named(batch)
     assert "labels" not in inputs
-    assert torch.equal(in_place(inputs[SHIFTED])[:, 1:], NEXT[:, :-1])
+    assert torch.equal(unshift_labels(inputs[SHIFTED])[:, 1:], NEXT[:, :-1])
 
 
 def test_pairs_of_unmasked_text_are_told_by_their_shift() -> None:
@@ -91,7 +97,7 @@ def test_a_doubt_is_a_reason_and_no_guess(batch: Any) -> None:
     made = name_batch(batch, {}, VOCABULARY)
     assert "input_ids" not in made.inputs
     assert "name them, as in keys=" in made.reason
-    assert list(reasons([made])) == [made.reason]
+    assert list(unreadable_reasons([made])) == [made.reason]
 
 
 def test_a_doubt_is_settled_by_keys() -> None:

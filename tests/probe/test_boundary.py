@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from truetune.probe.boundary import contain
-from truetune.probe.forked import CopyFailed, can_fork, run_in_copy
+from truetune.probe.failure_boundary import run_contained
+from truetune.probe.forked_process import CopyFailed, can_fork, run_in_copy
 
 HERE = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks and signals")
 
@@ -38,12 +38,12 @@ def spin() -> None:
 )  # fmt: skip
 def test_nothing_that_is_raised_gets_out(error: BaseException, reason: str) -> None:
     told: list[str] = []
-    assert contain(fail, error, on_failure=told.append) is None
+    assert run_contained(fail, error, on_failure=told.append) is None
     assert told == [reason]
 
 
 def test_what_cannot_be_told_is_not() -> None:
-    assert contain(fail, KeyError(), on_failure=lambda reason: fail(SystemExit(1))) is None
+    assert run_contained(fail, KeyError(), on_failure=lambda reason: fail(SystemExit(1))) is None
 
 
 @HERE
@@ -55,7 +55,9 @@ def test_what_hangs_is_abandoned(work: Any, main: bool) -> None:
         pytest.skip(
             "a call that waits in C, off the main thread, can't be left: the documents say so"
         )
-    thread = threading.Thread(target=lambda: contain(work, on_failure=told.append, seconds=0.2))
+    thread = threading.Thread(
+        target=lambda: run_contained(work, on_failure=told.append, seconds=0.2)
+    )
     if main:
         thread.run()
     else:
@@ -77,12 +79,12 @@ def test_ctrl_c_and_the_users_handlers_get_through() -> None:
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        contain(interrupted, on_failure=lambda reason: None)
+        run_contained(interrupted, on_failure=lambda reason: None)
     assert signal.getsignal(signal.SIGINT) is before
     seen: list[int] = []
     former = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
     try:
-        contain(
+        run_contained(
             lambda: os.kill(os.getpid(), signal.SIGUSR1), on_failure=lambda reason: seen.append(-1)
         )
     finally:

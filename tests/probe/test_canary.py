@@ -21,9 +21,14 @@ import truetune
 import truetune.collate
 from tests import parts
 from tests.auditing import tiny
-from truetune.probe.canary import Line, Spelling, bare, canaries, install
-from truetune.probe.marks import marked
-from truetune.probe.twins import CARRIED, MIRRORED
+from truetune.probe.canary_dataset import REPEATED_METHODS, ROW_CHOOSING_METHODS, follow_datasets
+from truetune.probe.trace_canary import (
+    CollatedLine,
+    LineDecoder,
+    strip_whitespace_and_case,
+    trace_canary,
+)
+from truetune.probe.watermarks import add_watermarks
 
 Rows = list[dict[str, Any]]
 NOTED = [{**row, "notes": f"Written down by keeper {i}"} for i, row in enumerate(tiny.chats())]
@@ -80,7 +85,7 @@ def own(rows: Dataset) -> Any:
 
 
 def seen(trainer: Any, rows: Rows | None = None) -> dict[str, str]:
-    told = canaries(trainer, None if rows is None else Dataset.from_list(rows))
+    told = trace_canary(trainer, None if rows is None else Dataset.from_list(rows))
     json.dumps(told)
     assert not told["note"]
     return {field["path"]: field["seen"] for field in told["fields"]}
@@ -124,12 +129,14 @@ def test_what_becomes_of_each_text(name: str) -> None:
 
 @pytest.fixture
 def followed() -> Iterator[None]:
-    """`install`, taken back afterwards."""
+    """`follow_datasets`, taken back afterwards."""
     methods = {
-        name: getattr(Dataset, name) for name in MIRRORED + CARRIED if hasattr(Dataset, name)
+        name: getattr(Dataset, name)
+        for name in REPEATED_METHODS + ROW_CHOOSING_METHODS
+        if hasattr(Dataset, name)
     }
     joined, init = datasets.concatenate_datasets, Dataset.__init__
-    install()
+    follow_datasets()
     yield
     Dataset.__init__ = init
     for name, method in methods.items():
@@ -206,7 +213,7 @@ def test_what_the_users_function_raises_on_the_canary_is_a_note() -> None:
         lambda row: {"input_ids": [5, int(row["answer"].split("####")[1])]},
         remove_columns=["answer"],
     )
-    told = canaries(own(rows))
+    told = trace_canary(own(rows))
     assert told["fields"] == []
     assert "the canary was not taken: ValueError" in told["note"]
 
@@ -217,7 +224,7 @@ def test_texts_beside_ids_are_not_taken_for_lost() -> None:
         {**ids, **chat} for ids, chat in zip(tiny.encoded(tiny.chats()), tiny.chats(), strict=True)
     ]
     for run in (own(Dataset.from_list(rows).select(range(6))), sft(rows)):
-        told = canaries(
+        told = trace_canary(
             run, None if isinstance(run.train_dataset, list) else Dataset.from_list(rows)
         )
         assert (told["fields"], bool(told["note"])) == ([], True)
@@ -228,9 +235,9 @@ def test_prepared_rows_are_prepared_again_where_none_are_given() -> None:
 
 
 def test_rows_tokenized_before_are_told() -> None:
-    told = canaries(own(tiny.encoded(tiny.chats())), Dataset.from_list(tiny.chats()))
+    told = trace_canary(own(tiny.encoded(tiny.chats())), Dataset.from_list(tiny.chats()))
     assert "tokenized before the trainer saw them" in told["note"]
-    assert canaries(None)["note"]
+    assert trace_canary(None)["note"]
 
 
 def test_the_run_is_the_same_with_and_without() -> None:
@@ -250,12 +257,12 @@ def test_the_run_is_the_same_with_and_without() -> None:
 @pytest.mark.parametrize("family", ["gpt2", "mistral-7b-v0.3", "phi3", "smollm2"])
 def test_tokenizers_spell_marks_as_they_were(family: str) -> None:
     tokenizer = Tokenizer.from_file(str(parts.folder(family) / "tokenizer.json"))
-    spell = Spelling(tokenizer)
+    spell = LineDecoder(tokenizer)
     for _ in range(50):
-        _, (mark,) = marked({"text": "Who was it?"})
+        _, (mark,) = add_watermarks({"text": "Who was it?"})
         ids = tokenizer.encode(f"<s>Who was it? {mark.text}</s>\n", add_special_tokens=False).ids
-        text, owner = spell(Line(ids, []))
-        assert bare(mark.text) in text
+        text, owner = spell(CollatedLine(ids, []))
+        assert strip_whitespace_and_case(mark.text) in text
         assert len(owner) == len(text)
 
 
@@ -264,7 +271,7 @@ def test_marks_keep_what_steers_the_trainer() -> None:
         "messages": [{"role": "user", "content": "Hi there", "name": "anna"}, {"role": "assistant", "content": ""}],
         "tools": '[{"name": "look"}]', "score": 3, "number": "17", "label": "good", "long": "a b " * 2000,
     }  # fmt: skip
-    made, marks = marked(row)
+    made, marks = add_watermarks(row)
     assert [mark.path for mark in marks] == ["messages[0].content", "long"]
     assert [mark.role for mark in marks] == ["user", ""]
     assert made["messages"][0] == {
@@ -277,18 +284,18 @@ def test_marks_keep_what_steers_the_trainer() -> None:
     assert {key: made[key] for key in ("tools", "score", "number", "label")} == {
         key: row[key] for key in ("tools", "score", "number", "label")
     }
-    assert len({mark.text for _ in range(500) for mark in marked(row)[1]}) == 1000
+    assert len({mark.text for _ in range(500) for mark in add_watermarks(row)[1]}) == 1000
 
 
 def test_without_a_tokenizer_the_canary_is_not_read() -> None:
     tokenizer = tiny.tokenizer()
-    install()
+    follow_datasets()
 
     def encode(row: dict[str, Any]) -> dict[str, Any]:
         ids = tokenizer(row["question"] + row["answer"])["input_ids"]
         return {"input_ids": ids, "labels": ids}
 
-    found = canaries(nameless(Dataset.from_list(ASKED).map(encode)))
+    found = trace_canary(nameless(Dataset.from_list(ASKED).map(encode)))
     assert found["fields"] == []
     assert found["note"].endswith(
         "the trainer has no tokenizer: give it processing_class=tokenizer"

@@ -15,9 +15,9 @@ from transformers import DataCollatorForSeq2Seq, EvalPrediction, Trainer
 import truetune
 from tests.auditing import tiny
 from truetune.errors import UsageError
-from truetune.probe import mutants
-from truetune.probe.border import compact
-from truetune.probe.mutants import ROWS, Line, exchanged
+from truetune.probe import label_mutants
+from truetune.probe.label_mutants import ROWS, Line, swap_preferences
+from truetune.probe.vocab_map import compact_vocabulary
 from truetune.rehearsal.mutate import Mutation, shown
 from truetune.report.rehearsed import draw
 
@@ -114,11 +114,11 @@ def test_own_metrics_are_asked() -> None:
             input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
         ).logits.argmax(-1)
     batch["labels"] = torch.cat([best[:, :1], best[:, :-1]], 1)
-    compact(model, batch["input_ids"].unique().tolist() + best.unique().tolist())
+    compact_vocabulary(model, batch["input_ids"].unique().tolist() + best.unique().tolist())
     notes: list[str] = []
-    assert mutants.logs_of(trainer, model, batch, notes) == {"eval_right": 1.0}
+    assert label_mutants.logs_of(trainer, model, batch, notes) == {"eval_right": 1.0}
     trainer.compute_metrics = lambda prediction: 1 / 0
-    assert mutants.logs_of(trainer, model, batch, notes) == {}
+    assert label_mutants.logs_of(trainer, model, batch, notes) == {}
     assert notes == ["compute_metrics was not asked: ZeroDivisionError: division by zero"]
 
 
@@ -152,10 +152,10 @@ def test_faults(name: str, first: tuple[list[int], list[int]]) -> None:
 
 def test_exchanged() -> None:
     ids = torch.arange(8).reshape(4, 2)
-    made = exchanged({"input_ids": ids, "ref_chosen_logps": 1, "ref_rejected_logps": 2})
+    made = swap_preferences({"input_ids": ids, "ref_chosen_logps": 1, "ref_rejected_logps": 2})
     assert made["input_ids"].tolist() == [[4, 5], [6, 7], [0, 1], [2, 3]]
     assert (made["ref_chosen_logps"], made["ref_rejected_logps"]) == (2, 1)
-    assert exchanged({"input_ids": ids, "label": [True, False]})["label"] == [False, True]
+    assert swap_preferences({"input_ids": ids, "label": [True, False]})["label"] == [False, True]
 
 
 def test_what_logs_show() -> None:

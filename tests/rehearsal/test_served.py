@@ -19,7 +19,7 @@ from tests.rehearsal.server import Routes, served, server
 from truetune.checks.findings import Finding
 from truetune.cli import commands
 from truetune.errors import UsageError
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.rehearsal.here import record_of
 from truetune.rehearsal.report import report
 from truetune.rehearsal.served import ask, server_of

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
 
-from truetune.probe import miniature
-from truetune.probe.shrink import shrink
+from truetune.probe import miniature_model
+from truetune.probe.shrink_config import shrink_config
 
 ARCHITECTURES = ("llama", "qwen3", "gemma3_text", "qwen3_moe", "deepseek_v3", "gpt2", "phi3")
 
@@ -19,7 +19,7 @@ def test_it_is_small_and_of_its_kind(name: str) -> None:
     config = AutoConfig.for_model(name)
     kinds = set(getattr(config, "layer_types", None) or ())
     vocabulary = config.vocab_size
-    shrink(config)
+    shrink_config(config)
     assert config.num_hidden_layers == 2
     assert config.hidden_size <= 128
     assert config.vocab_size == vocabulary
@@ -34,13 +34,13 @@ def test_it_is_small_and_of_its_kind(name: str) -> None:
 
 
 def test_heads_keep_their_ratio() -> None:
-    config = shrink(
+    config = shrink_config(
         LlamaConfig(
             hidden_size=4096, num_attention_heads=32, num_key_value_heads=8, num_hidden_layers=32
         )
     )
     assert (config.num_attention_heads, config.num_key_value_heads) == (8, 2)
-    assert shrink(copy.deepcopy(config)).hidden_size == config.hidden_size
+    assert shrink_config(copy.deepcopy(config)).hidden_size == config.hidden_size
 
 
 class Stubborn(LlamaForCausalLM):
@@ -53,16 +53,20 @@ class Stubborn(LlamaForCausalLM):
 
 
 def test_what_cannot_be_shrunk_becomes_a_llama() -> None:
-    made = miniature.build(Stubborn, LlamaConfig(vocab_size=123, hidden_size=1024, eos_token_id=7))
+    made = miniature_model.build_miniature(
+        Stubborn, LlamaConfig(vocab_size=123, hidden_size=1024, eos_token_id=7)
+    )
     assert type(made) is LlamaForCausalLM
     assert (made.config.vocab_size, made.config.eos_token_id) == (123, 7)
     assert any(
         "Stubborn can't be shrunk (ValueError: the kernel needs 1024 columns)" in note
-        for note in miniature.notes
+        for note in miniature_model.notes
     )
 
 
 def test_the_same_weights_each_time() -> None:
     settings = {"vocab_size": 50, "hidden_size": 512, "num_attention_heads": 8}
-    one, two = (miniature.build(LlamaForCausalLM, LlamaConfig(**settings)) for _ in range(2))
+    one, two = (
+        miniature_model.build_miniature(LlamaForCausalLM, LlamaConfig(**settings)) for _ in range(2)
+    )
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))

@@ -19,7 +19,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.report import AuditReport, Subject
 from truetune.demo import TOKENIZER
 from truetune.encoding.ledger import Ledger, ledger
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.render.probes import probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load

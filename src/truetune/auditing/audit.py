@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.encoding.ledger import Ledger, ledger
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED, Source
 from truetune.spec.run import RunSpec
@@ -107,7 +107,7 @@ class Audit:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Of the first process; see `truetune.probe.record.Record`"""
+        """Of the first process; see `truetune.probe.run_record.Record`"""
         return self.records[0].facts
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import PAD
-from truetune.probe.record import Arrays
+from truetune.probe.run_record import Arrays
 
 Starts = NDArray[np.bool_]
 BORDERS = ("cu_seq_lens_q", "cu_seq_lens", "cu_seqlens", "cu_seqlens_q")

@@ -9,7 +9,7 @@ from typing import Any
 
 from truetune.auditing.workspace import workspace
 from truetune.errors import UsageError
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 
 
 def record_of(
@@ -25,8 +25,8 @@ def record_of(
     keys: Mapping[str, str | int] | None = None,
 ) -> Record:
     """Raises UsageError where `run` is no trainer and there is no loader, or a law has no such name."""
-    from truetune.probe.observe import observe
-    from truetune.probe.ready import ready
+    from truetune.probe.observe_run import observe_run
+    from truetune.probe.ready_trainer import ready_trainer
 
     trainer = run if hasattr(run, "get_train_dataloader") else None
     if trainer is None and loader is None:
@@ -38,14 +38,14 @@ def record_of(
     folder = stack.enter_context(workspace(guard=False))
     atexit.register(stack.close)
     model = run if trainer is None else trainer.model
-    with ready(trainer, loader) as (loader, tokenizer_of_trainer):
-        return observe(
+    with ready_trainer(trainer, loader) as (loader, tokenizer_of_trainer):
+        return observe_run(
             folder,
             model=model,
             loader=loader,
             tokenizer=tokenizer or tokenizer_of_trainer,
             trainer=trainer,
-            given=given,
+            source_data=given,
             loss=loss,
             count=batches,
             laws=laws,

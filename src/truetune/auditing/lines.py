@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.documents import boundaries, known_boundaries
 from truetune.auditing.padding import Pads, attended_of, padding_of
-from truetune.probe.record import Arrays, Record
+from truetune.probe.run_record import Arrays, Record
 from truetune.render.rendering import IGNORED
 
 MASKS = ("completion_mask", "loss_mask")

@@ -16,7 +16,7 @@ from typing import Any
 
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG_RECORD
-from truetune.probe.record import Record, read
+from truetune.probe.run_record import Record, read_record
 
 Judge = Callable[[Sequence[Record]], bool]
 """The records of one run's processes -> may it go on?"""
@@ -93,7 +93,7 @@ class Ear:
             )
             folder = Path(said["folder"])
             self._heard.add(folder)
-            record = left_behind(folder, str(failed)) if failed else read(folder)
+            record = left_behind(folder, str(failed)) if failed else read_record(folder)
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             self._lose(f"a process of the run can't be understood: {error!r}")
             connection.close()
@@ -157,7 +157,7 @@ class Ear:
 def left_behind(folder: Path, reason: str) -> Record | None:
     """What was recorded before an audit was lost for this reason; None where nothing was."""
     try:
-        record = read(folder)
+        record = read_record(folder)
     except (OSError, ValueError, KeyError):
         return None
     record.facts["lost"] = reason

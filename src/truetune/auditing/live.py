@@ -20,7 +20,7 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
 from truetune.errors import DataError, UsageError
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, chat
 from truetune.render.rendering import IGNORED
 from truetune.render.tokenizer import Tokenizer, load
@@ -101,10 +101,10 @@ class Collated:
 @contextmanager
 def untouched(live: LiveObjects) -> Iterator[None]:
     """Put back what looking at the objects changes."""
-    from truetune.probe.still import still
+    from truetune.probe.preserve_state import preserve_state
 
     modes = _modes(live.model)
-    with _backends_kept(live), still(*live.holders):
+    with _backends_kept(live), preserve_state(*live.holders):
         try:
             yield
         finally:
@@ -114,7 +114,7 @@ def untouched(live: LiveObjects) -> Iterator[None]:
 
 def tokenizer_of(live: LiveObjects, folder: Path) -> Tokenizer:
     """The facts of the tokenizer in memory, with those of the model in memory. Raises TokenizerError, UsageError."""
-    from truetune.probe.observe import model_facts, save_tokenizer, unwrapped
+    from truetune.probe.observe_run import model_facts, save_tokenizer, unwrap_model
 
     if save_tokenizer(live.tokenizer, folder) is None:
         kind = type(live.tokenizer).__name__
@@ -124,7 +124,7 @@ def tokenizer_of(live: LiveObjects, folder: Path) -> Tokenizer:
     found = replace(load(str(folder / "tokenizer")), truncation=None, padding=None)
     if live.model is None:
         return found
-    facts = model_facts(unwrapped(live.model))
+    facts = model_facts(unwrap_model(live.model))
     rows = facts["embedding_rows"]
     return replace(
         found,
@@ -271,10 +271,10 @@ def _forms(
 
 
 def _observed(live: LiveObjects, folder: Path, rows: Sequence[Any], given: Sequence[Any]) -> Record:
-    from truetune.probe.collated import observe_collated
+    from truetune.probe.observe_collator import observe_collator
 
     size = 1 if live.collator is None else BATCH_SIZE
-    return observe_collated(
+    return observe_collator(
         folder,
         rows,
         given,

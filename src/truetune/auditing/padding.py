@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.documents import attends
-from truetune.probe.record import Arrays
+from truetune.probe.run_record import Arrays
 
 
 class Pads(NamedTuple):

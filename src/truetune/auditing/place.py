@@ -26,7 +26,7 @@ from truetune.auditing.turns import (
     marker_of,
 )
 from truetune.encoding.vocabulary import SPACE, Vocabulary
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED, Source
 

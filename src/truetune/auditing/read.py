@@ -7,7 +7,7 @@ from typing import Any
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.place import samples
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, probes
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec

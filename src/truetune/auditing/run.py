@@ -65,7 +65,7 @@ class _Losses:
                 self.complain(f"not judged: {reason}; the run continues")
 
     def watch(self) -> None:
-        """Look for reasons that processes of the run have left (`truetune.probe.boundary.note_loss`)."""
+        """Look for reasons that processes of the run have left (`truetune.probe.failure_boundary.note_loss`)."""
         while not self._ended.wait(LOOK_SECONDS):
             self.look()
 
@@ -83,7 +83,7 @@ def run(
 ) -> Outcome:
     """Run `command` with our hook in each Python process below it; `judge` says whether a training may go on.
 
-    `orders` are what the hook is to do: mode, batches, laws, canary, ...; see `truetune.probe.hook`.
+    `orders` are what the hook is to do: mode, batches, laws, canary, ...; see `truetune.probe.trainer_hook`.
     Raises UsageError where the command can't be started.
     """
     with hooked(orders, judge, complain) as session:

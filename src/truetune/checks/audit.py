@@ -12,7 +12,7 @@ from truetune.checks.catalogue import AUDIT, choose
 from truetune.checks.judgement import NotJudged, judge
 from truetune.checks.report import AuditReport as AuditReport
 from truetune.checks.report import Subject
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.spec.run import RunSpec
 
 

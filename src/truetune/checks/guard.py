@@ -40,8 +40,8 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
 from truetune.errors import FindingsError
-from truetune.probe.boundary import contain, describe
-from truetune.probe.record import Record
+from truetune.probe.failure_boundary import describe_error, run_contained
+from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, probes
 from truetune.render.weights import RowsOfEmbedding
 from truetune.spec.files import spec_of
@@ -99,7 +99,7 @@ class _Guard:
         try:
             return work()
         except Exception as error:
-            self.judged.append(Judgement(not_judged=(NotJudged(what, describe(error)),)))
+            self.judged.append(Judgement(not_judged=(NotJudged(what, describe_error(error)),)))
             return None
 
 
@@ -136,7 +136,9 @@ def guard(
 def _guard(live: LiveObjects, spec: RunSpec) -> Report:
     """Judge the objects. Raises FindingsError where there is a finding at or above `spec.fail_on`."""
     started, lost = time.perf_counter(), list[str]()
-    report: Report | None = contain(_report, live, spec, on_failure=lost.append, seconds=SECONDS)
+    report: Report | None = run_contained(
+        _report, live, spec, on_failure=lost.append, seconds=SECONDS
+    )
     if report is None:
         judged = (NotJudged("the objects", lost[0] if lost else "the guard failed"),)
         report = Report(spec=spec, findings=(), not_judged=judged, seconds=0.0)

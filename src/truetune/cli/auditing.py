@@ -17,7 +17,7 @@ from truetune.errors import UsageError
 
 if TYPE_CHECKING:
     from truetune.auditing.run import Outcome
-    from truetune.probe.record import Record
+    from truetune.probe.run_record import Record
     from truetune.spec.run import RunSpec
 
 SIGNALS = 128

@@ -16,7 +16,7 @@ from truetune.errors import TruetuneError, UsageError
 
 if TYPE_CHECKING:
     from truetune.auditing.run import Outcome
-    from truetune.probe.record import Record
+    from truetune.probe.run_record import Record
 
 OFFLINE = (
     "a rehearsal makes no connection: models' config.json, tokenizers and data of the hub must be"

@@ -14,7 +14,7 @@ from transformers import GenerationConfig
 from truetune.generation.batch import Count, How, Ids, Progress, late, next_logits, said
 from truetune.generation.looks import Answer, Prompt
 from truetune.generation.voice import Manner
-from truetune.probe.still import still
+from truetune.probe.preserve_state import preserve_state
 
 BATCH_TOKENS = 4096
 """Tokens of a batch, padding and answers included: a cache of at most about 2 GB with a 7B model"""
@@ -48,7 +48,7 @@ def answers(
     inner, ends = generator_of(model), sorted(set(stops))
     how = How(ends, pad, deadline, manner, Count(len(prompts), progress))
     found: list[Answer | None] = [None] * len(prompts)
-    with untouched(model), still(), torch.no_grad():
+    with untouched(model), preserve_state(), torch.no_grad():
         inner.eval()
         inner.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
         asked = [(i, prompt.ids) for i, prompt in enumerate(prompts) if prompt.ids]

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from truetune.generation.answers import generator_of, halving, untouched
 from truetune.generation.backends.backend import Scored
-from truetune.probe.still import still
+from truetune.probe.preserve_state import preserve_state
 
 Ids = Sequence[int]
 LOGITS = 1 << 26
@@ -34,7 +34,7 @@ def scored(
     inner, done = generator_of(model), 0
     found: list[Scored | None] = [None] * len(sequences)
     rows = int(model.get_input_embeddings().weight.shape[0])
-    with untouched(model), still(), torch.no_grad():
+    with untouched(model), preserve_state(), torch.no_grad():
         inner.eval()
         parted = isinstance(inner, PreTrainedModel) and not inner._is_stateful
         for batch in _batches(sequences, TOKENS if parted else min(TOKENS, LOGITS // rows)):

@@ -12,7 +12,7 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 
 from truetune.generation.answers import generator_of, untouched
 from truetune.generation.pace import Pace
-from truetune.probe.still import still
+from truetune.probe.preserve_state import preserve_state
 
 LENGTHS = (8, 256)
 TOKENS = 4
@@ -30,7 +30,7 @@ def measured(wrapped: Any, batch_tokens: int) -> Pace | None:
     lengths = LENGTHS[0], min(LENGTHS[1], (positions or LENGTHS[1] + TOKENS + 1) - TOKENS - 1)
     if lengths[1] <= 4 * lengths[0]:
         return None
-    with untouched(wrapped), still(), torch.no_grad():
+    with untouched(wrapped), preserve_state(), torch.no_grad():
         model.eval()
         _seconds(model, LENGTHS[0])
         tries: list[tuple[float, float]] = []

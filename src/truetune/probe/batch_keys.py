@@ -22,15 +22,15 @@ from truetune.errors import UsageError
 Key = str | int
 """A key of the user's batch, or a place in its tuple"""
 IDS, LABELS, MASK = "input_ids", "labels", "attention_mask"
+# Our name for labels that stand one place earlier than the ids that they repeat.
 SHIFTED = "shifted_labels"
-"""Our name for labels that stand one place earlier than the ids that they repeat"""
+# Ends of the names that transformers and TRL give: `KL_input_ids` are no labels, though they may repeat the ids.
 OURS = ("_ids", "_mask", LABELS)
-"""Ends of the names that transformers and TRL give: `KL_input_ids` are no labels, though they may repeat the ids"""
 IGNORED = -100
+# Ids of this prefix are a prompt's: what is learned comes from another tensor, or is still to be sampled.
 PROMPTS_ALONE = "prompt_"
-"""Ids of this prefix are a prompt's: what is learned comes from another tensor, or is still to be sampled"""
+# Our name for an unknown place of a tuple.
 OTHER = "item {}"
-"""Our name for an unknown place of a tuple"""
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,20 @@ class NamedBatch:
         if self.sequence is torch.Tensor:
             return inputs[IDS]
         places = {place: name for name, place in self.names.items()}
-        made = [inputs[places[place]] for place in range(len(places)) if places[place] in inputs]
-        return made if self.sequence is list else tuple(made)
+        items = [inputs[places[place]] for place in range(len(places)) if places[place] in inputs]
+        return items if self.sequence is list else tuple(items)
 
 
 def check_keys(keys: Mapping[str, Key] | None) -> dict[str, Key]:
     """`keys` as a dictionary. Raises UsageError where it maps anything else than names to keys or places."""
-    made = dict(keys or {})
-    for name, key in made.items():
+    checked = dict(keys or {})
+    for name, key in checked.items():
         if not isinstance(name, str) or not isinstance(key, str | int) or isinstance(key, bool):
             raise UsageError(
                 f"keys: {name!r}: {key!r}: expected our name and your batch's key or place, as in "
                 '{"input_ids": "tokens"} or {"input_ids": 0, "labels": 1}'
             )
-    return made
+    return checked
 
 
 def name_batch(
@@ -75,42 +75,53 @@ def name_batch(
 
     Raises UsageError where `keys` names what is not in the batch.
     """
+    values, sequence = _values_of_batch(batch)
+    names = _map_values(values, keys or {})
     if isinstance(batch, Mapping):
-        values: dict[Key, Any] = dict(batch)
-        sequence: type[Any] | None = None
-    elif isinstance(batch, tuple | list):
-        values = dict(enumerate(batch))
-        sequence = list if type(batch) is list else tuple
-    else:
-        values = {0: batch}
-        sequence = torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
-    names = _mapped(values, keys or {})
-    if isinstance(batch, Mapping):
-        names |= {
-            key: key
-            for key in values
-            if isinstance(key, str) and key not in names.values() and key not in names
-        }
+        names |= _own_names(values, names)
     unknown = {key: value for key, value in values.items() if _is_unknown(key, names)}
     doubt = "" if _has_ids(names) else _find_ids(names, unknown, values, vocabulary)
     if IDS in names:
         _find_labels(names, unknown, values)
         _find_mask(names, unknown, values)
-    for key in values:
-        if key not in names.values():
-            names[str(key) if isinstance(key, str) else OTHER.format(key)] = key
+    _name_the_rest(names, values)
     inputs = {name: values[key] for name, key in names.items()}
     return NamedBatch(inputs, {n: k for n, k in names.items() if n != k}, sequence, doubt)
 
 
-def in_place(labels: torch.Tensor) -> torch.Tensor:
+def _name_the_rest(names: dict[str, Key], values: Mapping[Key, Any]) -> None:
+    """Name what has no role: keys as they are, places of a tuple by their number."""
+    for key in values:
+        if key not in names.values():
+            names[key if isinstance(key, str) else OTHER.format(key)] = key
+
+
+def _values_of_batch(batch: Any) -> tuple[dict[Key, Any], type[Any] | None]:
+    """The values of a batch by their key or place, and what it is where it is no mapping: tuple, list or one value."""
+    if isinstance(batch, Mapping):
+        return dict(batch), None
+    if isinstance(batch, tuple | list):
+        return dict(enumerate(batch)), list if type(batch) is list else tuple
+    return {0: batch}, torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
+
+
+def _own_names(values: Mapping[Key, Any], names: Mapping[str, Key]) -> dict[str, Key]:
+    """The keys of a batch that the user did not map, under their own names."""
+    return {
+        key: key
+        for key in values
+        if isinstance(key, str) and key not in names.values() and key not in names
+    }
+
+
+def unshift_labels(labels: torch.Tensor) -> torch.Tensor:
     """Labels that stand one place earlier, where transformers has them; the first place has none."""
-    made = torch.full_like(labels, IGNORED)
-    made[..., 1:] = labels[..., :-1]
-    return made
+    unshifted = torch.full_like(labels, IGNORED)
+    unshifted[..., 1:] = labels[..., :-1]
+    return unshifted
 
 
-def _mapped(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key]:
+def _map_values(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key]:
     missing = [str(key) for key in keys.values() if key not in values]
     if missing:
         there = ", ".join(map(str, values)) or "nothing"
@@ -144,30 +155,41 @@ def _find_ids(
             "the batches hold prompts alone: what is learned is sampled from the model while it"
             " trains"
         )
-    found = {key: value for key, value in unknown.items() if _may_be_ids(value, vocabulary)}
-    lines = {key: value for key, value in found.items() if value.dim() == 2}
-    found = lines or found  # beside lines of ids, one number a line is a length or a class
-    if len(found) == 2:
-        (one, first), (two, second) = found.items()
-        if first.shape == second.shape:
-            if _repeats(second, first):
-                found.pop(two)  # labels without a mask: they hold what the ids hold
-            elif _repeats(in_place(second), first) and not _repeats(in_place(first), second):
-                found.pop(two)
-            elif _repeats(in_place(first), second) and not _repeats(in_place(second), first):
-                found.pop(one)
-    if len(found) == 1:
-        (key,) = found
-        _rename(names, IDS, key)
+    candidates = {key: value for key, value in unknown.items() if _may_be_ids(value, vocabulary)}
+    lines = {key: value for key, value in candidates.items() if value.dim() == 2}
+    # Beside lines of ids, one number a line is a length or a class.
+    candidates = lines or candidates
+    _drop_labels(candidates)
+    if len(candidates) == 1:
+        (key,) = candidates
+        _assign_key(names, IDS, key)
         unknown.pop(key)
         return ""
-    shown = ", ".join(f"{key} ({_shape(value)})" for key, value in values.items())
-    which = (
-        "none of its tensors can be ids"
-        if not found
-        else f"{' and '.join(map(str, found))} may be the ids"
-    )
-    return f"{which}: the batch has {shown}; name them, as in keys={{'input_ids': ...}}"
+    shapes = ", ".join(f"{key} ({_describe_shape(value)})" for key, value in values.items())
+    which = "none of its tensors can be ids"
+    if candidates:
+        which = f"{' and '.join(map(str, candidates))} may be the ids"
+    return f"{which}: the batch has {shapes}; name them, as in keys={{'input_ids': ...}}"
+
+
+def _drop_labels(candidates: dict[Key, Any]) -> None:
+    """Of two tensors that may be the ids, take out the one that is their labels, where that is certain."""
+    if len(candidates) != 2:
+        return
+    (one, first), (two, second) = candidates.items()
+    if first.shape != second.shape:
+        return
+    # Labels without a mask hold what the ids hold: either may be the ids, and the first one is as good.
+    if _labels_repeat_ids(second, first):
+        candidates.pop(two)
+        return
+    second_is_ahead = _labels_repeat_ids(unshift_labels(second), first)
+    first_is_ahead = _labels_repeat_ids(unshift_labels(first), second)
+    # Where both fit (a text of one repeated token) nothing is guessed.
+    if second_is_ahead and not first_is_ahead:
+        candidates.pop(two)
+    elif first_is_ahead and not second_is_ahead:
+        candidates.pop(one)
 
 
 def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:
@@ -177,21 +199,26 @@ def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping
     if known is not None:
         if known != LABELS and _is_shifted(values[known], ids):
             names.pop(LABELS)
-            _rename(names, SHIFTED, known)
+            _assign_key(names, SHIFTED, known)
         return
+    plain, shifted = _label_candidates(unknown, ids)
+    if len(plain) == 1 and not shifted:
+        _assign_key(names, LABELS, plain[0])
+        unknown.pop(plain[0])
+    elif len(shifted) == 1 and not plain:
+        _assign_key(names, SHIFTED, shifted[0])
+        unknown.pop(shifted[0])
+
+
+def _label_candidates(unknown: Mapping[Key, Any], ids: torch.Tensor) -> tuple[list[Key], list[Key]]:
+    """The keys of tensors that repeat the ids in place, and of those that repeat them one place earlier."""
     alike = {
         key: value
         for key, value in unknown.items()
         if _same_shape(value, ids) and not _is_flags(value)
     }
-    plain = [key for key, value in alike.items() if _repeats(value, ids)]
-    shifted = [key for key, value in alike.items() if _is_shifted(value, ids)]
-    if len(plain) == 1 and not shifted:
-        _rename(names, LABELS, plain[0])
-        unknown.pop(plain[0])
-    elif len(shifted) == 1 and not plain:
-        _rename(names, SHIFTED, shifted[0])
-        unknown.pop(shifted[0])
+    plain = [key for key, value in alike.items() if _labels_repeat_ids(value, ids)]
+    return plain, [key for key, value in alike.items() if _is_shifted(value, ids)]
 
 
 def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:
@@ -199,7 +226,7 @@ def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[K
     ids = values[names[IDS]]
     if MASK in names:
         return
-    found = [
+    candidates = [
         key
         for key, value in unknown.items()
         if isinstance(key, int)
@@ -207,11 +234,11 @@ def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[K
         and _is_flags(value)
         and len(torch.unique(ids[value == 0])) <= 1
     ]
-    if len(found) == 1:
-        _rename(names, MASK, found[0])
+    if len(candidates) == 1:
+        _assign_key(names, MASK, candidates[0])
 
 
-def _rename(names: dict[str, Key], name: str, key: Key) -> None:
+def _assign_key(names: dict[str, Key], name: str, key: Key) -> None:
     for other in [other for other, taken in names.items() if taken == key]:
         del names[other]
     names[name] = key
@@ -227,6 +254,7 @@ def _may_be_ids(value: Any, vocabulary: int | None) -> bool:
         or _is_flags(value)
     ):
         return False
+    # Beyond the vocabulary the model's embedding would fail, so these are no ids.
     least, most = int(value.min()), int(value.max())
     return least >= 0 and (vocabulary is None or most < vocabulary) and not _is_count(value)
 
@@ -249,25 +277,26 @@ def _same_shape(value: Any, ids: torch.Tensor) -> bool:
     )
 
 
-def _repeats(labels: torch.Tensor, ids: torch.Tensor) -> bool:
+def _labels_repeat_ids(labels: torch.Tensor, ids: torch.Tensor) -> bool:
     """Are these the ids wherever they are not -100, at one place at least?"""
+    # A mask alone, without one position in the loss, repeats everything.
     kept = labels != IGNORED
     return bool(kept.any()) and bool((labels[kept] == ids[kept]).all())
 
 
 def _is_shifted(labels: Any, ids: torch.Tensor) -> bool:
-    if not _same_shape(labels, ids) or ids.shape[-1] < 2 or _repeats(labels, ids):
+    if not _same_shape(labels, ids) or ids.shape[-1] < 2 or _labels_repeat_ids(labels, ids):
         return False
-    return _repeats(in_place(labels), ids)
+    return _labels_repeat_ids(unshift_labels(labels), ids)
 
 
-def _shape(value: Any) -> str:
+def _describe_shape(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {'x'.join(map(str, value.shape))}"
     return type(value).__name__
 
 
-def reasons(batches: Sequence[NamedBatch]) -> Iterator[str]:
+def unreadable_reasons(batches: Sequence[NamedBatch]) -> Iterator[str]:
     """Why no line can be read of these batches; nothing where one can."""
     if batches and all(batch.reason for batch in batches):
         yield from dict.fromkeys(batch.reason for batch in batches)

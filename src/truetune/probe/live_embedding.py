@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from truetune.probe.observe import unwrapped
+from truetune.probe.observe_run import unwrap_model
 
 
 class LiveEmbedding:
@@ -28,13 +28,14 @@ class LiveEmbedding:
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """(ids, width)"""
         with torch.no_grad():
-            found = self._weight[torch.as_tensor(ids, device=self._weight.device)]
-        return np.asarray(found.float().cpu().numpy())
+            # Single rows: the whole matrix of a large model is gigabytes in float32.
+            values = self._weight[torch.as_tensor(ids, device=self._weight.device)]
+        return np.asarray(values.float().cpu().numpy())
 
 
 def live_embedding(model: Any) -> LiveEmbedding | None:
     """The input embedding of a model; None where it is not whole in this process, or not made of floats."""
-    inner = unwrapped(model)
+    inner = unwrap_model(model)
     layer = inner.get_input_embeddings() if hasattr(inner, "get_input_embeddings") else None
     weight = getattr(layer, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.dim() != 2 or not weight.is_floating_point():

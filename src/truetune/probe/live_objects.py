@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+# Lists and data sets in which the rows of a run are looked for.
 MAX_LISTS = 20
-"""Lists and data sets in which the rows of a run are looked for"""
 
 
 def model_trained_by(optimizer: Any) -> Any:
@@ -21,23 +21,29 @@ def model_trained_by(optimizer: Any) -> Any:
 
     Of several (two models in one optimizer) it is the one with the most of these weights.
     """
+    # By identity: tensors compare by value, elementwise.
     weights = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
-    held = {id(model): model for model in _alive(_model_classes()) if _count(model, weights)}
+    held = {
+        id(model): model
+        for model in _live_instances(_model_classes())
+        if _count_shared_weights(model, weights)
+    }
+    # PEFT's model holds that of transformers: the outermost one is what the loop calls.
     inner = {id(part) for model in held.values() for part in model.modules() if part is not model}
     outermost = [model for key, model in held.items() if key not in inner]
-    return max(outermost, key=lambda model: _count(model, weights), default=None)
+    return max(outermost, key=lambda model: _count_shared_weights(model, weights), default=None)
 
 
 def is_wrapped_by_compile(model: Any) -> bool:
     """Is a module alive that `torch.compile` made of this model?"""
     module = sys.modules.get("torch._dynamo.eval_frame")
-    compiled = _alive((module.OptimizedModule,)) if module is not None else ()
+    compiled = _live_instances((module.OptimizedModule,)) if module is not None else ()
     return any(wrapper._orig_mod is model for wrapper in compiled)
 
 
 class AliveObjects(NamedTuple):
     """What a loop may work with. It is collected before a copy of the process is made: in a copy the collector's list
-    is empty (`truetune.probe.forked` freezes it)."""
+    is empty (`truetune.probe.forked_process` freezes it)."""
 
     tokenizers: tuple[Any, ...]
     rows: tuple[Any, ...]
@@ -47,9 +53,11 @@ class AliveObjects(NamedTuple):
     def collect(cls) -> AliveObjects:
         """Those of this moment."""
         module = sys.modules.get("transformers.tokenization_utils_base")
-        tokenizers = _alive((module.PreTrainedTokenizerBase,)) if module is not None else []
-        found = [*_loaded_datasets(), *_hub_datasets(), *_lists_of_main()]
-        rows = {id(rows): rows for rows in found}
+        tokenizers = (
+            _live_instances((module.PreTrainedTokenizerBase,)) if module is not None else []
+        )
+        row_holders = [*_loaded_datasets(), *_hub_datasets(), *_lists_of_main()]
+        rows = {id(rows): rows for rows in row_holders}
         return cls(tuple(tokenizers), tuple(rows.values())[:MAX_LISTS])
 
     def tokenizer_for(self, model: Any, rows: int | None) -> Any:
@@ -67,9 +75,9 @@ def _loaded_datasets() -> Iterator[Any]:
     module = sys.modules.get("torch.utils.data.dataloader")
     if module is None:
         return
-    loaders = [loader.dataset for loader in _alive((module.DataLoader,))]
+    loaders = [loader.dataset for loader in _live_instances((module.DataLoader,))]
     # The loader of `for batch in DataLoader(...)` is gone, its iterator is not.
-    iterators = [iterator._dataset for iterator in _alive((module._BaseDataLoaderIter,))]
+    iterators = [iterator._dataset for iterator in _live_instances((module._BaseDataLoaderIter,))]
     for dataset in (*iterators, *loaders):
         yield dataset
         yield from (
@@ -80,7 +88,7 @@ def _loaded_datasets() -> Iterator[Any]:
 def _hub_datasets() -> Iterator[Any]:
     module = sys.modules.get("datasets.arrow_dataset")
     if module is not None:
-        yield from _alive((module.Dataset,))
+        yield from _live_instances((module.Dataset,))
 
 
 def _lists_of_main() -> Iterator[Any]:
@@ -105,7 +113,7 @@ def _model_classes() -> tuple[type, ...]:
     )
 
 
-def _alive(kinds: tuple[type, ...]) -> list[Any]:
+def _live_instances(kinds: tuple[type, ...]) -> list[Any]:
     """All live objects of these types.
 
     A list, and no generator: a tuple that is made of a generator is itself among the collector's objects while it
@@ -114,5 +122,5 @@ def _alive(kinds: tuple[type, ...]) -> list[Any]:
     return [one for one in gc.get_objects() if issubclass(type(one), kinds)] if kinds else []
 
 
-def _count(model: Any, weights: set[int]) -> int:
+def _count_shared_weights(model: Any, weights: set[int]) -> int:
     return sum(id(weight) in weights for weight in model.parameters())

@@ -11,14 +11,21 @@ from typing import Any
 
 import torch
 
-from truetune.probe.batch_keys import IDS, LABELS, SHIFTED, NamedBatch, in_place, name_batch
-from truetune.probe.batches import Peeked
-from truetune.probe.given import recognised_share
-from truetune.probe.laws import measure
+from truetune.probe.batch_keys import IDS, LABELS, SHIFTED, NamedBatch, name_batch, unshift_labels
+from truetune.probe.laws import measure_laws
 from truetune.probe.live_objects import AliveObjects
-from truetune.probe.observe import Seen, first_record, model_facts, trial_of, unwrapped, wanted
+from truetune.probe.observe_run import (
+    Seen,
+    first_record,
+    law_names,
+    model_facts,
+    trial_of,
+    unwrap_model,
+)
 from truetune.probe.own_loop import Steps
-from truetune.probe.record import Record
+from truetune.probe.peek_batches import Peeked
+from truetune.probe.run_record import Record
+from truetune.probe.source_rows import share_in_batches
 
 NO_LABELS = (
     "the loop computes its loss outside of the model, and none of its variables holds labels that"
@@ -52,18 +59,15 @@ def observe_loop(
             given none.
         keep: is given the record as far as it is made.
     """
-    model = unwrapped(model)
+    model = unwrap_model(model)
     facts = model_facts(model)
     vocabulary = facts["embedding_rows"]
     tokenizer = alive.tokenizer_for(model, vocabulary)
-    named = [name_batch(batch, None, vocabulary) for batch in batches if IDS in batch]
-    own_loss = bool(named) and all(LABELS not in batch.inputs for batch in named)
-    if own_loss:
-        named = list(_with_labels_of_variables(named[-1])) if read_variables else []
+    named, own_loss = _named_batches(batches, vocabulary, read_variables)
     peeked = [Peeked(None, [], batch.inputs, batch) for batch in named]
-    given = _rows_in_batches(peeked, tokenizer, alive.rows)
-    seen = Seen(peeked, collate=None, dataset=given)
-    record = first_record(folder, seen, facts, given=given, tokenizer=tokenizer)
+    source_data = _rows_in_batches(peeked, tokenizer, alive.rows)
+    seen = Seen(peeked, collate=None, dataset=source_data)
+    record = first_record(folder, seen, facts, source_data=source_data, tokenizer=tokenizer)
     taken = {"seen": steps.seen, "without_gradient": steps.without_gradient}
     record.facts |= {"rank": rank, "world": world, "steps": taken}
     if not peeked:
@@ -71,20 +75,35 @@ def observe_loop(
         record.facts["notes"].append(record.facts["lost"])
     keep(record)
     # A loss that the loop computes itself is not known here, so no law can be tested on it.
-    names = () if own_loss else wanted(laws)
+    names = () if own_loss else law_names(laws)
     if peeked and names and rank == 0:
         outcomes = record.facts["laws"] = {}
         trial = trial_of(model, seen, tokenizer, None, None, "loop")
         trial.optimizer = steps
-        measure(trial, names, found=outcomes, keep=partial(keep, record))
+        measure_laws(trial, names, outcomes=outcomes, keep=partial(keep, record))
     return record
+
+
+def _named_batches(
+    batches: Sequence[Mapping[str, Any]], vocabulary: int | None, read_variables: bool
+) -> tuple[list[NamedBatch], bool]:
+    """The batches by our names, and whether the loop computes its loss itself.
+
+    A loop that does gives its model no labels. It keeps them in a variable of its own, which is looked for on the
+    stack where that may be read.
+    """
+    named = [name_batch(batch, None, vocabulary) for batch in batches if IDS in batch]
+    own_loss = bool(named) and all(LABELS not in batch.inputs for batch in named)
+    if own_loss:
+        named = list(_with_labels_of_variables(named[-1])) if read_variables else []
+    return named, own_loss
 
 
 def _rows_in_batches(peeked: list[Peeked], tokenizer: Any, alive: Sequence[Any]) -> Any:
     """Those of the live rows whose texts stand in the batches; None where there are none."""
     if tokenizer is None or not peeked:
         return None
-    shares = [(recognised_share(rows, peeked, tokenizer), rows) for rows in alive]
+    shares = [(share_in_batches(rows, peeked, tokenizer), rows) for rows in alive]
     share, best = max(shares, key=lambda one: one[0], default=(0.0, None))
     return best if share else None
 
@@ -95,23 +114,27 @@ def _with_labels_of_variables(batch: NamedBatch) -> Iterator[NamedBatch]:
     Only labels that leave some of the ids out count: a copy of the ids may be anything.
     """
     ids = batch.inputs[IDS]
-    found: list[torch.Tensor] = []
+    distinct: list[torch.Tensor] = []
     for tensor in _tensors_of_frames(inspect.currentframe()):
-        tried = name_batch({IDS: ids, "candidate": tensor.to(ids.device)})
-        shifted = tried.inputs.get(SHIFTED)
-        labels = tried.inputs.get(LABELS) if shifted is None else in_place(shifted)
+        candidate = name_batch({IDS: ids, "candidate": tensor.to(ids.device)})
+        shifted = candidate.inputs.get(SHIFTED)
+        labels = candidate.inputs.get(LABELS) if shifted is None else unshift_labels(shifted)
         if (
             labels is not None
             and bool((labels < 0).any())
-            and not any(torch.equal(labels, one) for one in found)
+            and not any(torch.equal(labels, one) for one in distinct)
         ):
-            found.append(labels)
-    if len(found) == 1:
-        yield NamedBatch({**batch.inputs, LABELS: found[0]})
+            distinct.append(labels)
+    if len(distinct) == 1:
+        yield NamedBatch({**batch.inputs, LABELS: distinct[0]})
 
 
 def _tensors_of_frames(frame: FrameType | None) -> Iterator[torch.Tensor]:
     """Two-dimensional tensors of whole numbers that the stack's variables hold, alone or in a dictionary or tuple."""
+    # `f_locals` of a frame keeps its variables alive until the frame ends (before Python 3.13), so this runs in a
+    # forked copy alone (`LoopRun.observe`): in the loop's own process a step's activations would stay on the device.
+    # Without it, loops that compute their own loss from the logits could not be judged, since their labels never reach
+    # the model (`test_labels_that_the_model_is_not_given_are_found_in_the_loop`).
     while frame is not None:
         for value in list(frame.f_locals.values()):
             parts = (

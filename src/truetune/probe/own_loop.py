@@ -21,22 +21,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truetune.probe.boundary import Lost, contain, describe, note_loss
-from truetune.probe.forked import can_fork
-from truetune.probe.limits import STOP, Limits
+from truetune.probe.failure_boundary import Lost, describe_error, note_loss, run_contained
+from truetune.probe.forked_process import can_fork
+from truetune.probe.time_limits import STOP, Limits
 
 if TYPE_CHECKING:
     from truetune.probe.live_objects import AliveObjects
-    from truetune.probe.record import Record
+    from truetune.probe.run_record import Record
 
+# Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go.
 TRAINERS = ("transformers.trainer", "trl.")
-"""Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go"""
 INSTEAD = "call truetune.audit(model, loader, tokenizer) in the script"
+# Steps of optimizers without a model of transformers, after which no further one is looked at: each costs a walk over
+# all live objects. Chosen, not measured; a GAN or a probe that trains before the model takes fewer.
 MAX_STEPS = 200
-"""Steps of optimizers without a model of transformers, after which no further one is looked at"""
 
 
-def install(orders: dict[str, Any]) -> None:
+def watch_optimizers(orders: dict[str, Any]) -> None:
     """Watch the optimizers of this process. torch has been imported."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -50,7 +51,7 @@ def install(orders: dict[str, Any]) -> None:
         if loop.over:
             return
         # By identity: whatever else comes back here is no verdict.
-        if contain(step, optimizer, args, kwargs, on_failure=lose, seconds=seconds) is STOP:
+        if run_contained(step, optimizer, args, kwargs, on_failure=lose, seconds=seconds) is STOP:
             raise SystemExit(1)
 
     register_optimizer_step_pre_hook(before_step)
@@ -74,6 +75,7 @@ class Steps:
 
     def note(self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count a step. One with a closure (Lightning's, L-BFGS) computes its gradients itself: it is not counted."""
+        # By identity, as an optimizer of the user's may define `__eq__` and so lose its hash.
         self._optimizers[id(optimizer)] = optimizer
         # torch hands the optimizer itself on as the first of the arguments.
         if any(callable(argument) for argument in (*args, *kwargs.values())):
@@ -137,6 +139,7 @@ class OwnLoop:
                 + INSTEAD
             )
         self._watch = self._watch_forward(self._model)
+        # A loop shorter than the batches that were asked for is judged when Python ends.
         atexit.register(self._finish, os.getpid())
         Path(self.orders["folder"], f"own-loop-{os.getpid()}").touch()
 
@@ -148,7 +151,10 @@ class OwnLoop:
         from torch.nn.modules.module import register_module_forward_hook
 
         note = partial(
-            contain, self._note, on_failure=self.lose, seconds=float(Limits.of(self.orders).step)
+            run_contained,
+            self._note,
+            on_failure=self.lose,
+            seconds=float(Limits.of(self.orders).step),
         )
 
         def after_forward(module: Any, args: Any, kwargs: Any, output: Any) -> None:
@@ -168,24 +174,25 @@ class OwnLoop:
 
         if not torch.is_grad_enabled() or len(self._batches) >= self.orders["batches"]:
             return  # an evaluation, or answers that are sampled
-        given = {**dict(zip(forward_names(self._model), args, strict=False)), **kwargs}
+        arguments = {**dict(zip(forward_names(self._model), args, strict=False)), **kwargs}
+        # `detach` lets the graph go: with it, the activations of these steps would stay in memory.
         kept = {
             name: value.detach().clone()
-            for name, value in given.items()
+            for name, value in arguments.items()
             if isinstance(value, torch.Tensor)
         }
         self._batches.append(kept)
 
     def _audit(self) -> str:
         """Look at the loop in a copy of this process, or here where none can be made."""
-        from truetune.probe.session import audit_in_copy
+        from truetune.probe.audit_session import audit_in_copy
 
         if self.orders.get("in_place") or not can_fork():
             return self._audit_here()
         return audit_in_copy(self.take(in_place=False), self.orders, 1, Limits.of(self.orders))
 
     def _audit_here(self) -> str:
-        from truetune.probe.session import audit_in_place
+        from truetune.probe.audit_session import audit_in_place
 
         return audit_in_place(self.take(in_place=True), self.orders, 1, Limits.of(self.orders))
 
@@ -207,11 +214,12 @@ class OwnLoop:
             if self._batches:
                 self._audit_here()
         except BaseException as error:
-            self.lose(describe(error))
+            self.lose(describe_error(error))
 
     def _end(self) -> None:
         """Look at nothing any more."""
         self.over = True
+        # First forgotten and then removed: where removing fails, nothing is watched all the same.
         watch, self._watch = self._watch, None
         self._model, self._batches, self._taken = None, [], Steps()
         if watch is not None:
@@ -237,13 +245,13 @@ class LoopRun:
             alive,
             in_place,
         )
-        self.world = _number("WORLD_SIZE", 1)
-        self.rank = _number("RANK", 0)
+        self.world = _environment_number("WORLD_SIZE", 1)
+        self.rank = _environment_number("RANK", 0)
 
     def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
         """What reached the model, with the tokenizer and the rows of the process where they can be told."""
         from truetune.probe.observe_loop import observe_loop
-        from truetune.probe.record import write
+        from truetune.probe.run_record import write_record_files
 
         # In the process itself gradients wait to be applied, and the device may be full: no law is tested there.
         # The variables of frames are read in a copy alone: in the process itself they would live on.
@@ -258,18 +266,20 @@ class LoopRun:
             rank=self.rank,
             world=self.world,
             read_variables=not self.in_place,
-            keep=lambda record: write(record, folder),
+            keep=lambda record: write_record_files(record, folder),
         )
 
     def still(self) -> AbstractContextManager[None]:
         """What the process has one of is put back."""
-        from truetune.probe.still import still_process
+        from truetune.probe.preserve_state import preserve_process_state
 
-        return still_process(self)
+        return preserve_process_state(self)
 
 
 def is_inside_a_trainer() -> bool:
     """Does a Trainer's own loop take this step? Asked of the modules on the stack, and of no variable of theirs."""
+    # Only names of modules are read. `f_locals` would make a dictionary of each frame's variables that keeps them alive
+    # (before Python 3.13): tensors of the loop would not be freed.
     frame = inspect.currentframe()
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith(TRAINERS):
@@ -292,7 +302,7 @@ def forward_names(model: Any) -> list[str]:
     return list(inspect.signature(inner.forward).parameters)
 
 
-def _number(name: str, default: int) -> int:
+def _environment_number(name: str, default: int) -> int:
     """A whole number of the environment, as launchers set them."""
     value = os.environ.get(name, "")
     return int(value) if value.isdecimal() else default
@@ -302,9 +312,14 @@ def wait_for_torch(orders: dict[str, Any], after: Callable[..., Any]) -> None:
     """Watch optimizers as soon as torch has them; `after` calls when a module has been imported."""
     optimizer = "torch.optim.optimizer"
     if optimizer in sys.modules:
-        install(orders)
+        watch_optimizers(orders)
     else:
         after(
             optimizer,
-            partial(contain, install, orders, on_failure=partial(note_loss, orders=orders)),
+            partial(
+                run_contained,
+                watch_optimizers,
+                orders,
+                on_failure=partial(note_loss, orders=orders),
+            ),
         )

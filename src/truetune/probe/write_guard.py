@@ -19,8 +19,9 @@ from collections.abc import Callable
 from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Of one process; the first ones tell what is going on.
 NOTES = 20
-"""Of one process; the first ones tell what is going on"""
+# In the files that are no line of the user's.
 LIBRARIES = (
     "/site-packages/",
     "/dist-packages/",
@@ -29,7 +30,7 @@ LIBRARIES = (
     "/truetune/rehearsal/",
     "<frozen",
 )
-"""In the files that are no line of the user's"""
+# Programs that may be started where Python's hook alone holds: they look, or write where they are told.
 HARMLESS = (
     "uname",
     "ldconfig",
@@ -44,7 +45,6 @@ HARMLESS = (
     "which",
     "getconf",
 )
-"""Programs that may be started where Python's hook alone holds: they look, or write where they are told"""
 GIT_LOOKS = (
     "rev-parse",
     "status",
@@ -64,9 +64,16 @@ class Refusal(PermissionError):
     """A rehearsal does not let the program do this."""
 
 
-def install(guard: dict[str, Any]) -> None:
+def install_write_guard(guard: dict[str, Any]) -> None:
     """Refuse from now on, in this process. It can't be taken off again. `guard` is the launcher's."""
     sys.addaudithook(WriteGuard(guard))
+
+
+def _words_of(command: Any) -> list[str]:
+    """A command's words, as `subprocess` takes it: a text or a list."""
+    if isinstance(command, str):
+        return command.split()
+    return [os.fsdecode(word) for word in command or ()]
 
 
 class WriteGuard:
@@ -157,14 +164,11 @@ class WriteGuard:
         if event == "os.system":
             words = os.fsdecode(arguments[0]).split()
         else:
-            given = arguments[1]
-            words = (
-                given.split()
-                if isinstance(given, str)
-                else [os.fsdecode(word) for word in given or ()]
-            )
+            words = _words_of(arguments[1])
+            # The program that is executed, whatever the command calls itself.
             words[:1] = [os.fsdecode(arguments[0] or words[0])]
         name = os.path.basename(words[0]) if words else ""
+        # With -S, -I or -E Python would not import the hook, and the child would stand unguarded.
         if name.startswith("python") and not any(word in words for word in ("-S", "-I", "-E")):
             return
         if name in HARMLESS or (name == "git" and len(words) > 1 and words[1] in GIT_LOOKS):
@@ -191,10 +195,13 @@ class WriteGuard:
         else:
             above, name = os.path.split(text.rstrip("/") or "/")
             place = os.path.join(os.path.realpath(above), name)
-        if not place.startswith("/proc/self/fd/") and not any(
-            place == root or place.startswith(root + "/") for root in self.writable
-        ):
+        # What is still there after resolving it is a pipe or a socket of this process.
+        if not place.startswith("/proc/self/fd/") and not self.is_writable(place):
             self.refuse(act, place)
+
+    def is_writable(self, place: str) -> bool:
+        """Is a resolved path one of the folders that may be written, or in one?"""
+        return any(place == root or place.startswith(root + "/") for root in self.writable)
 
     def refuse(self, act: str, subject: str) -> None:
         """Raises Refusal."""
@@ -208,6 +215,7 @@ class WriteGuard:
                 number = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 os.write(number, note)
                 os.close(number)
+            # A full disk or a folder that is gone.
             except OSError:  # the refusal itself matters
                 pass
             finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from truetune.confinement import launch
 from truetune.errors import UsageError
-from truetune.probe.rehearsing import FAILURE
+from truetune.probe.rehearsal_guards import FAILURE
 
 SHOWN = 5
 """Refusals that are shown, of each kind once"""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from truetune.errors import UsageError
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 
 
 def record_of(
@@ -19,8 +19,8 @@ def record_of(
     mutate: bool | Sequence[str] = False,
 ) -> Record:
     """Raises UsageError where this is no trainer, or a law or fault has no such name."""
-    from truetune.probe.mutants import ROWS
-    from truetune.probe.recite import rehearse
+    from truetune.probe.label_mutants import ROWS
+    from truetune.probe.rehearse_run import rehearse_run
 
     if not hasattr(trainer, "get_train_dataloader"):
         raise UsageError(
@@ -28,6 +28,8 @@ def record_of(
         )
     if not isinstance(mutate, bool) and (unknown := sorted(set(mutate) - {*ROWS})):
         raise UsageError(f"no fault is called {', '.join(unknown)}: there are {', '.join(ROWS)}")
-    return rehearse(
-        trainer, {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate}, given=given
+    return rehearse_run(
+        trainer,
+        {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate},
+        source_data=given,
     )

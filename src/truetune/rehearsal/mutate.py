@@ -10,7 +10,7 @@ from typing import Any
 from truetune.auditing.audit import Audit
 from truetune.checks.catalogue import rules
 from truetune.checks.judgement import judge
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 
 TIMES = 3.0
 """A final loss that is so many times the clean run's, and at least `LEAST`, would have been seen"""

@@ -10,7 +10,7 @@ from truetune.checks.audit import AuditReport
 from truetune.checks.audit import audit as judge
 from truetune.checks.judgement import NotJudged
 from truetune.checks.recitation.recited import UNLEARNED
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.rehearsal.mutate import Mutation, mutation
 from truetune.spec.run import RunSpec
 

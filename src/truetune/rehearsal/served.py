@@ -9,7 +9,7 @@ from truetune.errors import UsageError
 from truetune.generation.backends import http
 from truetune.generation.backends.http import Server
 from truetune.generation.backends.prompt_ids import ServedPrompt, prompt_of
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 
 
 def server_of(url: str, model: str | None = None) -> Server:

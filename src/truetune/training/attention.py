@@ -9,7 +9,11 @@ import numpy as np
 import torch
 
 from truetune.collate import PaddingFreeCollator
-from truetune.probe.laws.tolerance import difference, inputs_of, tolerance
+from truetune.probe.measuring.rounding_tolerance import (
+    inputs_of,
+    relative_difference,
+    rounding_tolerance,
+)
 
 LENGTH = 8
 """Tokens of each of the documents that are tried"""
@@ -56,8 +60,8 @@ def honours_packing(model: Any, *, varlen: bool = False) -> tuple[bool, str]:
         return False, f"the model can't take packed rows: {str(error).partition(chr(10))[0]}"
     finally:
         model.train(training)
-    apart = difference(own, packed)
-    if apart <= tolerance(model):
+    apart = relative_difference(own, packed)
+    if apart <= rounding_tolerance(model):
         return True, "a document in a packed row gets the logits that it gets alone"
     return (
         False,

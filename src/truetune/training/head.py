@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from truetune.probe.observe import unwrapped
+from truetune.probe.observe_run import unwrap_model
 from truetune.render.rendering import IGNORED
 
 EXTRA = ("labels", "sources", "loss_weights", "num_items_in_batch")
@@ -70,7 +70,7 @@ def token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
 
 def innermost(model: Any) -> Any:
     """The transformers model inside of DDP's, FSDP's, DeepSpeed's and peft's."""
-    model = unwrapped(model)
+    model = unwrap_model(model)
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 

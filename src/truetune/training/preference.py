@@ -15,8 +15,8 @@ import transformers
 from packaging.specifiers import SpecifierSet
 
 from truetune.errors import TruetuneError, UsageError
-from truetune.probe.batches import peek
-from truetune.probe.ready import ready
+from truetune.probe.peek_batches import peek_batches
+from truetune.probe.ready_trainer import ready_trainer
 from truetune.render.rendering import IGNORED
 from truetune.training.arguments import arguments
 from truetune.training.pairs import Preferences
@@ -251,8 +251,8 @@ def _without_dropout(model: torch.nn.Module) -> None:
 
 def _prove_batches(trainer: Any, rows: Preferences) -> None:
     """Raise UsageError where the first batches are not the ids of the rows, with a label on the answers alone."""
-    with ready(trainer) as (loader, _):
-        batches = peek(loader, PROVED)
+    with ready_trainer(trainer) as (loader, _):
+        batches = peek_batches(loader, PROVED)
     limit = trainer.args.max_length
     for number, batch in enumerate(batches):
         given = [rows[i] for i in batch.indices or ()]
@@ -310,8 +310,12 @@ def _prove_reference(trainer: Any) -> None:
         trainer._total_train_tokens,
         trainer.model.training,
     )
-    with ready(trainer) as (loader, _), torch.no_grad(), trainer.compute_loss_context_manager():
-        inputs = trainer._prepare_inputs(peek(loader, 1)[0].inputs)
+    with (
+        ready_trainer(trainer) as (loader, _),
+        torch.no_grad(),
+        trainer.compute_loss_context_manager(),
+    ):
+        inputs = trainer._prepare_inputs(peek_batches(loader, 1)[0].inputs)
         trainer.model.train(trainer.args.disable_dropout)
         loss = float(trainer.compute_loss(trainer.model, inputs))
         logged = trainer._metrics["train" if trainer.args.disable_dropout else "eval"]

@@ -19,8 +19,8 @@ from truetune.data.rows import read
 from truetune.encoding.names import names_of
 from truetune.errors import FindingsError
 from truetune.package import __version__
-from truetune.probe.batches import peek
-from truetune.probe.ready import ready
+from truetune.probe.peek_batches import peek_batches
+from truetune.probe.ready_trainer import ready_trainer
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 from truetune.training.listen import Listener
@@ -88,8 +88,8 @@ def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
 
 def _given(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
     """The rows of the first batches, as they stand in the data."""
-    with ready(trainer) as (loader, _):
-        peeked = peek(loader, BATCHES)
+    with ready_trainer(trainer) as (loader, _):
+        peeked = peek_batches(loader, BATCHES)
     numbers = dict.fromkeys(index for batch in peeked for index in batch.indices or ())
     origins = {place for number in numbers for place in rows.origins(number)}
     found: list[dict[str, Any]] = []

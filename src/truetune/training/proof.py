@@ -24,7 +24,7 @@ from truetune.errors import UsageError
 from truetune.generation.answers import answers
 from truetune.generation.looks import Prompt
 from truetune.generation.prompts import prompts_of, text_of
-from truetune.probe.still import still
+from truetune.probe.preserve_state import preserve_state
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer import Tokenizer, load
 from truetune.spec.run import RunSpec
@@ -223,7 +223,7 @@ def _pad(asked: Asked) -> int:
 def _logits(model: Any, prompt: tuple[int, ...], path: tuple[int, ...]) -> torch.Tensor:
     """(places, vocabulary), float32"""
     ids = torch.tensor([[*prompt, *path]], device=model.device)
-    with still(), torch.no_grad():
+    with preserve_state(), torch.no_grad():
         logits: torch.Tensor = model(
             input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False
         ).logits[0]

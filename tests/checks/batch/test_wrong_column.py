@@ -11,7 +11,7 @@ from datasets import Dataset
 
 import truetune
 from tests.auditing import tiny
-from truetune.probe.twins import CARRIED, MIRRORED, install
+from truetune.probe.canary_dataset import REPEATED_METHODS, ROW_CHOOSING_METHODS, follow_datasets
 
 WORDS = (
     "harbour",
@@ -76,9 +76,12 @@ def followed() -> Iterator[None]:
     """As in a process of `truetune run --canary`; afterwards no data set is followed any more."""
     import datasets
 
-    kept = {name: getattr(Dataset, name) for name in (*MIRRORED, *CARRIED, "__init__")}
+    kept = {
+        name: getattr(Dataset, name)
+        for name in (*REPEATED_METHODS, *ROW_CHOOSING_METHODS, "__init__")
+    }
     joined = datasets.concatenate_datasets
-    install()
+    follow_datasets()
     yield
     for name, method in kept.items():
         setattr(Dataset, name, method)

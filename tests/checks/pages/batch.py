@@ -22,7 +22,7 @@ from tests.auditing import tiny
 from truetune.checks.audit import AuditReport, audit
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.probe.observe import observe
+from truetune.probe.observe_run import observe_run
 from truetune.probe.own_loop import OwnLoop
 from truetune.spec.run import RunSpec
 
@@ -73,7 +73,7 @@ def of_ranks(loaders: list[Any], model: Any, tokenizer: Any, rule: type[Rule[Any
     records = []
     for rank, loader in enumerate(loaders):
         folder = tiny.scratch()
-        records.append(observe(folder, model=model, loader=loader, tokenizer=tokenizer))
+        records.append(observe_run(folder, model=model, loader=loader, tokenizer=tokenizer))
         records[-1].facts |= {"rank": rank, "world": len(loaders)}
     return audit(records, RunSpec(select=(rule.name(),)))
 

@@ -13,7 +13,7 @@ from tests.checks.pages.batch import run
 from truetune.checks.audit import AuditReport
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.rehearsal.here import record_of
 from truetune.rehearsal.report import report
 from truetune.rehearsal.served import ask, server_of

@@ -22,15 +22,15 @@ IN_OTHERS = (("raise", False), ("hang", False), ("raise", True), ("hang", True))
 """(fault, in place?): the hook's own modules run in the user's process in any case, the others in a copy if possible"""
 OWN = (
     "sitecustomize",
-    "truetune.probe.hook",
-    "truetune.probe.session",
-    "truetune.probe.forked",
-    "truetune.probe.trainers",
+    "truetune.probe.trainer_hook",
+    "truetune.probe.audit_session",
+    "truetune.probe.forked_process",
+    "truetune.probe.find_trainer",
     "truetune.probe.own_loop",
     "truetune.probe.live_objects",
-    "truetune.probe.limits",
-    "truetune.probe.boundary",
-    "truetune.probe.twins",
+    "truetune.probe.time_limits",
+    "truetune.probe.failure_boundary",
+    "truetune.probe.canary_dataset",
 )
 HEAD = """# What becomes of a run whose hook fails
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3] / "src"
 PROBE = ROOT / "truetune" / "probe"
 START = PROBE / "hooked" / "sitecustomize.py"
-REHEARSAL = ("truetune.probe.rehearsing", "truetune.probe.recite")
+REHEARSAL = ("truetune.probe.rehearsal_guards", "truetune.probe.rehearse_run")
 """The other mode's: they are loaded in a rehearsal alone, where a failure must end the process"""
 FAULTS = ("raise", "exit", "interrupt", "hang", "spin", "none", "weird")
 
 ENTRY_POINTS = frozenset({
-    ("sitecustomize", "After.find_spec"),
-    ("sitecustomize", "After.find_spec.exec_module"),
+    ("sitecustomize", "ImportListener.find_spec"),
+    ("sitecustomize", "ImportListener.find_spec.exec_module"),
     ("sitecustomize", "begin_run"),
     ("sitecustomize", "load_truetune"),
     ("sitecustomize", "note_failed_start"),
@@ -24,16 +24,16 @@ ENTRY_POINTS = frozenset({
     ("sitecustomize", "contain_start"),
     ("sitecustomize", "contain_start.ring"),
     ("sitecustomize", "hand_on"),
-    ("truetune.probe.hook", "patch.on_train_begin"),
-    ("truetune.probe.own_loop", "install.before_step"),
+    ("truetune.probe.trainer_hook", "patch_trainer.on_train_begin"),
+    ("truetune.probe.own_loop", "watch_optimizers.before_step"),
     ("truetune.probe.own_loop", "OwnLoop._watch_forward.after_forward"),
-    ("truetune.probe.trainers", "NewTrainer.__call__"),
-    ("truetune.probe.twins", "_around.call"),
-    ("truetune.probe.twins", "_followed.call"),
-    ("truetune.probe.twins", "_joined.call"),
+    ("truetune.probe.find_trainer", "NewTrainer.__call__"),
+    ("truetune.probe.canary_dataset", "_wrap_constructor.call"),
+    ("truetune.probe.canary_dataset", "_wrap_method.call"),
+    ("truetune.probe.canary_dataset", "_wrap_concatenate.call"),
 })  # fmt: skip
 """What the user's program calls: each consists of a call of `contain`, and of what it wraps, or loads `contain`"""
-BOUNDARY = "truetune.probe.boundary"
+BOUNDARY = "truetune.probe.failure_boundary"
 """The boundary itself: nothing stands behind it"""
 
 

@@ -17,7 +17,7 @@ from tests.probe.injection.functions import Function
 from truetune.auditing.run import hooked
 from truetune.checks.audit import audit
 from truetune.demo import TOKENIZER
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 
 TIMES = re.compile(r"('train_(?:runtime|samples_per_second|steps_per_second)':) '[^']*'")
 TRAINED = 3
@@ -25,17 +25,18 @@ TRAINED = 3
 SECONDS = 2.0
 """The clock of an audit in which a fault hangs, and of the parent's verdict"""
 HEALTHY_SECONDS = 60.0
-CANARY = ("truetune.probe.canary", "truetune.probe.marks", "truetune.probe.twins")
+CANARY = (
+    "truetune.probe.trace_canary",
+    "truetune.probe.watermarks",
+    "truetune.probe.canary_dataset",
+)
 OWN_LOOP = ("truetune.probe.own_loop", "truetune.probe.live_objects", "truetune.probe.observe_loop")
-PREFERENCES = tuple(
-    f"truetune.probe.laws.{name}"
-    for name in (
-        "preferences",
-        "dpo_start",
-        "precomputed_reference",
-        "reference_dropout",
-        "reference_still",
-    )
+PREFERENCES = (
+    "truetune.probe.measuring.preference_ratios",
+    "truetune.probe.laws.dpo_start",
+    "truetune.probe.laws.precomputed_reference",
+    "truetune.probe.laws.reference_dropout",
+    "truetune.probe.laws.reference_still",
 )
 
 
@@ -180,16 +181,15 @@ def follows_canary(function: Function) -> bool:
 def laws_for(function: Function) -> tuple[str, ...]:
     """Laws that reach a function of theirs."""
     home, _, name = function.module.rpartition(".")
-    if not home.endswith("probe.laws"):
-        return ("loss-alive",)
+    if home.endswith("probe.laws"):
+        return (name.replace("_", "-"),)
     helpers = {
-        "forward": ("padding-invariance", "cache"),
-        "gradients": ("gradient-accumulation", "loss-alive"),
-        "heads": ("loss-targets",),
-        "packs": ("packing-isolation", "padding-invariance"),
-        "tolerance": ("padding-invariance", "checkpointing"),
-        "restore": ("loss-alive",),
-        "preferences": ("dpo-start",),
-        "trainer_loss": ("loss-alive",),
+        "logits": ("padding-invariance", "cache"),
+        "trainer_gradients": ("gradient-accumulation", "loss-alive"),
+        "learned_targets": ("loss-targets",),
+        "packed_documents": ("packing-isolation", "padding-invariance"),
+        "rounding_tolerance": ("padding-invariance", "checkpointing"),
+        "preference_ratios": ("dpo-start",),
+        "row_independence": ("gradient-accumulation",),
     }
-    return helpers.get(name, (name.replace("_", "-"),))
+    return helpers.get(name, ("loss-alive",))

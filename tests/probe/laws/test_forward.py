@@ -19,11 +19,12 @@ from tests.auditing import tiny
 from tests.probe.laws.zoo import ARCHITECTURES, TOKENIZER, build, pack, packed, padded
 from truetune.checks.catalogue import rules
 from truetune.checks.rule import LawRule
-from truetune.probe.batches import peek
-from truetune.probe.laws import Trial, Untested, laws, measure
-from truetune.probe.laws.packs import spans
-from truetune.probe.laws.tolerance import precision
-from truetune.probe.ready import ready
+from truetune.probe.laws import law_modules, measure_laws
+from truetune.probe.measuring.packed_documents import document_spans
+from truetune.probe.measuring.rounding_tolerance import coarsest_precision
+from truetune.probe.measuring.trial import Trial, Untested
+from truetune.probe.peek_batches import peek_batches
+from truetune.probe.ready_trainer import ready_trainer
 
 PADDED = (
     "padding-invariance",
@@ -47,7 +48,7 @@ def one_thread() -> Iterator[None]:
 
 
 def outcomes(model: Any) -> dict[str, dict[str, Any]]:
-    return measure(padded(model), PADDED) | measure(packed(model), PACKED)
+    return measure_laws(padded(model), PADDED) | measure_laws(packed(model), PACKED)
 
 
 @pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
@@ -201,7 +202,7 @@ BROKEN: tuple[tuple[str, Callable[[Any], None]], ...] = (
 def test_broken_models_are_far_above(law: str, fault: Callable[[Any], None]) -> None:
     model = build("llama", initializer_range=0.2)
     fault(model)
-    found = measure(packed(model) if law in PACKED else padded(model), [law])[law]
+    found = measure_laws(packed(model) if law in PACKED else padded(model), [law])[law]
     assert "value" in found, found
     assert not found["value"] <= 20 * found["tolerance"], found
 
@@ -212,7 +213,7 @@ def test_precision_that_is_cut_when_saved() -> None:
     model.save_pretrained = lambda folder, **more: _halved(model, whole).save_pretrained(
         folder, **more
     )
-    found = measure(padded(model), ["save-load"])["save-load"]
+    found = measure_laws(padded(model), ["save-load"])["save-load"]
     assert found["value"] > found["tolerance"]
 
 
@@ -223,9 +224,9 @@ def _halved(model: Any, whole: Any) -> Any:
 
 def test_a_head_beside_the_adapter_is_not_saved() -> None:
     adapted = peft.get_peft_model(build("llama"), peft.LoraConfig(target_modules=["q_proj"]))
-    assert measure(padded(adapted), ["save-load"])["save-load"]["value"] < 1e-5
+    assert measure_laws(padded(adapted), ["save-load"])["save-load"]["value"] < 1e-5
     adapted.get_output_embeddings().weight.requires_grad_(True)
-    found = measure(padded(adapted), ["save-load"])["save-load"]
+    found = measure_laws(padded(adapted), ["save-load"])["save-load"]
     assert found["value"] > 20 * found["tolerance"]
     assert any("lm_head" in name for name in found["evidence"]["differ"])
 
@@ -246,7 +247,7 @@ def test_a_head_beside_the_adapter_is_not_saved() -> None:
 def test_documents_by_each_key(keys: tuple[str, ...]) -> None:
     rows = tiny.encoded(tiny.chats(3))
     ends = np.cumsum([len(row["input_ids"]) for row in rows]).tolist()
-    assert spans(pack(rows, *keys), 0) == list(zip([0, *ends], ends, strict=False))
+    assert document_spans(pack(rows, *keys), 0) == list(zip([0, *ends], ends, strict=False))
 
 
 def test_padding_is_no_document() -> None:
@@ -254,11 +255,11 @@ def test_padding_is_no_document() -> None:
     for pads in (0, 1):
         positions = (mask.cumsum(-1) - 1).masked_fill(mask == 0, pads)
         batch = {"input_ids": mask + 4, "attention_mask": mask, "position_ids": positions}
-        assert [spans(batch, line) for line in (0, 1)] == [[(2, 5)], [(0, 5)]]
+        assert [document_spans(batch, line) for line in (0, 1)] == [[(2, 5)], [(0, 5)]]
 
 
 def test_a_mask_of_blocks_isolates() -> None:
-    found = measure(packed(build("llama"), "mask_4d", "position_ids"), PACKED)
+    found = measure_laws(packed(build("llama"), "mask_4d", "position_ids"), PACKED)
     assert all(one["value"] < 1e-5 for one in found.values())
 
 
@@ -268,7 +269,9 @@ def test_packs_that_no_key_tells_apart() -> None:
     batch = {
         key: torch.tensor([row["input_ids"] for row in rows]) for key in ("input_ids", "labels")
     }
-    found = measure(Trial(trainer.model, [batch], [rows], trainer, tokenizer=TOKENIZER), PACKED)
+    found = measure_laws(
+        Trial(trainer.model, [batch], [rows], trainer, tokenizer=TOKENIZER), PACKED
+    )
     assert found["packing-isolation"]["value"] > 20 * found["packing-isolation"]["tolerance"]
     assert found["packing-isolation"]["evidence"]["told apart by"] == []
     assert "untested" in found["packed-alone"]
@@ -296,7 +299,7 @@ def test_everything_is_as_before() -> None:
         )  # fmt: skip
 
     before = state()
-    found = measure(padded(model, trainer=trainer), [*PADDED, "evaluation-loss"])
+    found = measure_laws(padded(model, trainer=trainer), [*PADDED, "evaluation-loss"])
     assert all("value" in one for one in found.values()), found
     after = state()
     torch.testing.assert_close(after[0], before[0], rtol=0, atol=0)
@@ -313,10 +316,10 @@ class Measuring(transformers.TrainerCallback):
         self.trainer: Any = None
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        with ready(self.trainer) as (loader, _):
-            batch = peek(loader, 1)[0].inputs
+        with ready_trainer(self.trainer) as (loader, _):
+            batch = peek_batches(loader, 1)[0].inputs
         trial = Trial(self.trainer.model, [batch], [[]], self.trainer, tokenizer=TOKENIZER)
-        self.found = measure(trial, [law for law in PADDED if law != "save-load"])
+        self.found = measure_laws(trial, [law for law in PADDED if law != "save-load"])
 
 
 def test_losses_are_the_same_to_the_last_bit() -> None:
@@ -352,7 +355,7 @@ def test_evaluation_loss_by_tokens() -> None:
     trainer = transformers.Trainer(
         model, arguments, collate, rows, rows, processing_class=TOKENIZER
     )
-    found = measure(padded(model, trainer=trainer), ["evaluation-loss"])["evaluation-loss"]
+    found = measure_laws(padded(model, trainer=trainer), ["evaluation-loss"])["evaluation-loss"]
     evidence = found["evidence"]
     assert evidence["batches of 3"] == pytest.approx(trainer.evaluate()["eval_loss"], rel=1e-5)
     assert evidence["labels"] == [sum(label != -100 for label in row["labels"][1:]) for row in rows]
@@ -360,7 +363,7 @@ def test_evaluation_loss_by_tokens() -> None:
         first = next(i for i, label in enumerate(row["labels"]) if label != -100)
         row["labels"][first + 1 :] = [-100] * len(row["labels"][first + 1 :])
     torch.nn.init.normal_(model.lm_head.weight, std=5.0)
-    uneven = measure(padded(model, trainer=trainer), ["evaluation-loss"])["evaluation-loss"]
+    uneven = measure_laws(padded(model, trainer=trainer), ["evaluation-loss"])["evaluation-loss"]
     assert uneven["value"] > 2 * uneven["tolerance"] > 2 * found["value"]
 
 
@@ -371,7 +374,7 @@ def test_dropout_in_the_reference(adapter: bool, noisy: bool) -> None:
         "llama", attention_dropout=0.3 if noisy else 0.0, initializer_range=0.2, lora=adapter
     )
     trainer = types.SimpleNamespace(ref_model=None if adapter else copy.deepcopy(model).train())
-    found = measure(padded(model, trainer=trainer, kind="dpo"), ["reference-dropout"])[
+    found = measure_laws(padded(model, trainer=trainer, kind="dpo"), ["reference-dropout"])[
         "reference-dropout"
     ]
     assert (found["value"] > 20 * found["tolerance"]) is noisy
@@ -395,7 +398,7 @@ class Own(torch.nn.Module):
 
 
 def test_models_that_return_tuples() -> None:
-    found = measure(padded(Own()), PADDED)
+    found = measure_laws(padded(Own()), PADDED)
     assert found["padding-invariance"]["value"] < 1e-5
     assert found["batch-composition"]["value"] == 0
     assert found["cache"]["untested"] == "the model takes no use_cache"
@@ -417,29 +420,29 @@ def test_what_can_not_be_tested() -> None:
     }
     both = transformers.T5ForConditionalGeneration(transformers.T5Config(**shape))
     for law in ("padding-invariance", "batch-composition", "attention-implementation", "save-load"):
-        assert "untested" in measure(padded(both), [law])[law]
+        assert "untested" in measure_laws(padded(both), [law])[law]
     sharded = build("llama")
     sharded.model.norm.weight.data = torch.empty(0)
-    assert "sharded" in measure(padded(sharded), ["cache"])["cache"]["untested"]
+    assert "sharded" in measure_laws(padded(sharded), ["cache"])["cache"]["untested"]
     model = build("llama")
     assert (
         "one row"
-        in measure(padded(model, 1), ["batch-composition"])["batch-composition"]["untested"]
+        in measure_laws(padded(model, 1), ["batch-composition"])["batch-composition"]["untested"]
     )
     assert (
         "input_ids"
-        in measure(Trial(model, [{"features": torch.ones(1)}], [[]]), ["cache"])["cache"][
+        in measure_laws(Trial(model, [{"features": torch.ones(1)}], [[]]), ["cache"])["cache"][
             "untested"
         ]
     )
     assert (
         "does not checkpoint"
-        in measure(padded(model), ["checkpointing"])["checkpointing"]["untested"]
+        in measure_laws(padded(model), ["checkpointing"])["checkpointing"]["untested"]
     )
     trial = padded(model)
     trial.batches[0]["pixel_values"] = torch.ones(2, 3)
-    assert "more than text" in measure(trial, ["cache"])["cache"]["untested"]
-    assert measure(trial, ["batch-composition"])["batch-composition"]["value"] == 0
+    assert "more than text" in measure_laws(trial, ["cache"])["cache"]["untested"]
+    assert measure_laws(trial, ["batch-composition"])["batch-composition"]["value"] == 0
 
 
 def test_a_law_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,13 +454,13 @@ def test_a_law_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> Non
         raise ValueError("odd shape")
 
     own = {
-        name: types.SimpleNamespace(COST="quick", measure=law)
+        name: types.SimpleNamespace(COST="quick", measure_law=law)
         for name, law in (("full", full), ("odd", odd))
     }
-    known = {**laws(), **own}
-    monkeypatch.setattr("truetune.probe.laws.laws", lambda: known)
+    known = {**law_modules(), **own}
+    monkeypatch.setattr("truetune.probe.laws.law_modules", lambda: known)
     state = torch.get_rng_state()
-    found = measure(padded(build("llama")), ["full", "odd", "cache"])
+    found = measure_laws(padded(build("llama")), ["full", "odd", "cache"])
     assert found["full"]["untested"] == "the device ran out of memory"
     assert "ValueError: odd shape" in found["odd"]["untested"]
     assert found["cache"]["value"] < 1e-5
@@ -465,27 +468,27 @@ def test_a_law_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_no_quick_law_after_the_limit() -> None:
-    found = measure(padded(build("llama")), ["cache", "save-load"], seconds=0.0)
+    found = measure_laws(padded(build("llama")), ["cache", "save-load"], seconds=0.0)
     assert "limit" in found["cache"]["untested"]
     assert "value" in found["save-load"]
 
 
 def test_precision() -> None:
-    assert precision(build("llama")) == torch.float32
-    assert precision(build("llama", torch.bfloat16)) == torch.bfloat16
+    assert coarsest_precision(build("llama")) == torch.float32
+    assert coarsest_precision(build("llama", torch.bfloat16)) == torch.bfloat16
     mixed = build("llama", torch.bfloat16, lora=True)
     for name, parameter in mixed.named_parameters():
         parameter.data = parameter.data.float() if "lora" in name else parameter.data
-    assert precision(mixed) == torch.bfloat16
+    assert coarsest_precision(mixed) == torch.bfloat16
     automatic = build("llama")
     automatic._original_forward = automatic.forward
-    assert precision(automatic) == torch.bfloat16
+    assert coarsest_precision(automatic) == torch.bfloat16
     assert issubclass(Untested, Exception)
 
 
 def test_every_law_stands_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "laws.md").read_text(encoding="utf-8")
-    assert {law for law in laws() if f"`{law}`" not in page} == set()
+    assert {law for law in law_modules() if f"`{law}`" not in page} == set()
     assert {
         rule.code for rule in rules() if issubclass(rule, LawRule) and rule.code not in page
     } == set()

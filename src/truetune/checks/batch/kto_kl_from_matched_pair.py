@@ -54,7 +54,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
-from truetune.probe.record import Arrays
+from truetune.probe.run_record import Arrays
 
 MANY = 0.25
 NAMES = (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.probe.record import Arrays
+from truetune.probe.run_record import Arrays
 from truetune.render.rendering import Source
 
 PACKED = ("packing", "sample_packing", "padding_free", "neat_packing")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.answers import format_of, judged, length
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 from truetune.render.rendering import IGNORED
 
 COLUMNS = (

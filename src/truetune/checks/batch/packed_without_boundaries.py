@@ -43,7 +43,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
-from truetune.probe.record import Arrays
+from truetune.probe.run_record import Arrays
 
 HONOURED = (4, 53)
 """The first transformers whose masks follow positions that begin anew, where there is no attention mask"""

@@ -46,7 +46,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
-from truetune.probe.record import Record
+from truetune.probe.run_record import Record
 
 SHARED = (
     "parallelism_config",

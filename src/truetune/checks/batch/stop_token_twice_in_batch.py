@@ -47,7 +47,7 @@ from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
-from truetune.probe.given import strings
+from truetune.probe.source_rows import texts_in
 from truetune.render.probes import ANSWER, QUESTION, chat
 
 BEFORE = 6
@@ -115,7 +115,7 @@ class StopTokenTwiceInBatch(BatchRule):
         return (
             encoded
             or not rows
-            or any(stop in text for row in rows for text in strings(row) for stop in texts if stop)
+            or any(stop in text for row in rows for text in texts_in(row) for stop in texts if stop)
         )
 
     def _stops(self) -> set[Any]:

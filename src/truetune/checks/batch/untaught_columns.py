@@ -20,7 +20,7 @@ from truetune.checks.answer_spread import bits_beyond, bits_per_row
 from truetune.checks.batch.canaries import LEARNED, LOST
 from truetune.checks.batch.column_texts import is_held, is_prose, plain, texts
 from truetune.checks.batch.learned_documents import documents_of, whole_text
-from truetune.probe.marks import field_name
+from truetune.probe.watermarks import field_name
 
 TELLING = 4.0
 """Times as many bits a row as the answers hold, from which another column may be what was meant"""

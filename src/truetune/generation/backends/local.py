@@ -22,7 +22,7 @@ from truetune.generation.pace import Pace
 from truetune.generation.pacing import measured
 from truetune.generation.prompts import text_of
 from truetune.generation.voice import Manner
-from truetune.probe.still import still
+from truetune.probe.preserve_state import preserve_state
 from truetune.render.tokenizer import Tokenizer
 
 CACHE = 2 << 30
@@ -129,7 +129,7 @@ class Local(Backend):
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
         self._check(prefixes)
         found: list[dict[int, float]] = []
-        with untouched(self.model), still(), torch.no_grad():
+        with untouched(self.model), preserve_state(), torch.no_grad():
             for prefix in prefixes:
                 logprobs = next_logits(generator_of(self.model), [prefix], 0)[0].log_softmax(-1)
                 best = logprobs.topk(min(count, len(logprobs)))

@@ -1,8 +1,13 @@
 """Python imports this as it starts, in every process below `truetune run` and `truetune rehearse`.
 
-It waits for the packages that the hook is about, at no cost else, and stands on PYTHONPATH in front of any other
-sitecustomize, which it imports then. The two modes part here, and share nothing behind it: in a run no failure of ours
-may reach the program (`truetune.probe.boundary`), in a rehearsal it must (`truetune.probe.rehearsing`).
+It stands on PYTHONPATH in front of any other sitecustomize, which it imports when it is done (`hand_on`). It waits for
+the packages that the hook is about: `ImportListener` is called when one of them has been imported. The two modes part
+here, and share nothing behind it: in a run no failure of ours may reach the program
+(`truetune.probe.failure_boundary`), in a rehearsal it must (`truetune.probe.rehearsal_guards`).
+
+Trade-off: this runs in every Python process below the launcher, also in a shell script's `python -c`. So it imports as
+little as it can, writes its own small versions of what truetune has elsewhere, and is written without dataclasses,
+contextlib and typing, whose import would take longer than all that it does.
 """
 
 from __future__ import annotations
@@ -10,59 +15,71 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # as in `typing`, which is not loaded; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-ORDERS = "TRUETUNE_ORDERS"
-GUARD = "TRUETUNE_GUARD"
-"""Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined"""
+# Set by the launcher, as JSON: what the hook is to do.
+ORDERS_VARIABLE = "TRUETUNE_ORDERS"
+# Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined.
+GUARD_VARIABLE = "TRUETUNE_GUARD"
+# For a start that takes less than a millisecond: only a dead network drive takes longer, and then the run goes on.
 START_SECONDS = 5.0
-"""For a start that takes less than a millisecond"""
-MAX_END = 200_000
-"""Characters of a traceback that are kept, the last ones"""
-MAX_PIECES = 200
-"""Of what is printed that are kept, the last ones: a piece is what one call writes, a line or a part of one"""
-MAX_PIECE = 2_000
-"""Characters of a piece that are kept, the last ones"""
-HERE = os.path.dirname(
-    __file__
-)  # as it stands on sys.path: `abspath` fails where the working folder is gone
+# Chosen, not measured: a report shows the end of a traceback and of the output. Of both the last part is kept, and so
+# much that a chain of exceptions of a distributed run fits.
+MAX_TRACEBACK_CHARS = 200_000
+# A piece is what one call of `write` is given, a line or a part of one. Together at most 400 kB, whatever is printed.
+MAX_PRINTED_PIECES = 200
+MAX_PIECE_CHARS = 2_000
+# As it stands on sys.path: `abspath` fails where the working folder is gone.
+HOOK_FOLDER = os.path.dirname(__file__)
 
 
-class After:
-    """A finder that finds nothing, but calls `act(*arguments)` when the module of this name has been imported, and is
-    gone then. In a run `act` must not raise."""
+class ImportListener:
+    """A finder that finds nothing, but calls `act(*arguments)` once the module of this name has been imported.
+
+    A function that is called after an import has no public interface in Python. `sys.meta_path` is asked at each
+    import, before the module runs, so the loader that another finder returns is given an `exec_module` of ours, which
+    runs the module and then acts. Without it, transformers would have to be imported here, in every process; and a
+    wrapper around `builtins.__import__` would slow down each import of the program and stand in all its tracebacks
+    (the entry points in tests/probe/injection hold both).
+    """
 
     def __init__(self, name: str, act: Callable[..., None], *arguments: Any) -> None:
+        """Wait for the module of this name. In a run `act` must not raise: it is called in the program's import."""
         self.name, self.act, self.arguments = name, act, arguments
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The spec that the other finders have, whose loader calls us; None for other modules."""
         if name != self.name:
             return None
-        others = (
-            finder
-            for finder in sys.meta_path
-            if finder is not self and hasattr(finder, "find_spec")
-        )
-        specs = (finder.find_spec(name, path, target) for finder in others)
-        spec: Any = next((spec for spec in specs if spec is not None), None)
-        if spec is not None and hasattr(spec.loader, "exec_module"):
+        spec: Any = None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                break
+        # Modules of C have loaders without it; the packages that are waited for have none such.
+        if hasattr(getattr(spec, "loader", None), "exec_module"):
             loader = spec.loader
 
             def exec_module(module: Any) -> None:
+                # The instance's attribute goes first, so that a reload, or a look at the loader, finds its own method.
                 del loader.exec_module
                 try:
                     loader.exec_module(module)
                 except BaseException as error:
-                    error.__traceback__ = (
-                        error.__traceback__ and error.__traceback__.tb_next
-                    )  # as if not through here
+                    # This frame is taken out, so that the program's traceback is that without us.
+                    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                     raise
-                if any(finder is self for finder in sys.meta_path):
-                    sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+                # By identity, as other finders may have an `__eq__` that raises. One that is gone from the list has
+                # acted already, or was removed by the program.
+                before = len(sys.meta_path)
+                sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+                if len(sys.meta_path) < before:
                     self.act(*self.arguments)
 
             loader.exec_module = exec_module
@@ -73,26 +90,24 @@ def begin_run(package: str, orders: dict[str, Any]) -> None:
     """A package of the run has been imported: load the hook. Whatever fails is noted for the parent, and forgotten."""
     try:
         load_truetune()
-        from truetune.probe.boundary import contain, note_loss
-    except (
-        BaseException
-    ) as error:  # so a Ctrl-C in these milliseconds is lost; from here on none is
+        from truetune.probe.failure_boundary import note_loss, run_contained
+    except BaseException as error:  # so a Ctrl-C in these milliseconds is lost; later none is
         note_failed_start(error, orders)
         return
-    contain(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
+    run_contained(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
 
 
 def begin_hook(package: str, orders: dict[str, Any]) -> None:
     """The hook takes over. A program that lists its modules no longer finds this one."""
-    from truetune.probe.hook import begin
+    from truetune.probe.trainer_hook import start_hook
 
     if getattr(sys.modules.get("sitecustomize"), "__file__", None) == __file__:
         del sys.modules["sitecustomize"]
-    begin(package, orders, After)
+    start_hook(package, orders, ImportListener)
 
 
 def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
-    """Leave the reason where the parent finds it (see `truetune.probe.boundary.note_loss`, which is not loaded)."""
+    """Leave the reason where the parent finds it, as `note_loss` of truetune's boundary, which is not loaded."""
     try:
         with open(
             os.path.join(orders["folder"], f"lost-{os.getpid()}"), "w", encoding="utf-8"
@@ -103,12 +118,16 @@ def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
 
 
 def load_truetune() -> None:
-    """Make truetune importable from where it is, and no other package from there."""
+    """Make truetune importable from where it is, and no other package from there.
+
+    The program may run in an environment without truetune. Its folder on `sys.path` would make all of the launcher's
+    packages importable, too: another torch or transformers than the run's.
+    """
     import importlib.util
 
     if "truetune" in sys.modules:
         return
-    home = os.path.dirname(os.path.dirname(HERE))
+    home = os.path.dirname(os.path.dirname(HOOK_FOLDER))
     spec: Any = importlib.util.spec_from_file_location(
         "truetune", os.path.join(home, "__init__.py"), submodule_search_locations=[home]
     )
@@ -125,14 +144,14 @@ def keep_last_prints() -> Any:
     """
     from collections import deque
 
-    pieces: Any = deque(maxlen=MAX_PIECES)
+    pieces: Any = deque(maxlen=MAX_PRINTED_PIECES)
 
     for stream in filter(None, (sys.stdout, sys.stderr)):
-
+        # `write` as a default: a closure would hold the last stream of the loop only.
         def write_and_keep(text: str, *, write: Callable[[str], int] = stream.write) -> int:
             # The program calls this: nothing here can fail but what would have failed without it.
             if type(text) is str:
-                pieces.append(text[-MAX_PIECE:])
+                pieces.append(text[-MAX_PIECE_CHARS:])
             return write(text)
 
         stream.write = write_and_keep
@@ -151,25 +170,25 @@ def note_end(folder: str, process: int, pieces: Any) -> None:
         if os.getpid() != process or isinstance(error, KeyboardInterrupt):
             return
         if error is None:
-            leave(folder, f"printed-{process}", "".join(pieces))
+            write_whole_file(folder, f"printed-{process}", "".join(pieces))
             return
         import traceback
 
-        lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))[
-            -MAX_END:
-        ].splitlines()
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        lines = text[-MAX_TRACEBACK_CHARS:].splitlines()
         rank = os.environ.get("RANK")
-        leave(
-            folder,
-            f"ended-{process}",
-            "\n".join(f"[rank{rank}]: {line}" if rank else line for line in lines),
-        )
+        if rank:  # as torchrun marks the lines of its processes
+            lines = [f"[rank{rank}]: {line}" for line in lines]
+        write_whole_file(folder, f"ended-{process}", "\n".join(lines))
     except BaseException:
         pass
 
 
-def leave(folder: str, name: str, text: str) -> None:
-    """Write a file that is whole as soon as it has its name; none where there is nothing to write."""
+def write_whole_file(folder: str, name: str, text: str) -> None:
+    """Write a file that is whole as soon as it has its name; none where there is nothing to write.
+
+    The parent reads the folder while processes still end: a file that is half written would be taken for the reason.
+    """
     if text.strip():
         with open(
             os.path.join(folder, f".{name}"), "w", encoding="utf-8", errors="replace"
@@ -183,19 +202,19 @@ def wait_for_packages() -> None:
     import atexit
     import json
 
-    orders = json.loads(os.environ[ORDERS])
+    orders = json.loads(os.environ[ORDERS_VARIABLE])
     atexit.register(note_end, orders["folder"], os.getpid(), keep_last_prints())
     for package in ("datasets", "transformers") if orders.get("canary") else ("transformers",):
-        After(package, begin_run, package, orders)
+        ImportListener(package, begin_run, package, orders)
 
 
 def begin_rehearsal() -> None:
     """Set the guards of a rehearsal up before any of the program runs; where one fails, this process ends."""
     try:
         load_truetune()
-        from truetune.probe.rehearsing import begin
+        from truetune.probe.rehearsal_guards import begin_guarded
 
-        begin(os.environ[GUARD], os.environ[ORDERS])
+        begin_guarded(os.environ[GUARD_VARIABLE], os.environ[ORDERS_VARIABLE])
     except BaseException as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(
@@ -207,8 +226,12 @@ def begin_rehearsal() -> None:
 
 
 def hand_on() -> None:
-    """Import the sitecustomize that would have been imported without this one."""
-    sys.path[:] = [entry for entry in sys.path if entry != HERE]
+    """Import the sitecustomize that would have been imported without this one.
+
+    A cluster's own sitecustomize (of a debugger, a profiler, a site's paths) must run as it does without us, so this
+    folder and this module's name give way to it.
+    """
+    sys.path[:] = [entry for entry in sys.path if entry != HOOK_FOLDER]
     own = sys.modules.pop(__name__)
     try:
         __import__(__name__)
@@ -220,10 +243,10 @@ def hand_on() -> None:
 
 
 def contain_start() -> None:
-    """`wait_for_packages`, without failing or hanging. `truetune.probe.boundary` would take longer to load than this.
+    """`wait_for_packages`, without failing or hanging.
 
-    The alarm clock of the process is free, but for one that a program set before it became this one by exec: that is
-    put back.
+    `truetune.probe.failure_boundary` would take longer to load than this. The alarm clock of the process is free, but
+    for one that a program set before it became this one by exec: that is put back.
     """
     import _signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take longer
 
@@ -242,9 +265,9 @@ def contain_start() -> None:
         _signal.signal(_signal.SIGALRM, former)
 
 
-if GUARD in os.environ:
+if GUARD_VARIABLE in os.environ:
     begin_rehearsal()
-elif ORDERS in os.environ:
+elif ORDERS_VARIABLE in os.environ:
     contain_start()
 if __name__ == "sitecustomize":
     hand_on()

@@ -1,8 +1,12 @@
 """Laws that a correct trainer obeys, measured on the model at hand.
 
-A law is one module with `measure(trial) -> Measured` and `COST`: `quick` (a few forward and backward passes on the real
-model, which is as before afterwards) or `whole` (it changes weights, writes files or starts processes, and so is given
-a copy or a miniature). `truetune.checks.law` judges what they measured.
+A law is one module with `measure_law(trial) -> Measured` and `COST`: `quick` (a few forward and backward passes on the
+real model, which is as before afterwards) or `whole` (it changes weights, writes files or starts processes, and so is
+given a copy or a miniature). `truetune.checks.law` judges what they measured; `truetune.probe.measuring` holds how they
+compute.
+
+Trade-off: a law compares two ways to compute the same in the run itself, instead of reading its settings. That costs
+passes of the real model, and needs a tolerance for rounding; but it holds for trainers and settings nobody has listed.
 """
 
 from __future__ import annotations
@@ -11,19 +15,21 @@ import importlib
 import pkgutil
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 
+from truetune.probe.measuring.trial import Trial, Untested
+
 Cost = Literal["quick", "whole"]
-SECONDS = 120.0
-"""After so long no further quick law is begun"""
-TOGETHER = ("FullyShardedDataParallel", "SyncBatchNorm")
-"""Modules whose forward pass needs every process"""
+# After so long no further quick law is begun. Chosen, not measured: the run waits for them before its first step.
+QUICK_LAWS_SECONDS = 120.0
+# Modules whose forward pass needs every process: a law runs in the first process alone, and would wait for ever.
+COLLECTIVE_MODULES = ("FullyShardedDataParallel", "SyncBatchNorm")
 
 
-FIRST = (
+# Laws to begin with, lest the time run out.
+FIRST_LAWS = (
     "loss-targets",
     "loss-weights",
     "gradient-flow",
@@ -36,129 +42,96 @@ FIRST = (
     "update-rounding",
     "gradient-accumulation",
 )
-"""Laws to begin with, lest the time run out"""
 
 
-class Untested(Exception):
-    """The law can't be tested on this trial; the message says why, in a clause without full stop."""
-
-
-@dataclass
-class Trial:
-    """What a law is tested on."""
-
-    model: torch.nn.Module
-    """Unwrapped, on its device, as the trainer has it"""
-    batches: list[dict[str, Any]]
-    """Tensors of the real collator, on the model's device"""
-    rows: list[list[Any]]
-    """The rows of each batch, as the collator was given them"""
-    trainer: Any = None
-    """A transformers.Trainer; None in a loop of the user's own"""
-    collate: Any = None
-    """The collator: rows -> batch"""
-    tokenizer: Any = None
-    loss: Any = None
-    """(model, inputs) -> loss tensor of one micro-batch, as this trainer computes it"""
-    kind: str = "sft"
-    """sft, dpo, kto, orpo, reward, other, loop"""
-    optimizer: Any = None
-    """What has the `param_groups` of a loop's optimizers, where they were seen; a trainer has its own"""
-
-
-@dataclass
-class Measured:
-    """How far a law is from holding."""
-
-    value: float
-    """The largest difference, as `unit` says; nan is a difference"""
-    tolerance: float
-    """Largest value that the dtype explains"""
-    unit: str
-    """What was compared, as in `largest relative difference of logits`"""
-    evidence: dict[str, Any] = field(default_factory=dict)
-    """JSON: names, positions, figures"""
-
-
-def laws() -> dict[str, Any]:
+def law_modules() -> dict[str, Any]:
     """The modules of all laws, by the law's name in kebab-case; those that prove most come first."""
     modules = (
         importlib.import_module(f"{__name__}.{info.name}")
         for info in pkgutil.iter_modules(__path__)
     )
-    found = {
-        m.__name__.rpartition(".")[2].replace("_", "-"): m for m in modules if hasattr(m, "measure")
+    modules_by_name = {
+        m.__name__.rpartition(".")[2].replace("_", "-"): m
+        for m in modules
+        if hasattr(m, "measure_law")
     }
-    return {name: found[name] for name in (*FIRST, *sorted(found.keys() - set(FIRST)))}
+    return {
+        name: modules_by_name[name]
+        for name in (*FIRST_LAWS, *sorted(modules_by_name.keys() - set(FIRST_LAWS)))
+    }
 
 
-def named(*costs: Cost) -> tuple[str, ...]:
+def names_by_cost(*costs: Cost) -> tuple[str, ...]:
     """Names of the laws of these costs."""
-    return tuple(name for name, law in laws().items() if law.COST in costs)
+    return tuple(name for name, law in law_modules().items() if law.COST in costs)
 
 
-def measure(
+def measure_laws(
     trial: Trial,
     names: Iterable[str],
-    seconds: float = SECONDS,
+    seconds: float = QUICK_LAWS_SECONDS,
     keep: Callable[[], None] | None = None,
-    found: dict[str, dict[str, Any]] | None = None,
+    outcomes: dict[str, dict[str, Any]] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Each named law's outcome: {value, tolerance, unit, evidence, seconds}, or {untested: why, seconds}; with `failed`
     where the law itself raised.
 
     Model and trainer are as before after each law. No quick law is begun once `seconds` have passed. The outcomes are
-    put into `found`, and `keep` is called after each.
+    put into `outcomes`, and `keep` is called after each.
     """
-    known, started = laws(), time.perf_counter()
-    found = {} if found is None else found
+    known, started = law_modules(), time.perf_counter()
+    outcomes = {} if outcomes is None else outcomes
     for name in names:
         if known[name].COST == "quick" and time.perf_counter() - started > seconds:
-            found[name] = {
+            outcomes[name] = {
                 "untested": f"the laws before it took {seconds:.0f} s, the limit",
                 "seconds": 0.0,
             }
         else:
-            found[name] = _outcome(known[name], trial)
+            outcomes[name] = _measure_one(known[name], trial)
         if keep is not None:
             keep()
-    return found
+    return outcomes
 
 
-def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
-    from truetune.probe.laws.restore import as_before
+def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
+    """The outcome of one law, as JSON; what it raises is its outcome, so that the others are still measured."""
+    from truetune.probe.measuring.restore_afterwards import restore_afterwards
 
     started = time.perf_counter()
-    found: dict[str, Any]
+    outcome: dict[str, Any]
     try:
         if out_of_reach(trial.model):
             raise Untested(
                 "the model computes with other processes (sharded weights), or its weights are not"
                 " in memory"
             )
-        with as_before(
+        with restore_afterwards(
             trial.model, getattr(trial.trainer, "ref_model", None), trainer=trial.trainer
         ):
-            made = law.measure(trial)
-        found = {name: getattr(made, name) for name in ("value", "tolerance", "unit", "evidence")}
+            measured = law.measure_law(trial)
+        outcome = {
+            name: getattr(measured, name) for name in ("value", "tolerance", "unit", "evidence")
+        }
     except Untested as reason:
-        found = {"untested": str(reason)}
+        outcome = {"untested": str(reason)}
     except torch.cuda.OutOfMemoryError:
-        found = {"untested": "the device ran out of memory", "failed": True}
+        outcome = {"untested": "the device ran out of memory", "failed": True}
     except Exception as error:
-        found = {
+        outcome = {
             "untested": f"it raised {type(error).__name__}: {str(error)[:300]}",
             "failed": True,
         }
-    if "memory" in found.get("untested", "") and torch.cuda.is_available():
+    # What the law had allocated is given back to the run, which would else lack it.
+    if "memory" in outcome.get("untested", "") and torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return found | {"seconds": round(time.perf_counter() - started, 3)}
+    return outcome | {"seconds": round(time.perf_counter() - started, 3)}
 
 
 def out_of_reach(model: torch.nn.Module) -> bool:
     """Are weights sharded over processes (ZeRO-3, FSDP, tensor parallel), not in memory, or does a layer wait for the
     other processes?"""
-    return any(type(module).__name__ in TOGETHER for module in model.modules()) or any(
+    return any(type(module).__name__ in COLLECTIVE_MODULES for module in model.modules()) or any(
         p.numel() == 0
         or p.device.type == "meta"
         or hasattr(p, "ds_id")

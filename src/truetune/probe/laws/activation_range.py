@@ -6,49 +6,57 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import logits_of, quiet, rounding
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import coarsest_dtype, logits_of, undisturbed
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 LARGEST = 65504.0
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Largest absolute output of any module, of 65504, over one batch."""
-    if rounding(trial) != torch.float16:
+    if coarsest_dtype(trial) != torch.float16:
         raise Untested("the run does not compute in float16")
+    peaks = _peak_outputs(trial)
+    if not peaks:
+        raise Untested("no module gave a tensor")
+    # `not peak < LARGEST` instead of `peak >= LARGEST`: a nan, of what overflowed before, is beyond as well.
+    beyond = [name for name, peak in peaks.items() if not peak < LARGEST]
+    first = beyond[0] if beyond else max(peaks, key=lambda name: peaks[name])
+    evidence = {
+        "module": first,
+        "largest": peaks[first],
+        "beyond": len(beyond),
+        "modules": len(peaks),
+    }
+    # Half of the range is the tolerance: one batch is looked at, and later ones may be twice as large.
+    return Measured(peaks[first] / LARGEST, 0.5, "largest activation, of 65504", evidence)
+
+
+def _peak_outputs(trial: Trial) -> dict[str, float]:
+    """The largest absolute output of each module without children, by its name, in the order of their calls."""
     peaks: dict[str, float] = {}
 
-    def look(name: str) -> Any:
+    def watch(name: str) -> Any:
         def hook(module: Any, args: Any, output: Any) -> None:
             output = output[0] if isinstance(output, tuple) else output
             if isinstance(output, torch.Tensor) and output.is_floating_point() and output.numel():
                 peak = float(output.abs().max())
+                # A nan replaces a number, and is replaced by none: no comparison with it is true.
                 peaks[name] = peak if not peak <= peaks.get(name, 0.0) else peaks[name]
 
         return hook
 
-    with quiet(trial):
+    with undisturbed(trial):
         handles = [
-            m.register_forward_hook(look(name))
-            for name, m in trial.model.named_modules()
-            if not any(m.children())
+            module.register_forward_hook(watch(name))
+            for name, module in trial.model.named_modules()
+            if not any(module.children())
         ]
         try:
             logits_of(trial)
         finally:
             for handle in handles:
                 handle.remove()
-    if not peaks:
-        raise Untested("no module gave a tensor")
-    first = next(
-        (name for name, peak in peaks.items() if not peak < LARGEST),
-        max(peaks, key=lambda name: peaks[name]),
-    )
-    evidence = {
-        "module": first,
-        "largest": peaks[first],
-        "beyond": sum(not p < LARGEST for p in peaks.values()),
-        "modules": len(peaks),
-    }
-    return Measured(peaks[first] / LARGEST, 0.5, "largest activation, of 65504", evidence)
+    return peaks

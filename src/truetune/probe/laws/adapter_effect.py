@@ -5,15 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import ADAPTER, logits_of, nudged, quiet, whole
-from truetune.probe.laws.tolerance import difference, tolerance
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
+from truetune.probe.measuring.trainer_gradients import (
+    ADAPTER,
+    logits_of,
+    nudge_weights,
+    require_whole_weights,
+    undisturbed,
+)
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
+# Half: an adapter that works follows wholly (0 in docs/laws.md), one without effect not at all (1).
 COST: Cost = "quick"
 MOST = 100_000_000
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """How far the logits are from following the adapter when its weights are moved and put back: 0 where they change
     clearly with it on and not at all with it off, 1 where they don't change, or change with it off.
     """
@@ -22,21 +30,21 @@ def measure(trial: Trial) -> Measured:
         raise Untested("there is no adapter")
     if any(getattr(config, "is_prompt_learning", False) for config in model.peft_config.values()):
         raise Untested("the adapter is a prompt, whose logits are not one for each token")
-    whole(trial)
+    require_whole_weights(trial)
     weights = [
         p for name, p in model.named_parameters() if p.requires_grad and ADAPTER.search(name)
     ]
     if not weights or sum(p.numel() for p in weights) > MOST:
         raise Untested("no tensor of the adapter is trained, or too many to be copied")
-    with quiet(trial):
+    with undisturbed(trial):
         on = logits_of(trial)
         with model.disable_adapter():
             off = logits_of(trial)
-        with nudged(weights, 1.0):
-            moved = difference(on, logits_of(trial))
+        with nudge_weights(weights, 1.0):
+            moved = relative_difference(on, logits_of(trial))
             with model.disable_adapter():
-                leaked = difference(off, logits_of(trial))
-    clear = tolerance(model)
+                leaked = relative_difference(off, logits_of(trial))
+    clear = rounding_tolerance(model)
     value = max(
         1 - min(moved / clear, 1.0) if math.isfinite(moved) else 0.0, min(leaked / clear, 1.0)
     )
@@ -44,7 +52,7 @@ def measure(trial: Trial) -> Measured:
     evidence = {
         "moved": moved,
         "leaked": leaked,
-        "from the base": difference(off, on),
+        "from the base": relative_difference(off, on),
         "active": list(active),
         "tensors": len(weights),
     }

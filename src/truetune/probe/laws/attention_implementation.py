@@ -6,22 +6,25 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import (
-    allowed,
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import (
+    allowed_difference,
     batch_with_ids,
-    cut,
-    documents,
-    logits,
+    compute_logits,
+    cut_rows,
     padding_side,
-    stacked,
+    stack_rows,
+    unpadded_documents,
 )
-from truetune.probe.laws.tolerance import routed_difference
+from truetune.probe.measuring.rounding_tolerance import routed_difference
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
+# The tolerance is that of rounding: docs/laws.md has 2.5e-7 for implementations that agree, 0.075 for one that reads
+# padding.
 COST: Cost = "quick"
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Logits of a padded batch with the implementation of the run against eager's, at the tokens; a nan at a padded
     place counts too, since it spreads in the backward pass."""
     model: Any = trial.model
@@ -33,23 +36,25 @@ def measure(trial: Trial) -> Measured:
         raise Untested("the run uses eager attention itself")
     if not getattr(base, "_can_set_attn_implementation", lambda: True)():
         raise Untested("the model does not let its attention implementation be set")
-    inputs = _padded(trial)
-    own = logits(model, inputs)
+    inputs = _padded_batch(trial)
+    own = compute_logits(model, inputs)
     base.set_attn_implementation("eager")
-    eager = logits(model, inputs)
+    eager = compute_logits(model, inputs)
     mask = inputs.get("attention_mask")
     kept = mask != 0 if isinstance(mask, torch.Tensor) and mask.dim() == 2 else slice(None)
     strays = int(own.isnan().any(-1).sum())
     value = routed_difference(eager[kept], own[kept], model) if not strays else float("nan")
     evidence = {"used": used, "places with nan": strays, "rows": len(own), "longest": own.shape[1]}
-    return Measured(value, allowed(model, inputs, eager), "relative difference of logits", evidence)
+    return Measured(
+        value, allowed_difference(model, inputs, eager), "relative difference of logits", evidence
+    )
 
 
-def _padded(trial: Trial) -> dict[str, torch.Tensor]:
+def _padded_batch(trial: Trial) -> dict[str, torch.Tensor]:
     """Real rows of unequal length, padded as the trainer does; the batch as it is where it holds more than text."""
     try:
-        rows = documents(trial)
+        rows = unpadded_documents(trial)
     except Untested:
-        return cut(trial, batch_with_ids(trial))
+        return cut_rows(trial, batch_with_ids(trial))
     chosen = list({len(row): row for row in (rows[0], rows[len(rows) // 2], rows[-1])}.values())
-    return stacked(trial, chosen, padding_side(trial) or "right", extra=1)
+    return stack_rows(trial, chosen, padding_side(trial) or "right", extra=1)

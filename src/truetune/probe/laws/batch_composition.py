@@ -6,40 +6,42 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import altered, cut, logits
-from truetune.probe.laws.tolerance import routed_difference, tolerance
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import alter_tokens, compute_logits, cut_rows
+from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
+# Exactly 0 in a dense model; rows of a mixture of experts may share a capacity, which is the fault looked for.
 COST: Cost = "quick"
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Logits of the last row of a real batch (where tokens queue, it comes last), before and after the other rows are
     given other tokens; with the model in training mode, as the trainer has it, and in evaluation mode.
     """
-    batch = _batch(trial)
+    batch = _two_row_batch(trial)
     ids = batch["input_ids"]
-    others = altered(ids, trial)
+    others = alter_tokens(ids, trial)
     others[-1] = ids[-1]
     worst = {}
     for mode in ("training", "evaluation"):
         before, after = (
-            logits(trial.model, batch | {"input_ids": x}, training=mode == "training")[-1]
+            compute_logits(trial.model, batch | {"input_ids": x}, training=mode == "training")[-1]
             for x in (ids, others)
         )
         worst[mode] = routed_difference(before, after, trial.model)
     value = float(torch.tensor(list(worst.values())).max())
     return Measured(
         value,
-        tolerance(trial.model),
+        rounding_tolerance(trial.model),
         "relative difference of logits",
         {"by mode": worst, "rows": len(ids)},
     )
 
 
-def _batch(trial: Trial) -> dict[str, Any]:
+def _two_row_batch(trial: Trial) -> dict[str, Any]:
     for candidate in trial.batches:
         ids = candidate.get("input_ids")
         if isinstance(ids, torch.Tensor) and ids.dim() == 2 and len(ids) > 1:
-            return cut(trial, candidate)
+            return cut_rows(trial, candidate)
     raise Untested("each micro-batch is one row")

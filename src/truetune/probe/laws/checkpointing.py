@@ -2,64 +2,94 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import documents, logits_of
-from truetune.probe.laws.tolerance import inputs_of, tolerance
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import logits_of, unpadded_documents
+from truetune.probe.measuring.rounding_tolerance import inputs_of, rounding_tolerance
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Tokens of the row: enough for each layer to be recomputed, and quick on a large model.
 LONGEST = 128
+# Elements of each tensor's gradient that are kept to be compared.
 SAMPLE = 4096
-"""Elements of each tensor's gradient that are kept to be compared"""
+# Gradients of a tensor are compared by its largest one, or this share of the largest of all.
 FLOOR = 1e-3
-"""Gradients of a tensor are compared by its largest one, or this share of the largest of all"""
+# Options of the trainer, not of torch's checkpoint.
 OWN = ("every_n_layers", "offload", "selective")
-"""Options of the trainer, not of torch's checkpoint"""
 Gradients = dict[str, torch.Tensor | None]
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Next-token loss and gradients of one real row, with dropout as it is, as the run checkpoints and without."""
     model: Any = trial.model
     if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in model.parameters()):
         raise Untested("the optimizer steps inside the backward pass")
-    if not _on(model):
-        _enable(model, trial)
-    row = documents(trial)[0][None, :LONGEST]
-    loss, gradients = _backward(model, row)
-    for module in model.modules():
-        if "gradient_checkpointing" in vars(module):
-            module.gradient_checkpointing = False
-    plain_loss, plain = _backward(model, row)
-    if all(g is None for g in plain.values()):
-        raise Untested("no parameter is trained")
-    lost = [
-        name for name, gradient in plain.items() if gradient is not None and gradients[name] is None
-    ]
-    apart = dict.fromkeys(lost, 1.0) | _apart(plain, gradients)
-    apart["the loss"] = abs(loss - plain_loss) / max(abs(plain_loss), 1e-12)
-    worst = max(apart, key=lambda name: apart[name] if apart[name] == apart[name] else float("inf"))
+    if not _is_checkpointing(model):
+        _enable_checkpointing(model, trial)
+    loss, gradients, plain_loss, plain = _with_and_without_checkpointing(model, trial)
+    distances = _distances(plain, gradients)
+    distances["the loss"] = abs(loss - plain_loss) / max(abs(plain_loss), 1e-12)
+    # A nan is the worst of all: `max` alone would pass it by.
+    worst = max(
+        distances, key=lambda name: float("inf") if isnan(distances[name]) else distances[name]
+    )
+    lost = _lost_tensors(plain, gradients)
     evidence = {
         "worst": worst,
         "loss": loss,
         "loss without": plain_loss,
         "lost": lost[:8],
         "tensors lost": len(lost),
-        "tensors": sum(g is not None for g in plain.values()),
+        "tensors": sum(gradient is not None for gradient in plain.values()),
     }
     return Measured(
-        apart[worst], tolerance(model), "relative difference of a tensor's gradient", evidence
+        distances[worst],
+        rounding_tolerance(model),
+        "relative difference of a tensor's gradient",
+        evidence,
     )
 
 
-def _on(model: torch.nn.Module) -> bool:
+def _with_and_without_checkpointing(
+    model: Any, trial: Trial
+) -> tuple[float, Gradients, float, Gradients]:
+    """Loss and gradients of one real row as the run checkpoints, and without. Raises Untested where none is trained."""
+    row = unpadded_documents(trial)[0][None, :LONGEST]
+    loss, gradients = _loss_and_gradients(model, row)
+    for module in model.modules():
+        if "gradient_checkpointing" in vars(module):
+            module.gradient_checkpointing = False
+    plain_loss, plain = _loss_and_gradients(model, row)
+    if all(gradient is None for gradient in plain.values()):
+        raise Untested("no parameter is trained")
+    return loss, gradients, plain_loss, plain
+
+
+def _lost_tensors(plain: Gradients, gradients: Gradients) -> list[str]:
+    """Tensors that have a gradient without checkpointing, and none with it."""
+    return [
+        name for name, gradient in plain.items() if gradient is not None and gradients[name] is None
+    ]
+
+
+def _distances(plain: Gradients, gradients: Gradients) -> dict[str, float]:
+    """Relative difference of each tensor's gradient; 1 where checkpointing loses it."""
+    return dict.fromkeys(_lost_tensors(plain, gradients), 1.0) | _gradient_distance(
+        plain, gradients
+    )
+
+
+def _is_checkpointing(model: torch.nn.Module) -> bool:
+    """Does any of its modules recompute activations?"""
     return any(vars(module).get("gradient_checkpointing") for module in model.modules())
 
 
-def _enable(model: Any, trial: Trial) -> None:
+def _enable_checkpointing(model: Any, trial: Trial) -> None:
     """As the trainer will do when it starts."""
     args = getattr(trial.trainer, "args", None)
     options = {
@@ -73,16 +103,19 @@ def _enable(model: Any, trial: Trial) -> None:
     if not getattr(args, "gradient_checkpointing", False) or enable is None:
         raise Untested("the run does not checkpoint")
     enable(options or None)
-    if not _on(model):
+    if not _is_checkpointing(model):
         raise Untested("the model has no checkpointing to switch on")
 
 
-def _backward(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradients]:
+def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradients]:
+    """The next-token loss of one row of ids, and a sample of each trained tensor's gradient."""
+    # Models checkpoint in train mode alone. The seed makes both passes drop the same activations: a checkpoint that
+    # does not preserve the random state differs exactly here.
     model.train()
     torch.manual_seed(0)
     inputs = {"input_ids": row, "attention_mask": torch.ones_like(row), "use_cache": False}
-    found = logits_of(model(**inputs_of(inputs, model)))
-    loss = torch.nn.functional.cross_entropy(found[0, :-1].float(), row[0, 1:])
+    logits = logits_of(model(**inputs_of(inputs, model)))
+    loss = torch.nn.functional.cross_entropy(logits[0, :-1].float(), row[0, 1:])
     if loss.requires_grad:
         loss.backward()  # type: ignore[no-untyped-call]
     gradients: Gradients = {}
@@ -97,12 +130,13 @@ def _backward(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradien
     return float(loss), gradients
 
 
-def _apart(plain: Gradients, gradients: Gradients) -> dict[str, float]:
+def _gradient_distance(plain: Gradients, gradients: Gradients) -> dict[str, float]:
+    """Largest difference of each tensor's gradient, of its largest element: those with a gradient in both."""
     sizes = {name: float(g.abs().max()) for name, g in plain.items() if g is not None}
     floor = FLOOR * max(sizes.values(), default=0.0)
-    found = {}
+    distances = {}
     for name, size in sizes.items():
         a, b = plain[name], gradients[name]
         if a is not None and b is not None:
-            found[name] = float((a - b).abs().max() / max(size, floor, 1e-12))
-    return found
+            distances[name] = float((a - b).abs().max() / max(size, floor, 1e-12))
+    return distances

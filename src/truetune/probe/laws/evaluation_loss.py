@@ -7,24 +7,28 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Rows: one or two batches of the usual sizes.
 ROWS = 8
+# Of the loss: what a mean of batch means makes of rows whose losses are alike.
 TOLERANCE = 0.05
-"""Of the loss: what a mean of batch means makes of rows whose losses are alike"""
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """The loss of a handful of evaluation rows, one by one and in batches of the size that the run evaluates with,
     averaged as the trainer does: the mean over batches, each weighed by its rows."""
-    rows, collate, size = _rows(trial)
-    alone = [_loss(trial, collate, [row]) for row in rows]
+    # One by one is the loss of each row; in batches, rows of many tokens outweigh the others where the loss is a mean
+    # over tokens.
+    rows, collate, size = _evaluation_rows(trial)
+    alone = [_evaluation_loss(trial, collate, [row]) for row in rows]
     groups = [rows[i : i + size] for i in range(0, len(rows), size)]
-    together = [_loss(trial, collate, group) for group in groups]
-    one = _mean(alone, [1] * len(rows))
-    many = _mean(together, [len(group) for group in groups])
-    counts = [_labels(collate([row])) for row in rows]
+    together = [_evaluation_loss(trial, collate, group) for group in groups]
+    one = _weighted_mean(alone, [1] * len(rows))
+    many = _weighted_mean(together, [len(group) for group in groups])
+    counts = [_count_labels(collate([row])) for row in rows]
     evidence = {
         "batches of 1": one,
         f"batches of {size}": many,
@@ -33,7 +37,7 @@ def measure(trial: Trial) -> Measured:
         "labels": counts,
     }
     if sum(counts):
-        evidence["over tokens"] = _mean(alone, counts)
+        evidence["over tokens"] = _weighted_mean(alone, counts)
     return Measured(
         abs(many - one) / max(abs(one), 1e-12),
         TOLERANCE,
@@ -42,7 +46,7 @@ def measure(trial: Trial) -> Measured:
     )
 
 
-def _rows(trial: Trial) -> tuple[list[Any], Any, int]:
+def _evaluation_rows(trial: Trial) -> tuple[list[Any], Any, int]:
     """Evaluation rows as the trainer prepares them, its collator, and its batch size."""
     trainer = trial.trainer
     data = getattr(trainer, "eval_dataset", None)
@@ -59,6 +63,7 @@ def _rows(trial: Trial) -> tuple[list[Any], Any, int]:
     try:
         loader = trainer.get_eval_dataloader(data)
     finally:
+        # accelerate keeps each loader that it has prepared, and would save the state of this one with a checkpoint.
         del prepared[before:]
     size = min(trainer.args.per_device_eval_batch_size, ROWS)
     count = min(len(loader.dataset), ROWS)
@@ -67,7 +72,8 @@ def _rows(trial: Trial) -> tuple[list[Any], Any, int]:
     return [loader.dataset[i] for i in range(count)], loader.collate_fn, size
 
 
-def _loss(trial: Trial, collate: Any, rows: list[Any]) -> float:
+def _evaluation_loss(trial: Trial, collate: Any, rows: list[Any]) -> float:
+    """The loss of one batch of these rows, by the trainer's own `prediction_step`."""
     trial.model.eval()
     with torch.no_grad():
         loss = trial.trainer.prediction_step(trial.model, collate(rows), True)[0]
@@ -76,7 +82,7 @@ def _loss(trial: Trial, collate: Any, rows: list[Any]) -> float:
     return float(loss.mean())
 
 
-def _mean(values: list[float], weights: list[int]) -> float:
+def _weighted_mean(values: list[float], weights: list[int]) -> float:
     """Rows without a label have no loss (nan), and no part in it, as the trainer's log has it."""
     kept = [
         (value, weight) for value, weight in zip(values, weights, strict=True) if value == value
@@ -84,6 +90,7 @@ def _mean(values: list[float], weights: list[int]) -> float:
     return sum(value * weight for value, weight in kept) / max(sum(weight for _, weight in kept), 1)
 
 
-def _labels(batch: Any) -> int:
+def _count_labels(batch: Any) -> int:
+    """Labels of a batch that are in the loss: the first token of a line is predicted by none."""
     labels = batch.get("labels") if hasattr(batch, "get") else None
     return int((labels[..., 1:] != -100).sum()) if isinstance(labels, torch.Tensor) else 0

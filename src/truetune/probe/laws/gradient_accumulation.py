@@ -6,62 +6,71 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import (
-    apart,
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.row_independence import refuse_joint_losses, refuse_random_collators
+from truetune.probe.measuring.trainer_gradients import (
     batch_of,
-    counted,
-    processes,
-    quiet,
+    choose_parameters,
+    coarsest_dtype,
+    computed_once,
+    gradient_distance,
+    num_items_in_batch,
+    pretend_process_count,
     refuse_generators,
-    rounding,
+    require_whole_weights,
     rows_of,
-    shared,
-    some,
-    step,
-    whole,
+    step_gradients,
+    undisturbed,
 )
-from truetune.probe.laws.rows_apart import refuse_joint_losses, refuse_random_collators
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Rows, and the size of a model from which two are enough: each row costs two backward passes.
 ROWS, LARGE = 4, 50_000_000
+# Of the gradient's size. In float32, docs/laws.md has 9e-8 for a trainer that is right and 2.9 for one that is not,
+# so that half and double of it decide alike.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
+# Of the gradient's size, in 16 bits.
 COARSE = 0.1
-"""Of the gradient's size, in 16 bits"""
+# Losses that are of a whole micro-batch by their definition.
 PER_BATCH = {"kto": "its KL term", "orpo": "its mean over tokens"}
-"""Losses that are of a whole micro-batch by their definition"""
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Relative difference of the gradients of some tensors, through the trainer's own training_step, dropout off."""
-    rows = comparable(trial)
-    with quiet(trial), processes(trial, 1):
-        parameters = list(some(trial.model).values())
+    rows = rows_of_unequal_length(trial)
+    with undisturbed(trial), pretend_process_count(trial, 1):
+        parameters = list(choose_parameters(trial.model).values())
         alone = [batch_of(trial, [row]) for row in rows]
-        found = apart(together(trial, rows), step(trial, alone, parameters))
-        items = counted(trial, alone)
-    evidence: dict[str, Any] = found | {"rows": len(rows), "counts tokens": items is not None}
+        gradients = gradient_distance(
+            gradient_of_one_batch(trial, rows), step_gradients(trial, alone, parameters)
+        )
+        items = num_items_in_batch(trial, alone)
+    evidence: dict[str, Any] = gradients | {"rows": len(rows), "counts tokens": items is not None}
     return Measured(
-        found["relative"], tolerance(trial), "relative difference of gradients", evidence
+        gradients["relative"],
+        gradient_tolerance(trial),
+        "relative difference of gradients",
+        evidence,
     )
 
 
-def together(trial: Trial, rows: list[Any]) -> list[torch.Tensor]:
+def gradient_of_one_batch(trial: Trial, rows: list[Any]) -> list[torch.Tensor]:
     """The gradient of one batch of these rows in one process."""
-    parameters = list(some(trial.model).values())
+    parameters = list(choose_parameters(trial.model).values())
     key = f"gradient of {len(rows)}"
-    found: list[torch.Tensor] = shared(
-        trial, key, lambda: step(trial, [batch_of(trial, rows)], parameters)
+    gradient: list[torch.Tensor] = computed_once(
+        trial, key, lambda: step_gradients(trial, [batch_of(trial, rows)], parameters)
     )
-    return found
+    return gradient
 
 
-def comparable(trial: Trial) -> list[Any]:
+def rows_of_unequal_length(trial: Trial) -> list[Any]:
     """Rows of lengths as unequal as possible. Raises Untested where the gradients can't be compared."""
     trainer = trial.trainer
     if not hasattr(getattr(trainer, "accelerator", None), "backward"):
         raise Untested("a loop of your own divides its loss itself")
-    whole(trial)
+    require_whole_weights(trial)
     refuse_generators(trial)
     if trial.kind in PER_BATCH:
         raise Untested(f"the loss is of a whole micro-batch, by {PER_BATCH[trial.kind]}")
@@ -71,23 +80,25 @@ def comparable(trial: Trial) -> list[Any]:
         trial.model.config, "output_router_logits", False
     ):
         raise Untested("the loss that balances the experts is of a whole micro-batch")
+    # These compare or normalise over the rows of a batch, by their papers.
     batchwise = {"aot", "aot_unpaired", "bco_pair", "sft"} & set(
-        _listed(getattr(trainer, "loss_types", None))
+        _as_list(getattr(trainer, "loss_types", None))
     )
     if trial.kind == "dpo" and batchwise:
         raise Untested(f"the loss `{', '.join(sorted(batchwise))}` is of a whole micro-batch")
     rows = rows_of(trial)
     wanted = 2 if sum(p.numel() for p in trial.model.parameters()) > LARGE else ROWS
+    # The shortest and the longest: where all have one length, a wrong mean equals the right one.
     rows = [*rows[: wanted // 2], *rows[-(wanted - wanted // 2) :]] if len(rows) > wanted else rows
     refuse_random_collators(trial, rows)
     refuse_joint_losses(trial, rows)
     return rows
 
 
-def _listed(value: Any) -> list[str]:
+def _as_list(value: Any) -> list[str]:
     return list(value) if isinstance(value, list | tuple) else [str(value)]
 
 
-def tolerance(trial: Trial) -> float:
+def gradient_tolerance(trial: Trial) -> float:
     """Of a gradient, relative to its size."""
-    return TOLERANCE.get(rounding(trial), COARSE)
+    return TOLERANCE.get(coarsest_dtype(trial), COARSE)

@@ -9,38 +9,46 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import ADAPTER, loss_of, quiet, whole
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import (
+    ADAPTER,
+    loss_of,
+    require_whole_weights,
+    undisturbed,
+)
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Two, so that a module which one batch has no use for (a modality, an expert) may be reached by the other.
 BATCHES, SHOWN = 2, 8
 EXPERT = re.compile(r"(\.experts?\.)\d+\.")
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Share of the trained tensors that get no gradient or are in no group of the optimizer, in the run's own mode.
 
     What is normal is not counted: a factor of an adapter whose partner starts at zero, an expert without a token, a
     new token that does not occur, the head over the vocabulary where the loss is made of something else (embeddings).
     """
-    whole(trial)
+    require_whole_weights(trial)
     trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad}
     if not trained:
-        none = {"trained": 0, "adapter": _adapter(trial)}
+        none = {"trained": 0, "adapter": _trains_adapter(trial)}
         return Measured(1.0, 0.0, "share of trained tensors without gradient or optimizer", none)
-    with quiet(trial, training=True), _watched_head(trial.model) as runs:
-        dead, zero, loss = _gradients(trial, trained)
-        normal = set(_normal(trial.model, trained, dead | zero))
+    with undisturbed(trial, training=True), _watched_head(trial.model) as runs:
+        dead, zero, loss = _missing_gradients(trial, trained)
+        normal = set(_may_be_zero_at_start(trial.model, trained, dead | zero))
         if not runs and len(dead) < len(trained):
+            # A loss on embeddings never calls the head, so that this has no gradient is normal.
             normal |= _of_head(trial.model) & dead
     without = sorted((dead | zero) - normal, key=list(trained).index)
-    lost, foreign = _optimizer(trial, trained)
+    lost, foreign = _optimizer_mismatch(trial, trained)
     evidence: dict[str, Any] = {
         "trained": len(trained),
         "without": len(without),
         "names": without[:SHOWN],
         "never reached": len(dead - normal),
-        "adapter": _adapter(trial),
+        "adapter": _trains_adapter(trial),
         "in the adapter": sum(bool(ADAPTER.search(name)) for name in without),
         "adapter tensors": sum(bool(ADAPTER.search(name)) for name in trained),
         "checkpointing": any(
@@ -56,11 +64,11 @@ def measure(trial: Trial) -> Measured:
     return Measured(value, 0.0, "share of trained tensors without gradient or optimizer", evidence)
 
 
-def _gradients(
+def _missing_gradients(
     trial: Trial, trained: dict[str, torch.nn.Parameter]
 ) -> tuple[set[str], set[str], float | None]:
     """(names without a gradient, names whose gradient is all zero, the last loss) after some real batches."""
-    total = None
+    last_loss = None
     for batch in trial.batches[:BATCHES]:
         loss = loss_of(trial, batch)
         if not loss.requires_grad:
@@ -68,21 +76,27 @@ def _gradients(
         if not bool(torch.isfinite(loss)):
             raise Untested("the loss is not finite")
         loss.backward()  # type: ignore[no-untyped-call]
-        total = float(loss.detach())
-        if all(p.grad is not None and bool(p.grad.any()) for p in trained.values()):
+        last_loss = float(loss.detach())
+        dead, zero = _without_gradient(trained)
+        if not dead and not zero:
             break
-    if total is None:
+    if last_loss is None:
         raise Untested("there is no batch")
-    dead = {name for name, p in trained.items() if p.grad is None}
-    zero = {name for name, p in trained.items() if p.grad is not None and not bool(p.grad.any())}
-    return dead, zero, total
+    dead, zero = _without_gradient(trained)
+    return dead, zero, last_loss
+
+
+def _without_gradient(trained: dict[str, torch.nn.Parameter]) -> tuple[set[str], set[str]]:
+    """Names of the tensors that have no gradient, and of those whose gradient is all zero."""
+    reached = {name: p.grad for name, p in trained.items() if p.grad is not None}
+    return set(trained) - set(reached), {n for n, grad in reached.items() if not bool(grad.any())}
 
 
 @contextmanager
 def _watched_head(model: Any) -> Iterator[list[str]]:
     """Inside, the calls of the head over the vocabulary are listed: a loss on embeddings makes none."""
     calls: list[str] = []
-    heads = _heads(model)
+    heads = _head_modules(model)
     hooks = [head.register_forward_pre_hook(lambda *_: calls.append("head")) for head in heads]
     try:
         yield calls
@@ -91,52 +105,71 @@ def _watched_head(model: Any) -> Iterator[list[str]]:
             hook.remove()
 
 
-def _heads(model: Any) -> list[torch.nn.Module]:
-    found = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    return [found] if isinstance(found, torch.nn.Module) else []
+def _head_modules(model: Any) -> list[torch.nn.Module]:
+    """The head over the vocabulary, in a list; empty where the model has none."""
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    return [head] if isinstance(head, torch.nn.Module) else []
 
 
 def _of_head(model: Any) -> set[str]:
-    own = {id(p) for head in _heads(model) for p in head.parameters()}
+    """Names of the parameters of the head over the vocabulary."""
+    own = {id(p) for head in _head_modules(model) for p in head.parameters()}
     return {name for name, p in model.named_parameters() if id(p) in own}
 
 
-def _normal(
+def _may_be_zero_at_start(
     model: torch.nn.Module, trained: dict[str, torch.nn.Parameter], without: set[str]
 ) -> Iterator[str]:
     """Tensors whose gradient may well be zero at the start."""
     for name in without:
-        reached = trained[name].grad is not None
-        beside = [
-            p
-            for p in model.get_submodule(_owner(name)).parameters()
-            if p.requires_grad and p is not trained[name]
-        ]
-        partner_is_zero = bool(ADAPTER.search(name)) and any(not bool(p.any()) for p in beside)
-        kin = EXPERT.sub(r"\1*.", name)
-        idle = kin != name and any(
-            other not in without and EXPERT.sub(r"\1*.", other) == kin for other in trained
-        )
-        if idle or (reached and (partner_is_zero or "trainable_tokens" in name)):
+        if _is_idle_expert(name, trained, without) or (
+            trained[name].grad is not None
+            and (_has_zero_partner(model, name, trained[name]) or "trainable_tokens" in name)
+        ):
             yield name
 
 
-def _owner(name: str) -> str:
+def _is_idle_expert(name: str, trained: dict[str, torch.nn.Parameter], without: set[str]) -> bool:
+    """Is it of an expert that no token was sent to, while the same tensor of another expert has a gradient?"""
+    kin = EXPERT.sub(r"\1*.", name)
+    return kin != name and any(
+        other not in without and EXPERT.sub(r"\1*.", other) == kin for other in trained
+    )
+
+
+def _has_zero_partner(model: torch.nn.Module, name: str, tensor: torch.nn.Parameter) -> bool:
+    """Is it a factor of an adapter whose other factor is zero? LoRA's B is at the start, so A has no gradient yet."""
+    if not ADAPTER.search(name):
+        return False
+    partners = [
+        p
+        for p in model.get_submodule(_adapted_module(name)).parameters()
+        if p.requires_grad and p is not tensor
+    ]
+    return any(not bool(p.any()) for p in partners)
+
+
+def _adapted_module(name: str) -> str:
     """The module that an adapter's tensor belongs to: `q_proj` of `q_proj.lora_A.default.weight`."""
     match = ADAPTER.search(name)
     return name[: match.start()].rstrip(".") if match else name.rpartition(".")[0]
 
 
-def _adapter(trial: Trial) -> bool:
+def _trains_adapter(trial: Trial) -> bool:
+    """Is it a model of PEFT?"""
     return bool(getattr(trial.model, "peft_config", None))
 
 
-def _optimizer(trial: Trial, trained: dict[str, torch.nn.Parameter]) -> tuple[list[str], int]:
+def _optimizer_mismatch(
+    trial: Trial, trained: dict[str, torch.nn.Parameter]
+) -> tuple[list[str], int]:
     """(trained tensors that the optimizer does not hold, tensors in it that are none of the model's)."""
     optimizer = (
         trial.optimizer if trial.trainer is None else getattr(trial.trainer, "optimizer", None)
     )
     groups = getattr(optimizer, "param_groups", None)
+    # A dictionary of optimizers steps inside the backward pass, and DeepSpeed's dummy holds nothing yet: of neither is
+    # known which tensors it will train.
     if (
         not groups
         or hasattr(trial.trainer, "optimizer_dict")

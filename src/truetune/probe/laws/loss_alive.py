@@ -7,19 +7,20 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import loss_of, quiet
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import loss_of, undisturbed
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 BATCHES = 4
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Share of the micro-batches whose loss is nan or infinite, without dropout."""
-    batches = [(i, batch) for i, batch in enumerate(trial.batches[:BATCHES]) if _labelled(batch)]
+    batches = [(i, batch) for i, batch in enumerate(trial.batches[:BATCHES]) if _has_labels(batch)]
     if not batches:
         raise Untested("no batch has a label")
-    with quiet(trial), torch.no_grad():
+    with undisturbed(trial), torch.no_grad():
         losses = {i: float(loss_of(trial, batch)) for i, batch in batches}
     dead = {str(i): str(loss) for i, loss in losses.items() if not math.isfinite(loss)}
     return Measured(
@@ -30,10 +31,10 @@ def measure(trial: Trial) -> Measured:
     )
 
 
-def _labelled(batch: dict[str, Any]) -> bool:
-    found = [
+def _has_labels(batch: dict[str, Any]) -> bool:
+    labels = [
         value
         for key, value in batch.items()
         if key.endswith("labels") and isinstance(value, torch.Tensor)
     ]
-    return not found or any(bool((value != -100).any()) for value in found)
+    return not labels or any(bool((value != -100).any()) for value in labels)

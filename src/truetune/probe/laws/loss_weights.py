@@ -6,45 +6,48 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import rounding
-from truetune.probe.laws.heads import NEXT, lessons
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.learned_targets import NEXT, learned_targets
+from truetune.probe.measuring.trainer_gradients import coarsest_dtype
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Largest weight of a token over the median, less one, in one micro-batch."""
     if trial.kind not in ("sft", "loop", "other"):
         raise Untested("the tokens of pairs weigh by their pair")
     worst = -1.0
     evidence: dict[str, Any] = {}
-    for number, pass_ in lessons(trial):
+    for number, pass_ in learned_targets(trial):
         known = torch.tensor([name == NEXT for name in pass_.target], device=pass_.weight.device)
         weights, lines = pass_.weight[known].abs(), pass_.places[known, 0]
-        if len(weights) < 2 or _spread(weights) <= worst:
+        if len(weights) < 2 or _weight_spread(weights) <= worst:
             continue
-        worst = _spread(weights)
+        worst = _weight_spread(weights)
         by_line = [weights[lines == line] for line in sorted(set(lines.tolist()))]
         evidence = {
             "batch": number,
-            "within a line": max((_spread(line) for line in by_line if len(line) > 1), default=0.0),
+            "within a line": max(
+                (_weight_spread(line) for line in by_line if len(line) > 1), default=0.0
+            ),
             "by line": [{"tokens": len(line), "weight": float(line.median())} for line in by_line],
-            "asked for": _asked(trial, trial.batches[number]),
+            "asked for": _weights_are_configured(trial, trial.batches[number]),
         }
     if not evidence:
         raise Untested("no two tokens of a micro-batch are learned as the next token")
-    tolerance = 0.2 if rounding(trial) in (torch.bfloat16, torch.float16) else 0.02
+    tolerance = 0.2 if coarsest_dtype(trial) in (torch.bfloat16, torch.float16) else 0.02
     return Measured(
         worst, tolerance, "largest difference of a token's weight from the median", evidence
     )
 
 
-def _spread(weights: torch.Tensor) -> float:
+def _weight_spread(weights: torch.Tensor) -> float:
     return float((weights / weights.median().clamp_min(1e-30) - 1).abs().max())
 
 
-def _asked(trial: Trial, batch: dict[str, Any]) -> bool:
+def _weights_are_configured(trial: Trial, batch: dict[str, Any]) -> bool:
     """Are the weights meant?"""
     if getattr(trial.trainer, "compute_loss_func", None) is not None:
         return True

@@ -6,19 +6,29 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import quiet, refuse_generators, replaced, step, whole
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import (
+    refuse_generators,
+    replace_attribute,
+    require_whole_weights,
+    step_gradients,
+    undisturbed,
+)
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "whole"
+# Chosen, not measured: the first step of Adam moves each weight by the rate itself, whatever its gradient; the next two
+# show that this goes on. Each further one is a pass of the real model.
 STEPS, SHOWN = 3, 8
+# Weights that are copied at most, as they are put back: 2 GB in float32. Chosen, not measured.
 LARGE = 500_000_000
+# Size from which a gradient is one: ten times what Adam adds to the root of its square.
 FLOOR = 1e-7
-"""Size from which a gradient is one: ten times what Adam adds to the root of its square"""
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Share of the trained weights with a gradient that are the same after some steps; they are put back."""
-    whole(trial)
+    require_whole_weights(trial)
     refuse_generators(trial)
     trainer = trial.trainer
     if not hasattr(trainer, "create_optimizer"):
@@ -30,24 +40,12 @@ def measure(trial: Trial) -> Measured:
     }
     if not trained or sum(p.numel() for p in trained.values()) > LARGE:
         raise Untested("no tensor is trained, or too many to be copied")
-    before = {name: p.detach().clone() for name, p in trained.items()}
-    try:
-        with quiet(trial), replaced(trainer, "optimizer", None):
-            touched = _train(trial, trained, trainer.create_optimizer())
-        same = {
-            name: int(((p == before[name]) & touched[name]).sum()) for name, p in trained.items()
-        }
-    finally:
-        with torch.no_grad():
-            for name, p in trained.items():
-                p.copy_(before[name])
-    counts = {name: int(touched[name].sum()) for name in trained}
+    same, counts = _unchanged_weights(trial, trained)
     total = sum(counts.values())
     if not total:
         raise Untested("no weight has a gradient")
-    worst = sorted((n for n in trained if counts[n]), key=lambda name: -same[name] / counts[name])[
-        :SHOWN
-    ]
+    with_gradient = [name for name in trained if counts[name]]
+    worst = sorted(with_gradient, key=lambda name: -same[name] / counts[name])[:SHOWN]
     evidence: dict[str, Any] = {
         "rate": trainer.args.learning_rate,
         "steps": STEPS,
@@ -63,7 +61,25 @@ def measure(trial: Trial) -> Measured:
     )
 
 
-def _train(
+def _unchanged_weights(
+    trial: Trial, trained: dict[str, torch.nn.Parameter]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Of each tensor: how many weights with a gradient are the same after some steps, and how many have one."""
+    before = {name: p.detach().clone() for name, p in trained.items()}
+    try:
+        with undisturbed(trial), replace_attribute(trial.trainer, "optimizer", None):
+            touched = _train_steps(trial, trained, trial.trainer.create_optimizer())
+        same = {
+            name: int(((p == before[name]) & touched[name]).sum()) for name, p in trained.items()
+        }
+    finally:
+        with torch.no_grad():
+            for name, p in trained.items():
+                p.copy_(before[name])
+    return same, {name: int(touched[name].sum()) for name in trained}
+
+
+def _train_steps(
     trial: Trial, trained: dict[str, torch.nn.Parameter], optimizer: torch.optim.Optimizer
 ) -> dict[str, torch.Tensor]:
     """Which weights had a gradient in one of the steps."""
@@ -71,7 +87,7 @@ def _train(
     for number in range(STEPS):
         batch = trial.batches[number % len(trial.batches)]
         for (name, p), gradient in zip(
-            trained.items(), step(trial, [batch], list(trained.values())), strict=True
+            trained.items(), step_gradients(trial, [batch], list(trained.values())), strict=True
         ):
             p.grad = gradient.to(p.dtype)
             touched[name] |= gradient.abs() > FLOOR

@@ -6,37 +6,40 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import LONGEST, allowed, logits
-from truetune.probe.laws.packs import Span, lines, spans
-from truetune.probe.laws.tolerance import routed_difference
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import LONGEST, allowed_difference, compute_logits
+from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
+from truetune.probe.measuring.rounding_tolerance import routed_difference
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Logits of the first document and the last two of a real packed line, in the batch with all its keys, and each
     alone."""
-    batch, line, documents = _pack(trial)
+    batch, line, documents = _choose_packed_line(trial)
     numbers = sorted({0, *range(len(documents))[-2:]})
     chosen = [(begin, min(end, begin + LONGEST)) for begin, end in (documents[i] for i in numbers)]
     ids = batch["input_ids"]
     keep = torch.cat([torch.arange(begin, end) for begin, end in chosen]).to(ids.device)
-    together = logits(trial.model, batch, keep=keep)
+    together = compute_logits(trial.model, batch, keep=keep)
     pieces = torch.split(together[line], [end - begin for begin, end in chosen])
     worst = {}
     for number, (begin, end), piece in zip(numbers, chosen, pieces, strict=True):
         row = ids[line, begin:end][None]
-        alone = logits(trial.model, {"input_ids": row, "attention_mask": torch.ones_like(row)})[0]
+        alone = compute_logits(
+            trial.model, {"input_ids": row, "attention_mask": torch.ones_like(row)}
+        )[0]
         worst[f"document {number}"] = routed_difference(alone, piece, trial.model)
     value = float(torch.tensor(list(worst.values())).max())
     evidence = {"by document": worst, "documents": len(documents)}
-    explained = allowed(trial.model, batch, together, keep=keep)
+    explained = allowed_difference(trial.model, batch, together, keep=keep)
     return Measured(value, explained, "relative difference of logits", evidence)
 
 
-def _pack(trial: Trial) -> tuple[dict[str, Any], int, list[Span]]:
-    for batch, line in lines(trial.batches):
-        if len(found := spans(batch, line)) > 1:
-            return batch, line, found
+def _choose_packed_line(trial: Trial) -> tuple[dict[str, Any], int, list[Span]]:
+    for batch, line in lines_of(trial.batches):
+        if len(candidates := document_spans(batch, line)) > 1:
+            return batch, line, candidates
     raise Untested("no line of the batches holds several documents that the batch tells apart")

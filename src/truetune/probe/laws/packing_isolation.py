@@ -7,43 +7,58 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import KEPT, altered, logits
-from truetune.probe.laws.packs import Span, lines, spans
-from truetune.probe.laws.tolerance import routed_difference, tolerance
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import KEPT, alter_tokens, compute_logits
+from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
+from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
+# Exactly 0 where documents do not see each other: the same numbers are computed twice.
 COST: Cost = "quick"
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Logits of all other documents of a real packed batch, before and after one of them, the first, and then the
     last, is given other tokens; with every key that the collator gives."""
-    batch, line, documents, told = _pack(trial)
+    batch, line, documents, keys_that_separate = _choose_packed_line(trial)
     ids = batch["input_ids"]
     worst = {}
     for name, changed in (("first", documents[0]), ("last", documents[-1])):
-        keep = _places([span for span in documents if span != changed], ids.device)
+        keep = _compared_positions([span for span in documents if span != changed], ids.device)
         other = ids.clone()
-        other[line, slice(*changed)] = altered(ids[line, slice(*changed)], trial)
+        other[line, slice(*changed)] = alter_tokens(ids[line, slice(*changed)], trial)
         before, after = (
-            logits(trial.model, batch | {"input_ids": x}, keep=keep)[line] for x in (ids, other)
+            compute_logits(trial.model, batch | {"input_ids": x}, keep=keep)[line]
+            for x in (ids, other)
         )
         worst[name] = routed_difference(before, after, trial.model)
     value = float(torch.tensor(list(worst.values())).max())
-    evidence = {"by changed document": worst, "documents": len(documents), "told apart by": told}
+    evidence = {
+        "by changed document": worst,
+        "documents": len(documents),
+        "told apart by": keys_that_separate,
+    }
     return Measured(
-        value, tolerance(trial.model), "relative difference of logits of other documents", evidence
+        value,
+        rounding_tolerance(trial.model),
+        "relative difference of logits of other documents",
+        evidence,
     )
 
 
-def _pack(trial: Trial) -> tuple[dict[str, Any], int, list[Span], list[str]]:
+def _choose_packed_line(trial: Trial) -> tuple[dict[str, Any], int, list[Span], list[str]]:
     """The batch, line, documents, and the keys that tell them apart."""
-    for batch, line in lines(trial.batches):
-        if len(found := spans(batch, line)) > 1:
-            return batch, line, found, [key for key in batch if key not in ("input_ids", "labels")]
-    for batch, line in lines(trial.batches):
-        if len(found := _by_stop_tokens(trial, batch, line)) > 1:
-            return batch, line, found, []
+    for batch, line in lines_of(trial.batches):
+        if len(candidates := document_spans(batch, line)) > 1:
+            return (
+                batch,
+                line,
+                candidates,
+                [key for key in batch if key not in ("input_ids", "labels")],
+            )
+    for batch, line in lines_of(trial.batches):
+        if len(candidates := _by_stop_tokens(trial, batch, line)) > 1:
+            return batch, line, candidates, []
     raise Untested("no line of the batches holds several documents")
 
 
@@ -60,7 +75,7 @@ def _by_stop_tokens(trial: Trial, batch: dict[str, Any], line: int) -> list[Span
     ]
 
 
-def _places(documents: list[Span], device: torch.device) -> torch.Tensor:
+def _compared_positions(documents: list[Span], device: torch.device) -> torch.Tensor:
     """At most KEPT places of these documents, the first ones of each among them."""
     places = torch.cat(
         [

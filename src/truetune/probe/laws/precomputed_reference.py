@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import quiet
-from truetune.probe.laws.preferences import (
-    batches,
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.preference_ratios import (
+    fewest_supervised_tokens,
+    log_probability_tolerance,
     of_a_start,
+    pair_batches,
     reference_of,
     refuse_others_figures,
-    tokens,
-    tolerance,
 )
+from truetune.probe.measuring.trainer_gradients import undisturbed
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Largest difference over some rows, in nats a token of the shorter side."""
     of_a_start(trial)
     refuse_others_figures(trial)
     if trial.kind != "dpo" or "ref_chosen_logps" not in trial.batches[0]:
         raise Untested("no reference log-probabilities were computed beforehand")
     worst, rows = 0.0, []
-    with quiet(trial):
-        for batch in batches(trial):
-            given = torch.cat([batch["ref_chosen_logps"], batch["ref_rejected_logps"]]).float()
+    with undisturbed(trial):
+        for batch in pair_batches(trial):
+            stored = torch.cat([batch["ref_chosen_logps"], batch["ref_rejected_logps"]]).float()
             live = reference_of(trial, batch)
-            apart = float((given - live).abs().max()) / tokens(batch)
+            apart = float((stored - live).abs().max()) / fewest_supervised_tokens(batch)
             worst = apart if not apart <= worst else worst
-            rows.append({"given": given.tolist(), "live": live.tolist()})
+            rows.append({"given": stored.tolist(), "live": live.tolist()})
     return Measured(
         worst,
-        tolerance(trial),
+        log_probability_tolerance(trial),
         "largest difference of log-probabilities, in nats a token",
         {"rows": rows},
     )

@@ -7,36 +7,54 @@ does; a process group of the user's own is not looked at.
 
 from __future__ import annotations
 
-from truetune.probe.laws import Cost, Measured, Trial
-from truetune.probe.laws.gradient_accumulation import comparable, together, tolerance
-from truetune.probe.laws.gradients import apart, batch_of, counted, processes, quiet, some, step
+from truetune.probe.laws import Cost
+from truetune.probe.laws.gradient_accumulation import (
+    gradient_of_one_batch,
+    gradient_tolerance,
+    rows_of_unequal_length,
+)
+from truetune.probe.measuring.trainer_gradients import (
+    batch_of,
+    choose_parameters,
+    gradient_distance,
+    num_items_in_batch,
+    pretend_process_count,
+    step_gradients,
+    undisturbed,
+)
+from truetune.probe.measuring.trial import Measured, Trial
 
+# Two processes are computed in this one, one after the other: a law can't start any.
 COST: Cost = "quick"
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Relative difference of the gradients of some tensors."""
-    rows = comparable(trial)
+    rows = rows_of_unequal_length(trial)
     half = len(rows) // 2
-    with quiet(trial):
-        parameters = list(some(trial.model).values())
+    with undisturbed(trial):
+        parameters = list(choose_parameters(trial.model).values())
         ranks = [batch_of(trial, part) for part in (rows[:half], rows[half : 2 * half])]
-        with processes(trial, 1):
-            one = together(trial, rows[: 2 * half])
-            counts = [counted(trial, [batch]) for batch in ranks]
-        with processes(trial, 2, counts):
-            items = [counted(trial, [batch]) for batch in ranks]
-        with processes(trial, 2):
+        with pretend_process_count(trial, 1):
+            one = gradient_of_one_batch(trial, rows[: 2 * half])
+            counts = [num_items_in_batch(trial, [batch]) for batch in ranks]
+        with pretend_process_count(trial, 2, counts):
+            items = [num_items_in_batch(trial, [batch]) for batch in ranks]
+        with pretend_process_count(trial, 2):
             each = [
-                step(trial, [batch], parameters, n) for batch, n in zip(ranks, items, strict=True)
+                step_gradients(trial, [batch], parameters, n)
+                for batch, n in zip(ranks, items, strict=True)
             ]
-        found = apart(one, [(a + b) / 2 for a, b in zip(*each, strict=True)])
+        gradients = gradient_distance(one, [(a + b) / 2 for a, b in zip(*each, strict=True)])
     args = trial.trainer.args
-    evidence = found | {
+    evidence = gradients | {
         "tokens": [None if count is None else int(count) for count in counts],
         "average_tokens_across_devices": getattr(args, "average_tokens_across_devices", None),
         "world": args.world_size,
     }
     return Measured(
-        found["relative"], tolerance(trial), "relative difference of gradients", evidence
+        gradients["relative"],
+        gradient_tolerance(trial),
+        "relative difference of gradients",
+        evidence,
     )

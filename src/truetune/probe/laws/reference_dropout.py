@@ -8,22 +8,23 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import batch_with_ids, cut, dropout_rates, logits
-from truetune.probe.laws.tolerance import difference, tolerance
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import batch_with_ids, compute_logits, cut_rows, dropout_rates
+from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Two passes over one batch, with different random numbers, in the trainer's own mode: through the reference,
     and through the policy in training mode."""
     batch = batch_with_ids(trial)
     if any(name.startswith(("ref_", "reference_")) for name in batch):
         raise Untested("the reference's log-probabilities were computed beforehand")
-    with _reference(trial) as (reference, training):
-        apart = {"reference": _twice(trial, reference, training, batch)}
-    apart["policy"] = _twice(trial, trial.model, True, batch)
+    with _reference_model(trial) as (reference, training):
+        apart = {"reference": _difference_of_two_passes(trial, reference, training, batch)}
+    apart["policy"] = _difference_of_two_passes(trial, trial.model, True, batch)
     rates: dict[str, int] = {}
     for module, name, rate in dropout_rates(trial.model):
         label = f"{type(module).__name__}.{name} = {rate}"
@@ -31,19 +32,26 @@ def measure(trial: Trial) -> Measured:
     value = float(torch.tensor(list(apart.values())).max())
     return Measured(
         value,
-        tolerance(trial.model),
+        rounding_tolerance(trial.model),
         "relative difference of logits",
         {"by model": apart, "rates": rates},
     )
 
 
-def _twice(trial: Trial, model: Any, training: bool, batch: dict[str, Any]) -> float:
-    a, b = (logits(model, cut(trial, batch), training=training, seed=seed) for seed in (1, 2))
-    return difference(a, b)
+def _difference_of_two_passes(
+    trial: Trial, model: Any, training: bool, batch: dict[str, Any]
+) -> float:
+    """Relative difference of two passes of a model over a batch, with other random numbers."""
+    # A model whose dropout is off gives the same under any seed, to the last bit.
+    a, b = (
+        compute_logits(model, cut_rows(trial, batch), training=training, seed=seed)
+        for seed in (1, 2)
+    )
+    return relative_difference(a, b)
 
 
 @contextmanager
-def _reference(trial: Trial) -> Iterator[tuple[Any, bool]]:
+def _reference_model(trial: Trial) -> Iterator[tuple[Any, bool]]:
     """The reference model and whether it is in training mode: a model of its own; or the policy with its adapter
     taken off, or with the adapter `ref`."""
     own = getattr(trial.trainer, "ref_model", None)
@@ -55,6 +63,7 @@ def _reference(trial: Trial) -> Iterator[tuple[Any, bool]]:
         raise Untested("the run has no reference")
     elif "ref" in adapters:
         active = model.active_adapter
+        # PEFT's way to keep the reference: a second adapter over the same base.
         model.set_adapter("ref")
         try:
             yield model, True

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import nudged, quiet, some, whole
-from truetune.probe.laws.preferences import batches, of_a_start, reference_of, tokens, tolerance
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.preference_ratios import (
+    fewest_supervised_tokens,
+    log_probability_tolerance,
+    of_a_start,
+    pair_batches,
+    reference_of,
+)
+from truetune.probe.measuring.trainer_gradients import (
+    choose_parameters,
+    nudge_weights,
+    require_whole_weights,
+    undisturbed,
+)
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Largest change of the reference's log-probabilities when trained weights are moved and put back, in nats a
     token."""
     of_a_start(trial)
-    whole(trial)
+    require_whole_weights(trial)
     if trial.kind != "dpo":
         raise Untested("the trainer does not tell its reference's log-probabilities")
     if getattr(trial.trainer, "ref_model", None) is None and not getattr(
         trial.model, "peft_config", None
     ):
         raise Untested("the reference is no model but numbers computed beforehand")
-    batch = batches(trial)[0]
-    with quiet(trial):
+    batch = pair_batches(trial)[0]
+    with undisturbed(trial):
         before = reference_of(trial, batch)
-        if float((reference_of(trial, batch) - before).abs().max()) / tokens(batch) > tolerance(
-            trial
-        ):
+        if float((reference_of(trial, batch) - before).abs().max()) / fewest_supervised_tokens(
+            batch
+        ) > log_probability_tolerance(trial):
             raise Untested("the reference is not the same twice")
-        with nudged(list(some(trial.model).values()), 1.0):
+        with nudge_weights(list(choose_parameters(trial.model).values()), 1.0):
             after = reference_of(trial, batch)
-    moved = float((after - before).abs().max()) / tokens(batch)
+    moved = float((after - before).abs().max()) / fewest_supervised_tokens(batch)
     return Measured(
-        moved, tolerance(trial), "change of the reference's log-probabilities, in nats a token"
+        moved,
+        log_probability_tolerance(trial),
+        "change of the reference's log-probabilities, in nats a token",
     )

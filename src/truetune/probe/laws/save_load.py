@@ -12,24 +12,28 @@ from typing import Any
 
 import torch
 
-from truetune.probe.border import border_of
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.forward import batch_with_ids, cut, logits
-from truetune.probe.laws.tolerance import difference, tolerance
-from truetune.probe.shrink import SHRUNK
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.logits import batch_with_ids, compute_logits, cut_rows
+from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
+from truetune.probe.measuring.trial import Measured, Trial, Untested
+from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
+from truetune.probe.vocab_map import vocab_map_of
 
 COST: Cost = "whole"
+# Names of tensors that are shown.
 NAMES = 8
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Moves each trained tensor a little, as training will, saves as the trainer does, loads the files into a new
     model (an adapter onto the base as it was), and compares logits of a real batch. The weights are then put back.
     """
     model: Any = trial.model
     if not hasattr(model, "save_pretrained") or not hasattr(type(model), "from_pretrained"):
         raise Untested("the model has no save_pretrained")
-    if border_of(model) is not None or getattr(type(model).from_pretrained, SHRUNK, False):
+    if vocab_map_of(model) is not None or getattr(
+        type(model).from_pretrained, SHRUNK_ATTRIBUTE, False
+    ):
         raise Untested(
             "a miniature's weights fit no file; truetune run tests it on the model itself"
         )
@@ -37,14 +41,14 @@ def measure(trial: Trial) -> Measured:
         getattr(model, "config", None), "quantization_config", None
     ):
         raise Untested("the model is quantized")
-    inputs = cut(trial, batch_with_ids(trial))
-    base = _base(model) if hasattr(model, "peft_config") else None
-    with tempfile.TemporaryDirectory() as folder, _moved(model), _quiet():
-        expected = logits(model, inputs, training=False)
-        _save(trial, folder)
-        loaded = _load(model, base, folder).to(expected.device)
-        found = logits(loaded, inputs, training=False)
-        differ = _differing(model, loaded)
+    inputs = cut_rows(trial, batch_with_ids(trial))
+    base = _copy_base_model(model) if hasattr(model, "peft_config") else None
+    with tempfile.TemporaryDirectory() as folder, _nudge_trained(model), _no_output():
+        expected = compute_logits(model, inputs, training=False)
+        _save_as_trainer(trial, folder)
+        loaded = _load_again(model, base, folder).to(expected.device)
+        difference = compute_logits(loaded, inputs, training=False)
+        differ = _differing_tensors(model, loaded)
         files = sorted(path.name for path in Path(folder).iterdir())
     evidence = {
         "differ": differ[:NAMES],
@@ -53,18 +57,24 @@ def measure(trial: Trial) -> Measured:
         "dtype": str(next(loaded.parameters()).dtype).removeprefix("torch."),
     }
     return Measured(
-        difference(expected, found), tolerance(model), "relative difference of logits", evidence
+        relative_difference(expected, difference),
+        rounding_tolerance(model),
+        "relative difference of logits",
+        evidence,
     )
 
 
 @contextmanager
-def _moved(model: torch.nn.Module) -> Iterator[None]:
+def _nudge_trained(model: torch.nn.Module) -> Iterator[None]:
     """Every trained tensor is moved by a tenth of its size."""
     torch.manual_seed(0)
+    # On the CPU, since a second copy of the weights may not fit on the device.
     kept = [(p, p.detach().to("cpu", copy=True)) for p in model.parameters() if p.requires_grad]
     with torch.no_grad():
         try:
             for parameter, _ in kept:
+                # The last summand moves tensors of zeros as well. Without the move, a tensor that is not saved would be
+                # read from its initial value, which is what it still has.
                 size = 0.1 * parameter.float().pow(2).mean().sqrt() + 0.01
                 parameter.add_(torch.randn_like(parameter) * size.to(parameter.dtype))
             yield
@@ -73,15 +83,17 @@ def _moved(model: torch.nn.Module) -> Iterator[None]:
                 parameter.copy_(before)
 
 
-def _base(model: Any) -> Any:
+def _copy_base_model(model: Any) -> Any:
     """A copy of the model below an adapter."""
     twin = copy.deepcopy(model)
     for module in twin.modules():
+        # What a trainer put around the forward is bound to the first model.
         vars(module).pop("forward", None)
     return twin.unload() if hasattr(twin, "unload") else twin.get_base_model()
 
 
-def _save(trial: Trial, folder: str) -> None:
+def _save_as_trainer(trial: Trial, folder: str) -> None:
+    """Save as the trainer saves its checkpoints, which may leave out or rename what the model alone would write."""
     trainer: Any = trial.trainer
     if (
         getattr(trainer, "model", None) is trial.model
@@ -92,36 +104,38 @@ def _save(trial: Trial, folder: str) -> None:
         trial.model.save_pretrained(folder)  # type: ignore[operator]
 
 
-def _load(model: Any, base: Any, folder: str) -> Any:
+def _load_again(model: Any, base: Any, folder: str) -> Any:
+    """The model of the files; an adapter onto a copy of its base."""
     if base is not None:
         return type(model).from_pretrained(base, folder)
     import transformers
 
+    # transformers 5 renamed the argument, and warns of the former name.
     dtype = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
     attention = getattr(model.config, "_attn_implementation", None)
     return type(model).from_pretrained(folder, **{dtype: "auto"}, attn_implementation=attention)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _no_output() -> Iterator[None]:
     """transformers neither logs nor draws bars."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(40)
-    _bars(logging, False)
+    _show_bars(logging, False)
     try:
         yield
     finally:
         logging.set_verbosity(level)
-        _bars(logging, bars)
+        _show_bars(logging, bars)
 
 
-def _bars(logging: Any, shown: bool) -> None:
-    (logging.enable_progress_bar if shown else logging.disable_progress_bar)()
+def _show_bars(logging: Any, visible: bool) -> None:
+    (logging.enable_progress_bar if visible else logging.disable_progress_bar)()
 
 
-def _differing(model: torch.nn.Module, loaded: torch.nn.Module) -> list[str]:
+def _differing_tensors(model: torch.nn.Module, loaded: torch.nn.Module) -> list[str]:
     """Names of tensors that are not the same, or not there."""
     new = loaded.state_dict()
     return [

@@ -12,26 +12,27 @@ from typing import Any
 
 import torch
 
-from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.gradients import whole
+from truetune.probe.laws import Cost
+from truetune.probe.measuring.trainer_gradients import require_whole_weights
+from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
+# Optimizers whose step is about the rate itself, whatever the gradient's size.
 RATE_STEPS = ("adam", "lion", "ademamix")
-"""Optimizers whose step is about the rate itself, whatever the gradient's size"""
+# Words in the names and options of optimizers that keep weights of 32 bits beside, or round at random.
 MASTERS = ("stochastic", "anyprecision", "master")
+# Significant bits, with the implied one.
 BITS = {torch.bfloat16: 8, torch.float16: 11, torch.float32: 24, torch.float64: 53}
 SHOWN = 8
+# Weights of a tensor that are looked at, evenly spread.
 MOST = 65536
-"""Weights of a tensor that are looked at, evenly spread"""
 
 
-def measure(trial: Trial) -> Measured:
+def measure_law(trial: Trial) -> Measured:
     """Share of the trained weights that half of a spacing keeps where they are, at the highest rate of the run."""
-    whole(trial)
-    rate, optimizer = _rate(trial)
-    trained = {
-        name: p for name, p in trial.model.named_parameters() if p.requires_grad and p.dtype in BITS
-    }
+    require_whole_weights(trial)
+    rate, optimizer = _highest_rate(trial)
+    trained = _trained_tensors(trial)
     if not trained:
         raise Untested("no tensor of the model is trained")
     seen = {name: p.detach().flatten()[:: max(1, p.numel() // MOST)] for name, p in trained.items()}
@@ -51,6 +52,12 @@ def measure(trial: Trial) -> Measured:
     return Measured(stuck / total, 0.5, "share of trained weights that a step can't move", evidence)
 
 
+def _trained_tensors(trial: Trial) -> dict[str, torch.nn.Parameter]:
+    """The trained tensors of a dtype whose rounding is known, by name."""
+    named = trial.model.named_parameters()
+    return {name: p for name, p in named if p.requires_grad and p.dtype in BITS}
+
+
 def typical_size(seen: Mapping[str, torch.Tensor]) -> float | None:
     """The size (root mean square) of the trained matrices: the median, by tensor. Those that begin as zeros, as LoRA's
     B, and vectors have none to compare a step with; None where there is no other."""
@@ -61,23 +68,28 @@ def typical_size(seen: Mapping[str, torch.Tensor]) -> float | None:
 def stuck_weights(weights: torch.Tensor, rate: float) -> int:
     """How many of them stay as they are when `rate` is added or taken away, rounded to the nearest."""
     _, exponent = torch.frexp(weights.detach().float())
+    # Half of the distance to the next number of this dtype: less is rounded away.
     half = torch.exp2((exponent - 1 - BITS[weights.dtype]).float())
     return int(((half > rate) & (weights != 0)).sum())
 
 
-def _rate(trial: Trial) -> tuple[float, str]:
+def _highest_rate(trial: Trial) -> tuple[float, str]:
+    """The highest learning rate of the run, and its optimizer's name. Raises Untested where a step has another size."""
     args = getattr(trial.trainer, "args", None)
     if args is None:
         raise Untested("the optimizer of a loop of your own is not known")
-    made = getattr(trial.trainer, "optimizer", None)
-    made = getattr(made, "optimizer", made)
+    optimizer = getattr(trial.trainer, "optimizer", None)
+    optimizer = getattr(optimizer, "optimizer", optimizer)
     name = (
-        type(made).__name__ if made is not None else str(getattr(args.optim, "value", args.optim))
+        type(optimizer).__name__
+        if optimizer is not None
+        else str(getattr(args.optim, "value", args.optim))
     )
     options = f"{name} {getattr(args, 'optim_args', '') or ''}".lower()
     if not any(word in options for word in RATE_STEPS) or any(word in options for word in MASTERS):
         raise Untested(f"the size of a step of {name} is not known beforehand")
-    groups = getattr(made, "param_groups", [{}])
+    # At the start a warm-up has set `lr` to zero: `initial_lr` is what it rises to.
+    groups = getattr(optimizer, "param_groups", [{}])
     return (
         max(
             float(group.get("initial_lr", group.get("lr", args.learning_rate))) for group in groups

@@ -18,7 +18,7 @@ from truetune.data.atomic import write
 from truetune.errors import UsageError
 from truetune.generation.alike import marked
 from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
-from truetune.probe.trainers import trainer_of_frames
+from truetune.probe.find_trainer import trainer_of_frames
 from truetune.spec.run import RunSpec
 from truetune.training.watch import store
 from truetune.training.watch.losses import SourceLosses, losses_of

@@ -15,7 +15,7 @@ from truetune.generation.answers import answers, untouched
 from truetune.generation.looks import Answer, Prompt, Sample
 from truetune.generation.parsers import Parser, parser_of
 from truetune.generation.scores import score
-from truetune.probe.still import still
+from truetune.probe.preserve_state import preserve_state
 from truetune.training.watch.pace import Probe
 from truetune.training.watch.ranks import whole
 
@@ -74,7 +74,7 @@ def probe(speech: Speech, model: Any, prompts: Sequence[Prompt]) -> Probe:
     """What a row and a new token cost: two forward passes, and a few tokens behind the last one of each prompt."""
     lengths = [len(prompt.ids) + len(prompt.reference_ids) for prompt in prompts]
     middle, read = int(median(lengths)), sum(lengths) + sum(len(prompt.ids) for prompt in prompts)
-    with untouched(model), still(), torch.no_grad():
+    with untouched(model), preserve_state(), torch.no_grad():
         model.eval()
         row = min(_row(model, middle) for _ in range(2))
     ends = [replace(prompt, ids=prompt.ids[-1:], reference_ids=()) for prompt in prompts]

@@ -1,0 +1,222 @@
+"""One audit inside a run: the record is written, the parent told, its verdict brought back."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from truetune.probe.failure_boundary import describe_error
+from truetune.probe.forked_process import CopyFailed, Send, run_in_copy
+from truetune.probe.time_limits import GO, STOP, VERDICT_SECONDS, Limits
+
+if TYPE_CHECKING:
+    from truetune.probe.run_record import Record
+
+
+class Subject(Protocol):
+    """What is looked at: a trainer that is about to train, or a loop of the user's own."""
+
+    @property
+    def world(self) -> int:
+        """Processes of this run, on all its machines"""
+
+    @property
+    def rank(self) -> int:
+        """Of this process among them"""
+
+    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+        """Look at it; `folder` takes the record as far as it is made. Raises whatever goes wrong."""
+
+    def still(self) -> AbstractContextManager[None]:
+        """Inside, what looking changes in this process is put back."""
+
+
+class TrainerRun:
+    """A trainer that is about to train, its loader, and the data set that its outermost class was given."""
+
+    def __init__(self, trainer: Any, loader: Any, source_data: Any) -> None:
+        self.trainer, self.loader, self.given = trainer, loader, source_data
+
+    @property
+    def world(self) -> int:
+        """As the trainer sees it: processes that do not know of each other are runs of their own."""
+        return int(self.trainer.args.world_size)
+
+    @property
+    def rank(self) -> int:
+        """As the trainer sees it."""
+        return int(self.trainer.args.process_index)
+
+    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+        """Its first batches, its model and its loss."""
+        from truetune.probe.observe_run import observe_run
+        from truetune.probe.ready_trainer import ready_trainer
+        from truetune.probe.run_record import write_record_files
+
+        with ready_trainer(self.trainer, self.loader) as (loader, tokenizer):
+            return observe_run(
+                folder,
+                model=self.trainer.model,
+                loader=loader,
+                tokenizer=tokenizer,
+                trainer=self.trainer,
+                source_data=self.given,
+                count=orders["batches"],
+                laws=orders["laws"],
+                canary=orders["canary"],
+                keys=orders.get("keys"),
+                keep=lambda record: write_record_files(record, folder),
+            )
+
+    def still(self) -> AbstractContextManager[None]:
+        """What the process has one of, and the trainer's attributes, are put back."""
+        from truetune.probe.preserve_state import preserve_process_state
+
+        return preserve_process_state(self.trainer)
+
+
+def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
+    """Look at the run in a forked copy of this process; GO or STOP.
+
+    Raises CopyFailed where the copy ends early or takes too long (the parent has been told), OSError where there is
+    none.
+    """
+    # Taken here: in the copy they would be those of the copy.
+    process, launcher = os.getpid(), os.getppid()
+    about: dict[str, Any] = {}
+    verdicts: list[str] = []
+
+    def work(send: Send) -> None:
+        folder = Path(orders["folder"], f"{process}-{number}")
+        message = message_of(subject, folder, number, process, launcher)
+        # First of all, so that the parent can be told of a copy that dies on the way.
+        send({"about": message})
+        write_record(subject, orders, message)
+        send({"recorded": True})
+        send({"verdict": await_verdict(message, orders, limits.verdict)})
+
+    def follow(message: dict[str, Any]) -> float | None:
+        if "about" in message:
+            about.update(message["about"])
+            return limits.audit
+        if "recorded" in message:
+            return limits.verdict + limits.step
+        if "verdict" in message:
+            verdicts.append(message["verdict"])
+            return None
+        raise CopyFailed(str(message.get("failed")))
+
+    try:
+        # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.workspace`).
+        run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
+    except CopyFailed as error:
+        if about:  # the other processes of the run must not wait for this one
+            await_verdict({**about, "failed": str(error)}, orders, 0.0)
+        raise
+    return STOP if verdicts == [STOP] else GO
+
+
+def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
+    """Look at the run in this process, as it must be where a device is in use; what it changes is put back."""
+    message = message_of(
+        subject,
+        Path(orders["folder"], f"{os.getpid()}-{number}"),
+        number,
+        os.getpid(),
+        os.getppid(),
+    )
+    try:
+        with subject.still():
+            write_record(subject, orders, message)
+    except BaseException as error:
+        with suppress(Exception):
+            await_verdict({**message, "failed": describe_error(error)}, orders, 0.0)
+        raise
+    return STOP if await_verdict(message, orders, limits.verdict) == STOP else GO
+
+
+def hand_over_rehearsal(
+    trainer: Any, loader: Any, source_data: Any, orders: dict[str, Any], number: int
+) -> None:
+    """Hand a record of a rehearsal over. Raises SystemExit: nothing is trained after it, whatever failed."""
+    from truetune.probe.rehearse_run import rehearse_run
+    from truetune.probe.run_record import write_record_files
+
+    folder = Path(orders["folder"], f"{os.getpid()}-{number}")
+    message = message_of(
+        TrainerRun(trainer, loader, source_data), folder, number, os.getpid(), os.getppid()
+    )
+    try:
+        folder.mkdir()
+        orders_here = {**orders, "folder": str(folder)}
+        write_record_files(
+            rehearse_run(
+                trainer,
+                orders_here,
+                loader,
+                source_data,
+                folder,
+                lambda record: write_record_files(record, folder),
+            ),
+            folder,
+        )
+    except Exception as error:
+        # No record is one that could not be made: the parent says why, and the run goes on.
+        message["failed"] = describe_error(error)
+    await_verdict(message, orders)
+    raise SystemExit(0)
+
+
+def message_of(
+    subject: Subject, folder: Path, number: int, process: int, parent: int
+) -> dict[str, Any]:
+    """What the parent is told of this process of the run: its record's folder, its rank, and with whom it is judged.
+
+    `number` counts the audits of the process; `process` is its id, `parent` that of the launcher, which processes of
+    one run share.
+    """
+    world = subject.world
+    return {
+        "folder": str(folder),
+        "rank": subject.rank,
+        "expected": min(world, int(os.environ.get("LOCAL_WORLD_SIZE", world))),
+        "group": [os.environ.get("MASTER_PORT"), parent if world > 1 else process, number],
+    }
+
+
+def write_record(subject: Subject, orders: dict[str, Any], message: dict[str, Any]) -> None:
+    """Look at the run and write its record into the message's folder; where that fails the message says why."""
+    from truetune.probe.run_record import write_record_files
+
+    folder = Path(message["folder"])
+    try:
+        folder.mkdir()
+        write_record_files(subject.observe(folder, orders), folder)
+    except Exception as error:
+        message["failed"] = describe_error(error)
+
+
+def await_verdict(
+    message: dict[str, Any], orders: dict[str, Any], seconds: float = VERDICT_SECONDS
+) -> str:
+    """The parent's verdict, GO or STOP; GO where there is no parent any more, or it does not answer in time."""
+    from multiprocessing import AuthenticationError
+    from multiprocessing.connection import Client
+
+    address = orders["address"] if isinstance(orders["address"], str) else tuple(orders["address"])
+    try:
+        # The key keeps other processes of the machine from answering.
+        with Client(address, authkey=bytes.fromhex(orders["authkey"])) as parent:
+            parent.send_bytes(json.dumps(message).encode())
+            if parent.poll(seconds):
+                return parent.recv_bytes(16).decode()
+    except (
+        OSError,
+        EOFError,
+        AuthenticationError,
+    ):  # the parent has gone: the run is nobody's but the user's
+        pass
+    return GO

@@ -1,0 +1,308 @@
+"""Losses and gradients of a run that is about to start, computed as its trainer does, without a trace."""
+
+from __future__ import annotations
+
+import copy
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from truetune.probe.measuring.restore_afterwards import restore_afterwards
+from truetune.probe.measuring.rounding_tolerance import coarsest_precision, inputs_of
+from truetune.probe.measuring.trainer_loss import (
+    count_items,
+    forward_as_prepared,
+    generates_answers,
+)
+from truetune.probe.measuring.trial import Trial, Untested
+
+# Weights whose gradients are compared, at most. Chosen, not measured: 80 MB in float32 for each gradient. With many
+# more, two gradients may not fit beside the model; with fewer, wide layers have no tensor that is small enough.
+MAX_COMPARED_WEIGHTS = 20_000_000
+# Names of the tensors that peft adds.
+ADAPTER = re.compile(
+    r"lora_|hada_|lokr_|oft_|vera_|ia3_|boft_|magnitude|prompt_encoder|modules_to_save|trainable_tokens"
+)
+
+
+@contextmanager
+def undisturbed(trial: Trial, *, training: bool = False) -> Iterator[None]:
+    """Inside, the model stays in train or eval mode, and no process waits for another. Afterwards all is as before."""
+    model, reference = trial.model, getattr(trial.trainer, "ref_model", None)
+    with restore_afterwards(model, reference, trainer=trial.trainer), _no_gathering(trial.trainer):
+        model.train(training)
+        # The trainer calls `model.train()` at each step, which would switch dropout on again.
+        with replace_attribute(model, "train", lambda mode=True: model), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+
+
+@contextmanager
+def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute of one object, for a while."""
+    # By `vars`, past any `__setattr__` of the class: a module would register a parameter or refuse.
+    own = vars(owner)
+    missing = name not in own
+    before = own.get(name)
+    own[name] = value
+    try:
+        yield
+    finally:
+        if missing:
+            del own[name]
+        else:
+            own[name] = before
+
+
+@contextmanager
+def _no_gathering(trainer: Any) -> Iterator[None]:
+    """What is gathered over the processes is this process's own."""
+    accelerator = getattr(trainer, "accelerator", None)
+    with ExitStack() as stack:
+        if accelerator is not None:
+            # A real gather waits for processes that do not run this law, for ever.
+            for name in ("gather", "gather_for_metrics"):
+                stack.enter_context(
+                    replace_attribute(accelerator, name, lambda value, *_, **__: value)
+                )
+        yield
+
+
+@contextmanager
+def trainer_autocast(trial: Trial) -> Iterator[None]:
+    """The trainer's autocast."""
+    with ExitStack() as stack:
+        if hasattr(trial.trainer, "compute_loss_context_manager"):
+            stack.enter_context(trial.trainer.compute_loss_context_manager())
+        if hasattr(getattr(trial.trainer, "accelerator", None), "autocast"):
+            stack.enter_context(trial.trainer.accelerator.autocast())
+        yield
+
+
+def coarsest_dtype(trial: Trial) -> torch.dtype:
+    """The coarsest dtype that the run computes in."""
+    mixed = str(getattr(getattr(trial.trainer, "accelerator", None), "mixed_precision", "no"))
+    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(mixed) or coarsest_precision(
+        trial.model
+    )
+
+
+def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
+    """The loss of one micro-batch. Raises Untested where it can't be computed alone, or is not one number."""
+    refuse_generators(trial)
+    if getattr(trial.trainer, "is_fsdp_enabled", False):
+        raise Untested("the weights are spread over processes (FSDP)")
+    loss = trial.loss(trial.model, dict(batch))
+    # With `return_outputs` a trainer gives the outputs beside.
+    loss = loss[0] if isinstance(loss, tuple) else loss
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise Untested("the loss is not one number")
+    return loss
+
+
+def refuse_generators(trial: Trial) -> None:
+    """Raises Untested for trainers whose batches are sampled from the model: they hold prompts alone."""
+    if generates_answers(trial.trainer) or (
+        trial.trainer is not None and not any(map(holds_answers, trial.batches))
+    ):
+        raise Untested("the trainer generates its own answers")
+
+
+def holds_answers(batch: Mapping[str, Any]) -> bool:
+    """Does a batch hold the ids of more than prompts, or no ids at all, as those of encoders of images?"""
+    ids = [name for name in batch if name.endswith("input_ids")]
+    tensors = any(isinstance(value, torch.Tensor) for value in batch.values())
+    return tensors and (not ids or any(not name.startswith("prompt_") for name in ids))
+
+
+def require_whole_weights(trial: Trial) -> None:
+    """Raises Untested where the weights are not all in this process, or a backward pass would change them."""
+    trainer = trial.trainer
+    if getattr(trainer, "is_deepspeed_enabled", False) or getattr(
+        trainer, "is_fsdp_enabled", False
+    ):
+        raise Untested("the weights are spread over processes (DeepSpeed, FSDP)")
+    # Fused steps (GaLore by layer, LOMO) change the weights in `backward`, which could not be put back.
+    if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in trial.model.parameters()):
+        raise Untested("the optimizer steps inside the backward pass")
+    if any(p.numel() == 0 for p in trial.model.parameters()):
+        raise Untested("some weights are not in this process")
+
+
+def choose_parameters(
+    model: torch.nn.Module, limit: int = MAX_COMPARED_WEIGHTS
+) -> dict[str, torch.nn.Parameter]:
+    """Trained tensors, the last ones first, of at most `limit` weights in all. Raises Untested where there is none."""
+    chosen, left = {}, limit
+    # The last ones first: their gradient does not go through the layers before, so rounding adds up least.
+    for name, p in reversed(list(model.named_parameters())):
+        if p.requires_grad and p.is_floating_point() and 0 < p.numel() <= left:
+            chosen[name] = p
+            left -= p.numel()
+    if not chosen:
+        raise Untested("no tensor of the model is trained")
+    return chosen
+
+
+def step_gradients(
+    trial: Trial,
+    batches: Sequence[Mapping[str, Any]],
+    parameters: Sequence[torch.Tensor],
+    items: Any = None,
+) -> list[torch.Tensor]:
+    """The gradients that one optimizer step over these micro-batches gets, through the trainer's own `training_step`.
+
+    `items` is the number of supervised tokens as the Trainer counts it; counted here where it is None. Raises Untested
+    where the trainer runs the backward pass on its own.
+    """
+    trainer, total = trial.trainer, [torch.zeros_like(p, dtype=torch.float32) for p in parameters]
+    items = num_items_in_batch(trial, batches) if items is None else items
+    for batch in batches:
+        losses: list[torch.Tensor] = []
+
+        # The loss is taken where the trainer hands it to accelerate, after all that it divides it by. `losses` as a
+        # default, since the function is defined anew in each turn of the loop.
+        def backward(loss: torch.Tensor, losses: list[torch.Tensor] = losses, **_: Any) -> None:
+            losses.append(loss / trainer.accelerator.gradient_accumulation_steps)
+
+        with ExitStack() as stack:
+            stack.enter_context(replace_attribute(trainer.accelerator, "backward", backward))
+            stack.enter_context(
+                # The Trainer divides by it where it does not count tokens.
+                replace_attribute(trainer, "current_gradient_accumulation_steps", len(batches))
+            )
+            stack.enter_context(forward_as_prepared(trainer, trial.model))
+            trainer.training_step(trial.model, dict(batch), items)
+        if not losses:
+            raise Untested("the trainer's training_step does not call accelerator.backward")
+        whole = sum(losses)
+        # Without `.backward()`: no `.grad` is written, and no hook of a distributed wrapper runs.
+        gradients = torch.autograd.grad(whole, parameters, allow_unused=True)  # type: ignore[arg-type] # not 0: losses is not empty
+        for sum_, gradient in zip(total, gradients, strict=True):
+            sum_ += 0 if gradient is None else gradient.float()
+    return total
+
+
+def num_items_in_batch(trial: Trial, batches: Sequence[Mapping[str, Any]]) -> Any:
+    """`num_items_in_batch` as this trainer counts it; None where it does not."""
+    return count_items(trial.trainer, trial.model, batches)
+
+
+@contextmanager
+def pretend_process_count(
+    trial: Trial, count: int, tokens: list[Any] | None = None
+) -> Iterator[None]:
+    """The trainer's accelerator says that there are so many processes; with `tokens`, it gathers these."""
+    accelerator = trial.trainer.accelerator
+    # accelerate and the training arguments may share one state: it is replaced once, and put back once.
+    states = {
+        id(vars(s)): s
+        for s in (accelerator.state, getattr(trial.trainer.args, "distributed_state", None))
+        if s
+    }
+    with ExitStack() as stack:
+        for state in states.values():
+            stack.enter_context(replace_attribute(state, "num_processes", count))
+        if tokens is not None and isinstance(tokens[0], torch.Tensor):
+            stack.enter_context(
+                replace_attribute(accelerator, "gather", lambda *_, **__: torch.stack(tokens))
+            )
+        yield
+
+
+def gradient_distance(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> dict[str, float]:
+    """How far two gradients are apart: {relative, ratio, cosine} of all their tensors as one vector."""
+    # In float64, as sums over millions of squares lose digits in float32.
+    norm_a, norm_b = (float(sum((x.double() ** 2).sum() for x in g)) ** 0.5 for g in (a, b))
+    between = float(sum(((x - y).double() ** 2).sum() for x, y in zip(a, b, strict=True))) ** 0.5
+    dot = float(sum((x.double() * y.double()).sum() for x, y in zip(a, b, strict=True)))
+    return {
+        "relative": between / max(norm_a, 1e-30),
+        "ratio": norm_b / max(norm_a, 1e-30),
+        "cosine": dot / max(norm_a * norm_b, 1e-30),
+    }
+
+
+def rows_of(trial: Trial) -> list[Any]:
+    """Rows of the first batches as the collator takes them, shortest supervised part first. Raises Untested."""
+    rows = [row for batch in trial.rows for row in batch]
+    if trial.collate is None or len(rows) < 2:
+        raise Untested("there are no two rows and their collator")
+    return sorted(rows, key=_count_supervised)
+
+
+def _count_supervised(row: Any) -> int:
+    if not isinstance(row, Mapping):
+        return 0
+    labels = row.get("labels")
+    if labels is not None and hasattr(labels, "__len__"):
+        return sum(int(label) != -100 for label in labels)
+    masked = row.get("completion_mask", row.get("assistant_masks"))
+    if masked is not None:
+        return sum(int(flag) != 0 for flag in masked)
+    return max((len(value) for value in row.values() if hasattr(value, "__len__")), default=0)
+
+
+def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
+    """Rows through the run's own collator, on the model's device. Raises Untested where it gives no mapping."""
+    device = next(trial.model.parameters()).device
+    # Copies, since some collators pop keys from the rows.
+    batch = trial.collate([copy.copy(row) for row in rows])
+    if not isinstance(batch, Mapping):
+        raise Untested("the collator gives no mapping")
+    return {
+        key: value.to(device) if isinstance(value, torch.Tensor) else value
+        for key, value in batch.items()
+    }
+
+
+def computed_once(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
+    """What several laws need of one trial, made once for the same weights. What it raises is raised each time."""
+    # `_version` counts in-place changes: after a step of the optimizer it is another key.
+    kept, key = (
+        vars(trial).setdefault("_shared", {}),
+        (name, sum(p._version for p in trial.model.parameters())),
+    )
+    if key not in kept:
+        kept[key] = make()
+    return kept[key]
+
+
+@contextmanager
+def nudge_weights(tensors: Sequence[torch.Tensor], size: float) -> Iterator[None]:
+    """Weights moved at random by `size` of their own root mean square; afterwards the same to the last bit."""
+    kept = [tensor.detach().clone() for tensor in tensors]
+    try:
+        with torch.no_grad():
+            for tensor in tensors:
+                # A tensor of zeros (LoRA's B) has no size of its own.
+                scale = float(tensor.float().square().mean().sqrt()) or 0.5
+                tensor.add_(torch.randn_like(tensor), alpha=size * scale)
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, before in zip(tensors, kept, strict=True):
+                tensor.copy_(before)
+
+
+def logits_of(trial: Trial) -> torch.Tensor:
+    """The model's logits of the first batch. Raises Untested where there is none."""
+    batch = next((batch for batch in trial.batches if "input_ids" in batch), None)
+    if batch is None:
+        raise Untested("no batch has input_ids")
+    with trainer_autocast(trial), torch.no_grad():
+        return torch.as_tensor(
+            trial.model(
+                **inputs_of(
+                    {
+                        k: v[:2] if isinstance(v, torch.Tensor) and v.dim() > 1 else v
+                        for k, v in batch.items()
+                    },
+                    trial.model,
+                )
+            ).logits
+        )

@@ -1,0 +1,58 @@
+"""Batches that a collator makes of given rows, as a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from truetune.probe.observe_run import observe_run, tokenizer_facts
+from truetune.probe.run_record import Record
+
+
+def observe_collator(
+    folder: Path,
+    rows: Sequence[Any],
+    source_data: Sequence[Any],
+    *,
+    tokenizer: Any,
+    collator: Any,
+    model: Any,
+    size: int,
+) -> Record:
+    """A record of all rows in batches of `size`; without a collator each row of ids is a batch of its own.
+
+    Args:
+        folder: what the record may write into; the tokenizer is there already.
+        rows: what the collator is given.
+        given: the rows before any preparation, by which tokens are recognised.
+        tokenizer: of transformers, or a processor that holds one.
+        collator: makes a batch of a list of rows; None for rows of ids.
+        model: None where there is none.
+        size: rows in one batch.
+
+    Raises what the collator raises.
+    """
+    collate = _row_as_batch if collator is None else collator
+    loader: Any = DataLoader(list(rows), batch_size=size, collate_fn=collate)  # type: ignore[arg-type]
+    record = observe_run(
+        folder, model=model, loader=loader, source_data=source_data, count=len(rows)
+    )
+    # observe would save the tokenizer again, which takes a second for a large vocabulary
+    record.facts["tokenizer"] = tokenizer_facts(getattr(tokenizer, "tokenizer", tokenizer))
+    return record
+
+
+def _row_as_batch(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    (row,) = rows
+    return {key: torch.as_tensor(value)[None] for key, value in row.items() if not _is_text(value)}
+
+
+def _is_text(value: Any) -> bool:
+    """Is it, or does it hold, what is no number?"""
+    if isinstance(value, list | tuple):
+        return any(_is_text(item) for item in value[:1])
+    return not (isinstance(value, int | float) or hasattr(value, "dtype"))

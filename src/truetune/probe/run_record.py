@@ -1,0 +1,94 @@
+"""Record: what one process of a run handed over to be judged."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
+
+Arrays = dict[str, NDArray[Any]]
+"""A micro-batch as the collator made it: key -> array, as a rule (rows, tokens)"""
+
+
+@dataclass
+class Record:
+    """What one process saw. `facts` holds JSON alone.
+
+    - rank, world: of this process
+    - versions: package -> version
+    - trainer: {class, bases, kind (sft, dpo, kto, orpo, reward, loop), collator,
+      own_loss (is it the user's own code?)}
+    - args: the training arguments
+    - model: {class, type, config, generation_config, attention, dtype, embedding_rows, output_rows, parameters,
+      trainable, trainable_names, adapter, accepts (names of forward's arguments), training (is it in train() mode?),
+      dropout (the highest of its modules), trained_dtypes, quantized}; empty where there is no model
+    - tokenizer: {class, padding_side, pad, bos, eos, name}, or null
+    - data: {given: {rows, columns} before the trainer's preparation or null, prepared: {rows, columns}, numbers (of
+      `rows`), used (columns that reach the collator)}
+    - batches: {indices (rows of the prepared data) or null} of each micro-batch
+    - laws: see `truetune.probe.laws`; canary, recitation: of the modules of that name
+    - notes: sentences on what could not be looked at, and why
+    - lost: why the rest of the audit is missing, where it is
+    """
+
+    facts: dict[str, Any]
+    batches: list[Arrays] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """Given rows from which the batches may come, as JSON; `facts["data"]["numbers"]` are their numbers (0-based)"""
+    prepared: list[dict[str, Any]] = field(default_factory=list)
+    """The rows of the batches as the collator was given them, in order, as JSON; batch after batch"""
+    tokenizer: Path | None = None
+    """A folder that `save_pretrained` wrote"""
+
+
+def write_record_files(record: Record, folder: Path) -> None:
+    """Write a record whose tokenizer, if any, is already at `folder / "tokenizer"`; record.json comes last.
+
+    Of a record that was written before, only record.json is written again: its batches are the same.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "record.json").exists():
+        arrays = {
+            f"{i}/{key}": array
+            for i, batch in enumerate(record.batches)
+            for key, array in batch.items()
+        }
+        with open(folder / "batches.npz", "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+    text = json.dumps({"facts": record.facts, "rows": record.rows, "prepared": record.prepared})
+    temporary = folder / "record.json.tmp"
+    with open(temporary, "w", encoding="utf-8", errors="surrogatepass") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(temporary, folder / "record.json")
+
+
+def read_record(folder: Path) -> Record:
+    """Raises OSError or ValueError where the folder holds no whole record."""
+    content = parse_json(
+        (folder / "record.json").read_text(encoding="utf-8", errors="surrogatepass"), RESULT
+    )
+    batches: dict[int, Arrays] = {}
+    with np.load(folder / "batches.npz", allow_pickle=False) as arrays:
+        for name in arrays.files:
+            number, _, key = name.partition("/")
+            batches.setdefault(int(number), {})[key] = arrays[name]
+    tokenizer = folder / "tokenizer"
+    return Record(
+        content["facts"],
+        [
+            batches.get(i, {}) for i in range(len(content["facts"]["batches"]))
+        ],  # one without a tensor has no array
+        content["rows"],
+        content["prepared"],
+        tokenizer if tokenizer.is_dir() else None,
+    )

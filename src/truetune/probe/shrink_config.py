@@ -1,0 +1,184 @@
+"""Shrinking: a configuration with few layers and small widths, its vocabulary and its kinds of layers as they are."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+# Layers, where they are all of one kind; else one of each kind. Two, so that something passes from layer to layer.
+LAYERS = 2
+# Width of an attention head. Chosen, not measured: even, as rotary embeddings pair its halves, and wide enough to
+# memorise a few rows.
+HEAD = 16
+# Attention heads.
+WIDEST = 8
+# Largest values of what some architectures have besides.
+FIXED = {
+    "moe_intermediate_size": 64,
+    "shared_expert_intermediate_size": 64,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 32,
+    "qk_rope_head_dim": HEAD,
+    "qk_nope_head_dim": HEAD,
+    "qk_head_dim": 2 * HEAD,
+    "v_head_dim": HEAD,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": HEAD,
+    "linear_value_head_dim": HEAD,
+    "hidden_size_per_layer_input": HEAD,
+    "max_window_layers": LAYERS,
+    "decoder_sparse_step": LAYERS,
+    "num_nextn_predict_layers": 0,
+    "num_kv_shared_layers": 0,
+}
+# For models that can't be shrunk.
+LLAMA: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+# Set on a configuration that has been shrunk.
+SHRUNK_ATTRIBUTE = "_truetune_shrunk"
+
+
+def shrink_config(config: Any) -> Any:
+    """Shrink a configuration in place, those inside it too; one that is shrunk already stays as it is."""
+    if getattr(config, SHRUNK_ATTRIBUTE, False):
+        return config
+    # Past the configuration's own `__setattr__`, which would write it into config.json.
+    object.__setattr__(config, SHRUNK_ATTRIBUTE, True)
+    for inner in _inner_configs(config):
+        shrink_config(inner)
+    if isinstance(_get_setting(config, "hidden_size"), int) and isinstance(
+        _get_setting(config, "num_hidden_layers"), int
+    ):
+        _narrow_widths(config)
+        _shorten_layers(config)
+    for name, largest in FIXED.items():
+        value = _get_setting(config, name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > largest:
+            _set_setting(config, name, largest)
+    if getattr(config, "quantization_config", None) is not None:
+        # Random weights of float32 are not quantized, and loading would look for a GPU.
+        del config.quantization_config
+    config.dtype = "float32"
+    return config
+
+
+def like_llama(config: Any) -> Any:
+    """A small Llama with the vocabulary and special tokens of a configuration."""
+    from transformers import LlamaConfig
+
+    text = config.get_text_config()
+    kept: dict[str, Any] = {
+        name: getattr(text, name, None) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
+    }
+    small = LlamaConfig(vocab_size=text.vocab_size, **LLAMA, **kept)
+    object.__setattr__(small, SHRUNK_ATTRIBUTE, True)
+    return small
+
+
+def _inner_configs(config: Any) -> list[Any]:
+    """The configurations inside one: of its text model, its vision model, and so on."""
+    names = getattr(type(config), "sub_configs", {})
+    inner = [getattr(config, name, None) for name in names]
+    return [one for one in inner if hasattr(one, "to_dict")]
+
+
+def _get_setting(config: Any, name: str) -> Any:
+    """A setting; None where the configuration has none of this name."""
+    return getattr(config, name, None)
+
+
+def _set_setting(config: Any, name: str, value: Any) -> None:
+    """Some configurations compute what others keep."""
+    with suppress(AttributeError):
+        setattr(config, name, value)
+
+
+def _narrow_widths(config: Any) -> None:
+    """Heads in their ratio, and every width by them."""
+    heads, kv = (
+        _get_setting(config, "num_attention_heads"),
+        _get_setting(config, "num_key_value_heads"),
+    )
+    small_kv, small = _small_heads(heads, kv)
+    # Of few heads each is twice as wide, so that the width suffices to memorise.
+    width = small * HEAD * (1 if small >= 4 else 2)
+    config.hidden_size = width
+    config.num_attention_heads = small
+    if kv is not None:
+        config.num_key_value_heads = small_kv
+    if isinstance(_get_setting(config, "head_dim"), int):
+        _set_setting(
+            config, "head_dim", HEAD if _get_setting(config, "qk_rope_head_dim") else width // small
+        )
+    for name in ("intermediate_size", "ffn_dim", "n_inner", "word_embed_proj_dim"):
+        if isinstance(_get_setting(config, name), int):
+            setattr(config, name, width if name == "word_embed_proj_dim" else 2 * width)
+    if _get_setting(config, "query_pre_attn_scalar") is not None:
+        config.query_pre_attn_scalar = config.head_dim
+    _shorten_rope_factors(config, (_get_setting(config, "head_dim") or width // small) // 2)
+
+
+def _small_heads(heads: int, kv: int | None) -> tuple[int, int]:
+    """(key-value heads, heads) in the ratio of the model's own: grouped attention stays grouped
+    (`test_heads_keep_their_ratio`)."""
+    group = min(heads // kv, WIDEST // 2) if isinstance(kv, int) and kv else 1
+    small_kv = min(2 if kv is not None else 4, kv or heads)
+    return small_kv, group * small_kv
+
+
+def _shorten_rope_factors(config: Any, half: int) -> None:
+    """Frequencies that are listed one by one."""
+    for rope in (_get_setting(config, "rope_parameters"), _get_setting(config, "rope_scaling")):
+        if not isinstance(rope, dict):
+            continue
+        share = (
+            rope.get("partial_rotary_factor")
+            or _get_setting(config, "partial_rotary_factor")
+            or 1.0
+        )
+        for name in ("short_factor", "long_factor"):
+            if isinstance(rope.get(name), list):
+                rope[name] = rope[name][: int(half * share)]
+        if isinstance(rope.get("mrope_section"), list):
+            parts = len(rope["mrope_section"])
+            rope["mrope_section"] = [half // parts + (i < half % parts) for i in range(parts)]
+
+
+def _kept_layers(kinds: Any, count: int) -> list[int]:
+    """Numbers of the layers that stay, of `count`: the first of each kind where there are several kinds.
+
+    A hybrid model without its linear attention, or a model of sliding windows without a global layer, would be
+    another architecture: its masks and caches could not be rehearsed.
+    """
+    firsts = []
+    if isinstance(kinds, list):
+        firsts = [kinds.index(kind) for kind in dict.fromkeys(kinds)]
+    return firsts if len(firsts) >= LAYERS else list(range(min(LAYERS, count)))
+
+
+def _shorten_layers(config: Any) -> None:
+    """One layer of each kind, two at least."""
+    kinds = _get_setting(config, "layer_types")
+    kept = _kept_layers(kinds, config.num_hidden_layers)
+    config.num_hidden_layers = len(kept)
+    if isinstance(kinds, list) and kinds:
+        config.layer_types = [kinds[i] for i in kept]
+    for name in ("no_rope_layers", "mlp_layer_types"):
+        per_layer = _get_setting(config, name)
+        if isinstance(per_layer, list) and len(per_layer) > len(kept):
+            setattr(config, name, [per_layer[i] for i in kept])
+    if isinstance(_get_setting(config, "mlp_only_layers"), list):
+        config.mlp_only_layers = [i for i in config.mlp_only_layers if i < len(kept)]
