@@ -163,7 +163,10 @@ def test_an_adapter_of_scale_zero(home: Path, right: Path) -> None:
     found = asked(right, home / "base")
     assert found.effect is not None
     assert found.effect.difference == 0
-    assert sorted(named(found)) == ["adapter-scale-out-of-range", "adapter-without-effect-on-answers"]
+    assert sorted(named(found)) == [
+        "adapter-scale-out-of-range",
+        "adapter-without-effect-on-answers",
+    ]
 
 
 def test_an_adapter_on_another_base(home: Path, right: Path) -> None:

@@ -420,6 +420,9 @@ SWALLOWS = (
 WRITES = "reads what truetune itself wrote or ships"
 TELLS = "tells files of truetune's own from others: what can't be read is another's"
 OF_A_ROW = "text inside of a row that fixing.pieces has read, which is fed"
+OF_A_FIELD = (
+    "a text of a row that data.records has read, which is fed; no JSON or literal is no finding"
+)
 OWN = {
     "fixing.body": OF_A_ROW,
     "fixing.edits": OF_A_ROW,
@@ -436,6 +439,8 @@ OWN = {
     "spec.stacks.signatures": WRITES,
     "evaluation.own_loop": TELLS,
     "spec.pins": SWALLOWS,
+    "checks.encodings": OF_A_FIELD,
+    "checks.rows.escape_sequences_as_text": OF_A_FIELD,
     "spec.other_names": WRITES,
     "encoding.entry": TELLS,
     "encoding.layout": TELLS,

@@ -5,15 +5,17 @@ Each is told by form and by what it decodes to, so that a long word, a hash or a
 
 from __future__ import annotations
 
-import ast
 import base64
 import binascii
 import codecs
-import json
 import quopri
 import re
 from typing import NamedTuple
 from urllib.parse import unquote
+
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import ROW
+from truetune.parsing.python_reader import parse_literal
 
 LEAST = 24
 """Characters of a stretch of base64: shorter ones may be words, names and keys"""
@@ -115,7 +117,7 @@ def _python(text: str) -> Encoding | None:
     if text[0] not in "[{(bra'\"" or not REPR.match(text):
         return None
     try:
-        json.loads(text)
+        parse_json(text, ROW)
     except ValueError:
         pass
     else:
@@ -123,8 +125,8 @@ def _python(text: str) -> Encoding | None:
     if text.startswith("array("):
         return Encoding("Python's repr", "")
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        value = parse_literal(text)
+    except (ValueError, SyntaxError):
         return None
     if isinstance(value, str):
         return None

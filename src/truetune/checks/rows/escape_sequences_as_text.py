@@ -37,7 +37,6 @@ safe for prose. In rows about code the sequence may be meant: turn them back whe
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 
@@ -45,6 +44,8 @@ from truetune.checks.code_texts import CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
 from truetune.checks.row_texts import RowText, RowTextRule, TextFault
 from truetune.data.conversation import Conversation
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import ROW
 
 SIGNS = "\\&<_\u0120\u010a"
 """One of them stands in each sequence; most texts have none"""
@@ -117,7 +118,7 @@ def _is_json_string(text: str) -> bool:
     if not (len(bare) > 2 and bare[0] == bare[-1] == '"' and "\\" in bare):
         return False
     try:
-        return isinstance(json.loads(bare), str)
+        return isinstance(parse_json(bare, ROW), str)
     except ValueError:
         return False
 
@@ -128,6 +129,6 @@ def _is_json(text: str) -> bool:
     if bare[:1] not in ("{", "["):
         return False
     try:
-        return isinstance(json.loads(bare), dict | list)
+        return isinstance(parse_json(bare, ROW), dict | list)
     except ValueError:
         return False
