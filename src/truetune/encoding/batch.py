@@ -15,7 +15,7 @@ from truetune.data.media import Media, media_of
 from truetune.encoding.fingerprint import (
     CONTENT,
     Fingerprints,
-    fingerprints,
+    make_fingerprints,
     rejected_phrases,
     word_sketches,
 )
@@ -121,7 +121,7 @@ class Batch:
     @cached_property
     def fingerprints(self) -> Fingerprints:
         """Of each row, for finding duplicates and neighbours."""
-        made = fingerprints(
+        made = make_fingerprints(
             self.rows, self._last_of(self.rows), self.ids, self.offsets, self.source
         )
         if self.other is None:

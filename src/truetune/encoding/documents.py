@@ -14,16 +14,21 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch, Rejected
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.forgery import forged
-from truetune.encoding.label import label, loss_weights
-from truetune.encoding.pieces import any_of
-from truetune.encoding.shorten import pinned, shared_out, with_later_question, without_oldest
+from truetune.encoding.forged_tokens import find_forged_token
+from truetune.encoding.shorten_rows import (
+    pin_trained_turns,
+    split_by_turns,
+    with_later_question,
+    without_oldest,
+)
 from truetune.encoding.stream import batch as one_batch
+from truetune.encoding.text_pieces import any_of
+from truetune.encoding.token_labels import label_tokens, loss_weights
 from truetune.errors import DataError
 from truetune.render.lost_fields import FieldTracker, LostField
-from truetune.render.places import places
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering, Source
+from truetune.render.text_origins import text_origins
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.run import RunSpec
 
@@ -70,7 +75,7 @@ class Dropped(NamedTuple):
 
 
 @dataclass(slots=True)
-class Made:
+class DocumentsResult:
     """What became of some rows."""
 
     rows: int = 0
@@ -102,13 +107,13 @@ class DocumentMaker:
         tokens = sorted(str(self._token(id)) for id in tokenizer.control)
         self._controls = re.compile(any_of(tokens) if tokens else "(?!)")
 
-    def make(self, rows: list[Conversation]) -> Made:
+    def make(self, rows: list[Conversation]) -> DocumentsResult:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
         return self.made_of(rows, one_batch(rows, self.renderer, self.encoder))
 
-    def made_of(self, rows: list[Conversation], batch: Batch) -> Made:
+    def made_of(self, rows: list[Conversation], batch: Batch) -> DocumentsResult:
         """The documents of the examples in a batch."""
-        made = Made(len(rows), rejected=list(batch.rejected))
+        made = DocumentsResult(len(rows), rejected=list(batch.rejected))
         controls = self._forged(batch)
         lost = self._lost_fields(batch)
         refused = {
@@ -121,7 +126,7 @@ class DocumentMaker:
             range(len(batch.examples)), lambda i: batch.examples[i].row.origin.row
         ):
             seen.add(number)
-            found = Made()
+            found = DocumentsResult()
             try:
                 for i in examples:
                     if reason := refused.get(number):
@@ -177,7 +182,9 @@ class DocumentMaker:
             return misfit
         try:
             found = (
-                None if self.settings.content_specials == "keep" else forged(row, self._controls)
+                None
+                if self.settings.content_specials == "keep"
+                else find_forged_token(row, self._controls)
             )
         except RecursionError:
             return "it is nested too deeply"
@@ -203,7 +210,7 @@ class DocumentMaker:
         examples = np.searchsorted(batch.offsets, places, side="right") - 1
         return dict(zip(examples.tolist(), places.tolist(), strict=True))
 
-    def _add(self, made: Made, batch: Batch, i: int, forged: int | None) -> None:
+    def _add(self, made: DocumentsResult, batch: Batch, i: int, forged: int | None) -> None:
         """Put what becomes of one example into `made`. Raises DataError where its row can't be encoded."""
         row, rendering = batch.examples[i]
         document = self._document(batch, i, forged)
@@ -258,7 +265,7 @@ class DocumentMaker:
             raise DataError(
                 f"{named}; this tokenizer can't encode it as text, choose --content-specials keep"
             )
-        source, supervised = label([example.rendering], encoded)
+        source, supervised = label_tokens([example.rendering], encoded)
         return Batch(
             [example.row],
             [example],
@@ -275,7 +282,7 @@ class DocumentMaker:
         row, rendering = batch.examples[i]
         exact = next(one for one in self.renderer.exact(row) if one.turn == rendering.turn)
         at = int(batch.starts[forged])
-        path = next(place.path for place in reversed(places(row, exact)) if place.start <= at)
+        path = next(place.path for place in reversed(text_origins(row, exact)) if place.start <= at)
         return f"the control token {self._token(int(batch.ids[forged]))} stands in {path}"
 
     def _shorter(
@@ -293,9 +300,9 @@ class DocumentMaker:
                 with_later_question(row, self._fits) if overflow == "truncate-prompt" else None
             ]
         else:
-            row = pinned(row, rendering)
+            row = pin_trained_turns(row, rendering)
             if overflow == "split" and rendering.turn is None:
-                parts = [*shared_out(row, self._fits)]
+                parts = [*split_by_turns(row, self._fits)]
             else:
                 parts = [without_oldest(row, self._fits)]
                 if parts == [None] and overflow == "truncate-prompt":

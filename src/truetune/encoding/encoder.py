@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 from truetune.encoding.engines import (
     Engine,
     EnginesDiffer,
-    Flat,
+    FlatIds,
     OddCharacters,
-    bounds,
-    fastest,
-    flat,
-    merged,
-    reference,
+    fastest_engine,
+    flatten_ids,
+    insert_ids,
+    offsets_of,
+    reference_engine,
 )
-from truetune.encoding.pieces import Cut, cut
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.text_pieces import PieceRule, find_piece_rule
+from truetune.encoding.token_bytes import TokenBytes
 
-PATIENCE = 1 << 21
+ENGINE_LOAD_CHARACTERS = 1 << 21
 """By then it pays to load a faster engine."""
-SAMPLES = 1000
+SAMPLE_PIECES = 1000
 """Pieces of the first texts that a fast engine must encode as `tokenizers` did."""
 CHECK_EVERY = 499
 """One in so many pieces that a fast engine encodes is encoded by `tokenizers` as well, and compared."""
@@ -53,13 +53,13 @@ class Encoder:
         backend: tokenizers.Tokenizer,
         *,
         only_reference: bool = False,
-        patience: int = PATIENCE,
+        patience: int = ENGINE_LOAD_CHARACTERS,
     ) -> None:
         """`patience` is how many characters `tokenizers` encodes before a faster engine is loaded."""
         self.backend = backend
-        self.vocabulary = Vocabulary(backend)
-        self.engine = self._reference = reference(backend)
-        self._cut = cut(backend)
+        self.vocabulary = TokenBytes(backend)
+        self.engine = self._reference = reference_engine(backend)
+        self._cut = find_piece_rule(backend)
         self._patience = patience
         self._odd = OddCharacters()
         self._settled = only_reference or self._cut is None
@@ -99,8 +99,8 @@ class Encoder:
             )
             for i, piece in enumerate(pieces)
         ]
-        encoded = self._placed(flat(known), pieces, "", self._literal)
-        bases = bounds([len(piece) for piece in pieces])[:-1]
+        encoded = self._placed(flatten_ids(known), pieces, "", self._literal)
+        bases = offsets_of([len(piece) for piece in pieces])[:-1]
         starts = encoded.starts + np.repeat(bases, np.diff(encoded.offsets)).astype(np.int32)
         return Encoded(encoded.ids, encoded.offsets[[0, -1]], starts)
 
@@ -111,7 +111,7 @@ class Encoder:
         backend.encode_special_tokens = True
         return backend
 
-    def _by_pieces(self, parts: list[list[str]], cut: Cut) -> Encoded:
+    def _by_pieces(self, parts: list[list[str]], cut: PieceRule) -> Encoded:
         """Encode each different piece once, and lay the pieces of each text end to end."""
         numbers: defaultdict[str, int] = defaultdict(itertools.count(len(cut.added) + 1).__next__)
         numbers.update({token: i for i, token in enumerate(("", *cut.added))})
@@ -120,18 +120,18 @@ class Encoder:
             map(numbers.__getitem__, everything), dtype=np.int64, count=len(everything)
         )
         sizes = np.fromiter(map(len, everything), dtype=np.int64, count=len(everything))
-        borders = bounds([len(split) for split in parts])
+        borders = offsets_of([len(split) for split in parts])
         known = self._pieces(list(itertools.islice(numbers, len(cut.added) + 1, None)), cut)
 
         lengths = np.diff(known.offsets)[order]
-        ends = bounds(lengths)
+        ends = offsets_of(lengths)
         gather = np.repeat(known.offsets[order] - ends[:-1], lengths) + np.arange(ends[-1])
-        places = bounds(sizes)
+        places = offsets_of(sizes)
         within = places[:-1] - np.repeat(places[borders[:-1]], np.diff(borders))
         starts = known.starts[gather] + np.repeat(within, lengths)
         return Encoded(known.ids[gather], ends[borders], starts.astype(np.int32))
 
-    def _pieces(self, pieces: list[str], cut: Cut) -> Encoded:
+    def _pieces(self, pieces: list[str], cut: PieceRule) -> Encoded:
         """Nothing, the added tokens, and then these pieces, each as a text of its own."""
         engine = self._engine(pieces, cut)
         odd = [] if engine is self._reference else self._odd.among(pieces)
@@ -140,7 +140,7 @@ class Encoder:
             for i in odd:
                 plain[i] = ""
             theirs = self._behind_prefix(self._reference, [pieces[i] for i in odd], cut.prefix)
-            found = merged(self._behind_prefix(engine, plain, cut.prefix), odd, theirs)
+            found = insert_ids(self._behind_prefix(engine, plain, cut.prefix), odd, theirs)
         else:
             found = self._behind_prefix(engine, pieces, cut.prefix)
         if engine is not self._reference:
@@ -153,17 +153,17 @@ class Encoder:
             np.concatenate((np.zeros(count, dtype=np.int32), encoded.starts)),
         )
 
-    def _engine(self, pieces: list[str], cut: Cut) -> Engine:
+    def _engine(self, pieces: list[str], cut: PieceRule) -> Engine:
         if not self._settled:
             self._patience -= sum(map(len, pieces))
             if self._patience < 0:
                 self.engine, self._settled = (
-                    fastest(self.backend, pieces[:SAMPLES], cut.pattern, cut.prefix),
+                    fastest_engine(self.backend, pieces[:SAMPLE_PIECES], cut.pattern, cut.prefix),
                     True,
                 )
         return self.engine
 
-    def _compare(self, engine: Engine, found: Flat, pieces: list[str], prefix: str) -> None:
+    def _compare(self, engine: Engine, found: FlatIds, pieces: list[str], prefix: str) -> None:
         odd = itertools.islice((i for i, piece in enumerate(pieces) if not piece.isascii()), 2)
         chosen = sorted({*range(0, len(pieces), CHECK_EVERY), *odd})
         wanted = self._behind_prefix(self._reference, [pieces[i] for i in chosen], prefix)
@@ -175,24 +175,24 @@ class Encoder:
                 )
 
     @staticmethod
-    def _behind_prefix(engine: Engine, texts: list[str], prefix: str) -> Flat:
+    def _behind_prefix(engine: Engine, texts: list[str], prefix: str) -> FlatIds:
         if not prefix:
             return engine.encode(texts)
         found = engine.encode([prefix + text for text in texts])
         kept = np.ones(len(found.ids), dtype=np.bool_)
         kept[found.offsets[:-1]] = False
-        return Flat(found.ids[kept], found.offsets - np.arange(len(found.offsets)))
+        return FlatIds(found.ids[kept], found.offsets - np.arange(len(found.offsets)))
 
     def _placed(
         self,
-        found: Flat,
+        found: FlatIds,
         texts: list[str],
         prefix: str,
         backend: tokenizers.Tokenizer | None = None,
     ) -> Encoded:
         """With the starts: the bytes before a token, where a text is ASCII and its ids are known to spell it."""
         counts = np.diff(found.offsets)
-        ends = bounds(self.vocabulary.lengths_of(found.ids))
+        ends = offsets_of(self.vocabulary.lengths_of(found.ids))
         starts = ends[:-1] - np.repeat(ends[found.offsets[:-1]], counts)
         sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         easy = (
@@ -203,23 +203,23 @@ class Encoder:
         others = np.flatnonzero(~easy)
         if len(others):
             mask = np.repeat(~easy, counts)
-            theirs = Flat(found.ids[mask], bounds(counts[others]))
+            theirs = FlatIds(found.ids[mask], offsets_of(counts[others]))
             starts[mask] = self._compared(
                 theirs, [texts[i] for i in others.tolist()], prefix, backend or self.backend
             )
         return Encoded(found.ids, found.offsets, starts.astype(np.int32))
 
     def _compared(
-        self, found: Flat, texts: list[str], prefix: str, backend: tokenizers.Tokenizer
+        self, found: FlatIds, texts: list[str], prefix: str, backend: tokenizers.Tokenizer
     ) -> NDArray[np.int64]:
         """(tokens,) the starts: by the bytes that ids spell, for texts that they do not spell by the offsets."""
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
         raw = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         borders, byte_borders = (
-            bounds([len(text) for text in texts]),
-            bounds([len(text) for text in encoded]),
+            offsets_of([len(text) for text in texts]),
+            offsets_of([len(text) for text in encoded]),
         )
-        ends = bounds(self.vocabulary.lengths_of(found.ids))
+        ends = offsets_of(self.vocabulary.lengths_of(found.ids))
         counts, spelled = np.diff(found.offsets), self.vocabulary.bytes(found.ids)
         odd = np.diff(ends[found.offsets]) != np.diff(byte_borders)
         """texts that their ids do not spell"""
@@ -230,7 +230,7 @@ class Encoder:
         shift = np.repeat(ends[found.offsets[:-1]] - byte_borders[:-1], counts)
         """from where a text's bytes stand in `raw` to where they stand in `spelled`"""
         places = np.clip(ends[:-1] - shift, 0, max(len(raw) - 1, 0))
-        starts = (_characters(raw)[places] if len(raw) else places) - np.repeat(
+        starts = (_character_indices(raw)[places] if len(raw) else places) - np.repeat(
             borders[:-1], counts
         )
         for i in np.flatnonzero(odd).tolist():
@@ -246,7 +246,7 @@ class Encoder:
         raw, lengths = text.encode("utf-8", "surrogatepass"), self.vocabulary.lengths_of(ids)
         if raw and self.vocabulary.bytes(ids).tobytes() == b" " + raw:
             places = np.maximum(np.cumsum(lengths) - lengths - 1, 0)
-            return np.asarray(_characters(np.frombuffer(raw, dtype=np.uint8))[places])
+            return np.asarray(_character_indices(np.frombuffer(raw, dtype=np.uint8))[places])
         encoding = backend.encode(prefix + text, add_special_tokens=False)
         if encoding.ids[bool(prefix) :] != ids.tolist():
             raise EnginesDiffer(
@@ -258,6 +258,6 @@ class Encoder:
         return np.asarray(np.maximum.accumulate(np.maximum(places, 0)))
 
 
-def _characters(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _character_indices(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
     """(bytes,) of UTF-8 -> (bytes,) the index of the character that each belongs to."""
     return np.cumsum((raw & 0xC0) != 0x80, dtype=np.int64) - 1

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from truetune.errors import FastPathError
 
-PAIRS = 1000
+VOCABULARY_PAIRS = 1000
 """Pairs of tokens of the vocabulary, written one after the other, that a fast engine must encode alike."""
 PROBES = (
     "", " ", "  ", "\n", "\n\n\n", "\t \t", " \n ", "\r\n", "hello world", " lead", "trail ", "two  spaces",
@@ -57,7 +57,7 @@ ATOMS = (
 """Each row of up to three of these is a probe too: where white space, marks and letters meet, rules differ."""
 
 
-class Flat(NamedTuple):
+class FlatIds(NamedTuple):
     """Ids of several texts, laid end to end."""
 
     ids: NDArray[np.int32]
@@ -70,7 +70,7 @@ class Flat(NamedTuple):
         return self.ids[self.offsets[text] : self.offsets[text + 1]]
 
 
-Encode = Callable[[list[str]], Flat]
+Encode = Callable[[list[str]], FlatIds]
 
 
 class Engine(NamedTuple):
@@ -83,28 +83,30 @@ class EnginesDiffer(FastPathError):
     """A fast engine gave other ids than `tokenizers` for a text."""
 
 
-def reference(backend: tokenizers.Tokenizer) -> Engine:
+def reference_engine(backend: tokenizers.Tokenizer) -> Engine:
     """`tokenizers` itself."""
 
-    def encode(texts: list[str]) -> Flat:
-        return flat([e.ids for e in backend.encode_batch_fast(texts, add_special_tokens=False)])
+    def encode(texts: list[str]) -> FlatIds:
+        return flatten_ids(
+            [e.ids for e in backend.encode_batch_fast(texts, add_special_tokens=False)]
+        )
 
     return Engine(f"tokenizers {tokenizers.__version__}", encode)
 
 
-def fastest(
+def fastest_engine(
     backend: tokenizers.Tokenizer, samples: Iterable[str], added: re.Pattern[str], prefix: str = ""
 ) -> Engine:
     """The first of the installed engines that encodes probes, vocabulary and samples just as `tokenizers` does.
 
     `added` finds an added token; no sample has one in it. `prefix` is what will stand before each text.
     """
-    theirs = reference(backend)
+    theirs = reference_engine(backend)
     rows = ("".join(row) for size in (2, 3) for row in itertools.product(ATOMS, repeat=size))
     texts = [
         *PROBES,
         *rows,
-        *(text for text in _pairs(backend) if not added.search(text)),
+        *(text for text in _decode_random_pairs(backend) if not added.search(text)),
         *samples,
     ]
     texts = [prefix + text for text in texts]
@@ -122,7 +124,7 @@ def fastest(
     return theirs
 
 
-def merged(found: Flat, places: list[int], others: Flat) -> Flat:
+def insert_ids(found: FlatIds, places: list[int], others: FlatIds) -> FlatIds:
     """Ids of texts, with those of some of them, which have none there, put in."""
     counts = np.diff(found.offsets)
     counts[places] = np.diff(others.offsets)
@@ -131,7 +133,7 @@ def merged(found: Flat, places: list[int], others: Flat) -> Flat:
     mask = np.repeat(taken, counts)
     ids = np.empty(len(mask), dtype=np.int32)
     ids[mask], ids[~mask] = others.ids, found.ids
-    return Flat(ids, bounds(counts))
+    return FlatIds(ids, offsets_of(counts))
 
 
 class OddCharacters:
@@ -152,48 +154,48 @@ class OddCharacters:
         return [i for i in suspects if not self._odd.isdisjoint(texts[i])] if self._odd else []
 
 
-def flat(lists: list[list[int]]) -> Flat:
+def flatten_ids(lists: list[list[int]]) -> FlatIds:
     """Lists of ids, laid end to end."""
-    offsets = bounds([len(ids) for ids in lists])
-    return Flat(
+    offsets = offsets_of([len(ids) for ids in lists])
+    return FlatIds(
         np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int32, count=offsets[-1]),
         offsets,
     )
 
 
-def bounds(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
+def offsets_of(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
     """(n,) lengths of things laid end to end -> (n + 1,) where each begins, and where the last ends."""
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)))
 
 
-def _pairs(backend: tokenizers.Tokenizer) -> list[str]:
+def _decode_random_pairs(backend: tokenizers.Tokenizer) -> list[str]:
     rng = random.Random(0)
     size = backend.get_vocab_size(with_added_tokens=False)
-    pairs = [[rng.randrange(size), rng.randrange(size)] for _ in range(PAIRS)]
+    pairs = [[rng.randrange(size), rng.randrange(size)] for _ in range(VOCABULARY_PAIRS)]
     return [str(text) for text in backend.decode_batch(pairs, skip_special_tokens=False)]
 
 
-def _gigatoken(backend: tokenizers.Tokenizer) -> Encode:
+def _make_gigatoken(backend: tokenizers.Tokenizer) -> Encode:
     import gigatoken
 
     tokenizer = gigatoken.Tokenizer.from_json(backend.to_str())
 
-    def encode(texts: list[str]) -> Flat:
+    def encode(texts: list[str]) -> FlatIds:
         layout = tokenizer.encode_batch(texts, parallel=False).layout
-        return Flat(layout.content.data.astype(np.int32), layout.offsets.data.astype(np.int64))
+        return FlatIds(layout.content.data.astype(np.int32), layout.offsets.data.astype(np.int64))
 
     return encode
 
 
-def _kitoken(backend: tokenizers.Tokenizer) -> Encode:
+def _make_kitoken(backend: tokenizers.Tokenizer) -> Encode:
     import kitoken
 
     tokenizer = kitoken.Kitoken.from_tokenizers(backend.to_str().encode())
-    return lambda texts: flat(tokenizer.encode_all(texts, True))
+    return lambda texts: flatten_ids(tokenizer.encode_all(texts, True))
 
 
 _MAKERS: dict[str, Callable[[tokenizers.Tokenizer], Encode]] = {
-    "gigatoken": _gigatoken,
-    "kitoken": _kitoken,
+    "gigatoken": _make_gigatoken,
+    "kitoken": _make_kitoken,
 }
 """The fastest first."""

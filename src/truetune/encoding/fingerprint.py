@@ -36,7 +36,7 @@ _NOISE = str.maketrans("", "", string.punctuation + string.whitespace)
 _RNG = np.random.default_rng(20240229)
 _FACTORS = _RNG.integers(1, 2**63, size=HASHES, dtype=np.uint64) | np.uint64(1)
 _STEPS = _RNG.integers(1, 2**63, size=NGRAM, dtype=np.uint64) | np.uint64(1)
-NOTHING = np.uint32(0xFFFFFFFF)
+EMPTY_SKETCH = np.uint32(0xFFFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Fingerprints:
     """(rows, HASHES) sketch of the token 5-grams of the contents; NOTHING where there are none"""
 
 
-def fingerprints(
+def make_fingerprints(
     rows: Sequence[Conversation],
     examples: Sequence[int | None],
     ids: NDArray[np.int32],
@@ -61,18 +61,21 @@ def fingerprints(
     source: NDArray[np.uint8],
 ) -> Fingerprints:
     """Fingerprints of rows; `examples` holds the number of each row's longest example, None where it has none."""
-    texts = [_contents(row) for row in rows]
-    joined = ["\x1f".join((*turns, *_judged(row))) for row, turns in zip(rows, texts, strict=True)]
+    texts = [_turn_texts(row) for row in rows]
+    joined = [
+        "\x1f".join((*turns, *_preference_texts(row)))
+        for row, turns in zip(rows, texts, strict=True)
+    ]
     prompts = ["\x1f".join(turns[:-1]) for turns in texts]
-    hashed, places = _hashed(ids, offsets, CONTENT[source])
+    hashed, places = _hash_tokens(ids, offsets, CONTENT[source])
     numbers = [-1 if i is None else i for i in examples]
-    phrases = _phrases(hashed, places)[numbers]
+    phrases = _phrase_sketches(hashed, places)[numbers]
     bad = np.array([row.label is False for row in rows], dtype=np.bool_)
-    phrases[bad] ^= phrases[bad] != NOTHING
+    phrases[bad] ^= phrases[bad] != EMPTY_SKETCH
     return Fingerprints(
-        exact=_hashes(joined),
-        normal=_hashes([text.lower().translate(_NOISE) for text in joined]),
-        prompt=_hashes([text.lower().translate(_NOISE) for text in prompts]),
+        exact=_hash_texts(joined),
+        normal=_hash_texts([text.lower().translate(_NOISE) for text in joined]),
+        prompt=_hash_texts([text.lower().translate(_NOISE) for text in prompts]),
         phrases=phrases,
     )
 
@@ -88,7 +91,7 @@ def word_sketches(
     `kept`: (tokens,) those that count; `examples` as in `fingerprints`.
     """
     numbers = [-1 if i is None else i for i in examples]
-    return _sketch(*_hashed(ids, offsets, kept), 0, WORD_HASHES)[numbers]
+    return _minhash_sketch(*_hash_tokens(ids, offsets, kept), 0, WORD_HASHES)[numbers]
 
 
 def rejected_phrases(
@@ -98,10 +101,10 @@ def rejected_phrases(
 
     The minimum of two sketches is the sketch of both sets. The last row stands for no example.
     """
-    return _phrases(*_hashed(ids ^ np.int32(1 << 30), offsets, kept))
+    return _phrase_sketches(*_hash_tokens(ids ^ np.int32(1 << 30), offsets, kept))
 
 
-def _hashed(
+def _hash_tokens(
     ids: NDArray[np.int32], offsets: NDArray[np.int64], kept: NDArray[np.bool_]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """((kept tokens,) hashes, (examples + 1,) where each example begins in them)."""
@@ -111,19 +114,19 @@ def _hashed(
     return hashed, places
 
 
-def _phrases(hashed: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[np.uint32]:
+def _phrase_sketches(hashed: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[np.uint32]:
     grams = np.zeros(max(0, len(hashed) - NGRAM + 1), dtype=np.uint64)
     for i, step in enumerate(_STEPS):
         grams += hashed[i : len(grams) + i] * step
-    return _sketch(grams, places, NGRAM - 1, HASHES)
+    return _minhash_sketch(grams, places, NGRAM - 1, HASHES)
 
 
-def _sketch(
+def _minhash_sketch(
     values: NDArray[np.uint64], places: NDArray[np.int64], short: int, hashes: int
 ) -> NDArray[np.uint32]:
     """(examples + 1, hashes); the last row stands for a row without an example."""
     count = len(places) - 1
-    sketch = np.full((count + 1, hashes), NOTHING, dtype=np.uint32)
+    sketch = np.full((count + 1, hashes), EMPTY_SKETCH, dtype=np.uint32)
     low = places[:-1]
     high = np.minimum(places[1:] - short, len(values))
     full = np.flatnonzero(high > low)
@@ -136,7 +139,7 @@ def _sketch(
     return sketch
 
 
-def _contents(row: Conversation) -> list[str]:
+def _turn_texts(row: Conversation) -> list[str]:
     if not row.is_chat:
         return [row.prompt or "", row.completion or row.text or ""]
     return [
@@ -145,7 +148,7 @@ def _contents(row: Conversation) -> list[str]:
     ]
 
 
-def _judged(row: Conversation) -> list[str]:
+def _preference_texts(row: Conversation) -> list[str]:
     """What a preference row holds beside its answer."""
     if row.label is not None:
         return [str(row.label)]
@@ -168,7 +171,7 @@ def text_of(content: Any) -> str:
     return "" if content is None else str(content)
 
 
-def _hashes(texts: list[str]) -> NDArray[np.uint64]:
+def _hash_texts(texts: list[str]) -> NDArray[np.uint64]:
     digests = b"".join(
         blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
     )

@@ -19,15 +19,15 @@ from truetune.data.files import Source
 from truetune.data.stretches import Scan, scan
 from truetune.encoding.documents import DocumentMaker
 from truetune.encoding.shard import Shard, Store, Task, encode_shard, maker_of
-from truetune.encoding.workers import AHEAD, Run
+from truetune.encoding.workers import TASKS_PER_WORKER, Run
 from truetune.errors import TruetuneError, UsageError
-from truetune.render.folder import files_of
 from truetune.render.probes import Probes, prepared
+from truetune.render.tokenizer_folder import files_of
 from truetune.spec.run import RunSpec
 
-DEATHS = 5
+MAX_RETRIES = 5
 """Workers that may die over one task."""
-CANCELLED = 60
+CANCEL_TIMEOUT_S = 60
 """Seconds that a cancelled task may take to end"""
 
 
@@ -76,22 +76,26 @@ def shards_by(jobs: int | None) -> Run:
     def run(
         made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
     ) -> Iterator[Shard]:
-        ray = _ray()
-        encode = ray.remote(max_retries=DEATHS, scheduling_strategy="SPREAD")(_encode)
+        ray = _connected_ray()
+        encode = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
+            _encode_in_worker
+        )
         parcel, here = [ray.put(Parcel.of(made))], os.getcwd()
-        yield from _ahead(
+        yield from _results_as_ready(
             lambda task: encode.remote(parcel, only_reference, task, store, here), tasks, jobs
         )
 
     return run
 
 
-def scans(sources: Sequence[Source], size: int, progress: Callable[[int], None]) -> list[Scan]:
+def scan_on_cluster(
+    sources: Sequence[Source], size: int, progress: Callable[[int], None]
+) -> list[Scan]:
     """`stretches.scan` of each file, side by side."""
-    ray = _ray()
-    look = ray.remote(max_retries=DEATHS, scheduling_strategy="SPREAD")(_scan)
+    ray = _connected_ray()
+    look = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(_scan_in_worker)
     here, found = os.getcwd(), {}
-    for i, made in _ahead(
+    for i, made in _results_as_ready(
         lambda i: look.remote(i, sources[i], size, here), range(len(sources)), None
     ):
         found[i] = made
@@ -99,7 +103,7 @@ def scans(sources: Sequence[Source], size: int, progress: Callable[[int], None])
     return [found[i] for i in range(len(sources))]
 
 
-def _ray() -> Any:
+def _connected_ray() -> Any:
     try:
         import ray
     except ImportError:
@@ -109,50 +113,56 @@ def _ray() -> Any:
     return ray
 
 
-def _encode(parcel: list[Any], only_reference: bool, task: Task, store: Store, here: str) -> Shard:
-    _stand(here)
-    return encode_shard(_maker(parcel[0], only_reference), task, store)
+def _encode_in_worker(
+    parcel: list[Any], only_reference: bool, task: Task, store: Store, here: str
+) -> Shard:
+    _enter_folder(here)
+    return encode_shard(_worker_maker(parcel[0], only_reference), task, store)
 
 
-def _scan(number: int, source: Source, size: int, here: str) -> tuple[int, Scan]:
-    _stand(here)
+def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[int, Scan]:
+    _enter_folder(here)
     return number, scan(source, size)
 
 
 @lru_cache(maxsize=2)
-def _maker(parcel: Any, only_reference: bool) -> DocumentMaker:
-    return maker_of(_ray().get(parcel).opened(), only_reference=only_reference, patience=0)
+def _worker_maker(parcel: Any, only_reference: bool) -> DocumentMaker:
+    return maker_of(
+        _connected_ray().get(parcel).opened(), only_reference=only_reference, patience=0
+    )
 
 
-def _stand(here: str) -> None:
+def _enter_folder(here: str) -> None:
     """Relative paths mean on every node what they mean where the run was started, if it has that folder."""
     if os.path.isdir(here):
         os.chdir(here)
 
 
-def _ahead(submit: Callable[[Any], Any], things: Iterable[Any], jobs: int | None) -> Iterator[Any]:
+def _results_as_ready(
+    submit: Callable[[Any], Any], things: Iterable[Any], jobs: int | None
+) -> Iterator[Any]:
     """The results as they come; what waits is no more than keeps every core busy, and makes a cluster grow."""
-    ray = _ray()
+    ray = _connected_ray()
     pending: list[Any] = []
     try:
         for thing in things:
             while len(pending) >= (
-                jobs or AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                jobs or TASKS_PER_WORKER * max(1, int(ray.cluster_resources().get("CPU", 1)))
             ):
                 ready, pending = ray.wait(pending)
-                yield from map(_result, ready)
+                yield from map(_get_result, ready)
             pending.append(submit(thing))
         while pending:
             ready, pending = ray.wait(pending)
-            yield from map(_result, ready)
+            yield from map(_get_result, ready)
     finally:
         for reference in pending:
             ray.cancel(reference)
         if pending:  # none may write on where another run begins
-            ray.wait(pending, num_returns=len(pending), timeout=CANCELLED)
+            ray.wait(pending, num_returns=len(pending), timeout=CANCEL_TIMEOUT_S)
 
 
-def _result(reference: Any) -> Any:
+def _get_result(reference: Any) -> Any:
     """What a task returned. What it raised is raised here, without Ray's wrapping."""
     import ray
 

@@ -17,13 +17,13 @@ from pyarrow import parquet
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source
 from truetune.data.stretches import Stretch, read_stretch
-from truetune.encoding.documents import DocumentMaker, Made
-from truetune.encoding.encoder import PATIENCE, Encoder
-from truetune.encoding.ledger import Ledger
-from truetune.encoding.pack import best_fit
+from truetune.encoding.arrow_table import make_table
+from truetune.encoding.documents import DocumentMaker, DocumentsResult
+from truetune.encoding.encoder import ENGINE_LOAD_CHARACTERS, Encoder
+from truetune.encoding.packing import best_fit
 from truetune.encoding.preferences import PreferenceMaker
 from truetune.encoding.stream import ROWS
-from truetune.encoding.table import table
+from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
@@ -31,7 +31,7 @@ from truetune.spec.run import RunSpec
 ORIGINS = ".origins.parquet"
 Broken = tuple[Origin, str]
 """A line that holds no row, and why."""
-ARROW_ROWS = 1000
+RECORD_BATCH_ROWS = 1000
 """Rows of a record batch; `datasets` maps one at a time into memory."""
 
 
@@ -105,9 +105,9 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     """
     spec = maker.spec
     broken = [*task.broken]
-    made = Made()
-    for chunk in _chunks(_rows(spec, task, broken)):
-        _add(made, maker.make(chunk))
+    made = DocumentsResult()
+    for chunk in _chunk_rows(_read_rows(spec, task, broken)):
+        _add_result(made, maker.make(chunk))
         if spec.encode.on_error == "error" and made.rejected:
             row, reason = made.rejected[0]
             raise DataError(f"{row.origin}: {reason} (--on-error skip leaves such rows out)")
@@ -116,7 +116,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     if spec.encode.packing == "best-fit" and spec.max_length is not None:
         packs = best_fit([len(document.ids) for document in made.documents], spec.max_length)
     settings = spec.encode
-    written = table(
+    written = make_table(
         made.documents,
         packs,
         weights=settings.loss_weights,
@@ -126,18 +126,18 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
         file=task.name,
     )
     name = f"{task.number:05d}.{spec.encode.form}"
-    bodies: dict[str, Any] = {name: _body(written.table, spec.encode.form)}
+    bodies: dict[str, Any] = {name: _table_bytes(written.table, spec.encode.form)}
     if written.origins is not None:
-        bodies[f"{task.number:05d}{ORIGINS}"] = _body(written.origins, "parquet")
+        bodies[f"{task.number:05d}{ORIGINS}"] = _table_bytes(written.origins, "parquet")
     encoded = {document.origin.row for document in made.documents}
     dropped = {drop.origin.row for drop in made.dropped} - encoded
-    bodies[f"{task.number:05d}.dropped.jsonl"] = _lines(
+    bodies[f"{task.number:05d}.dropped.jsonl"] = _json_lines(
         {**d.origin._asdict(), "file": task.name, "tokens": d.tokens, "reason": d.reason}
         for d in made.dropped
     )
-    bodies[f"{task.number:05d}.rejected.jsonl"] = _lines((
+    bodies[f"{task.number:05d}.rejected.jsonl"] = _json_lines((
         *({**origin._asdict(), "file": task.name, "reason": reason} for origin, reason in broken),
-        *({**row.origin._asdict(), "file": task.name, "reason": reason, "content": _content(row)}
+        *({**row.origin._asdict(), "file": task.name, "reason": reason, "content": _row_content(row)}
           for row, reason in made.rejected),
     ))  # fmt: skip
     bodies = {name: body for name, body in bodies.items() if len(body)}
@@ -206,7 +206,9 @@ def lost_fields_of(shards: Iterable[Shard]) -> dict[str, int]:
     return dict(total.most_common())
 
 
-def maker_of(made: Probes, *, only_reference: bool, patience: int = PATIENCE) -> DocumentMaker:
+def maker_of(
+    made: Probes, *, only_reference: bool, patience: int = ENGINE_LOAD_CHARACTERS
+) -> DocumentMaker:
     """What makes the documents of a run; kept from shard to shard, for it learns the shapes of rows."""
     encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=patience)
     made = replace(made, only_reference=only_reference)
@@ -214,7 +216,7 @@ def maker_of(made: Probes, *, only_reference: bool, patience: int = PATIENCE) ->
     return kind(made.spec, made.tokenizer, made.renderer(), encoder)
 
 
-def _rows(spec: RunSpec, task: Task, broken: list[Broken]) -> Iterable[Conversation]:
+def _read_rows(spec: RunSpec, task: Task, broken: list[Broken]) -> Iterable[Conversation]:
     if task.stretch is None:
         return task.rows or ()
     on_broken = None
@@ -233,13 +235,13 @@ def _rows(spec: RunSpec, task: Task, broken: list[Broken]) -> Iterable[Conversat
     )
 
 
-def _chunks(rows: Iterable[Conversation]) -> Iterator[list[Conversation]]:
+def _chunk_rows(rows: Iterable[Conversation]) -> Iterator[list[Conversation]]:
     source = iter(rows)
     while chunk := list(islice(source, ROWS)):
         yield chunk
 
 
-def _add(made: Made, more: Made) -> None:
+def _add_result(made: DocumentsResult, more: DocumentsResult) -> None:
     made.rows += more.rows
     made.documents += more.documents
     made.dropped += more.dropped
@@ -249,22 +251,22 @@ def _add(made: Made, more: Made) -> None:
     made.lost_fields += more.lost_fields
 
 
-def _body(made: Any, form: str) -> Any:
+def _table_bytes(made: Any, form: str) -> Any:
     sink = arrow.BufferOutputStream()
     if form == "parquet":
         parquet.write_table(made, sink, compression="zstd", use_dictionary=["file"])
     else:
         with arrow.ipc.new_stream(sink, made.schema) as writer:
-            writer.write_table(made, max_chunksize=ARROW_ROWS)
+            writer.write_table(made, max_chunksize=RECORD_BATCH_ROWS)
     return sink.getvalue()
 
 
-def _lines(records: Iterable[dict[str, Any]]) -> bytes:
+def _json_lines(records: Iterable[dict[str, Any]]) -> bytes:
     body = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     return body.encode("utf-8", "backslashreplace")
 
 
-def _content(row: Conversation) -> dict[str, Any]:
+def _row_content(row: Conversation) -> dict[str, Any]:
     fields = {
         "messages": row.messages,
         "prompt": row.prompt,

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch, Example, Rejected
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.label import label
+from truetune.encoding.token_labels import label_tokens
 from truetune.errors import FastPathError, TemplateError
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
@@ -21,7 +21,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 
-class Renders(Protocol):
+class RowRenderer(Protocol):
     """What makes examples of rows. Both raise TemplateError."""
 
     def render(self, row: Conversation) -> list[Rendering]: ...
@@ -36,11 +36,11 @@ def with_proof(work: Callable[[bool], T]) -> T:
     try:
         return work(False)
     except FastPathError as error:
-        _LOG.warning("%s", void(error))
+        _LOG.warning("%s", void_notice(error))
         return work(True)
 
 
-def void(error: FastPathError) -> str:
+def void_notice(error: FastPathError) -> str:
     """What a user is told of a shortcut that was proved wrong."""
     return f"{error}: all is made again without shortcuts; please report this"
 
@@ -56,7 +56,7 @@ def batches(
     with ThreadPoolExecutor(max_workers=1) as pool:
         pending: Future[Batch] | None = None
         while chunk := list(islice(source, size)):
-            following = pool.submit(_encode, _render(chunk, renderer), encoder)
+            following = pool.submit(_encode_rendered, _render_rows(chunk, renderer), encoder)
             if pending is not None:
                 yield pending.result()
             pending = following
@@ -66,10 +66,10 @@ def batches(
 
 
 def batch(
-    rows: list[Conversation], renderer: Renders, encoder: Encoder, *, exact: bool = False
+    rows: list[Conversation], renderer: RowRenderer, encoder: Encoder, *, exact: bool = False
 ) -> Batch:
     """One batch; with `exact`, rendered by the template itself, every offset in its runs known."""
-    return _encode(_render(rows, renderer, exact), encoder)
+    return _encode_rendered(_render_rows(rows, renderer, exact), encoder)
 
 
 class _Rendered(NamedTuple):
@@ -80,7 +80,7 @@ class _Rendered(NamedTuple):
     rejected: list[Rejected]
 
 
-def _render(rows: list[Conversation], renderer: Renders, exact: bool = False) -> _Rendered:
+def _render_rows(rows: list[Conversation], renderer: RowRenderer, exact: bool = False) -> _Rendered:
     """Of a pair either both sides are rendered, or it is rejected."""
     made = _Rendered(rows, [], [], [])
     render = renderer.exact if exact else renderer.render
@@ -97,12 +97,12 @@ def _render(rows: list[Conversation], renderer: Renders, exact: bool = False) ->
     return made
 
 
-def _encode(rendered: _Rendered, encoder: Encoder) -> Batch:
+def _encode_rendered(rendered: _Rendered, encoder: Encoder) -> Batch:
     """Both sides of pairs go through the encoder together: it sees a prompt that they share but once."""
     rows, examples, others, rejected = rendered
     renderings = [example.rendering for example in (*examples, *others)]
     encoded = encoder.encode([rendering.text for rendering in renderings])
-    source, supervised = label(renderings, encoded)
+    source, supervised = label_tokens(renderings, encoded)
     if not others:
         return Batch(
             rows,

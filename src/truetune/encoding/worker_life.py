@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-LOOK_S = 0.5
+POLL_S = 0.5
 """Seconds between two looks for the parent"""
 _PR_SET_PDEATHSIG = 1
 
@@ -37,13 +37,13 @@ def end_with_parent(parent: int) -> None:
         with_kernel = ctypes.CDLL(None, use_errno=True)
         with_kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     threading.Thread(
-        target=_watch, args=(parent,), name="truetune-parent-watch", daemon=True
+        target=_watch_parent, args=(parent,), name="truetune-parent-watch", daemon=True
     ).start()
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _watch(parent: int) -> None:
+def _watch_parent(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     os._exit(1)

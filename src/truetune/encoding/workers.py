@@ -13,12 +13,12 @@ from truetune.encoding.worker_life import start_worker
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
 
-AHEAD = 2
+TASKS_PER_WORKER = 2
 """Tasks a worker that wait for it; more would only hold rows in memory."""
 Run = Callable[[Probes, Iterable[Task], Store, bool], Iterator[Shard]]
 
 
-def cores() -> int:
+def usable_cores() -> int:
     """Cores that this process may use, of its affinity and its container."""
     import loky
 
@@ -45,10 +45,10 @@ def in_processes(count: int) -> Run:
         pool = loky.ProcessPoolExecutor(count, initializer=start_worker, initargs=(os.getpid(),))
         spec, done = made.spec.model_dump_json(), False
         try:
-            yield from _ahead(
+            yield from _results_as_ready(
                 lambda task: pool.submit(_in_worker, spec, only_reference, task, store),
                 tasks,
-                count * AHEAD,
+                count * TASKS_PER_WORKER,
             )
             done = True
         finally:
@@ -58,16 +58,16 @@ def in_processes(count: int) -> Run:
 
 
 def _in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Shard:
-    return encode_shard(_maker(spec, only_reference), task, store)
+    return encode_shard(_worker_maker(spec, only_reference), task, store)
 
 
 @lru_cache(maxsize=2)
-def _maker(spec: str, only_reference: bool) -> DocumentMaker:
+def _worker_maker(spec: str, only_reference: bool) -> DocumentMaker:
     made = prepared(RunSpec.model_validate_json(spec))
     return maker_of(made, only_reference=only_reference, patience=0)
 
 
-def _ahead(
+def _results_as_ready(
     submit: Callable[[Task], Future[Shard]], tasks: Iterable[Task], limit: int
 ) -> Iterator[Shard]:
     pending: set[Future[Shard]] = set()

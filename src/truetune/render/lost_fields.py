@@ -20,11 +20,11 @@ from truetune.data.conversation import Conversation, Message
 from truetune.data.json_text import parsed
 from truetune.data.media import PARTS
 from truetune.errors import TemplateError
-from truetune.render.contract import turn_weights
+from truetune.render.inference_contract import turn_weights
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import OWN_KEYS, REASONING_KEYS, path_text
-from truetune.render.traced import STRUCTURE_KEYS, UNKNOWN, parts
+from truetune.render.traced_string import STRUCTURE_KEYS, UNKNOWN, parts
 
 CALLS = ("tool_calls", "function_call")
 ANSWERS = ("content", *CALLS, *REASONING_KEYS)
@@ -104,7 +104,7 @@ class FieldTracker:
                 continue
             if key == NAME and message.get("role") in RESULT_ROLES:
                 continue  # the call before it says whose result it is
-            if not _is_said_in_content(message, key) and self._is_proved_lost(
+            if not _content_repeats_field(message, key) and self._is_proved_lost(
                 row, index, key, written
             ):
                 yield key
@@ -115,7 +115,7 @@ class FieldTracker:
             if (
                 name in written
                 or not _has_text(value)
-                or _are_said(_texts(value), _prompt_text(row))
+                or _contains_texts(_iter_texts(value), _prompt_text(row))
             ):
                 continue
             if self._is_proved_lost(row, None, name, written):
@@ -128,10 +128,10 @@ class FieldTracker:
         if UNKNOWN_ORIGIN not in written:
             return True
         if index is None:
-            other = replace(row, **{key: _altered(getattr(row, key))})
+            other = replace(row, **{key: _alter_texts(getattr(row, key))})
         else:
             other = _with_message(
-                row, index, {**row.messages[index], key: _altered(row.messages[index][key])}
+                row, index, {**row.messages[index], key: _alter_texts(row.messages[index][key])}
             )
         return self._renders_alike(row, other)
 
@@ -189,10 +189,10 @@ def _lost_field(
         effect = "empties"
     elif is_trained and key in CALLS:
         effect = "changes"
-    return LostField(_called(key, message), index, effect, key in KNOWN)
+    return LostField(_user_name(key, message), index, effect, key in KNOWN)
 
 
-def _called(key: str, message: Message) -> str:
+def _user_name(key: str, message: Message) -> str:
     """A field as a user calls it."""
     if key == NAME:
         return "names"
@@ -203,48 +203,50 @@ def _called(key: str, message: Message) -> str:
 
 
 def _has_text(value: Any) -> bool:
-    return next(_texts(value), None) is not None
+    return next(_iter_texts(value), None) is not None
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _iter_texts(value: Any) -> Iterator[str]:
     """The texts in a value that a template could write, also inside JSON that stands as text."""
     if isinstance(value, str):
         inner = parsed(value, [])
         if inner is not value:
-            yield from _texts(inner)
+            yield from _iter_texts(inner)
         elif value.strip():
             yield value
     elif isinstance(value, dict) and _media_type(value) is None:
         for key, item in value.items():
             if key not in UNREAD_KEYS:
-                yield from _texts(item)
+                yield from _iter_texts(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _iter_texts(item)
 
 
-def _altered(value: Any) -> Any:
+def _alter_texts(value: Any) -> Any:
     """The same value with other texts."""
     if isinstance(value, str):
         return value + ALTERED
     if isinstance(value, dict):
-        return {key: item if key in UNREAD_KEYS else _altered(item) for key, item in value.items()}
-    return [_altered(item) for item in value] if isinstance(value, list) else value
+        return {
+            key: item if key in UNREAD_KEYS else _alter_texts(item) for key, item in value.items()
+        }
+    return [_alter_texts(item) for item in value] if isinstance(value, list) else value
 
 
-def _is_said_in_content(message: Message, key: str) -> bool:
+def _content_repeats_field(message: Message, key: str) -> bool:
     """Does the message's own content say all that a field says? Calls often stand in both."""
     content = message.get("content")
     if key == "content" or not isinstance(content, str):
         return False
     if key in CALLS and not all(
-        _is_called(name, content) for name in _names_of_calls(message[key])
+        _names_function(name, content) for name in _names_of_calls(message[key])
     ):
         return False
-    return _are_said(_texts(message[key]), content)
+    return _contains_texts(_iter_texts(message[key]), content)
 
 
-def _are_said(texts: Iterable[str], text: str) -> bool:
+def _contains_texts(texts: Iterable[str], text: str) -> bool:
     """Does a text hold all of these, also as JSON escapes them?"""
     plain = text.replace("\\n", "\n").replace('\\"', '"')
     return all(one.strip() in text or one.strip() in plain for one in texts)
@@ -257,7 +259,7 @@ def _names_of_calls(value: Any) -> Iterator[str]:
             yield function["name"]
 
 
-def _is_called(name: str, content: str) -> bool:
+def _names_function(name: str, content: str) -> bool:
     """Does a content name a function as code, JSON or a tag does, and not as a word of a sentence?"""
     return (
         re.search(rf"""["'=>`]{re.escape(name)}["'<>`]|\b{re.escape(name)}\s*\(""", content)

@@ -13,10 +13,10 @@ from itertools import accumulate
 
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
-from truetune.render.plan import Mark, leaf_path
+from truetune.render.render_plan import Mark, leaf_path
 from truetune.render.template import LimitError, Parts, Template
 from truetune.render.template_protocol import PrefixRequest
-from truetune.render.traced import UNKNOWN, Trace, Traced
+from truetune.render.traced_string import UNKNOWN, Trace, Traced
 from truetune.spec.run import RunSpec
 
 OWN = ("messages", "tools", "documents", "add_generation_prompt")

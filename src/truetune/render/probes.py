@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.errors import SpecError, TemplateError
-from truetune.render.contract import Stops, stops_of
+from truetune.render.inference_contract import StopPatterns, stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
-from truetune.render.stops import stops
+from truetune.render.stop_tokens import find_stop_tokens
 from truetune.render.template import Template
 from truetune.render.tokenizer import Special, Stop, Tokenizer, load
-from truetune.render.traced import parts
+from truetune.render.traced_string import parts
 from truetune.spec.near import near, near_path
 from truetune.spec.run import RunSpec
 
@@ -62,12 +62,12 @@ class Probes:
     @cached_property
     def stops(self) -> tuple[Stop, ...]:
         """All tokens that end a turn, and who says so."""
-        return stops(self.tokenizer, self.terminator.token if self.terminator else None)
+        return find_stop_tokens(self.tokenizer, self.terminator.token if self.terminator else None)
 
     @cached_property
-    def marks(self) -> Stops:
+    def marks(self) -> StopPatterns:
         """How turns end, for the contract."""
-        return stops_of([stop.token for stop in self.stops], self._control)
+        return stop_patterns([stop.token for stop in self.stops], self._control)
 
     @cached_property
     def _control(self) -> dict[str, int]:
@@ -75,7 +75,7 @@ class Probes:
         return {token.content: id for id, token in decoder.items() if id in self.tokenizer.control}
 
     def _first_control(self, text: str) -> Special | None:
-        pattern = stops_of((), self._control).control
+        pattern = stop_patterns((), self._control).control
         match = pattern.search(text) if pattern else None
         return Special(match[0], self._control[match[0]]) if match else None
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.render.plan import Plan
-from truetune.render.traced import MAPPINGS, QUESTIONS, STRUCTURE_KEYS, Node, Path, Trace
+from truetune.render.render_plan import Plan
 from truetune.render.traced_json import json_body
+from truetune.render.traced_string import MAPPINGS, QUESTIONS, STRUCTURE_KEYS, Node, Path, Trace
 
 Step = tuple[Callable[..., Any], int, tuple[Any, ...]]
 
@@ -39,7 +39,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "item": lambda pieces, i: pieces[i],
     "json_body": json_body,
 }
-ASKED: dict[str, Callable[..., Any]] = {
+GUARD_QUESTIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(str, name) for name in QUESTIONS},
     "__eq__": str.__eq__,
     "__bool__": bool,
@@ -61,7 +61,7 @@ class Recipe:
 
     def fill(self, row: Conversation) -> list[list[str]] | None:
         """The texts of each plan's pieces for this row; None where a guard does not hold."""
-        values: list[Any] = [_field(row, path) for path in self.leaves]
+        values: list[Any] = [_field_at(row, path) for path in self.leaves]
         if not all(isinstance(value, str) for value in values):
             return None  # bytes, a date: the template was shown the name of its type
         try:
@@ -78,7 +78,7 @@ class Recipe:
         ]
 
 
-def record(plans: list[Plan], trace: Trace) -> Recipe | None:
+def make_recipe(plans: list[Plan], trace: Trace) -> Recipe | None:
     """The recipe of plans that were just made; None where they hold for their row alone."""
     if trace.opaque:
         return None
@@ -87,16 +87,16 @@ def record(plans: list[Plan], trace: Trace) -> Recipe | None:
     wanted = [node for node, _, _ in trace.answers] + [
         p.node for plan in plans for p in plan.pieces if p.node
     ]
-    leaves = tuple(dict.fromkeys(_leaf(node) for node in wanted))
+    leaves = tuple(dict.fromkeys(_leaf_of(node) for node in wanted))
     for i, path in enumerate(leaves):
         numbers["leaf", path] = i
     for node in wanted:
-        _number(node, numbers, derived)
+        _number_node(node, numbers, derived)
     steps = tuple(
         (OPERATIONS[operation], numbers[parent], args) for operation, parent, args in derived
     )
     guards = tuple(
-        (ASKED[question], numbers[node], args, answer)
+        (GUARD_QUESTIONS[question], numbers[node], args, answer)
         for (node, question, args), answer in trace.answers.items()
     )
     texts = tuple(
@@ -106,47 +106,47 @@ def record(plans: list[Plan], trace: Trace) -> Recipe | None:
     return Recipe(tuple(plans), leaves, steps, guards, texts)
 
 
-def _leaf(node: Node) -> Path:
+def _leaf_of(node: Node) -> Path:
     while node[0] != "leaf":
         node = node[1]
     path: Path = node[1]
     return path
 
 
-def _number(node: Node, numbers: dict[Node, int], derived: list[Node]) -> None:
+def _number_node(node: Node, numbers: dict[Node, int], derived: list[Node]) -> None:
     if node not in numbers:
-        _number(node[1], numbers, derived)
+        _number_node(node[1], numbers, derived)
         numbers[node] = len(numbers)
         derived.append(node)
 
 
-def _field(row: Conversation, path: Path) -> Any:
+def _field_at(row: Conversation, path: Path) -> Any:
     value: Any = getattr(row, str(path[0]))
     for key in path[1:]:
         value = value[key]
     return value
 
 
-def shape(row: Conversation) -> tuple[Any, ...]:
+def row_shape(row: Conversation) -> tuple[Any, ...]:
     """All of a row that a template can see, but for the strings in its fields."""
     return (
-        tuple(map(_shape, row.messages)),
-        _shape(row.tools),
-        _shape(row.documents),
+        tuple(map(_value_shape, row.messages)),
+        _value_shape(row.tools),
+        _value_shape(row.documents),
         row.prompt_messages,
         row.is_preference,
         repr(row.template_kwargs) if row.template_kwargs else "",
     )
 
 
-def _shape(value: Any) -> Any:
+def _value_shape(value: Any) -> Any:
     if type(value) is str:
         return str
     if isinstance(value, dict):
         return tuple(
-            (key, item if key in STRUCTURE_KEYS and type(item) is str else _shape(item))
+            (key, item if key in STRUCTURE_KEYS and type(item) is str else _value_shape(item))
             for key, item in value.items()
         )
     if isinstance(value, list):
-        return (list, *map(_shape, value))
+        return (list, *map(_value_shape, value))
     return (type(value), value)

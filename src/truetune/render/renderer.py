@@ -8,12 +8,12 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.errors import FastPathError, TemplateError
-from truetune.render.contract import Stops, plans
-from truetune.render.plan import Plan, fill, finely
-from truetune.render.recipe import Recipe, record, shape
+from truetune.render.inference_contract import StopPatterns, plan_examples
+from truetune.render.recipe import Recipe, make_recipe, row_shape
+from truetune.render.render_plan import Plan, fill_plan, split_by_segments
 from truetune.render.rendering import Rendering, Source, Span, Turn
 from truetune.render.template import Template
-from truetune.render.traced import Trace
+from truetune.render.traced_string import Trace
 from truetune.spec.run import Learn, RunSpec
 
 RECIPES_A_SHAPE = 8
@@ -26,7 +26,7 @@ stream ends is compared too."""
 
 
 @dataclass(slots=True)
-class _Known:
+class _RecipeInUse:
     """A recipe in use."""
 
     recipe: Recipe
@@ -42,7 +42,7 @@ class Renderer:
         self,
         template: Template | None,
         spec: RunSpec,
-        stops: Stops,
+        stops: StopPatterns,
         *,
         tool_template: Template | None = None,
         bos: str | None = None,
@@ -67,7 +67,7 @@ class Renderer:
         self.bos, self.eos = bos, eos
         self.eos_once = eos_once
         self.only_reference = only_reference
-        self._recipes: dict[Any, list[_Known]] = {}
+        self._recipes: dict[Any, list[_RecipeInUse]] = {}
         self.filled = 0
 
     def render(self, row: Conversation) -> list[Rendering]:
@@ -81,7 +81,7 @@ class Renderer:
         self.template_of(row)
         if self.only_reference:
             return self._reference(row)
-        key = shape(row)
+        key = row_shape(row)
         recipes = self._recipes.get(key, [])
         for known in recipes:
             texts = known.recipe.fill(row)
@@ -102,18 +102,21 @@ class Renderer:
         if not row.is_chat:
             return [self._plain(row)]
         made, learn = self._plans(row, Trace()), self.spec_of(row).learn
-        return [finely(plan, fill(plan, [p.literal for p in plan.pieces], learn)) for plan in made]
+        return [
+            split_by_segments(plan, fill_plan(plan, [p.literal for p in plan.pieces], learn))
+            for plan in made
+        ]
 
     def _reference(self, row: Conversation) -> list[Rendering]:
         """As `render`, by the template itself."""
         learn = self.spec_of(row).learn
         return [
-            fill(plan, [p.literal for p in plan.pieces], learn)
+            fill_plan(plan, [p.literal for p in plan.pieces], learn)
             for plan in self._plans(row, Trace())
         ]
 
     def _plans(self, row: Conversation, trace: Trace) -> list[Plan]:
-        return plans(self.template_of(row), row, self.spec_of(row), self.stops, trace)
+        return plan_examples(self.template_of(row), row, self.spec_of(row), self.stops, trace)
 
     def template_of(self, row: Conversation) -> Template:
         """The template that renders a row. Raises TemplateError where there is none."""
@@ -129,10 +132,13 @@ class Renderer:
         """What is learned of a row: of a pair or a verdict, what preference trainers learn."""
         return self.preference if row.is_preference else self.spec
 
-    def _fill(self, known: _Known, texts: list[list[str]], row: Conversation) -> list[Rendering]:
+    def _fill(
+        self, known: _RecipeInUse, texts: list[list[str]], row: Conversation
+    ) -> list[Rendering]:
         learn = self.spec_of(row).learn
         filled = [
-            fill(plan, text, learn) for plan, text in zip(known.recipe.plans, texts, strict=True)
+            fill_plan(plan, text, learn)
+            for plan, text in zip(known.recipe.plans, texts, strict=True)
         ]
         self.filled += 1
         known.fills += 1
@@ -141,19 +147,19 @@ class Renderer:
             self._prove([known])
         return filled
 
-    def _record(self, row: Conversation, key: Any, recipes: list[_Known]) -> list[Rendering]:
+    def _record(self, row: Conversation, key: Any, recipes: list[_RecipeInUse]) -> list[Rendering]:
         trace, learn = Trace(), self.spec_of(row).learn
         made = self._plans(row, trace)
-        renderings = [fill(plan, [p.literal for p in plan.pieces], learn) for plan in made]
-        if len(recipes) < RECIPES_A_SHAPE and (recipe := record(made, trace)) is not None:
+        renderings = [fill_plan(plan, [p.literal for p in plan.pieces], learn) for plan in made]
+        if len(recipes) < RECIPES_A_SHAPE and (recipe := make_recipe(made, trace)) is not None:
             if not recipes:
                 while len(self._recipes) >= SHAPES:
                     self._prove(self._recipes.pop(next(iter(self._recipes))))
                 self._recipes[key] = recipes
-            recipes.append(_Known(recipe))
+            recipes.append(_RecipeInUse(recipe))
         return renderings
 
-    def _prove(self, recipes: list[_Known]) -> None:
+    def _prove(self, recipes: list[_RecipeInUse]) -> None:
         for known in recipes:
             if known.unproved is not None:
                 row, filled = known.unproved
@@ -163,12 +169,12 @@ class Renderer:
     def _compare(self, row: Conversation, filled: list[Rendering]) -> None:
         """Raises FastPathError where the template makes something else of a row than its recipe did."""
         try:
-            wanted = [_facts(rendering) for rendering in self._reference(row)]
+            wanted = [_comparable_facts(rendering) for rendering in self._reference(row)]
         except TemplateError as error:
             raise FastPathError(
                 f"the template refuses {row.origin}, and truetune's recipe does not ({error})"
             ) from None
-        if [_facts(rendering) for rendering in filled] != wanted:
+        if [_comparable_facts(rendering) for rendering in filled] != wanted:
             raise FastPathError(
                 f"truetune's recipe renders {row.origin} differently than its template"
             )
@@ -211,10 +217,10 @@ def _is_compared(fills: int) -> bool:
     return fills % CHECK_EVERY == 0
 
 
-def _facts(rendering: Rendering) -> tuple[Any, ...]:
+def _comparable_facts(rendering: Rendering) -> tuple[Any, ...]:
     """All that a recipe must give as the template does; where in a field a piece begins, only the template knows."""
     turns = [_without_message(turn) for turn in rendering.turns]
-    return rendering.text, rendering.spans, turns, rendering.turn, _fields(rendering)
+    return rendering.text, rendering.spans, turns, rendering.turn, _merged_fields(rendering)
 
 
 def _without_message(turn: Turn) -> Turn:
@@ -222,7 +228,7 @@ def _without_message(turn: Turn) -> Turn:
     return turn._replace(skew=turn.skew and turn.skew.split(":", 1)[0])
 
 
-def _fields(rendering: Rendering) -> list[tuple[int, Source, str]]:
+def _merged_fields(rendering: Rendering) -> list[tuple[int, Source, str]]:
     """(end, source, path) of neighbours that are of one source and one field."""
     found: list[tuple[int, Source, str]] = []
     for run in rendering.runs:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.errors import TemplateError
-from truetune.render import traced
+from truetune.render import traced_string
 from truetune.render.template_process import LimitError as LimitError
 from truetune.render.template_process import next_number, shared_process
 from truetune.render.template_protocol import REASONING_KEYS as REASONING_KEYS
 from truetune.render.template_protocol import PrefixRequest, RenderRequest
-from truetune.render.traced import Node, Path, Segment, Trace, Traced
+from truetune.render.traced_string import Node, Path, Segment, Trace, Traced
 
 OWN_KEYS = frozenset(("train", "weight"))
 """Keys of a message that are for truetune and that no template sees."""
@@ -85,7 +85,7 @@ class Template:
         the template raises, goes past its limits, or reaches for what the sandbox denies.
         """
         inputs = self.inputs(messages, tools, documents)
-        return traced.concat(
+        return traced_string.concat(
             self.run(inputs, Trace(), len(messages), add_generation_prompt, variables)
         )
 
@@ -102,7 +102,7 @@ class Template:
         Raises as `render`.
         """
         inputs = TemplateInputs(plain_data(messages), plain_data(tools), plain_data(documents))
-        return traced.concat(self.run(inputs, Trace(), len(messages), False, variables))
+        return traced_string.concat(self.run(inputs, Trace(), len(messages), False, variables))
 
     def inputs(
         self, messages: list[dict[str, Any]], tools: list[Any] | None, documents: list[Any] | None
@@ -179,7 +179,7 @@ def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | Templat
         else:
             shared = _cut_parts(first or (), rendering["shared_characters"])
             rest = rendering["rest"]
-            parts = (*shared, traced.unknown(rest, trace)) if rest else shared
+            parts = (*shared, traced_string.unknown_text(rest, trace)) if rest else shared
         first = parts if first is None else first
         yield parts
 
@@ -196,7 +196,7 @@ def _read_part(part: Any, nodes: list[Node], trace: Trace) -> str | Traced:
     if isinstance(part, str):
         return part
     number, text, segments = part
-    return traced.atom(
+    return traced_string.make_atom(
         text, trace, nodes[number], tuple(_read_segment(*segment) for segment in segments)
     )
 

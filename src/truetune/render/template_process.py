@@ -39,7 +39,7 @@ from truetune.render.template_protocol import (
 REPLY_SECONDS = 120.0
 """Wall-clock time for one reply. The timers of the process count processor time and end it long before, unless the
 machine gives it next to none."""
-START = (
+WORKER_PROGRAM = (
     "import sys; sys.path[:] = {path!r}; sys.setrecursionlimit(1000); "
     "from truetune.render.template_worker import main; main()"
 )
@@ -89,14 +89,14 @@ class TemplateProcess:
         message = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
         deadline = time.monotonic() + REPLY_SECONDS
         try:
-            _write(process, HEADER.pack(len(message)) + message)
-            (length,) = HEADER.unpack(_read(process, HEADER.size, deadline))
+            _write_all(process, HEADER.pack(len(message)) + message)
+            (length,) = HEADER.unpack(_read_exactly(process, HEADER.size, deadline))
             if length > MAX_REPLY:
-                raise _Ended
+                raise _ProcessEnded
             reply: dict[str, Any] = json.loads(
-                _read(process, length, deadline).decode("utf-8", "surrogatepass")
+                _read_exactly(process, length, deadline).decode("utf-8", "surrogatepass")
             )
-        except (_Ended, OSError, ValueError):
+        except (_ProcessEnded, OSError, ValueError):
             raise LimitError(_why_ended(self._stop())) from None
         except BaseException:
             # Ctrl-C between request and reply: the next request must not read this one's reply.
@@ -117,7 +117,7 @@ class TemplateProcess:
     def _prepare(self) -> subprocess.Popen[bytes]:
         """The process, started where there is none."""
         if self._process is None:
-            self._process = _start()
+            self._process = _start_process()
             self._compiled = set()
         return self._process
 
@@ -141,35 +141,35 @@ class TemplateProcess:
         return -signal.SIGALRM
 
 
-class _Ended(Exception):
+class _ProcessEnded(Exception):
     """The process has closed its pipe, or gave no reply in time."""
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start_process() -> subprocess.Popen[bytes]:
     # `-I -S`: no site, no sitecustomize, no variables of Python's; the path is ours, so that Jinja is the same one.
     path = [str(Path(__file__).parents[2]), *filter(None, sys.path)]
-    command = [sys.executable, "-I", "-S", "-c", START.format(path=path)]
+    command = [sys.executable, "-I", "-S", "-c", WORKER_PROGRAM.format(path=path)]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
     )
 
 
-def _write(process: subprocess.Popen[bytes], data: bytes) -> None:
+def _write_all(process: subprocess.Popen[bytes], data: bytes) -> None:
     assert process.stdin is not None
     view = memoryview(data)
     while view:
         view = view[process.stdin.write(view) :]
 
 
-def _read(process: subprocess.Popen[bytes], count: int, deadline: float) -> bytes:
+def _read_exactly(process: subprocess.Popen[bytes], count: int, deadline: float) -> bytes:
     assert process.stdout is not None
     chunks: list[bytes] = []
     while count:
         if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            raise _Ended
+            raise _ProcessEnded
         chunk = process.stdout.read(min(count, 1 << 20))
         if not chunk:
-            raise _Ended
+            raise _ProcessEnded
         chunks.append(chunk)
         count -= len(chunk)
     return b"".join(chunks)

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import jinja2
 
-from truetune.render import traced
+from truetune.render import traced_string
 from truetune.render.template_environment import TemplateEnvironment
 from truetune.render.template_protocol import (
     HEADER,
@@ -44,8 +44,8 @@ from truetune.render.template_protocol import (
     PrefixRequest,
     RenderRequest,
 )
-from truetune.render.traced import Node, Trace, Traced
 from truetune.render.traced_environment import TracedEnvironment
+from truetune.render.traced_string import Node, Trace, Traced
 
 MAX_TRACED_SECONDS = 1.0
 """Processor time for the second rendering. Past it the text stands without provenance."""
@@ -127,14 +127,15 @@ class Worker:
         started = time.process_time()
         for rendering in request.renderings:
             reply.add(
-                rendering, _render(template, request, rendering, plain_inputs, traced_inputs, trace)
+                rendering,
+                _render_twice(template, request, rendering, plain_inputs, traced_inputs, trace),
             )
             if time.process_time() - started > MAX_CONVERSATION_SECONDS:
                 return {"too_slow": True}
         return reply.as_dict()
 
 
-class Failed(NamedTuple):
+class FailedRendering(NamedTuple):
     """A rendering that raised."""
 
     message: str
@@ -142,11 +143,11 @@ class Failed(NamedTuple):
 
 def _traced_inputs(request: RenderRequest, trace: Trace) -> dict[str, Any]:
     """The template's variables, each string in them an atom of `trace`."""
-    messages = traced.wrap_texts(request.messages, ("messages",), trace)
+    messages = traced_string.wrap_texts(request.messages, ("messages",), trace)
     return {
         "messages": [alias_reasoning(message) for message in messages],
-        "tools": traced.wrap_texts(request.tools, ("tools",), trace),
-        "documents": traced.wrap_texts(request.documents, ("documents",), trace),
+        "tools": traced_string.wrap_texts(request.tools, ("tools",), trace),
+        "documents": traced_string.wrap_texts(request.documents, ("documents",), trace),
     }
 
 
@@ -160,26 +161,26 @@ def alias_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _render(
+def _render_twice(
     template: CompiledTemplate,
     request: RenderRequest,
     rendering: PrefixRequest,
     plain_inputs: dict[str, Any],
     traced_inputs: dict[str, Any],
     trace: Trace,
-) -> str | Failed:
+) -> str | FailedRendering:
     """The text, a Traced where it is known what it was made of."""
     template.environment.now = template.traced_environment.now = request.now
     limit_processor_time(MAX_SECONDS)
     try:
-        text = _run(template.plain, plain_inputs, request, rendering)
+        text = _run_template(template.plain, plain_inputs, request, rendering)
         failure = None
     except Exception as error:
-        failure = _failure(error)
+        failure = _describe_failure(error)
     finally:
         limit_processor_time(0)
     if failure is None and len(text) > MAX_TEXT:
-        return Failed(
+        return FailedRendering(
             f"the chat template wrote {len(text):,} characters from one conversation (the limit is"
             f" {MAX_TEXT:,})"
         )
@@ -191,7 +192,7 @@ def _render(
         trace.opaque = trace.opaque or traced_text is not None
         return failure
     if traced_text is None or str.__str__(traced_text) != text:
-        return traced.unknown(text, trace)
+        return traced_string.unknown_text(text, trace)
     return traced_text
 
 
@@ -208,7 +209,7 @@ def _run_traced(
     try:
         signal.signal(signal.SIGPROF, _stop_tracing)
         limit_processor_time(MAX_TRACED_SECONDS)
-        text = _run(template.traced, inputs, request, rendering)
+        text = _run_template(template.traced, inputs, request, rendering)
     except jinja2.TemplateError:
         return None  # that it raised hangs on questions in the trace
     except (Exception, TracingStopped):
@@ -224,7 +225,7 @@ def _stop_tracing(*_: Any) -> NoReturn:
     raise TracingStopped
 
 
-def _run(
+def _run_template(
     template: jinja2.Template,
     inputs: dict[str, Any],
     request: RenderRequest,
@@ -241,18 +242,18 @@ def _run(
     return text
 
 
-def _failure(error: Exception) -> Failed:
+def _describe_failure(error: Exception) -> FailedRendering:
     if isinstance(error, RecursionError):
-        return Failed("the chat template calls itself without end")
+        return FailedRendering("the chat template calls itself without end")
     if isinstance(error, MemoryError):
         raise error  # the process is spent; see `main`
     if isinstance(error, OSError) and error.errno == errno.EMFILE:
-        return Failed(
+        return FailedRendering(
             "the chat template needs a part of Python that its process may not load (a rare text"
             " encoding, say)"
         )
     kind = "" if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: "
-    return Failed(f"the chat template raised: {kind}{error}"[:10_000])
+    return FailedRendering(f"the chat template raised: {kind}{error}"[:10_000])
 
 
 class _Reply:
@@ -266,15 +267,15 @@ class _Reply:
         self.first: tuple[str | Traced, ...] | None = None
         self.first_text = ""
 
-    def add(self, rendering: PrefixRequest, text: str | Failed) -> None:
-        if isinstance(text, Failed):
+    def add(self, rendering: PrefixRequest, text: str | FailedRendering) -> None:
+        if isinstance(text, FailedRendering):
             self.renderings.append({"error": text.message})
             return
         if not rendering.traced:
             shared = count_shared_characters(text, self.first_text)
             self.renderings.append({"shared_characters": shared, "rest": text[shared:]})
             return
-        parts = traced.parts(text)
+        parts = traced_string.parts(text)
         if self.first is None:
             self.first = parts
             self.first_text = str.__str__(text)
@@ -385,24 +386,24 @@ def main() -> None:
     import_what_templates_use()
     give_up_rights()
     worker = Worker()
-    while (message := _read(requests, parent)) is not None:
+    while (message := _read_message(requests, parent)) is not None:
         try:
-            reply = _encode(worker.answer(pickle.loads(message)))
+            reply = _encode_reply(worker.answer(pickle.loads(message)))
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
-        _write(replies, HEADER.pack(len(reply)) + reply)
+        _write_all(replies, HEADER.pack(len(reply)) + reply)
 
 
-def _encode(reply: dict[str, Any]) -> bytes:
+def _encode_reply(reply: dict[str, Any]) -> bytes:
     data = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "surrogatepass"
     )
     if len(data) > MAX_REPLY:
-        return _encode({"too_large": len(data)})
+        return _encode_reply({"too_large": len(data)})
     return data
 
 
-def _read(requests: io.FileIO, parent: int) -> bytes | None:
+def _read_message(requests: io.FileIO, parent: int) -> bytes | None:
     """The next message; None where there is none any more, or nobody who could send one."""
     while not select.select([requests], [], [], 1.0)[0]:
         if os.getppid() != parent:
@@ -422,7 +423,7 @@ def _read_exactly(requests: io.FileIO, count: int) -> bytes | None:
     return b"".join(chunks)
 
 
-def _write(replies: io.FileIO, data: bytes) -> None:
+def _write_all(replies: io.FileIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[replies.write(view) :]

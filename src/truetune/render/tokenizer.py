@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from truetune.errors import TokenizerError, shortened
-from truetune.render.folder import locate, read_json, read_templates
-from truetune.render.panics import is_panic, panic_text_withheld
-from truetune.render.weights import embedding_rows
+from truetune.render.embedding_weights import embedding_rows
+from truetune.render.tokenizer_folder import locate, read_json, read_templates
+from truetune.render.tokenizer_panics import is_panic, panic_text_withheld
 
-NAMES = ("bos", "eos", "pad", "unk")
+SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
 
 
 class Special(NamedTuple):
@@ -95,7 +95,7 @@ def load(name: str, *, model: str | None = None) -> Tokenizer:
     weights = locate(model) if model else folder
     try:
         with panic_text_withheld():
-            return _load(folder, weights)
+            return _load_folder(folder, weights)
     except BaseException as error:
         if not is_panic(error):
             raise
@@ -105,17 +105,20 @@ def load(name: str, *, model: str | None = None) -> Tokenizer:
         ) from None
 
 
-def _load(folder: Path, weights: Path) -> Tokenizer:
+def _load_folder(folder: Path, weights: Path) -> Tokenizer:
     config = read_json(folder / "tokenizer_config.json") or {}
     model_config = read_json(weights / "config.json") or {}
-    backend = _backend(folder)
+    backend = _load_backend(folder)
     truncation, padding = backend.truncation, backend.padding
     backend.no_truncation()
     backend.no_padding()
-    settings = _settings(folder, config, padding)
-    named = _named(settings, model_config, backend)
-    _complete(
-        backend, folder, config, [*named.values(), *_strings(settings.get("extra_special_tokens"))]
+    settings = _merge_settings(folder, config, padding)
+    named = _special_tokens_by_name(settings, model_config, backend)
+    _add_missing_tokens(
+        backend,
+        folder,
+        config,
+        [*named.values(), *_token_texts(settings.get("extra_special_tokens"))],
     )
     special = {
         name: Special(token, id)
@@ -144,7 +147,7 @@ def _load(folder: Path, weights: Path) -> Tokenizer:
     )
 
 
-def _backend(folder: Path) -> tokenizers.Tokenizer:
+def _load_backend(folder: Path) -> tokenizers.Tokenizer:
     path = folder / "tokenizer.json"
     if path.is_file():
         try:
@@ -173,7 +176,7 @@ def _backend(folder: Path) -> tokenizers.Tokenizer:
     return backend
 
 
-def _settings(
+def _merge_settings(
     folder: Path, config: dict[str, Any], padding: dict[str, Any] | None
 ) -> dict[str, Any]:
     """What transformers starts from: special_tokens_map.json wins, but only where the config lists no added tokens."""
@@ -191,7 +194,7 @@ def _settings(
     return settings
 
 
-def _named(
+def _special_tokens_by_name(
     settings: dict[str, Any], model_config: dict[str, Any], backend: tokenizers.Tokenizer
 ) -> dict[str, str]:
     """Special tokens by name; those that config.json numbers where the tokenizer's files name none, as GPT-2's do."""
@@ -200,23 +203,23 @@ def _named(
         key.removesuffix("_token"): text
         for key, value in {**settings, **(extra if isinstance(extra, dict) else {})}.items()
         if key.endswith("_token")
-        for text in _strings([value])
+        for text in _token_texts([value])
     }
-    if named or any(f"{name}_token" in settings for name in NAMES):
+    if named or any(f"{name}_token" in settings for name in SPECIAL_NAMES):
         return named
-    ids = {name: model_config.get(f"{name}_token_id") for name in NAMES}
+    ids = {name: model_config.get(f"{name}_token_id") for name in SPECIAL_NAMES}
     spelled = {name: backend.id_to_token(id) for name, id in ids.items() if isinstance(id, int)}
     return {name: token for name, token in spelled.items() if token}
 
 
-def _strings(tokens: Any) -> list[str]:
+def _token_texts(tokens: Any) -> list[str]:
     """The texts of tokens that are written as strings or as objects."""
     values = tokens if isinstance(tokens, list) else []
     texts = (value.get("content") if isinstance(value, dict) else value for value in values)
     return [text for text in texts if isinstance(text, str) and text]
 
 
-def _complete(
+def _add_missing_tokens(
     backend: tokenizers.Tokenizer, folder: Path, config: dict[str, Any], special: list[str]
 ) -> None:
     """Add the tokens that other files name and tokenizer.json lacks, in the order of transformers, for the same ids."""

@@ -25,7 +25,7 @@ from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 
-from truetune.render import traced
+from truetune.render import traced_string
 from truetune.render.plain_values import SCALARS, is_comparable, is_container, is_plain
 from truetune.render.template_environment import (
     GenerationTag,
@@ -34,8 +34,8 @@ from truetune.render.template_environment import (
     TemplateNamespace,
     raise_exception,
 )
-from truetune.render.traced import Trace, Traced
-from truetune.render.traced_json import tojson
+from truetune.render.traced_json import traced_tojson
+from truetune.render.traced_string import Trace, Traced
 
 ALLOWED_NODES: tuple[type[nodes.Node], ...] = (
     nodes.Template,
@@ -93,7 +93,11 @@ TRACED_METHODS = frozenset(
         "splitlines",
         "partition",
         "rpartition",
-        *(name for name in (*traced.QUESTIONS, *traced.MAPPINGS) if not name.startswith("_")),
+        *(
+            name
+            for name in (*traced_string.QUESTIONS, *traced_string.MAPPINGS)
+            if not name.startswith("_")
+        ),
     )
 )
 """Methods of a field that `Traced` implements for plain arguments."""
@@ -226,7 +230,12 @@ class TracedEnvironment(TemplateEnvironment):
         self.lost_provenance = False
         """Something was made of fields that could hold their text without its provenance (bytes, say)."""
         self.has_unknown_nodes = False
-        own_filters = {"tojson": tojson, "join": self._join, "safe": _keep, "string": self.to_text}
+        own_filters = {
+            "tojson": traced_tojson,
+            "join": self._join,
+            "safe": _keep_value,
+            "string": self.to_text,
+        }
         for name, filter in {**self.filters, **own_filters}.items():
             self.filters[name] = self._traced_filter(name, filter)
         own_tests: dict[str, Callable[..., Any]] = {
@@ -255,7 +264,7 @@ class TracedEnvironment(TemplateEnvironment):
     # text
 
     def concat(self, strings: Iterable[str]) -> str:
-        return traced.concat(strings)
+        return traced_string.concat(strings)
 
     def to_text(self, value: Any) -> str:
         """`str(value)`, with provenance."""
@@ -268,12 +277,12 @@ class TracedEnvironment(TemplateEnvironment):
         return self._unknown_text(text)
 
     def _unknown_text(self, text: str) -> str:
-        return traced.unknown(text, self.trace)
+        return traced_string.unknown_text(text, self.trace)
 
     def _join(self, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
         if attribute is not None:
             value = [self.getitem(item, attribute) for item in value]
-        return traced.join(self.to_text(d), [self.to_text(item) for item in value])
+        return traced_string.join(self.to_text(d), [self.to_text(item) for item in value])
 
     # what is not traced
 
@@ -303,7 +312,7 @@ class TracedEnvironment(TemplateEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
-            return traced.concat((left, right))
+            return traced_string.concat((left, right))
         if operator == "+" and type(left) is type(right) and isinstance(left, list | tuple):
             return left + right
         if operator == "*" and isinstance(left, Traced) and type(right) is int:
@@ -440,7 +449,7 @@ class TracedEnvironment(TemplateEnvironment):
         if isinstance(owner, str) and name == "join" and len(args) == 1 and not kwargs:
             items = list(args[0])
             if all(isinstance(item, str) for item in items):
-                return traced.join(owner, items)
+                return traced_string.join(owner, items)
             return self._untraced(owner.join, (items,), {})
         if isinstance(owner, Traced):
             self.trace.opaque = True
@@ -532,10 +541,10 @@ def _fill_percent_s(template: str, values: Any) -> str | None:
     parts = [literals[0]]
     for item, literal in zip(items, literals[1:], strict=True):
         parts += [item, literal]
-    return traced.concat(parts)
+    return traced_string.concat(parts)
 
 
-def _keep(value: Any) -> Any:
+def _keep_value(value: Any) -> Any:
     """`safe` marks text for automatic escaping, which chat templates do not use."""
     return value
 

@@ -9,12 +9,21 @@ import json
 import re
 from typing import Any
 
-from truetune.render.traced import MAX_DEPTH, UNKNOWN, Segment, Traced, atom, concat, cut, unknown
+from truetune.render.traced_string import (
+    MAX_DEPTH,
+    UNKNOWN,
+    Segment,
+    Traced,
+    concat,
+    cut_segments,
+    make_atom,
+    unknown_text,
+)
 
 _MARK = re.compile(r"\\u0000(\d+)\\u0000")
 
 
-def tojson(
+def traced_tojson(
     value: Any,
     ensure_ascii: bool = False,
     indent: Any = None,
@@ -47,7 +56,7 @@ def tojson(
             separators=separators,
             sort_keys=sort_keys,
         )
-        return unknown(plain, inside[0].trace)
+        return unknown_text(plain, inside[0].trace)
     return concat(
         _json_body(inside[int(piece)], ensure_ascii) if i % 2 else piece
         for i, piece in enumerate(pieces)
@@ -75,18 +84,18 @@ def _json_body(string: Traced, ensure_ascii: bool) -> str:
         r'["\\\x00-\x1f]|[^\x00-\x7f]' if ensure_ascii else r'["\\\x00-\x1f]', text
     ):
         start = match.start()
-        path = cut(mine, start, start + 1)[0].path
+        path = cut_segments(mine, start, start + 1)[0].path
         segments += [
-            *cut(mine, end, start),
+            *cut_segments(mine, end, start),
             Segment(len(json_body(match[0], ensure_ascii)), path, -1),
         ]
         end = start + 1
-    segments += cut(mine, end, len(text))
+    segments += cut_segments(mine, end, len(text))
     body = json_body(text, ensure_ascii)
     if string.depth >= MAX_DEPTH:
         string.trace.opaque = True
-        return atom(body, string.trace, ("leaf", UNKNOWN), tuple(segments))
-    return atom(
+        return make_atom(body, string.trace, ("leaf", UNKNOWN), tuple(segments))
+    return make_atom(
         body,
         string.trace,
         ("json_body", string.node, (ensure_ascii,)),

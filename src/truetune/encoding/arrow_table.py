@@ -10,14 +10,14 @@ import pyarrow as arrow
 from numpy.typing import NDArray
 
 from truetune.encoding.documents import Document
-from truetune.encoding.engines import bounds
-from truetune.encoding.ledger import Ledger, ledger
+from truetune.encoding.engines import offsets_of
+from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import IGNORED
 
 Trainer = Literal["transformers", "axolotl", "llama-factory"]
 
 
-class Written(NamedTuple):
+class WrittenTables(NamedTuple):
     table: Any
     """pyarrow.Table"""
     origins: Any
@@ -27,7 +27,7 @@ class Written(NamedTuple):
     """of the labels in the table"""
 
 
-def table(
+def make_table(
     documents: Sequence[Document],
     packs: Sequence[Sequence[int]] | None,
     *,
@@ -36,7 +36,7 @@ def table(
     verdicts: bool = False,
     trainer: Trainer = "transformers",
     file: str | None = None,
-) -> Written:
+) -> WrittenTables:
     """Columns input_ids, labels, file, line, row; with packs also position_ids and seq_lengths.
 
     In a pack, file, line and row are lists with one entry a document, and the first token of a document is never a
@@ -46,24 +46,26 @@ def table(
     """
     order = range(len(documents)) if packs is None else [i for pack in packs for i in pack]
     chosen = [documents[i] for i in order]
-    ids = _joined([d.ids for d in chosen], np.int32)
-    supervised = _joined([d.supervised for d in chosen], np.bool_)
-    source = _joined([d.source for d in chosen], np.uint8)
-    borders = bounds([len(d.ids) for d in chosen])
+    ids = _concatenate([d.ids for d in chosen], np.int32)
+    supervised = _concatenate([d.supervised for d in chosen], np.bool_)
+    source = _concatenate([d.source for d in chosen], np.uint8)
+    borders = offsets_of([len(d.ids) for d in chosen])
     lengths = np.diff(borders)
     if packs is not None:
         supervised[borders[:-1]] = False
-    rows = np.arange(len(chosen) + 1) if packs is None else bounds([len(pack) for pack in packs])
+    rows = (
+        np.arange(len(chosen) + 1) if packs is None else offsets_of([len(pack) for pack in packs])
+    )
     tokens = borders[rows]
     columns = {
-        "input_ids": _lists(ids, tokens),
-        "labels": _lists(np.where(supervised, ids, np.int32(IGNORED)), tokens),
+        "input_ids": _list_column(ids, tokens),
+        "labels": _list_column(np.where(supervised, ids, np.int32(IGNORED)), tokens),
     }
     if weights:
-        given = _joined([d.weights for d in chosen if d.weights is not None], np.float32)
-        columns["loss_weights"] = _lists(np.where(supervised, given, np.float32(0)), tokens)
+        given = _concatenate([d.weights for d in chosen if d.weights is not None], np.float32)
+        columns["loss_weights"] = _list_column(np.where(supervised, given, np.float32(0)), tokens)
     if sources:
-        columns["sources"] = _lists(source, tokens)
+        columns["sources"] = _list_column(source, tokens)
     if verdicts:
         columns["label"] = arrow.array([d.label for d in chosen], arrow.bool_())
     origins = {
@@ -76,24 +78,26 @@ def table(
             name: arrow.ListArray.from_arrays(arrow.array(rows, arrow.int32()), v)
             for name, v in origins.items()
         }
-        origins["seq_lengths"] = _lists(lengths.astype(np.int32), rows)
-    counts = ledger(source, supervised)
+        origins["seq_lengths"] = _list_column(lengths.astype(np.int32), rows)
+    counts = count_tokens(source, supervised)
     if trainer == "transformers":
         if packs is not None:
             places = np.arange(len(ids)) - np.repeat(borders[:-1], lengths)
-            columns["position_ids"] = _lists(places.astype(np.int32), tokens)
-        return Written(arrow.table(columns | origins), None, counts)
+            columns["position_ids"] = _list_column(places.astype(np.int32), tokens)
+        return WrittenTables(arrow.table(columns | origins), None, counts)
     numbers = np.ones(len(lengths), dtype=np.int64)
     if packs is not None:
         numbers = np.arange(len(lengths)) - np.repeat(rows[:-1], np.diff(rows)) + 1
     if packs is not None or trainer == "axolotl":
-        columns["attention_mask"] = _lists(np.repeat(numbers, lengths).astype(np.int32), tokens)
-    return Written(arrow.table(columns), arrow.table(origins), counts)
+        columns["attention_mask"] = _list_column(
+            np.repeat(numbers, lengths).astype(np.int32), tokens
+        )
+    return WrittenTables(arrow.table(columns), arrow.table(origins), counts)
 
 
-def _joined(arrays: list[NDArray[Any]], kind: type) -> NDArray[Any]:
+def _concatenate(arrays: list[NDArray[Any]], kind: type) -> NDArray[Any]:
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype=kind)
 
 
-def _lists(values: NDArray[Any], offsets: NDArray[np.int64]) -> Any:
+def _list_column(values: NDArray[Any], offsets: NDArray[np.int64]) -> Any:
     return arrow.ListArray.from_arrays(arrow.array(offsets, arrow.int32()), arrow.array(values))

@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.encoding.encoder import Encoded
-from truetune.encoding.engines import bounds
+from truetune.encoding.engines import offsets_of
 from truetune.render.rendering import Rendering, Source, Turn
 
 
-def label(
+def label_tokens(
     renderings: list[Rendering], encoded: Encoded
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """((tokens,) source, (tokens,) supervised).
 
     A token belongs to the run or span that holds its first character; a stop token is taken whole.
     """
-    bases = bounds([len(r.text) for r in renderings])
+    bases = offsets_of([len(r.text) for r in renderings])
     places = encoded.starts.astype(np.int64) + np.repeat(bases[:-1], np.diff(encoded.offsets))
     counts = np.array([len(r.sources) for r in renderings], dtype=np.int64)
     sources = np.fromiter(
@@ -39,18 +39,18 @@ def label(
     stops = [
         (base + turn.stop_start, base + turn.end)
         for r, base in zip(renderings, bases, strict=False)
-        for turn in _trained(r)
+        for turn in _trained_turns(r)
         if turn.stop_start >= 0
     ]
-    supervised = _cover(places, spans)
-    for low, high in _whole(places, stops):
+    supervised = _covered_tokens(places, spans)
+    for low, high in _stop_token_ranges(places, stops):
         source[low:high] = Source.STOP
         if high > low and (supervised[low:high].any() or (low and supervised[low - 1])):
             supervised[low:high] = True
     return source, supervised
 
 
-def _trained(rendering: Rendering) -> list[Turn]:
+def _trained_turns(rendering: Rendering) -> list[Turn]:
     trained = {span.turn for span in rendering.spans}
     return (
         rendering.turns
@@ -70,7 +70,7 @@ def loss_weights(
     )
 
 
-def _cover(places: NDArray[np.int64], spans: list[tuple[int, int]]) -> NDArray[np.bool_]:
+def _covered_tokens(places: NDArray[np.int64], spans: list[tuple[int, int]]) -> NDArray[np.bool_]:
     if not spans:
         return np.zeros(len(places), dtype=np.bool_)
     edges = np.searchsorted(places, np.array(spans))
@@ -80,7 +80,9 @@ def _cover(places: NDArray[np.int64], spans: list[tuple[int, int]]) -> NDArray[n
     return np.cumsum(change[:-1]) > 0
 
 
-def _whole(places: NDArray[np.int64], stops: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _stop_token_ranges(
+    places: NDArray[np.int64], stops: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
     """The tokens that a stop's characters lie in."""
     if not stops:
         return []

@@ -11,7 +11,7 @@ from truetune.render.rendering import Rendering
 Fits = Callable[[Conversation], bool]
 
 
-def turns(row: Conversation) -> tuple[int, list[int]]:
+def find_turns(row: Conversation) -> tuple[int, list[int]]:
     """(how many messages stand before the first turn, where each turn begins); a turn begins with a user."""
     head = 0
     while head < len(row.messages) and row.messages[head].get("role") in ("system", "developer"):
@@ -21,7 +21,7 @@ def turns(row: Conversation) -> tuple[int, list[int]]:
     return head, [head, *later]
 
 
-def part(row: Conversation, head: int, start: int, stop: int) -> Conversation:
+def take_turns(row: Conversation, head: int, start: int, stop: int) -> Conversation:
     """The messages before the first turn, and those of `start` to `stop`."""
     prompt = row.prompt_messages
     return replace(
@@ -31,7 +31,7 @@ def part(row: Conversation, head: int, start: int, stop: int) -> Conversation:
     )
 
 
-def pinned(row: Conversation, rendering: Rendering) -> Conversation:
+def pin_trained_turns(row: Conversation, rendering: Rendering) -> Conversation:
     """The row up to the end of an example, with only its turns to be learned, whatever stands around them."""
     trained = {span.turn for span in rendering.spans}
     messages = [
@@ -49,24 +49,24 @@ def pinned(row: Conversation, rendering: Rendering) -> Conversation:
 
 def without_oldest(row: Conversation, fits: Fits) -> Conversation | None:
     """The row without its oldest turns, as few as will do; None where the last turn alone is too long."""
-    head, starts = turns(row)
+    head, starts = find_turns(row)
     low, high = 1, len(starts)
     while low < high:
         middle = (low + high) // 2
-        if fits(part(row, head, starts[middle], len(row.messages))):
+        if fits(take_turns(row, head, starts[middle], len(row.messages))):
             high = middle
         else:
             low = middle + 1
-    return part(row, head, starts[low], len(row.messages)) if low < len(starts) else None
+    return take_turns(row, head, starts[low], len(row.messages)) if low < len(starts) else None
 
 
 def with_later_question(row: Conversation, fits: Fits) -> Conversation | None:
     """The last turn, its question cut at its beginning by as little as will do; None where that is not enough."""
-    head, starts = turns(row)
+    head, starts = find_turns(row)
     if not row.is_chat:
         prompt = row.prompt or ""
-        return _cut(prompt, lambda text: replace(row, prompt=text), fits)
-    last = part(row, head, starts[-1], len(row.messages))
+        return _cut_beginning(prompt, lambda text: replace(row, prompt=text), fits)
+    last = take_turns(row, head, starts[-1], len(row.messages))
     question = last.messages[head] if len(last.messages) > head else {}
     content = question.get("content")
     if question.get("role") != "user" or not isinstance(content, str):
@@ -77,10 +77,12 @@ def with_later_question(row: Conversation, fits: Fits) -> Conversation | None:
         messages[head] = {**question, "content": text}
         return replace(last, messages=messages)
 
-    return _cut(content, asked, fits)
+    return _cut_beginning(content, asked, fits)
 
 
-def _cut(text: str, made: Callable[[str], Conversation], fits: Fits) -> Conversation | None:
+def _cut_beginning(
+    text: str, made: Callable[[str], Conversation], fits: Fits
+) -> Conversation | None:
     low, high = 1, len(text)
     while low < high:
         middle = (low + high) // 2
@@ -98,20 +100,20 @@ def _cut(text: str, made: Callable[[str], Conversation], fits: Fits) -> Conversa
     return None
 
 
-def shared_out(row: Conversation, fits: Fits) -> list[Conversation]:
+def split_by_turns(row: Conversation, fits: Fits) -> list[Conversation]:
     """The row in parts of as many turns as fit; a turn that is too long by itself is a part too."""
-    head, starts = turns(row)
+    head, starts = find_turns(row)
     ends = [*starts[1:], len(row.messages)]
     found, first = [], 0
     while first < len(starts):
         low, high = first, len(starts)
         while low < high:
             middle = (low + high) // 2
-            if fits(part(row, head, starts[first], ends[middle])):
+            if fits(take_turns(row, head, starts[first], ends[middle])):
                 low = middle + 1
             else:
                 high = middle
         stop = max(low, first + 1)
-        found.append(part(row, head, starts[first], ends[stop - 1]))
+        found.append(take_turns(row, head, starts[first], ends[stop - 1]))
         first = stop
     return found

@@ -75,7 +75,7 @@ class Traced(str):
     def _ask(self, question: str, answer: Any, *args: Any) -> Any:
         if self.parts is None and not any(isinstance(a, Traced) for a in args):
             self.trace.answers[self.node, question, args] = answer
-        elif self.parts is None or not _settled(self, question, args):
+        elif self.parts is None or not _is_settled_by_literals(self, question, args):
             self.trace.opaque = True
         return answer
 
@@ -122,12 +122,14 @@ class Traced(str):
             or any(isinstance(a, Traced) for a in args)
         ):
             self.trace.opaque = True
-            return atom(text, self.trace, ("leaf", UNKNOWN), tuple(segments))
-        return atom(text, self.trace, (operation, self.node, args), tuple(segments), self.depth + 1)
+            return make_atom(text, self.trace, ("leaf", UNKNOWN), tuple(segments))
+        return make_atom(
+            text, self.trace, (operation, self.node, args), tuple(segments), self.depth + 1
+        )
 
     def _slice(self, start: int, stop: int, operation: str, args: tuple[Any, ...]) -> Traced:
         return self._atom(
-            self.plain[start:stop], operation, args, cut(self.all_segments(), start, stop)
+            self.plain[start:stop], operation, args, cut_segments(self.all_segments(), start, stop)
         )
 
     def all_segments(self) -> tuple[Segment, ...]:
@@ -207,11 +209,11 @@ class Traced(str):
         self.trace.answers[whole, "__len__", ()] = len(found)
         segments = self.all_segments()
         return [
-            atom(
+            make_atom(
                 text[a:b],
                 self.trace,
                 ("item", whole, (i,)),
-                tuple(cut(segments, a, b)),
+                tuple(cut_segments(segments, a, b)),
                 self.depth + 2,
             )
             for i, (a, b) in enumerate(found)
@@ -250,9 +252,9 @@ class Traced(str):
             return self._coarse(result, "replace", args)
         segments, mine, end = [], self.all_segments(), 0
         while limit and (start := text.find(old, end)) >= 0:
-            segments += [*cut(mine, end, start), Segment(len(new), None, -1)]
+            segments += [*cut_segments(mine, end, start), Segment(len(new), None, -1)]
             end, limit = start + len(old), limit - 1
-        return self._atom(result, "replace", args, [*segments, *cut(mine, end, len(text))])
+        return self._atom(result, "replace", args, [*segments, *cut_segments(mine, end, len(text))])
 
     def join(self, iterable: Iterable[str], /) -> str:
         return join(self, iterable)
@@ -269,13 +271,13 @@ class Traced(str):
     __rmul__ = __mul__
 
     def __mod__(self, value: Any) -> str:
-        return unknown(self.plain % value, self.trace)
+        return unknown_text(self.plain % value, self.trace)
 
     def __rmod__(self, template: str) -> str:
-        return unknown(template % (self.plain,), self.trace)
+        return unknown_text(template % (self.plain,), self.trace)
 
 
-def _question(name: str) -> Callable[..., Any]:
+def _make_question(name: str) -> Callable[..., Any]:
     method = getattr(str, name)
 
     def ask(self: Traced, *args: Any) -> Any:
@@ -291,7 +293,7 @@ def _question(name: str) -> Callable[..., Any]:
     return ask
 
 
-def _mapping(name: str) -> Callable[..., str]:
+def _make_mapping(name: str) -> Callable[..., str]:
     method = getattr(str, name)
 
     def change(self: Traced, *args: Any) -> str:
@@ -345,18 +347,18 @@ MAPPINGS = (
     "expandtabs",
 )
 for _name in QUESTIONS:
-    setattr(Traced, _name, _question(_name))
+    setattr(Traced, _name, _make_question(_name))
 for _name in MAPPINGS:
-    setattr(Traced, _name, _mapping(_name))
+    setattr(Traced, _name, _make_mapping(_name))
 
 
-def _untraced(name: str) -> Callable[..., Any]:
+def _make_untraced(name: str) -> Callable[..., Any]:
     method = getattr(str, name)
 
     def call(self: Traced, *args: Any, **kwargs: Any) -> Any:
         self.trace.opaque = True
         result = method(self, *args, **kwargs)
-        return unknown(result, self.trace) if isinstance(result, str) else result
+        return unknown_text(result, self.trace) if isinstance(result, str) else result
 
     call.__name__ = name
     return call
@@ -365,12 +367,12 @@ def _untraced(name: str) -> Callable[..., Any]:
 for _name in dir(str):
     # `encode`, `translate`, and whatever a later Python adds: str's own would copy a field without its provenance.
     if not _name.startswith("_") and _name not in vars(Traced) and _name != "maketrans":
-        setattr(Traced, _name, _untraced(_name))
+        setattr(Traced, _name, _make_untraced(_name))
 # What a template's errors call the type of a field, as they do elsewhere.
 Traced.__name__, Traced.__qualname__, Traced.__module__ = "str", "str", "builtins"
 
 
-def atom(
+def make_atom(
     text: str, trace: Trace, node: Node, segments: tuple[Segment, ...], depth: int = 0
 ) -> Traced:
     """A string made by one expression over one field."""
@@ -385,15 +387,15 @@ def atom(
     return made
 
 
-def leaf(text: str, trace: Trace, path: Path) -> Traced:
+def make_leaf(text: str, trace: Trace, path: Path) -> Traced:
     """The string that stands at `path` in a template's input."""
-    return atom(text, trace, ("leaf", path), (Segment(len(text), path, 0),))
+    return make_atom(text, trace, ("leaf", path), (Segment(len(text), path, 0),))
 
 
 def wrap_texts(value: Any, path: Path, trace: Trace) -> Any:
     """The same value with an atom of `trace` for each text in it, but for the texts that are structure."""
     if isinstance(value, str):
-        return leaf(value, trace, path)
+        return make_leaf(value, trace, path)
     if isinstance(value, dict):
         return {
             key: (
@@ -408,13 +410,13 @@ def wrap_texts(value: Any, path: Path, trace: Trace) -> Any:
     return value
 
 
-def unknown(text: str, trace: Trace) -> Traced:
+def unknown_text(text: str, trace: Trace) -> Traced:
     """Text that was made from fields in a way that can't be followed."""
     trace.opaque = True
-    return atom(text, trace, ("leaf", UNKNOWN), (Segment(len(text), UNKNOWN, -1),))
+    return make_atom(text, trace, ("leaf", UNKNOWN), (Segment(len(text), UNKNOWN, -1),))
 
 
-def compound(parts: tuple[str | Traced, ...], trace: Trace) -> Traced:
+def make_compound(parts: tuple[str | Traced, ...], trace: Trace) -> Traced:
     """Atoms and literal text one after the other."""
     made = Traced("".join(parts))
     made.trace, made.parts, made.node, made.segments, made.depth = trace, parts, (), (), 0
@@ -441,7 +443,7 @@ def concat(strings: Iterable[str]) -> str:
                 parts.append(part)
     if trace is None:
         return "".join(parts)
-    return parts[0] if len(parts) == 1 else compound(tuple(parts), trace)
+    return parts[0] if len(parts) == 1 else make_compound(tuple(parts), trace)
 
 
 def join(separator: str, strings: Iterable[str]) -> str:
@@ -459,7 +461,7 @@ def parts(text: str) -> tuple[str | Traced, ...]:
     return (text,) if text.parts is None else text.parts
 
 
-def cut(segments: Iterable[Segment], start: int, stop: int) -> list[Segment]:
+def cut_segments(segments: Iterable[Segment], start: int, stop: int) -> list[Segment]:
     """What stands between two characters."""
     found, at = [], 0
     for length, path, offset in segments:
@@ -484,7 +486,7 @@ def _strip_compound(string: Traced, operation: str, chars: str | None) -> str:
     return concat(kept)
 
 
-def _settled(string: Traced, question: str, args: tuple[Any, ...]) -> bool:
+def _is_settled_by_literals(string: Traced, question: str, args: tuple[Any, ...]) -> bool:
     """Is the answer the same whatever the fields of a compound hold, by its literal text alone?"""
     assert string.parts is not None
     literal = [part for part in string.parts if not isinstance(part, Traced)]

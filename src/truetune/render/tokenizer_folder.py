@@ -11,7 +11,7 @@ from truetune.parsing.json_reader import read_json as read_json_file
 from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.near import near_path
 
-OF_TOKENIZER = (
+TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -24,12 +24,15 @@ OF_TOKENIZER = (
     "tokenizer.model",
     "spiece.model",
 )
-OF_MODEL = ("config.json", "generation_config.json")
+MODEL_FILES = ("config.json", "generation_config.json")
 
 
 def files_of(folder: Path, weights: Path) -> list[Path]:
     """The files that say what a tokenizer does, in order; `weights` is the folder of config.json."""
-    named = [*(folder / name for name in OF_TOKENIZER), *(weights / name for name in OF_MODEL)]
+    named = [
+        *(folder / name for name in TOKENIZER_FILES),
+        *(weights / name for name in MODEL_FILES),
+    ]
     return [path for path in named if path.is_file()] + sorted(
         (folder / "additional_chat_templates").glob("*.jinja")
     )
@@ -47,16 +50,16 @@ def locate(name: str) -> Path:
         raise TokenizerError(f"{name} is a file; a tokenizer is a folder with a tokenizer.json")
     if path.is_dir():
         return path
-    cached = _cached(name)
+    cached = _find_in_hub_cache(name)
     if cached is not None:
         return cached
-    hint = near_path(path) or _fetched(name)
+    hint = near_path(path) or _download_hint(name)
     raise TokenizerError(
         f"{name}: no such folder, and no model of that name in the local hub cache{hint}"
     )
 
 
-def _cached(name: str) -> Path | None:
+def _find_in_hub_cache(name: str) -> Path | None:
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     model = hub / f"models--{name.replace('/', '--')}"
@@ -89,7 +92,7 @@ def read_templates(folder: Path, config: dict[str, Any]) -> dict[str, str]:
     if (folder / "chat_template.jinja").is_file():
         files = {"default": folder / "chat_template.jinja", **files}
     if files:
-        return {name: _text(path) for name, path in files.items()}
+        return {name: _read_text(path) for name, path in files.items()}
     inside = config.get("chat_template")
     if inside is None:
         inside = (read_json(folder / "chat_template.json") or {}).get("chat_template")
@@ -107,14 +110,14 @@ def read_templates(folder: Path, config: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise TokenizerError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
 
 
-def _fetched(name: str) -> str:
+def _download_hint(name: str) -> str:
     """How a model of the hub gets into the cache; its weights are not needed."""
     owner, slash, model = name.partition("/")
     named = (

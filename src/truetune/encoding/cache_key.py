@@ -12,9 +12,9 @@ from typing import Any
 import truetune
 from truetune.data.files import Source
 from truetune.data.stretches import Scan
-from truetune.encoding.names import names_of
-from truetune.render.folder import files_of
+from truetune.encoding.source_names import names_of
 from truetune.render.probes import Probes
+from truetune.render.tokenizer_folder import files_of
 from truetune.spec.run import RunSpec
 
 VERSION = 3

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from truetune.data.conversation import Conversation, Message
 from truetune.render.rendering import Rendering, Source, Span, Turn
 from truetune.render.template import REASONING_KEYS, path_text
-from truetune.render.traced import UNKNOWN, Node, Path, Segment, Traced
+from truetune.render.traced_string import UNKNOWN, Node, Path, Segment, Traced
 from truetune.spec.run import Learn
 
 THINK, THINK_END = "<think>", "</think>"
@@ -83,7 +83,7 @@ class Plan:
         return tuple(i for i, source in enumerate(self.sources) if source is Source.ASSISTANT)
 
 
-def plan(
+def make_plan(
     parts: tuple[str | Traced, ...],
     turns: tuple[TurnPlan, ...],
     turn: int | None,
@@ -156,15 +156,17 @@ _BY_ROLE = {
 }
 
 
-def fill(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
+def fill_plan(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
     """The rendering of a plan whose pieces hold `texts`."""
     starts = [0, *accumulate(map(len, texts))]
     text = "".join(texts)
     edges = [0, plan.bos, *starts[1:]] if plan.bos else starts
     rendering = Rendering(text, edges, plan.sources, plan.places, [], [], plan.turn)
     for i in reversed(plan.answers):
-        if text.find(THINK_END, edges[i], edges[i + 1]) >= 0 and _thinks(text, edges[i]):
-            _part_thinking(rendering, i)
+        if text.find(THINK_END, edges[i], edges[i + 1]) >= 0 and _begins_with_thinking(
+            text, edges[i]
+        ):
+            _split_off_thinking(rendering, i)
     turns = rendering.turns
     for message, start, stop, end, skew, _ in plan.turns:
         turns.append(
@@ -181,13 +183,13 @@ def fill(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
         return rendering
     for turn, planned in zip(turns, plan.turns, strict=True):
         if planned.weight and turn.end > turn.start >= 0:
-            rendering.spans += _narrow(
+            rendering.spans += _narrow_span(
                 Span(turn.start, turn.end, turn.message, planned.weight), turn, rendering, learn
             )
     return rendering
 
 
-def finely(plan: Plan, rendering: Rendering) -> Rendering:
+def split_by_segments(plan: Plan, rendering: Rendering) -> Rendering:
     """The rendering of the very row that a plan was made of, each segment of its fields a source of its own."""
     cells, at = [], 0
     for piece in plan.pieces:
@@ -203,12 +205,12 @@ def finely(plan: Plan, rendering: Rendering) -> Rendering:
     return replace(rendering, starts=starts, sources=tuple(sources), places=tuple(places))
 
 
-def _thinks(text: str, start: int) -> bool:
+def _begins_with_thinking(text: str, start: int) -> bool:
     """Does an answer begin with thinking, or behind a template that has begun it?"""
     return text[start:].lstrip().startswith(THINK) or text[:start].rstrip().endswith(THINK)
 
 
-def _part_thinking(rendering: Rendering, i: int) -> None:
+def _split_off_thinking(rendering: Rendering, i: int) -> None:
     """Part a piece behind `</think>` and the white space that follows it."""
     start, end = rendering.starts[i], rendering.starts[i + 1]
     text = rendering.text[start:end]
@@ -221,7 +223,7 @@ def _part_thinking(rendering: Rendering, i: int) -> None:
     rendering.places = (*rendering.places[: i + 1], after, *rendering.places[i + 1 :])
 
 
-def _narrow(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> list[Span]:
+def _narrow_span(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> list[Span]:
     """Take reasoning and tool calls out of a span where they are not to be learned."""
     if learn.reasoning and learn.tool_calls:
         return [span]

@@ -22,40 +22,40 @@ from truetune.data.remote import Place, Remote, place
 from truetune.data.rows import conversations, read
 from truetune.data.stretches import Scan, one_by_one
 from truetune.encoding import on_ray
-from truetune.encoding.documents import Made
-from truetune.encoding.entry import AnyEntry, entry_of
-from truetune.encoding.key import inputs_of, key_of
-from truetune.encoding.layout import DATA
-from truetune.encoding.ledger import Ledger
-from truetune.encoding.names import names_of
-from truetune.encoding.replay import replay
+from truetune.encoding.arrow_table import make_table as table_of
+from truetune.encoding.cache_key import inputs_of, key_of
+from truetune.encoding.documents import DocumentsResult
+from truetune.encoding.encoded_folder import AnyEntry, entry_of
+from truetune.encoding.folder_layout import DATA
 from truetune.encoding.shard import Broken, Shard, Task, ledger_of, lost_fields_of, maker_of
-from truetune.encoding.stream import void, with_proof
-from truetune.encoding.table import table as table_of
-from truetune.encoding.workers import Run, cores, in_processes, in_turn
+from truetune.encoding.source_names import names_of
+from truetune.encoding.spot_check import verify_random_rows
+from truetune.encoding.stream import void_notice, with_proof
+from truetune.encoding.token_counts import Ledger
+from truetune.encoding.workers import Run, in_processes, in_turn, usable_cores
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
 
-STRETCH = 1 << 23
+MIN_SHARD_BYTES = 1 << 23
 """Bytes of data that make one shard."""
-SHARDS, LARGEST = 10_000, 1 << 26
+MAX_SHARDS, MAX_SHARD_BYTES = 10_000, 1 << 26
 """Shards that data beyond 80 GB is cut into, if none of them gets more bytes than this: a worker holds one whole, in
 about 1 GB at the largest."""
-LONG = 1 << 10
+PACKED_BYTES_PER_TOKEN = 1 << 10
 """Bytes of data a token of max_length that make one shard, where rows are packed: some hundred packs, so that the last
 one, which may be half empty, weighs little."""
-STREAMED = 4096
+STREAMED_ROWS = 4096
 """Rows that make one shard, where a file can only be read from its start."""
-REPLAYED = 8
+VERIFIED_ROWS = 8
 """Rows that are encoded again where encoded data is found."""
 
-SAMPLED = 1000
+ESTIMATE_ROWS = 1000
 """Rows that a dry run encodes."""
 
 Name = str | PathLike[str] | Remote
 Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[Scan]]
-ENGINES: dict[str, Scans] = {"local": one_by_one, "ray": on_ray.scans}
+ENGINES: dict[str, Scans] = {"local": one_by_one, "ray": on_ray.scan_on_cluster}
 """How each reads the data once."""
 Progress = Callable[[str, int, int, int, int], None]
 """Called with what is done (reading, encoding), bytes done, bytes in all, rows and tokens."""
@@ -125,7 +125,7 @@ def encode(
     if engine not in ENGINES:
         raise UsageError(f"engine {engine}: expected {' or '.join(ENGINES)}")
     job = Job.of(spec, progress, ENGINES[engine])
-    entry = _entry(out, cache, job.key)
+    entry = _open_entry(out, cache, job.key)
     entry.check_outside(inputs_read(job.spec, job.made, job.sources))
     with explained_write_errors(entry.folder), entry.locked():
         notices: list[str] = []
@@ -133,27 +133,27 @@ def encode(
         if found is not None and found.get("key") == job.key:
             damage = entry.damage(found)
             if damage is None:
-                replay(job.made, job.sources, found, entry, REPLAYED)
+                verify_random_rows(job.made, job.sources, found, entry, VERIFIED_ROWS)
                 return Encoded(entry.folder, found, True, (), time.perf_counter() - started)
             notices.append(f"{damage}: all is encoded anew")
-        run = _workers(engine, jobs, job.tasks_at_most)
+        run = _choose_workers(engine, jobs, job.tasks_at_most)
         try:
-            shards = _run(
+            shards = _run_shards(
                 job,
                 entry,
                 run,
                 progress,
-                only_reference=entry.begun(_key(job, only_reference=True)),
+                only_reference=entry.begun(_work_key(job, only_reference=True)),
             )
         except FastPathError as error:
-            notices.append(void(error))
-            shards = _run(job, entry, run, progress, only_reference=True)
-        counts = _counts(shards, job.spec)
+            notices.append(void_notice(error))
+            shards = _run_shards(job, entry, run, progress, only_reference=True)
+        counts = _sum_counts(shards, job.spec)
         if not counts["encoded"]:
             why = _why_none(counts, shards, entry)
             entry.discard()
             raise DataError(why)
-        notices += _notices(job.spec, shards)
+        notices += _count_notices(job.spec, shards)
         manifest: dict[str, Any] = {
             "key": job.key,
             "inputs": job.inputs,
@@ -228,10 +228,10 @@ class Estimate:
 def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = None) -> Estimate:
     """Encode the first rows, and write nothing. Raises what `encode` raises, but for rows that can't be encoded."""
     job = Job.of(spec, None, one_by_one)
-    entry = _entry(out, cache, job.key)
-    rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), SAMPLED))
+    entry = _open_entry(out, cache, job.key)
+    rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), ESTIMATE_ROWS))
 
-    def encoded(only_reference: bool) -> Made:
+    def encoded(only_reference: bool) -> DocumentsResult:
         maker = maker_of(job.made, only_reference=only_reference)
         found = maker.make(rows)
         maker.renderer.prove()
@@ -252,7 +252,7 @@ def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = Non
         dict(made.lost_fields.most_common()),
         (
             table.total
-            if len(rows) < SAMPLED
+            if len(rows) < ESTIMATE_ROWS
             else table.total * all_rows // len(rows)
             if known
             else None
@@ -300,9 +300,9 @@ class Job:
         made = prepared(spec)
         sources = resolve(spec.data)
         total = sum(source.path.stat().st_size for source in sources)
-        size = max(STRETCH, min(LARGEST, total // SHARDS))
+        size = max(MIN_SHARD_BYTES, min(MAX_SHARD_BYTES, total // MAX_SHARDS))
         if spec.encode.packing != "none":
-            size = max(size, LONG * (spec.max_length or 0))
+            size = max(size, PACKED_BYTES_PER_TOKEN * (spec.max_length or 0))
         done = 0
 
         def read(count: int) -> None:
@@ -362,7 +362,7 @@ class Job:
             }
             found = conversations(records(source, raw), source, row, **form)
             reached, empty = 0, True
-            while (rows := list(islice(found, STREAMED))) or broken:
+            while (rows := list(islice(found, STREAMED_ROWS))) or broken:
                 before, reached, empty = reached, max(reached, min(raw.tell(), size)), False
                 yield rows, broken[:], reached - before
                 broken.clear()
@@ -370,7 +370,7 @@ class Job:
                 raise DataError(f"{source.path}: the file holds no row")
 
 
-def home() -> Place:
+def cache_home() -> Place:
     """Where encoded data is kept when no folder is named: $TRUETUNE_CACHE, else the user's cache folder."""
     import os
 
@@ -381,23 +381,23 @@ def home() -> Place:
     return place(root) / "encoded"
 
 
-def _entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
-    return entry_of(place(out) if out is not None else place(cache or home()) / key[:20])
+def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
+    return entry_of(place(out) if out is not None else place(cache or cache_home()) / key[:20])
 
 
-def _workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
+def _choose_workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
     if engine == "ray":
         return on_ray.shards_by(jobs)
-    jobs = jobs or cores()
+    jobs = jobs or usable_cores()
     count = jobs if tasks is None else min(jobs, tasks)
     return in_processes(count) if count > 1 else in_turn
 
 
-def _run(
+def _run_shards(
     job: Job, entry: AnyEntry, run: Run, progress: Progress | None, *, only_reference: bool
 ) -> list[Shard]:
     """All shards in order: those that are there from a run before, and the others."""
-    shards = entry.begin(_key(job, only_reference=only_reference))
+    shards = entry.begin(_work_key(job, only_reference=only_reference))
     total = sum(source.path.stat().st_size for source in job.sources)
     sizes: dict[int, int] = {}
     done = rows = tokens = 0
@@ -425,12 +425,12 @@ def _run(
     return [shards[number] for number in sorted(shards)]
 
 
-def _key(job: Job, *, only_reference: bool) -> str:
+def _work_key(job: Job, *, only_reference: bool) -> str:
     """What the parts of an interrupted run are kept under: those that were made with a shortcut are void without it."""
     return job.key + " without shortcuts" * only_reference
 
 
-def _counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
+def _sum_counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
     names = (
         "rows",
         "encoded",
@@ -461,8 +461,8 @@ def _why_none(counts: Mapping[str, int], shards: Iterable[Shard], entry: AnyEntr
     return f"{text}; the first: {reason}" if reason else text
 
 
-def _notices(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:
-    counts = _counts(shards, spec)
+def _count_notices(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:
+    counts = _sum_counts(shards, spec)
     texts = {
         "dropped_documents": "examples that are not written: {:,} (dropped.jsonl says why)",
         "rejected": "rows that could not be encoded: {:,} (rejected.jsonl says why)",

@@ -18,19 +18,19 @@ from typing import Any
 import truetune
 from truetune.data.conversation import Conversation, Message
 from truetune.errors import SpecError, TemplateError
-from truetune.render.folder import files_of
 from truetune.render.probes import Probes, probes
 from truetune.render.template import OWN_KEYS, Template
 from truetune.render.tokenizer import load
-from truetune.render.traced import parts
+from truetune.render.tokenizer_folder import files_of
+from truetune.render.traced_string import parts
 from truetune.spec.run import RunSpec
 
 FORMAT = 1
-LONGEST = 2048
+MAX_PROMPT_TOKENS = 2048
 """Tokens of a row's prompt; rows with longer ones are passed over"""
-TURNS = 4
+MAX_QUESTIONS = 4
 SYSTEM = "You answer in one short sentence."
-TALK = (
+CHAT_CONTENTS = (
     "Where is the lighthouse?",
     "On the northern cliff.",
     "How high is it?",
@@ -51,7 +51,7 @@ TOOL = {
         },
     },
 }
-CALLED: list[Message] = [
+TOOL_CHAT: list[Message] = [
     {"role": "user", "content": "When does the lighthouse open?"},
     {"role": "assistant", "content": "", "tool_calls": [
         {"id": "call00001", "type": "function",
@@ -72,7 +72,7 @@ def contract_of(
 
     Where the template writes the date, `now` is what it is told (default: the present), and the contract says so.
     """
-    made, clock = _at(probes, now or datetime.datetime.now().replace(microsecond=0))
+    made, clock = _with_fixed_clock(probes, now or datetime.datetime.now().replace(microsecond=0))
     tokenizer, templates = (
         made.tokenizer,
         [t for t in (made.template, made.tool_template) if t is not None],
@@ -81,9 +81,12 @@ def contract_of(
         "format": FORMAT,
         "truetune": truetune.__version__,
         "tokenizer": {
-            p.name: _digest(p.read_bytes()) for p in files_of(tokenizer.folder, tokenizer.weights)
+            p.name: _hex_digest(p.read_bytes())
+            for p in files_of(tokenizer.folder, tokenizer.weights)
         },
-        "templates": {template.name: _digest(template.source.encode()) for template in templates},
+        "templates": {
+            template.name: _hex_digest(template.source.encode()) for template in templates
+        },
         "template_kwargs": made.spec.template_kwargs,
         "clock": clock.isoformat() if clock else None,
         "special": {
@@ -96,7 +99,7 @@ def contract_of(
             for stop in made.stops
         ],
         "generation": tokenizer.generation_config,
-        "prompts": [*_fixed(made), *islice(_of_rows(made, rows), count)],
+        "prompts": [*_fixed_prompts(made), *islice(_row_prompts(made, rows), count)],
     }
 
 
@@ -108,7 +111,7 @@ def verify(
     `model` is the folder of config.json and generation_config.json, where it is another. Raises TokenizerError or
     TemplateError where the folder can't be read, SpecError for a contract that is none.
     """
-    with _described(contract):
+    with _contract_errors(contract):
         tokenizer = load(str(folder), model=str(model) if model else None)
         names = [
             name
@@ -118,26 +121,26 @@ def verify(
         spec = RunSpec(
             template=names[0] if names else None, template_kwargs=contract["template_kwargs"]
         )
-        return breaks(contract, probes(tokenizer, spec))
+        return contract_breaks(contract, probes(tokenizer, spec))
 
 
-def breaks(contract: Mapping[str, Any], made: Probes) -> list[str]:
+def contract_breaks(contract: Mapping[str, Any], made: Probes) -> list[str]:
     """How a tokenizer and template under some settings break a contract, like `verify`."""
-    with _described(contract):
+    with _contract_errors(contract):
         clock = (
             datetime.datetime.fromisoformat(contract["clock"])
             if contract["clock"]
             else datetime.datetime.now()
         )
-        still, _ = _at(made, clock)
+        still, _ = _with_fixed_clock(made, clock)
         return [
-            *_others(contract, still),
-            *(text for prompt in contract["prompts"] for text in _broken(prompt, still)),
+            *_token_breaks(contract, still),
+            *(text for prompt in contract["prompts"] for text in _prompt_breaks(prompt, still)),
         ]
 
 
 @contextmanager
-def _described(contract: Mapping[str, Any]) -> Iterator[None]:
+def _contract_errors(contract: Mapping[str, Any]) -> Iterator[None]:
     """Raises SpecError for a contract that is none."""
     if contract.get("format") != FORMAT:
         raise SpecError(f"contract: expected format {FORMAT}, found {contract.get('format')!r}")
@@ -147,7 +150,7 @@ def _described(contract: Mapping[str, Any]) -> Iterator[None]:
         raise SpecError(f"contract: not as docs/schema/contract-1.json says: {error!r}") from None
 
 
-def _others(contract: Mapping[str, Any], made: Probes) -> Iterator[str]:
+def _token_breaks(contract: Mapping[str, Any], made: Probes) -> Iterator[str]:
     stops = {stop.id for stop in made.stops}
     for stop in contract["stops"]:
         if stop["id"] not in stops:
@@ -159,8 +162,8 @@ def _others(contract: Mapping[str, Any], made: Probes) -> Iterator[str]:
             yield f"{name} is {found}, not {special['token']} ({special['id']})"
 
 
-def _broken(prompt: Mapping[str, Any], made: Probes) -> Iterator[str]:
-    found = _prompt(made, prompt["name"], prompt.get("messages"), prompt.get("tools"), prompt)
+def _prompt_breaks(prompt: Mapping[str, Any], made: Probes) -> Iterator[str]:
+    found = _prompt_entry(made, prompt["name"], prompt.get("messages"), prompt.get("tools"), prompt)
     if "refused" in found or "refused" in prompt:
         if ("refused" in found) != ("refused" in prompt):
             yield (
@@ -168,38 +171,38 @@ def _broken(prompt: Mapping[str, Any], made: Probes) -> Iterator[str]:
                 f" {'refused: ' + found['refused'] if 'refused' in found else 'no longer refused'}"
             )
     elif found["text"] != prompt["text"]:
-        at = _parting(found["text"], prompt["text"])
+        at = _first_difference(found["text"], prompt["text"])
         yield (
-            f"{prompt['name']}: the text is {_excerpt(found['text'], at)}, not"
-            f" {_excerpt(prompt['text'], at)}"
+            f"{prompt['name']}: the text is {_quote_excerpt(found['text'], at)}, not"
+            f" {_quote_excerpt(prompt['text'], at)}"
         )
     elif found["ids"] != prompt["ids"]:
-        at = _parting(found["ids"], prompt["ids"])
+        at = _first_difference(found["ids"], prompt["ids"])
         yield (
             f"{prompt['name']}: ids {found['ids'][at : at + 5]}, not {prompt['ids'][at : at + 5]},"
             f" at token {at}"
         )
 
 
-def _fixed(made: Probes) -> Iterator[dict[str, Any]]:
+def _fixed_prompts(made: Probes) -> Iterator[dict[str, Any]]:
     if made.template is None:
-        yield _prompt(made, "plain text", None, None, {"text": TALK[0]})
+        yield _prompt_entry(made, "plain text", None, None, {"text": CHAT_CONTENTS[0]})
         return
-    for turns in range(1, TURNS + 1):
+    for turns in range(1, MAX_QUESTIONS + 1):
         talk = [
             {"role": ("user", "assistant")[i % 2], "content": text}
-            for i, text in enumerate(TALK[: 2 * turns - 1])
+            for i, text in enumerate(CHAT_CONTENTS[: 2 * turns - 1])
         ]
         for system in ((), ({"role": "system", "content": SYSTEM},)):
             for tools in (None, [TOOL]):
                 extras = ", system" * bool(system) + ", tools" * bool(tools)
-                yield _prompt(
+                yield _prompt_entry(
                     made, f"{turns} turn{'s'[: turns > 1]}{extras}", [*system, *talk], tools
                 )
-    yield _prompt(made, "a tool was called", CALLED, [TOOL])
+    yield _prompt_entry(made, "a tool was called", TOOL_CHAT, [TOOL])
 
 
-def _of_rows(made: Probes, rows: Iterable[Conversation]) -> Iterator[dict[str, Any]]:
+def _row_prompts(made: Probes, rows: Iterable[Conversation]) -> Iterator[dict[str, Any]]:
     for row in rows:
         name = f"row {row.origin.row}"
         if row.is_chat:
@@ -210,17 +213,21 @@ def _of_rows(made: Probes, rows: Iterable[Conversation]) -> Iterator[dict[str, A
                 {k: v for k, v in message.items() if k not in OWN_KEYS} for message in messages
             ]
             found = (
-                _prompt(made, name, plain, row.tools, {"template_kwargs": row.template_kwargs})
+                _prompt_entry(
+                    made, name, plain, row.tools, {"template_kwargs": row.template_kwargs}
+                )
                 if plain
                 else None
             )
         else:
-            found = _prompt(made, name, None, None, {"text": row.prompt}) if row.prompt else None
-        if found is not None and len(found.get("ids", ())) <= LONGEST:
+            found = (
+                _prompt_entry(made, name, None, None, {"text": row.prompt}) if row.prompt else None
+            )
+        if found is not None and len(found.get("ids", ())) <= MAX_PROMPT_TOKENS:
             yield found
 
 
-def _prompt(
+def _prompt_entry(
     made: Probes,
     name: str,
     messages: list[Message] | None,
@@ -254,7 +261,9 @@ def _prompt(
     }
 
 
-def _at(made: Probes, moment: datetime.datetime) -> tuple[Probes, datetime.datetime | None]:
+def _with_fixed_clock(
+    made: Probes, moment: datetime.datetime
+) -> tuple[Probes, datetime.datetime | None]:
     """The probes with a clock that stands still, and the moment, where a template reads it."""
 
     def still(template: Template | None) -> Template | None:
@@ -270,16 +279,16 @@ def _at(made: Probes, moment: datetime.datetime) -> tuple[Probes, datetime.datet
     return found, moment if reads else None
 
 
-def _parting(a: Any, b: Any) -> int:
+def _first_difference(a: Any, b: Any) -> int:
     """Where two sequences begin to differ."""
     return next(
         (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
     )
 
 
-def _excerpt(text: str, at: int) -> str:
+def _quote_excerpt(text: str, at: int) -> str:
     return repr(text[max(0, at - 10) : at + 30])
 
 
-def _digest(body: bytes) -> str:
+def _hex_digest(body: bytes) -> str:
     return hashlib.blake2b(body, digest_size=20).hexdigest()

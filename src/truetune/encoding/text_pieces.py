@@ -16,7 +16,7 @@ from truetune.encoding.engines import PROBES
 
 
 @dataclass(frozen=True)
-class Cut:
+class PieceRule:
     """Where texts are cut, and how the pieces are encoded."""
 
     pattern: re.Pattern[str]
@@ -28,7 +28,7 @@ class Cut:
     beginning; empty where that makes no difference."""
 
 
-def cut(backend: tokenizers.Tokenizer) -> Cut | None:
+def find_piece_rule(backend: tokenizers.Tokenizer) -> PieceRule | None:
     """None where what stands beside an added token changes how it is encoded."""
     added = {
         token.content: (id, token)
@@ -49,12 +49,14 @@ def cut(backend: tokenizers.Tokenizer) -> Cut | None:
     pattern = re.compile(f"({any_of(sorted(added))})")
     ids = {content: id for content, (id, _) in added.items()}
     for prefix in ("", first):
-        if all(_agrees(backend, text, prefix, first, ids[first]) for text in PROBES):
-            return Cut(pattern, ids, prefix)
+        if all(_encodes_alike_alone(backend, text, prefix, first, ids[first]) for text in PROBES):
+            return PieceRule(pattern, ids, prefix)
     return None
 
 
-def _agrees(backend: tokenizers.Tokenizer, text: str, prefix: str, token: str, id: int) -> bool:
+def _encodes_alike_alone(
+    backend: tokenizers.Tokenizer, text: str, prefix: str, token: str, id: int
+) -> bool:
     """Is a text between two tokens encoded as it is alone (or behind the prefix)?"""
     alone = backend.encode(prefix + text, add_special_tokens=False).ids[bool(prefix) :]
     between = backend.encode(f"{token}{text}{token}{text}", add_special_tokens=False).ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 from truetune.render.tokenizer import Special, Stop, Tokenizer
 
 
-def stops(tokenizer: Tokenizer, terminator: Special | None = None) -> tuple[Stop, ...]:
+def find_stop_tokens(tokenizer: Tokenizer, terminator: Special | None = None) -> tuple[Stop, ...]:
     """EOS of the tokenizer, generation_config and config, and the token that the chat template ends turns with."""
     origins: dict[int, list[str]] = {}
     if "eos" in tokenizer.special:

@@ -34,7 +34,7 @@ class Ledger:
         ]
 
 
-def ledger(source: NDArray[np.uint8], supervised: NDArray[np.bool_]) -> Ledger:
+def count_tokens(source: NDArray[np.uint8], supervised: NDArray[np.bool_]) -> Ledger:
     """The ledger of some tokens: (tokens,), (tokens,)."""
     cells = source * np.uint8(2) + supervised
     return Ledger(np.bincount(cells, minlength=2 * len(Source)).reshape(len(Source), 2))

@@ -13,7 +13,7 @@ ORDINARY = "naïve 日本語 龘 \U0001fae0 \u1680\x07\n"
 """Text that a vocabulary without bytes to fall back on can't spell."""
 
 
-def good_pad(tokenizer: Tokenizer, stops: Iterable[Stop]) -> tuple[Special | None, str]:
+def choose_pad_token(tokenizer: Tokenizer, stops: Iterable[Stop]) -> tuple[Special | None, str]:
     """The best pad that the vocabulary offers, and why; None where a new token has to be added.
 
     Never a stop token, never BOS, never beyond the embedding. In this order: the pad that is set, a token made for
@@ -30,14 +30,14 @@ def good_pad(tokenizer: Tokenizer, stops: Iterable[Stop]) -> tuple[Special | Non
     unk = [token for token in (special.get("unk"),) if token and token.id not in ordinary]
     for tokens, reason in (
         ([special["pad"]] if "pad" in special else [], "it is set, and is no stop token"),
-        (_like(MADE_FOR_PADDING, control), "it is made for padding"),
+        (_tokens_matching(MADE_FOR_PADDING, control), "it is made for padding"),
         (unk, "it ends no turn, and ordinary text never becomes it"),
-        (_like(r"endoftext", control), "it ends documents, and no turn"),
+        (_tokens_matching(r"endoftext", control), "it ends documents, and no turn"),
         (
-            _like(r"reserved|unused|dummy|extra|control_\d|special_\d", control),
+            _tokens_matching(r"reserved|unused|dummy|extra|control_\d|special_\d", control),
             "it is reserved, and nothing uses it",
         ),
-        (_like(r"pad(?!d)", control), "it ends no turn, and text never becomes it"),
+        (_tokens_matching(r"pad(?!d)", control), "it ends no turn, and text never becomes it"),
     ):
         for token in tokens:
             if token.id not in taken and token.id < limit:
@@ -45,5 +45,5 @@ def good_pad(tokenizer: Tokenizer, stops: Iterable[Stop]) -> tuple[Special | Non
     return None, "no token of the vocabulary is free: add one and resize the embedding"
 
 
-def _like(pattern: str, tokens: list[Special]) -> list[Special]:
+def _tokens_matching(pattern: str, tokens: list[Special]) -> list[Special]:
     return [token for token in tokens if re.search(pattern, token.token, re.IGNORECASE)]

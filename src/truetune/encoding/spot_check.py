@@ -18,10 +18,10 @@ from truetune.data.remote import Place
 from truetune.data.rows import conversations
 from truetune.data.stretches import Stretch, read_stretch
 from truetune.encoding.documents import Document
-from truetune.encoding.entry import AnyEntry
-from truetune.encoding.layout import DATA
-from truetune.encoding.names import names_of
+from truetune.encoding.encoded_folder import AnyEntry
+from truetune.encoding.folder_layout import DATA
 from truetune.encoding.shard import maker_of
+from truetune.encoding.source_names import names_of
 from truetune.errors import DataError
 from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED
@@ -31,7 +31,7 @@ SHARDS = 2
 """Shards that the rows are taken from: each is read whole."""
 
 
-def replay(
+def verify_random_rows(
     made: Probes, sources: Sequence[Source], manifest: dict[str, Any], entry: AnyEntry, count: int
 ) -> None:
     """Encode `count` random rows again, by `tokenizers` alone.
@@ -44,9 +44,9 @@ def replay(
     by_name = dict(zip(names_of(sources).names, sources, strict=True))
     for shard in random.sample(shards, min(SHARDS, len(shards))):
         wanted = {shard["row"] + random.randrange(shard["rows"]) for _ in range(count // SHARDS)}
-        written = _written(entry, shard, wanted)
-        for row in _rows(made.spec, by_name[shard["source"]], shard, wanted):
-            _compare(row, maker.make([row]).documents, written.get(row.origin.row, []))
+        written = _read_written(entry, shard, wanted)
+        for row in _read_rows(made.spec, by_name[shard["source"]], shard, wanted):
+            _compare_row(row, maker.make([row]).documents, written.get(row.origin.row, []))
 
 
 def _within_reach(shards: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -57,7 +57,7 @@ def _within_reach(shards: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         seen.add(shard["source"])
 
 
-def _rows(
+def _read_rows(
     spec: RunSpec, source: Source, shard: dict[str, Any], wanted: set[int]
 ) -> list[Conversation]:
     form: dict[str, Any] = {
@@ -75,12 +75,12 @@ def _rows(
         ]
 
 
-def _written(
+def _read_written(
     entry: AnyEntry, shard: dict[str, Any], rows: set[int]
 ) -> dict[int, list[tuple[list[int], list[int]]]]:
     """(ids, labels) of each document of these rows."""
-    table = _table(entry.folder / DATA / shard["file"])
-    origins = table if "row" in table.column_names else _table(entry.origins(shard))
+    table = _read_table(entry.folder / DATA / shard["file"])
+    origins = table if "row" in table.column_names else _read_table(entry.origins(shard))
     packed = "seq_lengths" in origins.column_names
     found: dict[int, list[tuple[list[int], list[int]]]] = {}
     for i, value in enumerate(origins.column("row").to_pylist()):
@@ -98,7 +98,7 @@ def _written(
     return found
 
 
-def _table(path: Place) -> Any:
+def _read_table(path: Place) -> Any:
     with (
         arrow.memory_map(str(path))
         if isinstance(path, Path)
@@ -111,7 +111,7 @@ def _table(path: Place) -> Any:
         )
 
 
-def _compare(
+def _compare_row(
     row: Conversation, made: list[Document], written: list[tuple[list[int], list[int]]]
 ) -> None:
     packed = [(ids, labels[1:]) for ids, labels in written]

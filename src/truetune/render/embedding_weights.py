@@ -15,7 +15,7 @@ from truetune.checkpoint.safetensors import BrokenFile, read_header
 from truetune.errors import TokenizerError
 
 
-class RowsOfEmbedding(Protocol):
+class EmbeddingRows(Protocol):
     """An input embedding matrix, on disk or in memory."""
 
     @property
@@ -59,7 +59,7 @@ class Embedding(NamedTuple):
         return floats(self.values[ids], self.dtype)
 
 
-def embedding(folder: Path) -> Embedding | None:
+def find_embedding(folder: Path) -> Embedding | None:
     """The embedding in a model folder; None where it has no safetensors, or none with one that can be read.
 
     Raises TokenizerError for a file that is cut off or no safetensors file.
@@ -83,7 +83,7 @@ def embedding(folder: Path) -> Embedding | None:
 
 def embedding_rows(folder: Path, config: dict[str, Any]) -> int | None:
     """Rows of the embedding: of the weights, else by config.json; None where neither says."""
-    found = embedding(folder)
+    found = find_embedding(folder)
     if found is not None:
         return int(found.values.shape[0])
     for part in (config, config.get("text_config")):

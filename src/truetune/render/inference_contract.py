@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
-from truetune.render.plan import Mark, Plan, TurnPlan, leaf_path, plan
 from truetune.render.prefix_renderings import PrefixRenderings, RenderedText, ends_in_unknown
+from truetune.render.render_plan import Mark, Plan, TurnPlan, leaf_path, make_plan
 from truetune.render.template import LimitError, Parts, Template
-from truetune.render.traced import UNKNOWN, Node, Path, Trace, Traced
+from truetune.render.traced_string import UNKNOWN, Node, Path, Trace, Traced
 from truetune.spec.run import RunSpec
 
 REWRITTEN = "the template rewrites this turn once a later one follows"
@@ -36,7 +36,7 @@ all that stands before it; at the 5 to 25 us that published templates take for a
 turns of a question and an answer."""
 
 
-class Stops(NamedTuple):
+class StopPatterns(NamedTuple):
     """How turns end, as text."""
 
     known: tuple[str, ...]
@@ -45,14 +45,14 @@ class Stops(NamedTuple):
     """Any control token."""
 
 
-def stops_of(known: Iterable[str], control: Iterable[str]) -> Stops:
+def stop_patterns(known: Iterable[str], control: Iterable[str]) -> StopPatterns:
     """Stops from the tokens that are known to end turns, and all control tokens."""
     pattern = "|".join(re.escape(token) for token in sorted(control, key=len, reverse=True))
-    return Stops(tuple(known), re.compile(pattern) if pattern else None)
+    return StopPatterns(tuple(known), re.compile(pattern) if pattern else None)
 
 
-def plans(
-    template: Template, row: Conversation, spec: RunSpec, stops: Stops, trace: Trace
+def plan_examples(
+    template: Template, row: Conversation, spec: RunSpec, stops: StopPatterns, trace: Trace
 ) -> list[Plan]:
     """The training examples of a chat.
 
@@ -74,16 +74,18 @@ def plans(
             turns.append((TurnPlan(index, None, None, None, None, 0.0), whole))
         else:
             own = shown.through(index)
-            turns.append((_turn(shown, index, own, weight, stops), own))
-    agreed = [_agrees(turn, own, whole, trace) for turn, own in turns]
+            turns.append((_plan_turn(shown, index, own, weight, stops), own))
+    agreed = [_stands_as_served(turn, own, whole, trace) for turn, own in turns]
     served = all(ok or not turn.weight for (turn, _), ok in zip(turns, agreed, strict=True))
     if served or spec.history == "single" or spec.learn.what == "all":
         found = [
-            _moved(turn, own, whole, trace) if ok else _rewritten(turn)
+            _move_marks(turn, own, whole, trace) if ok else _without_marks(turn)
             for (turn, own), ok in zip(turns, agreed, strict=True)
         ]
-        return [plan(whole.parts, tuple(found), None, row, bos)]
-    return [plan(own.parts, (turn,), turn.message, row, bos) for turn, own in turns if turn.weight]
+        return [make_plan(whole.parts, tuple(found), None, row, bos)]
+    return [
+        make_plan(own.parts, (turn,), turn.message, row, bos) for turn, own in turns if turn.weight
+    ]
 
 
 def _check_length(row: Conversation, weights: dict[int, float]) -> None:
@@ -124,24 +126,24 @@ def turn_weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
     }
 
 
-def _turn(
-    shown: PrefixRenderings, index: int, own: RenderedText, weight: float, stops: Stops
+def _plan_turn(
+    shown: PrefixRenderings, index: int, own: RenderedText, weight: float, stops: StopPatterns
 ) -> TurnPlan:
     """Where a turn begins and ends in its own rendering."""
-    start, skew = _start(shown, index, own)
+    start, skew = _find_start(shown, index, own)
     if start is None:
         return TurnPlan(index, None, None, None, skew, 0.0)
-    closing = _closing(own, index, start)
-    found = _stop(own.parts, closing, stops)
+    closing = _find_closing(own, index, start)
+    found = _find_stop(own.parts, closing, stops)
     if found is None and closing.piece and ends_in_unknown(own.parts[: closing.piece]):
-        found = _stop_in_unknown(own, start, stops)
+        found = _find_stop_in_unknown(own, start, stops)
     if found is None:
         return TurnPlan(index, start, None, closing, skew, weight)
     stop, length = found
     return TurnPlan(index, start, stop, stop._replace(offset=stop.offset + length), skew, weight)
 
 
-def _start(
+def _find_start(
     shown: PrefixRenderings, index: int, own: RenderedText
 ) -> tuple[Mark | None, str | None]:
     """Where the model begins to speak, and why the serving prompt does not end there.
@@ -150,7 +152,7 @@ def _start(
     before the turn, it is the turn's first field behind them. None where neither holds: what stands where is not known.
     """
     if index == 0:
-        start = _first_field(own, 0, Mark(0, 0), shown.trace)
+        start = _find_first_field(own, 0, Mark(0, 0), shown.trace)
         return start, NO_PROMPT if start is not None else f"{NO_PROMPT}, and {UNPLACED}"
     prompt: Parts | None = None
     try:
@@ -160,10 +162,10 @@ def _start(
     except TemplateError as error:
         skew = f"the serving prompt can't be rendered: {error}"
     else:
-        end = prefix(prompt, own, shown.trace)
+        end = find_prefix_end(prompt, own, shown.trace)
         if end is not None:
             return end, None
-        skew = _ending(prompt)
+        skew = _describe_prompt_end(prompt)
     try:
         before = shown.text(index)
     except LimitError:
@@ -171,15 +173,15 @@ def _start(
     except TemplateError:
         before = None
     if prompt is not None:
-        resumed = _resumed(prompt, before, own, index, shown.trace)
+        resumed = _find_shared_prompt_end(prompt, before, own, index, shown.trace)
         if resumed is not None:
             return resumed, CONTEXT_REWRITTEN
-    edge = None if before is None else prefix(before.parts, own, shown.trace)
-    start = None if edge is None else _first_field(own, index, edge, shown.trace)
+    edge = None if before is None else find_prefix_end(before.parts, own, shown.trace)
+    start = None if edge is None else _find_first_field(own, index, edge, shown.trace)
     return start, skew if start is not None else f"{skew}; {UNPLACED}"
 
 
-def _resumed(
+def _find_shared_prompt_end(
     prompt: Parts, before: RenderedText | None, own: RenderedText, index: int, trace: Trace
 ) -> Mark | None:
     """The end of the serving prompt, where only what stands further back in it is written otherwise in the text.
@@ -187,7 +189,7 @@ def _resumed(
     gpt-oss drops the analysis before a tool call once the final answer is there. What ends the prompt (all behind its
     last field, or what `add_generation_prompt` adds) must stand behind the last field that is not of the turn.
     """
-    others = [i for i, part in enumerate(own.parts) if _owners(part) - {index}]
+    others = [i for i, part in enumerate(own.parts) if _message_indices(part) - {index}]
     if not others or others[-1] + 1 >= len(own.parts):
         return None
     field, behind = own.parts[others[-1]], own.parts[others[-1] + 1]
@@ -195,28 +197,28 @@ def _resumed(
         return None
     end = None
     last = next((i for i in reversed(range(len(prompt))) if isinstance(prompt[i], Traced)), None)
-    if last is not None and last + 1 < len(prompt) and _same(prompt[last], field):
+    if last is not None and last + 1 < len(prompt) and _is_same_part(prompt[last], field):
         tail = prompt[last + 1]
         end = len(tail) if behind.startswith(tail) else None
     if end is None and before is not None:
-        added = _added(prompt, before, trace)
+        added = _generation_prompt_text(prompt, before, trace)
         end = behind.rfind(added) + len(added) if added and added in behind else None
     if end is None:
         return None
     mark = Mark(others[-1] + 1, end)
-    return mark if _first_field(own, index, mark, trace) is not None else None
+    return mark if _find_first_field(own, index, mark, trace) is not None else None
 
 
-def _added(prompt: Parts, before: RenderedText, trace: Trace) -> str:
+def _generation_prompt_text(prompt: Parts, before: RenderedText, trace: Trace) -> str:
     """The literal text that `add_generation_prompt` adds; empty where it does something else."""
     text = RenderedText(prompt)
-    end = prefix(before.parts, text, trace)
+    end = find_prefix_end(before.parts, text, trace)
     if end is None or end.piece != len(prompt) - 1 or isinstance(prompt[-1], Traced):
         return ""
     return prompt[-1][end.offset :]
 
 
-def _first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -> Mark | None:
+def _find_first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -> Mark | None:
     """The first field of a message behind a mark, where each of the message's characters stands in the text once.
 
     None where one may stand there more often, for then the first need not be what the model says; and where there is
@@ -226,7 +228,7 @@ def _first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -> Mar
     fields: list[Traced] = []
     position = own.position(edge)
     for number, part in enumerate(own.parts):
-        owners = _owners(part)
+        owners = _message_indices(part)
         if None in owners:
             return None
         if not isinstance(part, Traced) or index not in owners:
@@ -242,7 +244,7 @@ def _first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -> Mar
     return first
 
 
-def _owners(part: str) -> set[int | None]:
+def _message_indices(part: str) -> set[int | None]:
     """The messages whose fields a part was made from; None for one that is not known, -1 for what is no message."""
     if not isinstance(part, Traced):
         return set()
@@ -252,10 +254,10 @@ def _owners(part: str) -> set[int | None]:
         if path != UNKNOWN
         else [segment.path for segment in part.segments if segment.path is not None]
     )
-    return {_owner(path) for path in paths}
+    return {_message_index(path) for path in paths}
 
 
-def _owner(path: Path) -> int | None:
+def _message_index(path: Path) -> int | None:
     if path == UNKNOWN:
         return None
     return int(path[1]) if path[0] == "messages" else -1
@@ -270,8 +272,8 @@ def _share_characters(one: Traced, other: Traced, trace: Trace) -> bool:
         if leaf_path(one.node) != leaf_path(other.node) or _different_items(one.node, other.node):
             return False
         trace.opaque = True
-    for path, (start, stop) in _extents(one).items():
-        begin, end = _extents(other).get(path, (0, 0))
+    for path, (start, stop) in _character_ranges(one).items():
+        begin, end = _character_ranges(other).get(path, (0, 0))
         if start < end and begin < stop:
             return True
     return False
@@ -279,20 +281,21 @@ def _share_characters(one: Traced, other: Traced, trace: Trace) -> bool:
 
 def _different_items(one: Node, other: Node) -> bool:
     """Are two expressions made from two pieces of one `split` or `partition`, which share no character?"""
-    mine = {node[1]: node[2] for node in _lineage(one) if node[0] == "item"}
+    mine = {node[1]: node[2] for node in _walk_operations(one) if node[0] == "item"}
     return any(
-        node[0] == "item" and mine.get(node[1], node[2]) != node[2] for node in _lineage(other)
+        node[0] == "item" and mine.get(node[1], node[2]) != node[2]
+        for node in _walk_operations(other)
     )
 
 
-def _lineage(node: Node) -> Iterator[Node]:
+def _walk_operations(node: Node) -> Iterator[Node]:
     """An expression, and those that it is made from."""
     while node[0] != "leaf":
         yield node
         node = node[1]
 
 
-def _extents(part: Traced) -> dict[Path, tuple[float, float]]:
+def _character_ranges(part: Traced) -> dict[Path, tuple[float, float]]:
     """From which to which character of its fields an expression reaches, by path.
 
     Characters that were made from a field in a way that is not known may be any of it.
@@ -307,14 +310,14 @@ def _extents(part: Traced) -> dict[Path, tuple[float, float]]:
     return found
 
 
-def _closing(own: RenderedText, index: int, start: Mark) -> Mark:
+def _find_closing(own: RenderedText, index: int, start: Mark) -> Mark:
     """The mark behind the last field of a turn, before any field of another message."""
     closing = start
     for number in range(start.piece, len(own.parts)):
         part = own.parts[number]
         if not isinstance(part, Traced):
             continue
-        owners = _owners(part)
+        owners = _message_indices(part)
         if None in owners and own.goes_on:
             break
         if owners - {index, None}:
@@ -325,13 +328,13 @@ def _closing(own: RenderedText, index: int, start: Mark) -> Mark:
     return closing
 
 
-def _ending(prompt: Parts) -> str:
+def _describe_prompt_end(prompt: Parts) -> str:
     tail = prompt[-1] if prompt else ""
     shown = "a field of the last message" if isinstance(tail, Traced) else repr(tail[-40:])
     return f"the serving prompt ends with {shown}, which the training text does not have there"
 
 
-def _stop(own: Parts, closing: Mark, stops: Stops) -> tuple[Mark, int] | None:
+def _find_stop(own: Parts, closing: Mark, stops: StopPatterns) -> tuple[Mark, int] | None:
     """The stop token in the literal text that closes a turn, and its length."""
     if closing.piece >= len(own) or isinstance(own[closing.piece], Traced):
         return None
@@ -344,7 +347,9 @@ def _stop(own: Parts, closing: Mark, stops: Stops) -> tuple[Mark, int] | None:
     return (Mark(closing.piece, found[-1].start()), len(found[-1][0])) if found else None
 
 
-def _stop_in_unknown(own: RenderedText, start: Mark, stops: Stops) -> tuple[Mark, int] | None:
+def _find_stop_in_unknown(
+    own: RenderedText, start: Mark, stops: StopPatterns
+) -> tuple[Mark, int] | None:
     """The first stop token behind the beginning of a turn, where template text and fields can't be told apart."""
     places = [
         (at, token)
@@ -357,25 +362,27 @@ def _stop_in_unknown(own: RenderedText, start: Mark, stops: Stops) -> tuple[Mark
     return own.mark(at), len(token)
 
 
-def _agrees(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace) -> bool:
+def _stands_as_served(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace) -> bool:
     """Does the whole conversation begin with this turn as it is served?"""
     if turn.end is None or own.begins_whole:
         return True
-    return prefix(own.until(turn.end), whole, trace) is not None
+    return find_prefix_end(own.until(turn.end), whole, trace) is not None
 
 
-def _rewritten(turn: TurnPlan) -> TurnPlan:
+def _without_marks(turn: TurnPlan) -> TurnPlan:
     """A turn that stands otherwise in the whole conversation: its marks mean nothing there."""
     return TurnPlan(
         turn.message, None, None, None, turn.skew or REWRITTEN if turn.weight else turn.skew, 0.0
     )
 
 
-def _moved(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace) -> TurnPlan:
+def _move_marks(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace) -> TurnPlan:
     """The turn with its marks in the whole conversation, whose parts may be cut otherwise."""
     if turn.end is None or own.begins_whole:
         return turn
-    if all(_same(a, b) for a, b in zip(own.parts[: turn.end.piece], whole.parts, strict=False)):
+    if all(
+        _is_same_part(a, b) for a, b in zip(own.parts[: turn.end.piece], whole.parts, strict=False)
+    ):
         return turn
 
     trace.opaque = True
@@ -386,7 +393,7 @@ def _moved(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace)
     return turn._replace(start=move(turn.start), stop=move(turn.stop), end=move(turn.end))
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_part(one: str, other: str) -> bool:
     """Are two parts the same text, whatever the fields hold?"""
     if not isinstance(one, Traced) and not isinstance(other, Traced):
         return one == other
@@ -396,15 +403,15 @@ def _same(one: str, other: str) -> bool:
     return leaf_path(one.node) != UNKNOWN or one.plain == other.plain
 
 
-def prefix(head: Parts, text: RenderedText, trace: Trace) -> Mark | None:
+def find_prefix_end(head: Parts, text: RenderedText, trace: Trace) -> Mark | None:
     """The mark in `text` at which `head` ends, None where text does not begin with head.
 
     Sets `trace.opaque` where that depends on more of the fields than how they begin.
     """
     if trace.opaque:
-        return _by_position("".join(head), text, trace)
+        return _prefix_end_by_characters("".join(head), text, trace)
     for i, (mine, other) in enumerate(zip(head, text.parts, strict=False)):
-        if _same(mine, other):
+        if _is_same_part(mine, other):
             continue
         if not isinstance(mine, Traced) and not isinstance(other, Traced):
             if i == len(head) - 1 and other.startswith(mine):
@@ -412,19 +419,21 @@ def prefix(head: Parts, text: RenderedText, trace: Trace) -> Mark | None:
             if not other.startswith(mine) and not mine.startswith(other):
                 return None
             common = min(len(mine), len(other))
-            if _part_ways((mine[common:], *head[i + 1 :]), (other[common:], *text.parts[i + 1 :])):
+            if _differ_by_first_character(
+                (mine[common:], *head[i + 1 :]), (other[common:], *text.parts[i + 1 :])
+            ):
                 return None
-        elif _part_ways(head[i:], text.parts[i:]):
+        elif _differ_by_first_character(head[i:], text.parts[i:]):
             return None
-        return _by_position("".join(head), text, trace)
+        return _prefix_end_by_characters("".join(head), text, trace)
     return (
         Mark(len(head), 0)
         if len(head) <= len(text.parts)
-        else _by_position("".join(head), text, trace)
+        else _prefix_end_by_characters("".join(head), text, trace)
     )
 
 
-def _part_ways(one: Parts, other: Parts) -> bool:
+def _differ_by_first_character(one: Parts, other: Parts) -> bool:
     """Do two renderings differ in their next character, literal text in one and a field in the other?
 
     The field's beginning becomes one of the questions of its trace.
@@ -436,6 +445,6 @@ def _part_ways(one: Parts, other: Parts) -> bool:
     return bool(literal) and not field.startswith(literal[0])
 
 
-def _by_position(head: str, text: RenderedText, trace: Trace) -> Mark | None:
+def _prefix_end_by_characters(head: str, text: RenderedText, trace: Trace) -> Mark | None:
     trace.opaque = True
     return text.mark(len(head)) if text.plain.startswith(head) else None

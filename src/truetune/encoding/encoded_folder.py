@@ -40,7 +40,7 @@ from truetune.data.output_folder import (
     strangers,
 )
 from truetune.data.remote import Place, Remote, place
-from truetune.encoding.layout import (
+from truetune.encoding.folder_layout import (
     ASIDE,
     DATA,
     FORMAT,
@@ -48,14 +48,14 @@ from truetune.encoding.layout import (
     MANIFEST,
     ORIGIN,
     WORK,
-    described,
+    dataset_files,
     files_of_manifest,
-    listed,
+    listing_entry,
     manifest_in,
     manifest_of,
     shard_name,
 )
-from truetune.encoding.objects import ObjectEntry
+from truetune.encoding.object_store import ObjectEntry
 from truetune.encoding.shard import ORIGINS, Shard, first_reason
 from truetune.errors import DataError, UsageError
 from truetune.parsing.json_reader import parse_json
@@ -65,7 +65,7 @@ OWNER, PUBLISH = "owner.json", "publish.json"
 OWNER_HEAD = f'{{"truetune": "encode, unfinished", "format": {FORMAT}, "key": "'
 
 
-class Folder(NamedTuple):
+class DiskStore(NamedTuple):
     """Where the parts of a run stand on a disk."""
 
     path: Path
@@ -110,7 +110,7 @@ class Publication(NamedTuple):
         return cls(old, new, sources)
 
 
-class Entry:
+class DiskEntry:
     """One folder; every change of it is made under its lock."""
 
     def __init__(self, folder: Path) -> None:
@@ -179,18 +179,20 @@ class Entry:
         for path, shard in self._shards():
             if all(
                 is_listed_file(self.work / DATA / name, entry, self._digest)
-                for name, entry in _files(shard)
+                for name, entry in _shard_files(shard)
             ):
                 found[shard.number] = shard
             else:
-                remove_listed_files(self.work / DATA, dict(_files(shard)), digest=self._digest)
+                remove_listed_files(
+                    self.work / DATA, dict(_shard_files(shard)), digest=self._digest
+                )
                 path.unlink(missing_ok=True)
         (self.work / DATA).mkdir(exist_ok=True)
         return found
 
-    def store(self) -> Folder:
+    def store(self) -> DiskStore:
         """Where the shards of the run that has begun are written."""
-        return Folder((self.work / DATA).absolute())
+        return DiskStore((self.work / DATA).absolute())
 
     def discard(self) -> None:
         """Remove what the run has written, of which nothing is to be kept. Raises OSError."""
@@ -215,7 +217,7 @@ class Entry:
         new: dict[str, Listed] = {}
         sources: dict[str, str] = {}
         for shard, name in zip(shards, names, strict=True):
-            for part, entry in _files(shard):
+            for part, entry in _shard_files(shard):
                 if part == shard.file:
                     final = f"{DATA}/{name}"
                 elif part.endswith(ORIGINS):
@@ -225,15 +227,15 @@ class Entry:
                 new[final], sources[final] = entry, f"{DATA}/{part}"
         made = {
             f"{DATA}/{name}": text
-            for name, text in described(names, facts["key"]).items()
+            for name, text in dataset_files(names, facts["key"]).items()
             if form == "arrow"
         }
         for aside in ASIDE:
             parts = [self.work / DATA / f"{shard.number:05d}.{aside}" for shard in shards]
             made[aside] = b"".join(part.read_bytes() for part in parts if part.is_file())
-        new |= {name: listed(text) for name, text in made.items()}
+        new |= {name: listing_entry(text) for name, text in made.items()}
         made[MANIFEST] = manifest_of(shards, names, facts, new)
-        new[MANIFEST] = listed(made[MANIFEST])
+        new[MANIFEST] = listing_entry(made[MANIFEST])
         sources |= {name: Path(name).name for name in made}
         publication = Publication(self._published(), new, sources)
         atomic.write(self.work / PUBLISH, publication.as_json())
@@ -249,7 +251,7 @@ class Entry:
         listing = files_of_manifest(self.manifest())
         if listing is None:
             return {}
-        return {**listing, MANIFEST: listed((self.folder / MANIFEST).read_bytes())}
+        return {**listing, MANIFEST: listing_entry((self.folder / MANIFEST).read_bytes())}
 
     def _carry_out(self, publication: Publication) -> None:
         """Remove the old files, move the new ones to their places, manifest.json last. Killed at any point, it is taken
@@ -379,7 +381,9 @@ class Entry:
     def _work_listing(self) -> dict[str, Listed]:
         """All files below .work/ that a record lists."""
         found = {
-            f"{DATA}/{name}": entry for _, shard in self._shards() for name, entry in _files(shard)
+            f"{DATA}/{name}": entry
+            for _, shard in self._shards()
+            for name, entry in _shard_files(shard)
         }
         publication = self._publication()
         if publication is not None:
@@ -457,7 +461,7 @@ def _is_in_work(source: str) -> bool:
     return name in IN_WORK if not slash else folder == DATA and _is_work_name(name)
 
 
-def _files(shard: Shard) -> Iterator[tuple[str, Listed]]:
+def _shard_files(shard: Shard) -> Iterator[tuple[str, Listed]]:
     """The files of a shard by their names in .work/data/."""
     yield from (listing_from(shard.files) or {}).items()
 
@@ -496,16 +500,16 @@ def _read_object(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-AnyEntry = Entry | ObjectEntry
+AnyEntry = DiskEntry | ObjectEntry
 
 
 def entry_of(folder: str | Path | Remote) -> AnyEntry:
     """The entry at a path or a URI. Raises DataError for a URI that Arrow has no filesystem for."""
     where = place(folder)
-    return ObjectEntry(where) if isinstance(where, Remote) else Entry(where)
+    return ObjectEntry(where) if isinstance(where, Remote) else DiskEntry(where)
 
 
-def opened(folder: str | Path | Remote) -> tuple[Place, dict[str, Any]]:
+def open_encoded(folder: str | Path | Remote) -> tuple[Place, dict[str, Any]]:
     """(folder, manifest) of whole encoded data. Raises DataError where it is not whole."""
     entry = entry_of(folder)
     manifest = entry.manifest()

@@ -15,14 +15,14 @@ from truetune.data.files import Source
 from truetune.data.remote import Place, Remote
 
 
-class Names(NamedTuple):
+class SourceNames(NamedTuple):
     root: str | None
     """The folder that the names begin at; None where the files have none in common"""
     names: tuple[str, ...]
     """Of each file, in order"""
 
 
-def names_of(sources: Sequence[Source]) -> Names:
+def names_of(sources: Sequence[Source]) -> SourceNames:
     """The names of some files, below the folder that holds them all.
 
     Where they have none but the top of the file system, or some are in a store, each is called by as much of the end of
@@ -31,19 +31,23 @@ def names_of(sources: Sequence[Source]) -> Names:
     places = [source.path for source in sources]
     here = [os.path.abspath(path) for path in places if isinstance(path, Path)]
     if len(here) == len(places):
-        root = _common([os.path.dirname(path) for path in here])
+        root = _common_folder([os.path.dirname(path) for path in here])
         if os.path.dirname(root) == root:
-            return Names(None, _distinct_ends(here))
-        return Names(root, tuple(Path(os.path.relpath(path, root)).as_posix() for path in here))
+            return SourceNames(None, _distinct_ends(here))
+        return SourceNames(
+            root, tuple(Path(os.path.relpath(path, root)).as_posix() for path in here)
+        )
     tops = {path.top for path in places if isinstance(path, Remote)}
     if not here and len(tops) == 1:
         folders = ["/" + path.parent.path for path in places if isinstance(path, Remote)]
-        inside = _common(folders).strip("/")
+        inside = _common_folder(folders).strip("/")
         skipped = len(inside) + 1 if inside else 0
         top = next(path for path in places if isinstance(path, Remote))
-        return Names(str(Remote(top.top, inside)), tuple(_path(path)[skipped:] for path in places))
+        return SourceNames(
+            str(Remote(top.top, inside)), tuple(_path_text(path)[skipped:] for path in places)
+        )
     ends = iter(_distinct_ends(here))
-    return Names(
+    return SourceNames(
         None, tuple(next(ends) if isinstance(path, Path) else str(path) for path in places)
     )
 
@@ -57,9 +61,9 @@ def _distinct_ends(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple("/".join(part[-count:]).lstrip("/") for part in parts)
 
 
-def _common(folders: Sequence[str]) -> str:
+def _common_folder(folders: Sequence[str]) -> str:
     return os.path.commonpath(folders) if folders else ""
 
 
-def _path(place: Place) -> str:
+def _path_text(place: Place) -> str:
     return place.path if isinstance(place, Remote) else str(place)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 SPACE = "\u2581"
 
 
-class Vocabulary:
+class TokenBytes:
     """Bytes by id, spelled when they are first asked for."""
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
@@ -28,7 +28,9 @@ class Vocabulary:
             {id: token.content.encode() for id, token in added.items()} if is_byte_level else {}
         )
         self._token = backend.id_to_token
-        self._spell: Callable[[str], bytes] = _byte_level if is_byte_level else _sentencepiece
+        self._spell: Callable[[str], bytes] = (
+            _byte_level_bytes if is_byte_level else _sentencepiece_bytes
+        )
 
     def spell(self, id: int) -> bytes:
         """What one id spells."""
@@ -79,14 +81,14 @@ def _byte_characters() -> dict[str, int]:
 _TO_BYTES = str.maketrans({character: chr(byte) for character, byte in _byte_characters().items()})
 
 
-def _byte_level(token: str) -> bytes:
+def _byte_level_bytes(token: str) -> bytes:
     try:
         return token.translate(_TO_BYTES).encode("latin-1")
     except UnicodeEncodeError:
         return token.encode()
 
 
-def _sentencepiece(token: str) -> bytes:
+def _sentencepiece_bytes(token: str) -> bytes:
     if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
         return bytes.fromhex(token[3:5])
     return token.replace(SPACE, " ").encode()

@@ -29,7 +29,7 @@ FORMAT = 2
 READABLE = (1, FORMAT)
 MANIFEST, DATA, ORIGIN, WORK = "manifest.json", "data", "origins", ".work"
 ASIDE = ("dropped.jsonl", "rejected.jsonl")
-NAMES = re.compile(
+PUBLISHED_NAMES = re.compile(
     r"data/(train|data)-[0-9a-f-]*\d{5,}(-of-\d{5,})?\.(parquet|arrow)|data/(state|dataset_info)\.json"
     r"|origins/([0-9a-f]{16}-)?\d{5,}\.parquet|(dropped|rejected)\.jsonl"
 )
@@ -70,12 +70,12 @@ def files_of_manifest(manifest: Mapping[str, Any] | None) -> dict[str, Listed] |
     ):
         return None
     found = listing_from(manifest.get("files"))
-    if found is None or not all(NAMES.fullmatch(name) for name in found):
+    if found is None or not all(PUBLISHED_NAMES.fullmatch(name) for name in found):
         return None
     return found
 
 
-def listed(body: Any) -> Listed:
+def listing_entry(body: Any) -> Listed:
     """What a listing says of a file with these bytes."""
     return Listed(memoryview(body).nbytes, hashlib.blake2b(body, digest_size=20).hexdigest())
 
@@ -85,7 +85,7 @@ def shard_name(i: int, count: int, form: str) -> str:
     return f"{'train' if form == 'parquet' else 'data'}-{i:05d}-of-{count:05d}.{form}"
 
 
-def described(names: Sequence[str], key: str) -> dict[str, bytes]:
+def dataset_files(names: Sequence[str], key: str) -> dict[str, bytes]:
     """The files that `datasets.load_from_disk` reads beside Arrow files."""
     state: dict[str, Any] = {
         **{
