@@ -3,6 +3,22 @@
 For an assistant turn that is everything from the end of the serving prompt
 (`render(messages[:i], add_generation_prompt=True)`) through the stop token that ends the turn. Where the
 template rewrites earlier turns, one rendering can't show every turn as it will be served.
+
+How a turn is judged, by three renderings of the same conversation:
+
+    own      messages[:i + 1]              the conversation through the turn
+    prompt   messages[:i], prompt          what the model is shown when it has to say the turn
+    whole    all messages                  the text that is trained
+
+1. The turn starts where `prompt` ends in `own` (`_find_start`). Where `prompt` is no prefix of `own`, that is skew
+   between training and serving; provenance may still say where the turn's first field stands.
+2. It ends behind the first stop token after its last field (`_find_closing`, `_find_stop`).
+3. It is trained in `whole` only if `whole` begins with `own` up to that end (`_stands_as_served`); else as an example
+   of its own, or not at all, as `history` says.
+
+Renderings are compared part by part, not as strings: that two parts are the same expression holds for all rows, so
+that a recipe can be made; where only the characters of this row are equal, the trace becomes opaque. The trade-off:
+more code than `str.startswith`, for plans that serve all rows of a shape.
 """
 
 from __future__ import annotations
@@ -27,7 +43,8 @@ UNPLACED = "where its answer begins in the training text can't be told, so that 
 
 TRACED_TURNS = 64
 """Up to so many assistant turns, each rendering that a turn is judged by keeps its questions, so that a recipe can be
-made of the row. Conversations of one shape that are longer are too rare to be worth it."""
+made of the row. Conversations of one shape that are longer are too rare to be worth it. Chosen, not measured: tracing
+makes a rendering several times as slow, and a row of n turns has 2 n + 1 of them."""
 MAX_MESSAGES = 10_000
 """The longest conversation that is rendered. On a slow machine a template takes 50 us a message, so 0.5 s."""
 MAX_RENDERED = 600_000
@@ -47,6 +64,7 @@ class StopPatterns(NamedTuple):
 
 def stop_patterns(known: Iterable[str], control: Iterable[str]) -> StopPatterns:
     """Stops from the tokens that are known to end turns, and all control tokens."""
+    # The longest first: a regular expression takes the first branch that matches, and a token may begin another one.
     pattern = "|".join(re.escape(token) for token in sorted(control, key=len, reverse=True))
     return StopPatterns(tuple(known), re.compile(pattern) if pattern else None)
 
@@ -56,36 +74,53 @@ def plan_examples(
 ) -> list[Plan]:
     """The training examples of a chat.
 
-    Sets `trace.opaque` where they hold for this row alone. Raises TemplateError where the template does, and for a
-    conversation that is too long.
+    Args:
+        template: what renders it.
+        row: a chat.
+        spec: says what is learned, and what to do where one rendering can't show all turns (`history`).
+        stops: how turns end.
+        trace: gets all questions; its `opaque` is set where the plans hold for this row alone.
+
+    Returns:
+        One plan of the whole conversation, or one for each trained turn as it will be served.
+
+    Raises:
+        TemplateError: where the template raises it, and for a conversation that is too long.
     """
     weights = turn_weights(row, spec)
     is_long = len(weights) > TRACED_TURNS
     if is_long:
         trace.opaque = True
     _check_length(row, weights)
-    judged = [index for index, weight in weights.items() if weight or not is_long]
-    shown = PrefixRenderings(template, row, spec, trace, judged, is_long=is_long)
-    whole = shown.text(len(row.messages))
+    # Turns of weight 0 are judged too: reports show where every turn begins and ends. Not in long rows, to save time.
+    judged_turns = [index for index, weight in weights.items() if weight or not is_long]
+    prefixes = PrefixRenderings(template, row, spec, trace, judged_turns, is_long=is_long)
+    whole = prefixes.text(len(row.messages))
     bos = template.special.get("bos_token")
-    turns = []
+    turns: list[tuple[TurnPlan, RenderedText]] = []
     for index, weight in weights.items():
         if is_long and not weight:
             turns.append((TurnPlan(index, None, None, None, None, 0.0), whole))
         else:
-            own = shown.through(index)
-            turns.append((_plan_turn(shown, index, own, weight, stops), own))
-    agreed = [_stands_as_served(turn, own, whole, trace) for turn, own in turns]
-    served = all(ok or not turn.weight for (turn, _), ok in zip(turns, agreed, strict=True))
-    if served or spec.history == "single" or spec.learn.what == "all":
-        found = [
-            _move_marks(turn, own, whole, trace) if ok else _without_marks(turn)
-            for (turn, own), ok in zip(turns, agreed, strict=True)
-        ]
-        return [make_plan(whole.parts, tuple(found), None, row, bos)]
-    return [
-        make_plan(own.parts, (turn,), turn.message, row, bos) for turn, own in turns if turn.weight
-    ]
+            own = prefixes.through(index)
+            turns.append((_plan_turn(prefixes, index, own, weight, stops), own))
+    as_served = [_stands_as_served(turn, own, whole, trace) for turn, own in turns]
+    one_is_enough = all(
+        stands or not turn.weight for (turn, _), stands in zip(turns, as_served, strict=True)
+    )
+    if one_is_enough or spec.history == "single" or spec.learn.what == "all":
+        in_whole = []
+        for (turn, own), stands in zip(turns, as_served, strict=True):
+            if stands:
+                in_whole.append(_move_marks(turn, own, whole, trace))
+            else:
+                in_whole.append(_without_marks(turn))
+        return [make_plan(whole.parts, tuple(in_whole), None, row, bos)]
+    examples = []
+    for turn, own in turns:
+        if turn.weight:
+            examples.append(make_plan(own.parts, (turn,), turn.message, row, bos))
+    return examples
 
 
 def _check_length(row: Conversation, weights: dict[int, float]) -> None:
@@ -96,6 +131,7 @@ def _check_length(row: Conversation, weights: dict[int, float]) -> None:
             " rendered; share it out over several rows"
         )
     trained = [index for index, weight in weights.items() if weight]
+    # Turn i is judged by messages[:i] as a prompt and messages[:i + 1]: 2 i + 1 messages.
     rendered = sum(2 * index + 1 for index in trained)
     if len(weights) > TRACED_TURNS and rendered > MAX_RENDERED:
         raise TemplateError(
@@ -109,76 +145,86 @@ def _check_length(row: Conversation, weights: dict[int, float]) -> None:
 def turn_weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
     """The weight of each assistant turn, 0 where it is not to be learned."""
     turns = [i for i, message in enumerate(row.messages) if message.get("role") == "assistant"]
+    # A chat that does not say where its prompt ends has its last turn for a completion.
+    without_prompt = spec.learn.what == "completion" and row.prompt_messages is None
     first = 0
-    if spec.learn.what == "last" or (
-        spec.learn.what == "completion" and row.prompt_messages is None
-    ):
+    if spec.learn.what == "last" or without_prompt:
         first = turns[-1] if turns else 0
     elif spec.learn.what == "completion":
         first = row.prompt_messages or 0
-    return {
-        i: (
-            float(row.messages[i].get("weight", 1.0))
-            if i >= first and row.messages[i].get("train", True)
-            else 0.0
-        )
-        for i in turns
-    }
+    weights = {}
+    for index in turns:
+        message = row.messages[index]
+        is_learned = index >= first and message.get("train", True)
+        weights[index] = float(message.get("weight", 1.0)) if is_learned else 0.0
+    return weights
 
 
 def _plan_turn(
-    shown: PrefixRenderings, index: int, own: RenderedText, weight: float, stops: StopPatterns
+    prefixes: PrefixRenderings, index: int, own: RenderedText, weight: float, stops: StopPatterns
 ) -> TurnPlan:
-    """Where a turn begins and ends in its own rendering."""
-    start, skew = _find_start(shown, index, own)
+    """Where a turn begins and ends in its own rendering, `own`."""
+    start, skew = _find_start(prefixes, index, own)
     if start is None:
+        # Nobody knows what the model would say here: weight 0, so that nothing of it is trained.
         return TurnPlan(index, None, None, None, skew, 0.0)
     closing = _find_closing(own, index, start)
-    found = _find_stop(own.parts, closing, stops)
-    if found is None and closing.piece and ends_in_unknown(own.parts[: closing.piece]):
-        found = _find_stop_in_unknown(own, start, stops)
-    if found is None:
+    match = _find_stop(own.parts, closing, stops)
+    if match is None and closing.piece and ends_in_unknown(own.parts[: closing.piece]):
+        match = _find_stop_in_unknown(own, start, stops)
+    if match is None:
+        # The template ends the turn with no stop token. It is trained through its last field; a rule reports it.
         return TurnPlan(index, start, None, closing, skew, weight)
-    stop, length = found
+    stop, length = match
     return TurnPlan(index, start, stop, stop._replace(offset=stop.offset + length), skew, weight)
 
 
 def _find_start(
-    shown: PrefixRenderings, index: int, own: RenderedText
+    prefixes: PrefixRenderings, index: int, own: RenderedText
 ) -> tuple[Mark | None, str | None]:
     """Where the model begins to speak, and why the serving prompt does not end there.
 
     That is the end of the serving prompt. Where the rendering does not begin with that prompt, but with the messages
     before the turn, it is the turn's first field behind them. None where neither holds: what stands where is not known.
+
+    Returns:
+        (start, skew): the mark before the first character that the model says, and a text for the user.
     """
+    trace = prefixes.trace
     if index == 0:
-        start = _find_first_field(own, 0, Mark(0, 0), shown.trace)
+        start = _find_first_field(own, 0, Mark(0, 0), trace)
         return start, NO_PROMPT if start is not None else f"{NO_PROMPT}, and {UNPLACED}"
     prompt: Parts | None = None
     try:
-        prompt = shown.prompt(index)
+        prompt = prefixes.prompt(index)
     except LimitError:
+        # Ends the row (and every later one): to go on would mean to guess for a template that was stopped.
         raise
     except TemplateError as error:
         skew = f"the serving prompt can't be rendered: {error}"
     else:
-        end = find_prefix_end(prompt, own, shown.trace)
+        end = find_prefix_end(prompt, own, trace)
         if end is not None:
             return end, None
         skew = _describe_prompt_end(prompt)
+    before = _text_before(prefixes, index)
+    if prompt is not None:
+        shared_end = _find_shared_prompt_end(prompt, before, own, index, trace)
+        if shared_end is not None:
+            return shared_end, CONTEXT_REWRITTEN
+    edge = None if before is None else find_prefix_end(before.parts, own, trace)
+    start = None if edge is None else _find_first_field(own, index, edge, trace)
+    return start, skew if start is not None else f"{skew}; {UNPLACED}"
+
+
+def _text_before(prefixes: PrefixRenderings, index: int) -> RenderedText | None:
+    """The messages before a turn, without a generation prompt; None where the template refuses to end there."""
     try:
-        before = shown.text(index)
+        return prefixes.text(index)
     except LimitError:
         raise
     except TemplateError:
-        before = None
-    if prompt is not None:
-        resumed = _find_shared_prompt_end(prompt, before, own, index, shown.trace)
-        if resumed is not None:
-            return resumed, CONTEXT_REWRITTEN
-    edge = None if before is None else find_prefix_end(before.parts, own, shown.trace)
-    start = None if edge is None else _find_first_field(own, index, edge, shown.trace)
-    return start, skew if start is not None else f"{skew}; {UNPLACED}"
+        return None
 
 
 def _find_shared_prompt_end(
@@ -188,6 +234,13 @@ def _find_shared_prompt_end(
 
     gpt-oss drops the analysis before a tool call once the final answer is there. What ends the prompt (all behind its
     last field, or what `add_generation_prompt` adds) must stand behind the last field that is not of the turn.
+
+    Args:
+        prompt: the serving prompt of the turn.
+        before: the messages before the turn, without a generation prompt; None where that can't be rendered.
+        own: the conversation through the turn.
+        index: the turn's message.
+        trace: gets the questions.
     """
     others = [i for i, part in enumerate(own.parts) if _message_indices(part) - {index}]
     if not others or others[-1] + 1 >= len(own.parts):
@@ -195,18 +248,29 @@ def _find_shared_prompt_end(
     field, behind = own.parts[others[-1]], own.parts[others[-1] + 1]
     if isinstance(behind, Traced):
         return None
-    end = None
-    last = next((i for i in reversed(range(len(prompt))) if isinstance(prompt[i], Traced)), None)
-    if last is not None and last + 1 < len(prompt) and _is_same_part(prompt[last], field):
-        tail = prompt[last + 1]
-        end = len(tail) if behind.startswith(tail) else None
-    if end is None and before is not None:
+    length = _length_of_prompt_tail(prompt, field, behind)
+    if length is None and before is not None:
         added = _generation_prompt_text(prompt, before, trace)
-        end = behind.rfind(added) + len(added) if added and added in behind else None
-    if end is None:
+        if added and added in behind:
+            # The last one: text that only looks like it may stand before, in a header that is repeated.
+            length = behind.rfind(added) + len(added)
+    if length is None:
         return None
-    mark = Mark(others[-1] + 1, end)
+    mark = Mark(others[-1] + 1, length)
+    # Without a field of the turn behind the mark, it is not proved that this is where the turn begins.
     return mark if _find_first_field(own, index, mark, trace) is not None else None
+
+
+def _length_of_prompt_tail(prompt: Parts, field: str, behind: str) -> int | None:
+    """How much of the literal text `behind` a field the prompt ends with, where it has the same field before its end.
+
+    None where it has another one, or other text behind it.
+    """
+    last = next((i for i in reversed(range(len(prompt))) if isinstance(prompt[i], Traced)), None)
+    if last is None or last + 1 >= len(prompt) or not _is_same_part(prompt[last], field):
+        return None
+    tail = prompt[last + 1]
+    return len(tail) if behind.startswith(tail) else None
 
 
 def _generation_prompt_text(prompt: Parts, before: RenderedText, trace: Trace) -> str:
@@ -258,6 +322,7 @@ def _message_indices(part: str) -> set[int | None]:
 
 
 def _message_index(path: Path) -> int | None:
+    """The message that a field is part of; None for an unknown field, -1 for one beside the messages."""
     if path == UNKNOWN:
         return None
     return int(path[1]) if path[0] == "messages" else -1
@@ -271,6 +336,7 @@ def _share_characters(one: Traced, other: Traced, trace: Trace) -> bool:
     if UNKNOWN not in (leaf_path(one.node), leaf_path(other.node)):
         if leaf_path(one.node) != leaf_path(other.node) or _different_items(one.node, other.node):
             return False
+        # One field twice: where the two overlap depends on its characters, as the ranges below are those of this row.
         trace.opaque = True
     for path, (start, stop) in _character_ranges(one).items():
         begin, end = _character_ranges(other).get(path, (0, 0))
@@ -280,10 +346,14 @@ def _share_characters(one: Traced, other: Traced, trace: Trace) -> bool:
 
 
 def _different_items(one: Node, other: Node) -> bool:
-    """Are two expressions made from two pieces of one `split` or `partition`, which share no character?"""
-    mine = {node[1]: node[2] for node in _walk_operations(one) if node[0] == "item"}
+    """Are two expressions made from two pieces of one `split` or `partition`, which share no character?
+
+    Qwen3 writes `content.split('</think>')[0]` as reasoning and `[-1]` as answer: one field, twice in the text, and yet
+    no character of it twice.
+    """
+    items = {node[1]: node[2] for node in _walk_operations(one) if node[0] == "item"}
     return any(
-        node[0] == "item" and mine.get(node[1], node[2]) != node[2]
+        node[0] == "item" and items.get(node[1], node[2]) != node[2]
         for node in _walk_operations(other)
     )
 
@@ -300,14 +370,14 @@ def _character_ranges(part: Traced) -> dict[Path, tuple[float, float]]:
 
     Characters that were made from a field in a way that is not known may be any of it.
     """
-    found: dict[Path, tuple[float, float]] = {}
+    ranges: dict[Path, tuple[float, float]] = {}
     for length, path, offset in part.segments:
         if path is None or not length:
             continue
         start, stop = (offset, offset + length) if offset >= 0 else (0.0, float("inf"))
-        low, high = found.get(path, (start, stop))
-        found[path] = min(low, start), max(high, stop)
-    return found
+        low, high = ranges.get(path, (start, stop))
+        ranges[path] = min(low, start), max(high, stop)
+    return ranges
 
 
 def _find_closing(own: RenderedText, index: int, start: Mark) -> Mark:
@@ -319,6 +389,7 @@ def _find_closing(own: RenderedText, index: int, start: Mark) -> Mark:
             continue
         owners = _message_indices(part)
         if None in owners and own.goes_on:
+            # It may be a field of a later message, which this text holds as well.
             break
         if owners - {index, None}:
             if part:  # asked of the field itself, so that a recipe holds for rows with the same answer alone
@@ -329,9 +400,10 @@ def _find_closing(own: RenderedText, index: int, start: Mark) -> Mark:
 
 
 def _describe_prompt_end(prompt: Parts) -> str:
+    """The skew of a serving prompt that the training text does not begin with, as a user reads it."""
     tail = prompt[-1] if prompt else ""
-    shown = "a field of the last message" if isinstance(tail, Traced) else repr(tail[-40:])
-    return f"the serving prompt ends with {shown}, which the training text does not have there"
+    end = "a field of the last message" if isinstance(tail, Traced) else repr(tail[-40:])
+    return f"the serving prompt ends with {end}, which the training text does not have there"
 
 
 def _find_stop(own: Parts, closing: Mark, stops: StopPatterns) -> tuple[Mark, int] | None:
@@ -339,27 +411,35 @@ def _find_stop(own: Parts, closing: Mark, stops: StopPatterns) -> tuple[Mark, in
     if closing.piece >= len(own) or isinstance(own[closing.piece], Traced):
         return None
     tail = own[closing.piece]
-    places = [(at, token) for token in stops.known if (at := tail.find(token, closing.offset)) >= 0]
-    if places:
-        at, token = min(places, key=lambda place: (place[0], -len(place[1])))
-        return Mark(closing.piece, at), len(token)
-    found = list(stops.control.finditer(tail, closing.offset)) if stops.control else []
-    return (Mark(closing.piece, found[-1].start()), len(found[-1][0])) if found else None
+    first = _find_first_token(tail, stops.known, closing.offset)
+    if first is not None:
+        return Mark(closing.piece, first[0]), first[1]
+    if stops.control is None:
+        return None
+    # No known stop token. The last control token of the text that closes the turn is taken for one: those before it
+    # close parts of the turn (a tool call, a channel).
+    controls = list(stops.control.finditer(tail, closing.offset))
+    if not controls:
+        return None
+    return Mark(closing.piece, controls[-1].start()), len(controls[-1][0])
+
+
+def _find_first_token(text: str, tokens: Iterable[str], start: int) -> tuple[int, int] | None:
+    """(position, length) of the first of some tokens in a text from `start` on; of two at one place, the longer."""
+    positions = [(text.find(token, start), token) for token in tokens]
+    matches = [(position, -len(token)) for position, token in positions if position >= 0]
+    if not matches:
+        return None
+    position, negative_length = min(matches)
+    return position, -negative_length
 
 
 def _find_stop_in_unknown(
     own: RenderedText, start: Mark, stops: StopPatterns
 ) -> tuple[Mark, int] | None:
     """The first stop token behind the beginning of a turn, where template text and fields can't be told apart."""
-    places = [
-        (at, token)
-        for token in stops.known
-        if (at := own.plain.find(token, own.position(start))) >= 0
-    ]
-    if not places:
-        return None
-    at, token = min(places, key=lambda place: (place[0], -len(place[1])))
-    return own.mark(at), len(token)
+    first = _find_first_token(own.plain, stops.known, own.position(start))
+    return None if first is None else (own.mark(first[0]), first[1])
 
 
 def _stands_as_served(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace) -> bool:
@@ -385,6 +465,7 @@ def _move_marks(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: T
     ):
         return turn
 
+    # Same characters, other parts. Marks are moved by characters, which holds for this row's lengths alone.
     trace.opaque = True
 
     def move(mark: Mark | None) -> Mark | None:
@@ -407,30 +488,50 @@ def find_prefix_end(head: Parts, text: RenderedText, trace: Trace) -> Mark | Non
     """The mark in `text` at which `head` ends, None where text does not begin with head.
 
     Sets `trace.opaque` where that depends on more of the fields than how they begin.
+
+    Args:
+        head: the parts of a rendering of fewer messages.
+        text: a rendering that may begin with it.
+        trace: gets the questions.
     """
+    # Nothing is left to save where the trace is opaque already: the characters are the quickest answer.
     if trace.opaque:
         return _prefix_end_by_characters("".join(head), text, trace)
-    for i, (mine, other) in enumerate(zip(head, text.parts, strict=False)):
-        if _is_same_part(mine, other):
-            continue
-        if not isinstance(mine, Traced) and not isinstance(other, Traced):
-            if i == len(head) - 1 and other.startswith(mine):
-                return Mark(i, len(mine))
-            if not other.startswith(mine) and not mine.startswith(other):
-                return None
-            common = min(len(mine), len(other))
-            if _differ_by_first_character(
-                (mine[common:], *head[i + 1 :]), (other[common:], *text.parts[i + 1 :])
-            ):
-                return None
-        elif _differ_by_first_character(head[i:], text.parts[i:]):
+    number = 0
+    while number < min(len(head), len(text.parts)):
+        if not _is_same_part(head[number], text.parts[number]):
+            break
+        number += 1
+    if number == len(head):
+        return Mark(number, 0)
+    if number < len(text.parts):
+        part, other = head[number], text.parts[number]
+        is_last = number == len(head) - 1
+        if _is_literal(part) and _is_literal(other) and is_last and other.startswith(part):
+            return Mark(number, len(part))
+        if _are_apart_for_all_rows(head[number:], text.parts[number:]):
             return None
-        return _prefix_end_by_characters("".join(head), text, trace)
-    return (
-        Mark(len(head), 0)
-        if len(head) <= len(text.parts)
-        else _prefix_end_by_characters("".join(head), text, trace)
-    )
+    return _prefix_end_by_characters("".join(head), text, trace)
+
+
+def _is_literal(part: str) -> bool:
+    """Is a part text of the template?"""
+    return not isinstance(part, Traced)
+
+
+def _are_apart_for_all_rows(head: Parts, text: Parts) -> bool:
+    """Is it certain, for all rows that answer alike, that `text` does not begin with `head`?
+
+    Both begin with a part that the other has not: two literal texts, or at least one field.
+    """
+    part, other = head[0], text[0]
+    if not _is_literal(part) or not _is_literal(other):
+        return _differ_by_first_character(head, text)
+    if not other.startswith(part) and not part.startswith(other):
+        return True
+    # One literal text begins with the other: what decides is the next character behind what they share.
+    common = min(len(part), len(other))
+    return _differ_by_first_character((part[common:], *head[1:]), (other[common:], *text[1:]))
 
 
 def _differ_by_first_character(one: Parts, other: Parts) -> bool:
@@ -446,5 +547,6 @@ def _differ_by_first_character(one: Parts, other: Parts) -> bool:
 
 
 def _prefix_end_by_characters(head: str, text: RenderedText, trace: Trace) -> Mark | None:
+    """As `find_prefix_end`, for the characters of this row alone."""
     trace.opaque = True
     return text.mark(len(head)) if text.plain.startswith(head) else None

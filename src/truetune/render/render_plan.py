@@ -2,6 +2,10 @@
 
 A rendering is a list of pieces: literal text, and expressions over fields (`traced.Node`). A mark points into
 a piece, so it stays right whatever the fields hold.
+
+`make_plan` turns the parts of a traced rendering into pieces with their sources; `fill_plan` turns a plan and the
+texts of its pieces into a Rendering, whose positions are characters. The trade-off: one more form between template
+and rendering, but it is what all rows of a shape share, so that a recipe has only texts to compute.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from truetune.data.conversation import Conversation, Message
-from truetune.render.rendering import Rendering, Source, Span, Turn
+from truetune.render.rendering import Rendering, Run, Source, Span, Turn
 from truetune.render.template import REASONING_KEYS, path_text
 from truetune.render.traced_string import UNKNOWN, Node, Path, Segment, Traced
 from truetune.spec.run import Learn
@@ -25,10 +29,14 @@ class Piece(NamedTuple):
     """Literal text (node is None), or one expression over one field."""
 
     literal: str
+    """The characters, of a field those of the row that the plan was made of"""
     node: Node | None
+    """How the text is made from a field; None for text of the template"""
     source: Source
     path: str
+    """The field, `messages[2].content`; empty for text of the template"""
     offset: int
+    """Where in the field it begins, in characters; -1 where only the field is known"""
     segments: tuple[Segment, ...]
     """Of the row that the plan was made of"""
 
@@ -54,6 +62,8 @@ class TurnPlan(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
+    """One training example with its fields left open."""
+
     pieces: tuple[Piece, ...]
     turns: tuple[TurnPlan, ...]
     turn: int | None
@@ -90,31 +100,43 @@ def make_plan(
     row: Conversation,
     bos: str | None,
 ) -> Plan:
-    """The plan of a rendering, each of its pieces with its source."""
-    made = []
-    for part in parts:
-        if isinstance(part, Traced):
-            path = leaf_path(part.node)
-            if path == UNKNOWN:
-                path = next((segment.path for segment in part.segments if segment.path), UNKNOWN)
-            offset = part.segments[0].offset if part.segments else 0
-            source = source_of(path, row.messages)
-            if source is Source.ASSISTANT and _before_thinking_ends(part.node):
-                source = Source.REASONING
-            made.append(
-                Piece(part.plain, part.node, source, path_text(path), offset, part.segments)
-            )
-        else:
-            made.append(Piece(part, None, Source.TEMPLATE, "", -1, ()))
-    head = 0
-    if made and bos and made[0].node is None and made[0].literal.startswith(bos):
-        made[0] = made[0]._replace(source=Source.BOS)
-        head = len(bos) if made[0].literal != bos else 0
-    return Plan(tuple(made), turns, turn, head)
+    """The plan of a rendering, each of its pieces with its source.
+
+    Args:
+        parts: what the template wrote.
+        turns: the assistant turns, their marks into these parts.
+        turn: the only turn that is trained; None where the example trains all of them.
+        row: the conversation, whose roles say what a field is.
+        bos: the tokenizer's BOS token, None where it has none.
+    """
+    pieces = [_make_piece(part, row) for part in parts]
+    bos_length = 0
+    if pieces and bos and pieces[0].node is None and pieces[0].literal.startswith(bos):
+        pieces[0] = pieces[0]._replace(source=Source.BOS)
+        # BOS and the header behind it are one literal part. Cutting it here would shift every mark that points into
+        # it, so that it stays one piece with two sources.
+        if pieces[0].literal != bos:
+            bos_length = len(bos)
+    return Plan(tuple(pieces), turns, turn, bos_length)
+
+
+def _make_piece(part: str | Traced, row: Conversation) -> Piece:
+    """The piece of one part of a rendering."""
+    if not isinstance(part, Traced):
+        return Piece(part, None, Source.TEMPLATE, "", -1, ())
+    path = leaf_path(part.node)
+    if path == UNKNOWN:
+        # How it was made can't be told, but its characters may still name their field.
+        path = next((segment.path for segment in part.segments if segment.path), UNKNOWN)
+    offset = part.segments[0].offset if part.segments else 0
+    source = source_of(path, row.messages)
+    if source is Source.ASSISTANT and _before_thinking_ends(part.node):
+        source = Source.REASONING
+    return Piece(part.plain, part.node, source, path_text(path), offset, part.segments)
 
 
 def _before_thinking_ends(node: Node) -> bool:
-    """Is it what a template takes from before `</think>`?"""
+    """Is it what a template takes from before `</think>`, as `content.split('</think>')[0]` does?"""
     while node[0] != "leaf":
         if node[0] == "item" and node[1][0] in ("split", "partition") and THINK_END in node[1][2]:
             return bool(node[2][0] == 0)
@@ -157,24 +179,33 @@ _BY_ROLE = {
 
 
 def fill_plan(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
-    """The rendering of a plan whose pieces hold `texts`."""
+    """The rendering of a plan whose pieces hold `texts`.
+
+    This runs once for each row that a recipe fills, and is most of its time: no object is made here that the rendering
+    does not keep.
+
+    Args:
+        plan: from `make_plan`.
+        texts: one for each piece.
+        learn: what of a turn is learned.
+    """
     starts = [0, *accumulate(map(len, texts))]
     text = "".join(texts)
-    edges = [0, plan.bos, *starts[1:]] if plan.bos else starts
-    rendering = Rendering(text, edges, plan.sources, plan.places, [], [], plan.turn)
+    source_starts = [0, plan.bos, *starts[1:]] if plan.bos else starts
+    rendering = Rendering(text, source_starts, plan.sources, plan.places, [], [], plan.turn)
+    # From the last to the first, for each split shifts the numbers of the sources behind it.
     for i in reversed(plan.answers):
-        if text.find(THINK_END, edges[i], edges[i + 1]) >= 0 and _begins_with_thinking(
-            text, edges[i]
-        ):
+        has_end = text.find(THINK_END, source_starts[i], source_starts[i + 1]) >= 0
+        if has_end and _begins_with_thinking(text, source_starts[i]):
             _split_off_thinking(rendering, i)
     turns = rendering.turns
     for message, start, stop, end, skew, _ in plan.turns:
         turns.append(
             Turn(
                 message,
-                -1 if start is None else starts[start[0]] + start[1],
-                -1 if stop is None else starts[stop[0]] + stop[1],
-                -1 if end is None else starts[end[0]] + end[1],
+                _character_of(start, starts),
+                _character_of(stop, starts),
+                _character_of(end, starts),
                 skew,
             )
         )
@@ -189,19 +220,33 @@ def fill_plan(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
     return rendering
 
 
+def _character_of(mark: Mark | None, starts: list[int]) -> int:
+    """The character that a mark stands before, where piece i begins at `starts[i]`; -1 for no mark."""
+    return -1 if mark is None else starts[mark[0]] + mark[1]
+
+
 def split_by_segments(plan: Plan, rendering: Rendering) -> Rendering:
-    """The rendering of the very row that a plan was made of, each segment of its fields a source of its own."""
-    cells, at = [], 0
+    """The rendering of the very row that a plan was made of, each segment of its fields a source of its own.
+
+    A recipe knows of each piece where its first character stands; the segments know it of every character, but only for
+    the row that was rendered.
+    """
+    # (first character in the text, path, offset in the field) of each segment, in order.
+    segments: list[tuple[int, str, int]] = []
+    position = 0
     for piece in plan.pieces:
         for length, path, offset in piece.segments or (Segment(len(piece.literal), None, -1),):
-            cells.append((at, piece.path if path in (None, UNKNOWN) else path_text(path), offset))
-            at += length
-    begins, sources, places = [start for start, _, _ in cells], [], []
-    starts = sorted({*rendering.starts, *begins})
+            name = piece.path if path in (None, UNKNOWN) else path_text(path)
+            segments.append((position, name, offset))
+            position += length
+    segment_starts = [start for start, _, _ in segments]
+    # Cut wherever either the rendering or the segments do: the rendering also cuts at BOS and behind `</think>`.
+    starts = sorted({*rendering.starts, *segment_starts})
+    sources, places = [], []
     for start in starts[:-1]:
         sources.append(rendering.sources[bisect_right(rendering.starts, start) - 1])
-        begin, name, offset = cells[bisect_right(begins, start) - 1]
-        places.append((name, offset + start - begin if offset >= 0 else -1))
+        segment_start, name, offset = segments[bisect_right(segment_starts, start) - 1]
+        places.append((name, offset + start - segment_start if offset >= 0 else -1))
     return replace(rendering, starts=starts, sources=tuple(sources), places=tuple(places))
 
 
@@ -211,11 +256,13 @@ def _begins_with_thinking(text: str, start: int) -> bool:
 
 
 def _split_off_thinking(rendering: Rendering, i: int) -> None:
-    """Part a piece behind `</think>` and the white space that follows it."""
+    """Cut source `i`, an answer, behind `</think>` and the white space that follows it; the first half is reasoning."""
     start, end = rendering.starts[i], rendering.starts[i + 1]
     text = rendering.text[start:end]
-    cut = text.rindex(THINK_END) + len(THINK_END)
-    cut = start + len(text) - len(text[cut:].lstrip())
+    # The last one: reasoning may speak of the tag.
+    behind_tag = text.rindex(THINK_END) + len(THINK_END)
+    answer_length = len(text[behind_tag:].lstrip())
+    cut = start + len(text) - answer_length
     path, offset = rendering.places[i]
     rendering.starts = [*rendering.starts[: i + 1], cut, *rendering.starts[i + 1 :]]
     rendering.sources = (*rendering.sources[:i], Source.REASONING, *rendering.sources[i:])
@@ -224,21 +271,38 @@ def _split_off_thinking(rendering: Rendering, i: int) -> None:
 
 
 def _narrow_span(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> list[Span]:
-    """Take reasoning and tool calls out of a span where they are not to be learned."""
+    """Take reasoning and tool calls out of a span where they are not to be learned.
+
+    Returns:
+        What is left, in order: one span, two where the stop token stands apart from the answer, or none.
+    """
     if learn.reasoning and learn.tool_calls:
         return [span]
-    mine = [
+    fields = [
         run
         for run in rendering.runs
         if run.source is not Source.TEMPLATE and span.start <= run.start < span.end
     ]
-    start, tail = span.start, span.end
-    if not learn.reasoning and any(run.source is Source.REASONING for run in mine):
-        answer = [run.start for run in mine if run.source is not Source.REASONING]
-        start = answer[0] if answer else turn.stop_start if turn.stop_start >= 0 else span.end
-    if not learn.tool_calls and any(run.source is Source.TOOL_CALL for run in mine):
-        tail = max((run.end for run in mine if run.source is not Source.TOOL_CALL), default=start)
-    if tail == span.end:
-        return [span._replace(start=start)] if start < tail else []
-    stop = [span._replace(start=turn.stop_start)] if turn.stop_start >= 0 else []
-    return [*([span._replace(start=start, end=tail)] if start < tail else []), *stop]
+    start = span.start if learn.reasoning else _start_behind_reasoning(span, turn, fields)
+    end = span.end
+    if not learn.tool_calls and any(run.source is Source.TOOL_CALL for run in fields):
+        answer_ends = [run.end for run in fields if run.source is not Source.TOOL_CALL]
+        end = max(answer_ends, default=start)
+    narrowed = [span._replace(start=start, end=end)] if start < end else []
+    if end != span.end and turn.stop_start >= 0:
+        # The model must still learn to stop, behind the calls that it does not learn.
+        narrowed.append(span._replace(start=turn.stop_start))
+    return narrowed
+
+
+def _start_behind_reasoning(span: Span, turn: Turn, fields: list[Run]) -> int:
+    """Where a span begins whose reasoning is not learned: at the answer, else at the stop token, else at its end.
+
+    `fields` are the runs of fields inside the span.
+    """
+    if not any(run.source is Source.REASONING for run in fields):
+        return span.start
+    for run in fields:
+        if run.source is not Source.REASONING:
+            return run.start
+    return turn.stop_start if turn.stop_start >= 0 else span.end

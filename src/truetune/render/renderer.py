@@ -1,10 +1,21 @@
-"""Renderer: rows in, training examples as text out, with the template run only where it must be."""
+"""Renderer: rows in, training examples as text out, with the template run only where it must be.
+
+How: a row whose shape is known is filled by a recipe (`recipe`); any other row is rendered by its template, traced, in
+another process, and leaves a recipe for the rows after it. Measured for chats of four messages with the templates of
+Qwen3, Llama 3 and Gemma 3, on two busy cores: 16 to 20 us a row filled, 4 to 13 ms a row rendered.
+
+A recipe is safe by construction, as far as the tracing is right about every template. Nobody has read all templates,
+so recipes are also proved by comparison: rows that one has filled are rendered by the template as well, the first at
+once and then ever fewer. One difference raises FastPathError, and all that was made since the last proof is made again
+without recipes. The trade-off: a wrong recipe costs the time of the run so far and one line in the log, never a token.
+`tests/encoding/test_fast_path.py` breaks recipes on purpose and holds that.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.errors import FastPathError, TemplateError
@@ -17,7 +28,12 @@ from truetune.render.traced_string import Trace
 from truetune.spec.run import Learn, RunSpec
 
 RECIPES_A_SHAPE = 8
+"""Recipes that rows of one shape may have: rows of one shape differ in what a template asks (is there a `</think>`?).
+Chosen, not measured: each is tried in turn, so that a template which asks of every row something else would fill its
+rows ever more slowly without a bound; with half as many, templates with three independent questions lose some."""
 SHAPES = 4096
+"""Shapes whose recipes are kept; the oldest is dropped first. Chosen, not measured: it bounds the memory where every
+row has its own shape (tool definitions of its own). Data with fewer shapes never notices it."""
 CHECK_EVERY = 256
 """Rows that a recipe fills are rendered by the template as well, and compared: its 1st, 2nd, 4th, 8th, ... to its
 256th, and one in so many from there on. A recipe that is wrong is mostly wrong at once, so that few rows are made
@@ -78,7 +94,7 @@ class Renderer:
         """
         if not row.is_chat:
             return [self._plain(row)]
-        self.template_of(row)
+        self.template_of(row)  # raises where there is none
         if self.only_reference:
             return self._reference(row)
         key = row_shape(row)
@@ -101,21 +117,19 @@ class Renderer:
         """As `render`, by the template itself, and with the place of each character."""
         if not row.is_chat:
             return [self._plain(row)]
-        made, learn = self._plans(row, Trace()), self.spec_of(row).learn
+        learn = self.spec_of(row).learn
         return [
-            split_by_segments(plan, fill_plan(plan, [p.literal for p in plan.pieces], learn))
-            for plan in made
+            split_by_segments(plan, _fill_from_own_row(plan, learn))
+            for plan in self._plans(row, Trace())
         ]
 
     def _reference(self, row: Conversation) -> list[Rendering]:
         """As `render`, by the template itself."""
         learn = self.spec_of(row).learn
-        return [
-            fill_plan(plan, [p.literal for p in plan.pieces], learn)
-            for plan in self._plans(row, Trace())
-        ]
+        return [_fill_from_own_row(plan, learn) for plan in self._plans(row, Trace())]
 
     def _plans(self, row: Conversation, trace: Trace) -> list[Plan]:
+        """The plans of a row by its template; its questions go to `trace`. Raises TemplateError."""
         return plan_examples(self.template_of(row), row, self.spec_of(row), self.stops, trace)
 
     def template_of(self, row: Conversation) -> Template:
@@ -148,18 +162,33 @@ class Renderer:
         return filled
 
     def _record(self, row: Conversation, key: Any, recipes: list[_RecipeInUse]) -> list[Rendering]:
-        trace, learn = Trace(), self.spec_of(row).learn
-        made = self._plans(row, trace)
-        renderings = [fill_plan(plan, [p.literal for p in plan.pieces], learn) for plan in made]
-        if len(recipes) < RECIPES_A_SHAPE and (recipe := make_recipe(made, trace)) is not None:
-            if not recipes:
-                while len(self._recipes) >= SHAPES:
-                    self._prove(self._recipes.pop(next(iter(self._recipes))))
-                self._recipes[key] = recipes
-            recipes.append(_RecipeInUse(recipe))
+        """Render a row by its template, and keep the recipe of it for rows of the same shape.
+
+        Args:
+            row: a chat that no recipe fills.
+            key: its shape.
+            recipes: those of its shape; not yet in `self._recipes` where there are none.
+        """
+        trace = Trace()
+        learn = self.spec_of(row).learn
+        plans = self._plans(row, trace)
+        renderings = [_fill_from_own_row(plan, learn) for plan in plans]
+        if len(recipes) >= RECIPES_A_SHAPE:
+            return renderings
+        recipe = make_recipe(plans, trace)
+        if recipe is None:
+            return renderings
+        if not recipes:
+            # A dropped shape is proved first: its last row may have been handed out without a comparison.
+            while len(self._recipes) >= SHAPES:
+                oldest = next(iter(self._recipes))
+                self._prove(self._recipes.pop(oldest))
+            self._recipes[key] = recipes
+        recipes.append(_RecipeInUse(recipe))
         return renderings
 
     def _prove(self, recipes: list[_RecipeInUse]) -> None:
+        """Compare the last row of each of these recipes, where that was not done. Raises FastPathError."""
         for known in recipes:
             if known.unproved is not None:
                 row, filled = known.unproved
@@ -169,51 +198,66 @@ class Renderer:
     def _compare(self, row: Conversation, filled: list[Rendering]) -> None:
         """Raises FastPathError where the template makes something else of a row than its recipe did."""
         try:
-            wanted = [_comparable_facts(rendering) for rendering in self._reference(row)]
+            expected = [_comparable_facts(rendering) for rendering in self._reference(row)]
         except TemplateError as error:
             raise FastPathError(
                 f"the template refuses {row.origin}, and truetune's recipe does not ({error})"
             ) from None
-        if [_comparable_facts(rendering) for rendering in filled] != wanted:
+        if [_comparable_facts(rendering) for rendering in filled] != expected:
             raise FastPathError(
                 f"truetune's recipe renders {row.origin} differently than its template"
             )
 
     def _plain(self, row: Conversation) -> Rendering:
         """A row that is text, or a prompt and a completion as strings: no template, as trainers do."""
-        prompt, body = (
-            (row.prompt or "", row.completion or "") if row.text is None else ("", row.text)
-        )
-        eos = "" if self.eos is None or (self.eos_once and body.endswith(self.eos)) else self.eos
-        fields = [
-            (self.bos or "", Source.BOS, ""),
-            (prompt, Source.USER, "prompt"),
-            (
-                body,
-                *(
-                    (Source.TEXT, "text")
-                    if row.text is not None
-                    else (Source.ASSISTANT, "completion")
-                ),
-            ),
-            (eos, Source.STOP, ""),
-        ]
-        kept = [field for field in fields if field[0]]
-        starts = [0, *accumulate(len(text) for text, _, _ in kept)]
-        start = 0 if self.spec_of(row).learn.what == "all" else len(self.bos or "") + len(prompt)
+        bos = _PlainField(self.bos or "", Source.BOS, "")
+        if row.text is not None:
+            prompt = _PlainField("", Source.USER, "prompt")
+            body = _PlainField(row.text, Source.TEXT, "text")
+        else:
+            prompt = _PlainField(row.prompt or "", Source.USER, "prompt")
+            body = _PlainField(row.completion or "", Source.ASSISTANT, "completion")
+        eos = _PlainField(self._eos_behind(body.text), Source.STOP, "")
+        # Sources of no length would stand in reports as if something came from them.
+        fields = [field for field in (bos, prompt, body, eos) if field.text]
+        starts = [0, *accumulate(len(field.text) for field in fields)]
+        learns_all = self.spec_of(row).learn.what == "all"
+        first = 0 if learns_all else len(bos.text) + len(prompt.text)
+        end = starts[-1]
         return Rendering(
-            "".join(text for text, _, _ in kept),
-            starts,
-            tuple(source for _, source, _ in kept),
-            tuple((path, 0 if path else -1) for _, _, path in kept),
-            [Span(start, starts[-1], -1, 1.0)] if start < starts[-1] else [],
-            [],
+            text="".join(field.text for field in fields),
+            starts=starts,
+            sources=tuple(field.source for field in fields),
+            places=tuple((field.path, 0 if field.path else -1) for field in fields),
+            spans=[Span(first, end, -1, 1.0)] if first < end else [],
+            turns=[],
         )
+
+    def _eos_behind(self, body: str) -> str:
+        """The EOS that follows a plain text; empty where there is none, or where trainers see that it stands there."""
+        if self.eos is None or (self.eos_once and body.endswith(self.eos)):
+            return ""
+        return self.eos
+
+
+class _PlainField(NamedTuple):
+    """One part of a row without a template."""
+
+    text: str
+    source: Source
+    path: str
+    """The row's field; empty for BOS and EOS"""
+
+
+def _fill_from_own_row(plan: Plan, learn: Learn) -> Rendering:
+    """The rendering of the very row that a plan was made of: each piece still has its text."""
+    return fill_plan(plan, [piece.literal for piece in plan.pieces], learn)
 
 
 def _is_compared(fills: int) -> bool:
+    """Is the row that a recipe fills as its `fills`-th compared with the template? See CHECK_EVERY."""
     if fills <= CHECK_EVERY:
-        return fills.bit_count() == 1
+        return fills.bit_count() == 1  # a power of two
     return fills % CHECK_EVERY == 0
 
 
@@ -229,10 +273,13 @@ def _without_message(turn: Turn) -> Turn:
 
 
 def _merged_fields(rendering: Rendering) -> list[tuple[int, Source, str]]:
-    """(end, source, path) of neighbours that are of one source and one field."""
-    found: list[tuple[int, Source, str]] = []
+    """(end, source, path) of neighbours that are of one source and one field.
+
+    A recipe may cut a field into more runs than the template did of this row: cuts inside one field are no difference.
+    """
+    merged: list[tuple[int, Source, str]] = []
     for run in rendering.runs:
-        if found and found[-1][1:] == (run.source, run.path):
-            found.pop()
-        found.append((run.end, run.source, run.path))
-    return found
+        if merged and merged[-1][1:] == (run.source, run.path):
+            merged.pop()
+        merged.append((run.end, run.source, run.path))
+    return merged

@@ -2,6 +2,10 @@
 
 Ids are those of `tokenizer.json`. transformers 5 rebuilds the pre-tokenizer of some classes (`LlamaTokenizer`) and
 then gives other ids for text that begins with white space; the published ids are those of the file.
+
+What transformers adds to that file (tokens that other files name, special tokens by name) is done here in its order,
+so that ids agree. The trade-off: its rules are written twice, theirs and here, and `tests/render/test_tokenizer.py`
+compares the two; in return `truetune check` starts without transformers and torch.
 """
 
 from __future__ import annotations
@@ -78,11 +82,11 @@ def with_special(tokenizer: Tokenizer, tokens: Mapping[str, str]) -> Tokenizer:
 
     A token that the vocabulary does not hold is left out: the trainer adds it.
     """
-    ids = {
-        name.removesuffix("_token"): (token, tokenizer.backend.token_to_id(token))
-        for name, token in tokens.items()
-    }
-    known = {name: Special(token, id) for name, (token, id) in ids.items() if id is not None}
+    known = {}
+    for name, token in tokens.items():
+        id = tokenizer.backend.token_to_id(token)
+        if id is not None:
+            known[name.removesuffix("_token")] = Special(token, id)
     return replace(tokenizer, special={**tokenizer.special, **known}) if known else tokenizer
 
 
@@ -93,6 +97,7 @@ def load(name: str, *, model: str | None = None) -> Tokenizer:
     """
     folder = locate(name)
     weights = locate(model) if model else folder
+    # BaseException, for a panic of Rust code is no Exception; every other one goes on.
     try:
         with panic_text_withheld():
             return _load_folder(folder, weights)
@@ -109,6 +114,7 @@ def _load_folder(folder: Path, weights: Path) -> Tokenizer:
     config = read_json(folder / "tokenizer_config.json") or {}
     model_config = read_json(weights / "config.json") or {}
     backend = _load_backend(folder)
+    # Some published files carry them (128 tokens, pad to the longest): every encode would be cut and filled silently.
     truncation, padding = backend.truncation, backend.padding
     backend.no_truncation()
     backend.no_padding()
@@ -120,12 +126,13 @@ def _load_folder(folder: Path, weights: Path) -> Tokenizer:
         config,
         [*named.values(), *_token_texts(settings.get("extra_special_tokens"))],
     )
-    special = {
-        name: Special(token, id)
-        for name, token in named.items()
-        if (id := backend.token_to_id(token)) is not None
-    }
+    special = {}
+    for name, token in named.items():
+        id = backend.token_to_id(token)
+        if id is not None:
+            special[name] = Special(token, id)
     added = backend.get_added_tokens_decoder()
+    # What a post-processor adds is asked of it, not read from its settings: there are several kinds.
     ids = backend.encode("x", add_special_tokens=True).ids
     return Tokenizer(
         folder=folder,
@@ -148,6 +155,10 @@ def _load_folder(folder: Path, weights: Path) -> Tokenizer:
 
 
 def _load_backend(folder: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a folder; of older forms (a SentencePiece model) by transformers, where that is installed.
+
+    Raises TokenizerError.
+    """
     path = folder / "tokenizer.json"
     if path.is_file():
         try:
@@ -180,14 +191,12 @@ def _merge_settings(
     folder: Path, config: dict[str, Any], padding: dict[str, Any] | None
 ) -> dict[str, Any]:
     """What transformers starts from: special_tokens_map.json wins, but only where the config lists no added tokens."""
-    older = (
-        {}
-        if "added_tokens_decoder" in config
-        else read_json(folder / "special_tokens_map.json") or {}
-    )
-    state = (
-        {"pad_token": padding["pad_token"], "padding_side": padding["direction"]} if padding else {}
-    )
+    older: dict[str, Any] = {}
+    if "added_tokens_decoder" not in config:
+        older = read_json(folder / "special_tokens_map.json") or {}
+    state: dict[str, Any] = {}
+    if padding:
+        state = {"pad_token": padding["pad_token"], "padding_side": padding["direction"]}
     settings = {**state, **config, **older}
     if not settings.get("extra_special_tokens"):
         settings["extra_special_tokens"] = settings.get("additional_special_tokens")
@@ -199,17 +208,22 @@ def _special_tokens_by_name(
 ) -> dict[str, str]:
     """Special tokens by name; those that config.json numbers where the tokenizer's files name none, as GPT-2's do."""
     extra = settings.get("extra_special_tokens")
-    named = {
-        key.removesuffix("_token"): text
-        for key, value in {**settings, **(extra if isinstance(extra, dict) else {})}.items()
-        if key.endswith("_token")
-        for text in _token_texts([value])
-    }
+    # A list of extra tokens has no names; a mapping (`image_token`) has.
+    values = {**settings, **extra} if isinstance(extra, dict) else settings
+    named: dict[str, str] = {}
+    for key, value in values.items():
+        if key.endswith("_token"):
+            for text in _token_texts([value]):
+                named[key.removesuffix("_token")] = text
+    # A name that is set to null counts as named: its owner says that there is none.
     if named or any(f"{name}_token" in settings for name in SPECIAL_NAMES):
         return named
-    ids = {name: model_config.get(f"{name}_token_id") for name in SPECIAL_NAMES}
-    spelled = {name: backend.id_to_token(id) for name, id in ids.items() if isinstance(id, int)}
-    return {name: token for name, token in spelled.items() if token}
+    for name in SPECIAL_NAMES:
+        id = model_config.get(f"{name}_token_id")
+        token = backend.id_to_token(id) if isinstance(id, int) else None
+        if token:
+            named[name] = token
+    return named
 
 
 def _token_texts(tokens: Any) -> list[str]:
@@ -223,22 +237,32 @@ def _add_missing_tokens(
     backend: tokenizers.Tokenizer, folder: Path, config: dict[str, Any], special: list[str]
 ) -> None:
     """Add the tokens that other files name and tokenizer.json lacks, in the order of transformers, for the same ids."""
-    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    known = _added_tokens(backend)
     listed = config.get("added_tokens_decoder")
     if listed is None:
-        texts = [
-            text for text in read_json(folder / "added_tokens.json") or {} if text not in known
-        ]
+        in_file = read_json(folder / "added_tokens.json") or {}
+        texts = [text for text in in_file if text not in known]
         tokens = [tokenizers.AddedToken(text, normalized=text not in special) for text in texts]
     else:
-        try:
-            tokens = [tokenizers.AddedToken(**listed[id]) for id in sorted(listed, key=int)]
-        except (TypeError, ValueError, AttributeError) as error:
-            raise TokenizerError(
-                f"{folder / 'tokenizer_config.json'}: added_tokens_decoder: {error}"
-            ) from None
+        tokens = _listed_tokens(folder, listed)
+        # By repr, for AddedToken compares by its text alone: one with other flags (lstrip) replaces the file's.
         tokens = [token for token in tokens if repr(token) != repr(known.get(token.content))]
     backend.add_tokens(tokens)
-    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    known = _added_tokens(backend)
     new = [known.get(text) or tokenizers.AddedToken(text, normalized=False) for text in special]
     backend.add_special_tokens([token for token in new if not token.special])
+
+
+def _added_tokens(backend: tokenizers.Tokenizer) -> dict[str, tokenizers.AddedToken]:
+    """The added tokens of a tokenizer by their text."""
+    return {token.content: token for token in backend.get_added_tokens_decoder().values()}
+
+
+def _listed_tokens(folder: Path, listed: Any) -> list[tokenizers.AddedToken]:
+    """The tokens of `added_tokens_decoder`, by rising id. Raises TokenizerError where it is malformed."""
+    try:
+        return [tokenizers.AddedToken(**listed[id]) for id in sorted(listed, key=int)]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise TokenizerError(
+            f"{folder / 'tokenizer_config.json'}: added_tokens_decoder: {error}"
+        ) from None
