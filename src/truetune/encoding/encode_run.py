@@ -1,4 +1,13 @@
-"""Encoding a data set: every row to ids and labels, once, with proof; or the proof that it has been done."""
+"""Encoding a data set: every row to ids and labels, once, with proof; or the proof that it has been done.
+
+The order of things: read every byte once for its digest and its stretches (`Job.of`), make the key, look whether the
+folder holds that key already (then check it and stop), else give the stretches out to workers as shards (`_run_shards`)
+and publish what they wrote.
+
+Shortcuts (recipes, fast engines) are proved while they work. Where one is proved wrong, all shards of the run are made
+again without any: the trade-off is that one wrong row costs a whole run, which has to be rare to be worth it, and is
+then right without asking which rows were spoiled.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +36,7 @@ from truetune.encoding.cache_key import inputs_of, key_of
 from truetune.encoding.documents import DocumentsResult
 from truetune.encoding.encoded_folder import AnyEntry, entry_of
 from truetune.encoding.folder_layout import DATA
-from truetune.encoding.shard import Broken, Shard, Task, ledger_of, lost_fields_of, maker_of
+from truetune.encoding.shard import BrokenLine, Shard, Task, ledger_of, lost_fields_of, maker_of
 from truetune.encoding.source_names import names_of
 from truetune.encoding.spot_check import verify_random_rows
 from truetune.encoding.stream import void_notice, with_proof
@@ -38,7 +47,8 @@ from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
 
 MIN_SHARD_BYTES = 1 << 23
-"""Bytes of data that make one shard."""
+"""Bytes of data that make one shard. Chosen, not measured: a second or so of work, so that the cores end at about the
+same time, and what a killed run loses is little; smaller ones would make many small files."""
 MAX_SHARDS, MAX_SHARD_BYTES = 10_000, 1 << 26
 """Shards that data beyond 80 GB is cut into, if none of them gets more bytes than this: a worker holds one whole, in
 about 1 GB at the largest."""
@@ -46,12 +56,14 @@ PACKED_BYTES_PER_TOKEN = 1 << 10
 """Bytes of data a token of max_length that make one shard, where rows are packed: some hundred packs, so that the last
 one, which may be half empty, weighs little."""
 STREAMED_ROWS = 4096
-"""Rows that make one shard, where a file can only be read from its start."""
+"""Rows that make one shard, where a file can only be read from its start: they are handed to the worker, so that their
+number and not their bytes bounds what waits. Chosen, not measured."""
 VERIFIED_ROWS = 8
-"""Rows that are encoded again where encoded data is found."""
+"""Rows that are encoded again where encoded data is found. Chosen: they take less time than reading the shards that
+they stand in."""
 
 ESTIMATE_ROWS = 1000
-"""Rows that a dry run encodes."""
+"""Rows that a dry run encodes. Chosen: seconds, and some percent off where the first rows are like the rest."""
 
 Name = str | PathLike[str] | Remote
 Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[Scan]]
@@ -129,22 +141,18 @@ def encode(
     entry.check_outside(inputs_read(job.spec, job.made, job.sources))
     with explained_write_errors(entry.folder), entry.locked():
         notices: list[str] = []
-        found = entry.manifest()
-        if found is not None and found.get("key") == job.key:
-            damage = entry.damage(found)
+        present = entry.manifest()
+        if present is not None and present.get("key") == job.key:
+            damage = entry.damage(present)
             if damage is None:
-                verify_random_rows(job.made, job.sources, found, entry, VERIFIED_ROWS)
-                return Encoded(entry.folder, found, True, (), time.perf_counter() - started)
+                verify_random_rows(job.made, job.sources, present, entry, VERIFIED_ROWS)
+                return Encoded(entry.folder, present, True, (), time.perf_counter() - started)
             notices.append(f"{damage}: all is encoded anew")
         run = _choose_workers(engine, jobs, job.tasks_at_most)
+        # A run that was killed after a shortcut had failed goes on without shortcuts.
+        only_reference = entry.begun(_work_key(job, only_reference=True))
         try:
-            shards = _run_shards(
-                job,
-                entry,
-                run,
-                progress,
-                only_reference=entry.begun(_work_key(job, only_reference=True)),
-            )
+            shards = _run_shards(job, entry, run, progress, only_reference=only_reference)
         except FastPathError as error:
             notices.append(void_notice(error))
             shards = _run_shards(job, entry, run, progress, only_reference=True)
@@ -171,17 +179,16 @@ def encode(
     return Encoded(entry.folder, manifest, False, tuple(notices), time.perf_counter() - started)
 
 
-def inputs_read(spec: RunSpec, made: Probes, sources: Sequence[Source]) -> list[Input]:
+def inputs_read(spec: RunSpec, probes: Probes, sources: Sequence[Source]) -> list[Input]:
     """What is read to encode: an output must be none of it."""
-    named = [place(name) for name in spec.data]
-    found = [Input("data", path) for path in (*named, *(source.path for source in sources))]
-    found += [
-        Input("the tokenizer", made.tokenizer.folder),
-        Input("the model", made.tokenizer.weights),
-    ]
-    if spec.template is not None and spec.template not in made.tokenizer.templates:
-        found.append(Input("the chat template", Path(spec.template)))
-    return found
+    # Both what was named (a folder) and the files in it: an output inside a data folder would be read the next time.
+    inputs = [Input("data", place(name)) for name in spec.data]
+    inputs += [Input("data", source.path) for source in sources]
+    inputs.append(Input("the tokenizer", probes.tokenizer.folder))
+    inputs.append(Input("the model", probes.tokenizer.weights))
+    if spec.template is not None and spec.template not in probes.tokenizer.templates:
+        inputs.append(Input("the chat template", Path(spec.template)))
+    return inputs
 
 
 @contextmanager
@@ -261,6 +268,31 @@ def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = Non
     )
 
 
+def _check_settings(spec: RunSpec) -> None:
+    """Raises SpecError for settings of `encode` that contradict each other."""
+    settings = spec.encode
+    is_packed = settings.packing != "none"
+    if is_packed and spec.max_length is None:
+        raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
+    if settings.overflow != "drop" and spec.max_length is None:
+        raise SpecError(f"overflow {settings.overflow} needs max_length; give --max-length")
+    if settings.trainer == "axolotl" and is_packed:
+        raise SpecError(
+            "Axolotl loses the borders in packed rows; leave packing to its sample_packing"
+        )
+    if settings.preferences and settings.overflow not in ("drop", "error"):
+        raise SpecError(
+            f"overflow {settings.overflow} would cut the two sides of a pair differently; use drop"
+        )
+    if settings.preferences and is_packed:
+        raise SpecError(
+            "pairs and verdicts are compared whole and can't share a row; leave packing out"
+        )
+    for name in ("loss_weights", "sources"):
+        if settings.trainer != "transformers" and getattr(settings, name):
+            raise SpecError(f"{settings.trainer} has no use for {name}; leave them out")
+
+
 @dataclass
 class Job:
     """What is to be encoded, and everything that shapes it."""
@@ -274,30 +306,19 @@ class Job:
 
     @classmethod
     def of(cls, spec: RunSpec, progress: Progress | None, scanned_by: Scans) -> Job:
-        """Read the tokenizer, and every byte of the data once."""
-        if spec.encode.packing != "none" and spec.max_length is None:
-            raise SpecError(
-                "packing needs max_length, the length of a packed row; give --max-length"
-            )
-        if spec.encode.overflow != "drop" and spec.max_length is None:
-            raise SpecError(f"overflow {spec.encode.overflow} needs max_length; give --max-length")
-        if spec.encode.trainer == "axolotl" and spec.encode.packing != "none":
-            raise SpecError(
-                "Axolotl loses the borders in packed rows; leave packing to its sample_packing"
-            )
-        if spec.encode.preferences and spec.encode.overflow not in ("drop", "error"):
-            raise SpecError(
-                f"overflow {spec.encode.overflow} would cut the two sides of a pair differently;"
-                " use drop"
-            )
-        if spec.encode.preferences and spec.encode.packing != "none":
-            raise SpecError(
-                "pairs and verdicts are compared whole and can't share a row; leave packing out"
-            )
-        for name in ("loss_weights", "sources"):
-            if spec.encode.trainer != "transformers" and getattr(spec.encode, name):
-                raise SpecError(f"{spec.encode.trainer} has no use for {name}; leave them out")
-        made = prepared(spec)
+        """Read the tokenizer, and every byte of the data once.
+
+        Args:
+            spec: the settings.
+            progress: called while the data is read.
+            scanned_by: reads it, one of ENGINES.
+
+        Raises:
+            SpecError: for settings that contradict each other.
+            DataError: for a file that holds no row.
+        """
+        _check_settings(spec)
+        probes = prepared(spec)
         sources = resolve(spec.data)
         total = sum(source.path.stat().st_size for source in sources)
         size = max(MIN_SHARD_BYTES, min(MAX_SHARD_BYTES, total // MAX_SHARDS))
@@ -305,20 +326,20 @@ class Job:
             size = max(size, PACKED_BYTES_PER_TOKEN * (spec.max_length or 0))
         done = 0
 
-        def read(count: int) -> None:
+        def report_read(count: int) -> None:
             nonlocal done
             done += count
             if progress is not None:
                 progress("reading", done, total, 0, 0)
 
-        scans = scanned_by(sources, size, read)
-        for source, found in zip(sources, scans, strict=True):
-            if source.path.stat().st_size == 0 or (
-                found.stretches and not any(s.rows for s in found.stretches)
-            ):
+        scans = scanned_by(sources, size, report_read)
+        for source, scan in zip(sources, scans, strict=True):
+            # Without stretches the rows are not counted yet: `_streamed` raises the same.
+            has_no_rows = scan.stretches and not any(stretch.rows for stretch in scan.stretches)
+            if source.path.stat().st_size == 0 or has_no_rows:
                 raise DataError(f"{source.path}: the file holds no row")
-        inputs = inputs_of(spec, made, sources, scans)
-        return cls(spec, made, sources, scans, inputs, key_of(inputs))
+        inputs = inputs_of(spec, probes, sources, scans)
+        return cls(spec, probes, sources, scans, inputs, key_of(inputs))
 
     @property
     def tasks_at_most(self) -> int | None:
@@ -348,9 +369,9 @@ class Job:
 
     def _streamed(
         self, source: Source, row: int, size: int
-    ) -> Iterator[tuple[list[Conversation], list[Broken], int]]:
+    ) -> Iterator[tuple[list[Conversation], list[BrokenLine], int]]:
         """(rows, lines that hold none, bytes read)."""
-        broken: list[Broken] = []
+        broken: list[BrokenLine] = []
         on_broken = (
             (lambda *line: broken.append(line)) if self.spec.encode.on_error == "skip" else None
         )
@@ -360,13 +381,18 @@ class Job:
                 "columns": self.spec.map,
                 "on_broken": on_broken,
             }
-            found = conversations(records(source, raw), source, row, **form)
-            reached, empty = 0, True
-            while (rows := list(islice(found, STREAMED_ROWS))) or broken:
-                before, reached, empty = reached, max(reached, min(raw.tell(), size)), False
+            stream = conversations(records(source, raw), source, row, **form)
+            reached = 0
+            is_empty = True
+            rows = list(islice(stream, STREAMED_ROWS))
+            while rows or broken:
+                is_empty = False
+                # Of a compressed file: how far its bytes are read. A reader may step back, progress must not.
+                before, reached = reached, max(reached, min(raw.tell(), size))
                 yield rows, broken[:], reached - before
                 broken.clear()
-            if empty:
+                rows = list(islice(stream, STREAMED_ROWS))
+            if is_empty:
                 raise DataError(f"{source.path}: the file holds no row")
 
 
@@ -382,10 +408,12 @@ def cache_home() -> Place:
 
 
 def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
+    """The folder to write to; 20 digits of the key, 80 bits, name one in a cache and are enough to tell all apart."""
     return entry_of(place(out) if out is not None else place(cache or cache_home()) / key[:20])
 
 
 def _choose_workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
+    """What runs the tasks; never more processes than tasks, and none at all for one."""
     if engine == "ray":
         return on_ray.shards_by(jobs)
     jobs = jobs or usable_cores()
@@ -402,26 +430,29 @@ def _run_shards(
     sizes: dict[int, int] = {}
     done = rows = tokens = 0
 
-    def tell(shard: Shard) -> None:
+    def report_shard(shard: Shard) -> None:
         nonlocal done, rows, tokens
-        done, rows, tokens = done + sizes[shard.number], rows + shard.rows, tokens + shard.tokens
+        done += sizes[shard.number]
+        rows += shard.rows
+        tokens += shard.tokens
         if progress is not None:
             progress("encoding", done, total, rows, tokens)
 
     if progress is not None:
         progress("encoding", 0, total, 0, 0)
 
-    def missing() -> Iterator[Task]:
+    # A generator, for the rows of a streamed file are read only when a worker has room for them.
+    def missing_tasks() -> Iterator[Task]:
         for task, size in job.tasks():
             sizes[task.number] = size
             if task.number in shards:
-                tell(shards[task.number])
+                report_shard(shards[task.number])
             else:
                 yield task
 
-    for shard in run(job.made, missing(), entry.store(), only_reference):
+    for shard in run(job.made, missing_tasks(), entry.store(), only_reference):
         shards[shard.number] = shard
-        tell(shard)
+        report_shard(shard)
     return [shards[number] for number in sorted(shards)]
 
 
@@ -431,6 +462,7 @@ def _work_key(job: Job, *, only_reference: bool) -> str:
 
 
 def _sum_counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
+    """The counts of all shards, as they stand in the manifest. Raises RuntimeError where rows are missing in them."""
     names = (
         "rows",
         "encoded",
@@ -462,6 +494,7 @@ def _why_none(counts: Mapping[str, int], shards: Iterable[Shard], entry: AnyEntr
 
 
 def _count_notices(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:
+    """What a user should know of the counts: all that is not as it stood in the data."""
     counts = _sum_counts(shards, spec)
     texts = {
         "dropped_documents": "examples that are not written: {:,} (dropped.jsonl says why)",

@@ -1,4 +1,9 @@
-"""Preferences: both sides of a pair, or an answer with its verdict, as documents that end with their stop token."""
+"""Preferences: both sides of a pair, or an answer with its verdict, as documents that end with their stop token.
+
+DPO and KTO compare log-probabilities of whole answers. That is right only if both sides have the same prompt as
+tokens, and if each answer is one stretch: a pair that is not so is dropped with the reason. The trade-off: nothing is
+shortened here, for cutting one side of a pair differently from the other would itself be a preference.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Rejected
 from truetune.encoding.documents import Document, DocumentMaker, DocumentsResult, Dropped
 from truetune.encoding.stream import batch as one_batch
 
@@ -27,37 +33,38 @@ class PreferenceMaker(DocumentMaker):
     def make(self, rows: list[Conversation]) -> DocumentsResult:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
         batch = one_batch(rows, self.renderer, self.encoder)
-        made = self.made_of(rows, batch)
-        sides = [made]
+        result = self.made_of(rows, batch)
+        sides = [result]
         if batch.other is not None:
-            sides.append(
-                self.made_of([example.row for example in batch.other.examples], batch.other)
-            )
-        rejected = {r.row.origin.row: r for side in reversed(sides) for r in side.rejected}
-        dropped = {d.origin.row: d for side in reversed(sides) for d in side.dropped}
-        documents: dict[int, list[Document]] = {}
+            other_rows = [example.row for example in batch.other.examples]
+            sides.append(self.made_of(other_rows, batch.other))
+        # By row number. Where both sides are left out, the reason of the chosen one is told: it is written last.
+        rejected: dict[int, Rejected] = {}
+        dropped: dict[int, Dropped] = {}
+        for side in reversed(sides):
+            rejected.update({one.row.origin.row: one for one in side.rejected})
+            dropped.update({one.origin.row: one for one in side.dropped})
+        documents: dict[int, list[Document]] = {}  # the chosen side first
         for side in sides:
             for document in side.documents:
                 documents.setdefault(document.origin.row, []).append(document)
-        made.documents = []
+        result.documents = []
         for row in rows:
             number = row.origin.row
             if number in rejected or number in dropped:
                 continue
-            found = documents[number]
+            of_row = documents[number]
             labels = [row.label] if row.rejected is None else [True, False]
-            if reason := _why_unfit(found, len(labels)):
-                dropped[number] = Dropped(
-                    row.origin, max(len(document.ids) for document in found), reason
-                )
-            else:
-                made.documents += [
-                    _through_answer(d)._replace(label=label)
-                    for d, label in zip(found, labels, strict=True)
-                ]
-        made.rejected = [rejected[number] for number in sorted(rejected)]
-        made.dropped = [dropped[number] for number in sorted(dropped.keys() - rejected.keys())]
-        return made
+            reason = _why_unfit(of_row, len(labels))
+            if reason:
+                longest = max(len(document.ids) for document in of_row)
+                dropped[number] = Dropped(row.origin, longest, reason)
+                continue
+            for document, label in zip(of_row, labels, strict=True):
+                result.documents.append(_through_answer(document)._replace(label=label))
+        result.rejected = [rejected[number] for number in sorted(rejected)]
+        result.dropped = [dropped[number] for number in sorted(dropped.keys() - rejected.keys())]
+        return result
 
     def misfit(self, row: Conversation) -> str | None:
         """Why a row is of no use in this kind of training."""
@@ -69,16 +76,20 @@ class PreferenceMaker(DocumentMaker):
         )
 
 
-def _why_unfit(found: Sequence[Document], sides: int) -> str | None:
-    """Why these documents of a row can't be trained on."""
-    if len(found) != sides or not all(
-        document.supervised[_answer_tokens(document)].all() for document in found
-    ):
+def _why_unfit(documents: Sequence[Document], sides: int) -> str | None:
+    """Why these documents of a row, of which there should be `sides`, can't be trained on; None where they can."""
+    answers = [_answer_tokens(document) for document in documents]
+    are_whole = all(
+        document.supervised[answer].all()
+        for document, answer in zip(documents, answers, strict=True)
+    )
+    if len(documents) != sides or not are_whole:
         return INTERRUPTED
-    starts = [_answer_tokens(document).start for document in found]
+    starts = [answer.start for answer in answers]
     if 0 in starts:
         return NO_PROMPT
-    first, last = found[0], found[-1]
+    # Of a verdict, first and last are one document.
+    first, last = documents[0], documents[-1]
     if not np.array_equal(first.ids[: starts[0]], last.ids[: starts[-1]]):
         return PROMPTS_DIFFER
     if sides == 2 and np.array_equal(_through_answer(first).ids, _through_answer(last).ids):
@@ -88,9 +99,10 @@ def _why_unfit(found: Sequence[Document], sides: int) -> str | None:
 
 def _answer_tokens(document: Document) -> slice:
     """From its first supervised token to its last one."""
-    places = np.flatnonzero(document.supervised)
-    return slice(int(places[0]), int(places[-1]) + 1)
+    supervised = np.flatnonzero(document.supervised)
+    return slice(int(supervised[0]), int(supervised[-1]) + 1)
 
 
 def _through_answer(document: Document) -> Document:
+    """The document to the end of its answer: preference trainers would count a newline behind the stop token in."""
     return document.part(slice(_answer_tokens(document).stop))

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.data.files import Source
-from truetune.data.remote import Place, Remote
+from truetune.data.remote import Remote
 
 
 class SourceNames(NamedTuple):
+    """What the files of some data are called."""
+
     root: str | None
     """The folder that the names begin at; None where the files have none in common"""
     names: tuple[str, ...]
@@ -29,26 +31,32 @@ def names_of(sources: Sequence[Source]) -> SourceNames:
     its path as tells it from the others; files of several stores by their URI.
     """
     places = [source.path for source in sources]
-    here = [os.path.abspath(path) for path in places if isinstance(path, Path)]
-    if len(here) == len(places):
-        root = _common_folder([os.path.dirname(path) for path in here])
-        if os.path.dirname(root) == root:
-            return SourceNames(None, _distinct_ends(here))
-        return SourceNames(
-            root, tuple(Path(os.path.relpath(path, root)).as_posix() for path in here)
-        )
-    tops = {path.top for path in places if isinstance(path, Remote)}
-    if not here and len(tops) == 1:
-        folders = ["/" + path.parent.path for path in places if isinstance(path, Remote)]
-        inside = _common_folder(folders).strip("/")
-        skipped = len(inside) + 1 if inside else 0
-        top = next(path for path in places if isinstance(path, Remote))
-        return SourceNames(
-            str(Remote(top.top, inside)), tuple(_path_text(path)[skipped:] for path in places)
-        )
-    ends = iter(_distinct_ends(here))
+    remote = [path for path in places if isinstance(path, Remote)]
+    local = [os.path.abspath(path) for path in places if isinstance(path, Path)]
+    if not remote:
+        return _local_names(local)
+    if not local and len({path.top for path in remote}) == 1:
+        return _names_in_store(remote)
+    ends = iter(_distinct_ends(local))
+    mixed = [next(ends) if isinstance(path, Path) else str(path) for path in places]
+    return SourceNames(None, tuple(mixed))
+
+
+def _local_names(paths: Sequence[str]) -> SourceNames:
+    """The names of files on a disk, by their absolute paths."""
+    root = _common_folder([os.path.dirname(path) for path in paths])
+    if os.path.dirname(root) == root:
+        # The top of the file system: names below it would be the whole paths, which is what is to be kept back.
+        return SourceNames(None, _distinct_ends(paths))
+    return SourceNames(root, tuple(Path(os.path.relpath(path, root)).as_posix() for path in paths))
+
+
+def _names_in_store(paths: Sequence[Remote]) -> SourceNames:
+    """The names of files in one store, below the folder that holds them all."""
+    inside = _common_folder(["/" + path.parent.path for path in paths]).strip("/")
+    skipped = len(inside) + 1 if inside else 0
     return SourceNames(
-        None, tuple(next(ends) if isinstance(path, Path) else str(path) for path in places)
+        str(Remote(paths[0].top, inside)), tuple(path.path[skipped:] for path in paths)
     )
 
 
@@ -62,8 +70,5 @@ def _distinct_ends(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _common_folder(folders: Sequence[str]) -> str:
+    """The folder that all of these lie in; empty for none, which `os.path.commonpath` refuses."""
     return os.path.commonpath(folders) if folders else ""
-
-
-def _path_text(place: Place) -> str:
-    return place.path if isinstance(place, Remote) else str(place)

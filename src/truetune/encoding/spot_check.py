@@ -1,4 +1,10 @@
-"""Replay: random rows of encoded data, encoded again and compared with what is written."""
+"""Spot check: random rows of encoded data, encoded again and compared with what is written.
+
+Before encoded data is used again, its key says that nothing has changed that shapes it, and its digests that no byte
+has. Neither says that the version which wrote it was right. So a few rows are encoded again by `tokenizers` and the
+template, without a shortcut. The trade-off: a few seconds at each use, for a chance to see a defect that a fast path
+had; a fault of one row in a thousand is mostly missed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as arrow
 from pyarrow import parquet
 
@@ -40,6 +47,7 @@ def verify_random_rows(
     differs from what is written.
     """
     maker = maker_of(made, only_reference=True)
+    # Not seeded: each use of the data looks at other rows.
     shards = list(_within_reach(manifest["shards"]))
     by_name = dict(zip(names_of(sources).names, sources, strict=True))
     for shard in random.sample(shards, min(SHARDS, len(shards))):
@@ -50,6 +58,7 @@ def verify_random_rows(
 
 
 def _within_reach(shards: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The shards whose rows can be read without reading all before them: a stretch, or the first of its file."""
     seen = set()
     for shard in shards:
         if shard["rows"] and (shard["stretch"] or shard["source"] not in seen):
@@ -60,6 +69,7 @@ def _within_reach(shards: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _read_rows(
     spec: RunSpec, source: Source, shard: dict[str, Any], wanted: set[int]
 ) -> list[Conversation]:
+    """The rows with some numbers, of one shard of a data file; broken lines are passed over, as they were then."""
     form: dict[str, Any] = {
         "format": spec.format,
         "columns": spec.map,
@@ -78,50 +88,50 @@ def _read_rows(
 def _read_written(
     entry: AnyEntry, shard: dict[str, Any], rows: set[int]
 ) -> dict[int, list[tuple[list[int], list[int]]]]:
-    """(ids, labels) of each document of these rows."""
+    """(ids, labels) of each document of these rows, by the row's number."""
     table = _read_table(entry.folder / DATA / shard["file"])
+    # Some trainers must not find columns that they don't know: these stand in a file of their own then.
     origins = table if "row" in table.column_names else _read_table(entry.origins(shard))
-    packed = "seq_lengths" in origins.column_names
-    found: dict[int, list[tuple[list[int], list[int]]]] = {}
+    is_packed = "seq_lengths" in origins.column_names
+    documents: dict[int, list[tuple[list[int], list[int]]]] = {}
     for i, value in enumerate(origins.column("row").to_pylist()):
-        numbers = value if packed else [value]
+        numbers = value if is_packed else [value]
         if rows.isdisjoint(numbers):
             continue
         ids, labels = table["input_ids"][i].as_py(), table["labels"][i].as_py()
-        at = 0
-        for number, length in zip(
-            numbers, origins["seq_lengths"][i].as_py() if packed else [len(ids)], strict=True
-        ):
-            part = slice(at, at + length)
-            found.setdefault(number, []).append((ids[part], labels[part]))
-            at += length
-    return found
+        lengths = origins["seq_lengths"][i].as_py() if is_packed else [len(ids)]
+        start = 0
+        for number, length in zip(numbers, lengths, strict=True):
+            own = slice(start, start + length)
+            documents.setdefault(number, []).append((ids[own], labels[own]))
+            start += length
+    return documents
 
 
 def _read_table(path: Place) -> Any:
-    with (
-        arrow.memory_map(str(path))
-        if isinstance(path, Path)
-        else arrow.BufferReader(path.read_bytes())
-    ) as file:
-        return (
-            parquet.read_table(file)
-            if path.suffix == ".parquet"
-            else arrow.ipc.open_stream(file).read_all()
-        )
+    """A shard's pyarrow.Table: Parquet or an Arrow stream, by its suffix; mapped from a disk, read from a store."""
+    is_local = isinstance(path, Path)
+    source = arrow.memory_map(str(path)) if is_local else arrow.BufferReader(path.read_bytes())
+    with source as file:
+        if path.suffix == ".parquet":
+            return parquet.read_table(file)
+        return arrow.ipc.open_stream(file).read_all()
 
 
 def _compare_row(
     row: Conversation, made: list[Document], written: list[tuple[list[int], list[int]]]
 ) -> None:
-    packed = [(ids, labels[1:]) for ids, labels in written]
-    labels = [
-        [id if s else IGNORED for id, s in zip(d.ids.tolist(), d.supervised.tolist(), strict=True)]
-        for d in made
-    ]
-    again = [(document.ids.tolist(), own[1:]) for document, own in zip(made, labels, strict=True)]
-    if sorted(packed) != sorted(again):
+    """Raise DataError where the documents `made` of a row are not what is `written` of it."""
+    # Without the first label, which packing sets to "ignored". Sorted, for packing shares documents out over rows.
+    before = [(ids, labels[1:]) for ids, labels in written]
+    again = [(document.ids.tolist(), _labels(document)[1:]) for document in made]
+    if sorted(before) != sorted(again):
         raise DataError(
             f"{row.origin}: encodes otherwise than what was written from it; delete the folder to"
             f" encode all anew, and please report this\n  written: {written}\n  again:   {again}"
         )
+
+
+def _labels(document: Document) -> list[int]:
+    """The labels of a document as they are written: its ids, IGNORED where they are not supervised."""
+    return np.where(document.supervised, document.ids, np.int32(IGNORED)).tolist()  # type: ignore[no-any-return]

@@ -1,4 +1,8 @@
-"""Rows in, batches out: rendered by this thread while another one encodes the batch before."""
+"""Rows in, batches out: rendered by this thread while another one encodes the batch before.
+
+Rendering is Python and holds the lock; encoding is Rust and numpy, which let go of it. Two threads therefore use two
+cores without a second process. The trade-off: each batch comes one batch late, and an error of the encoder with it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 
 ROWS = 256
+"""Rows of a batch. Chosen, not measured: numpy's cost per call is spread over some thousand pieces, and a batch of long
+rows still takes few MB. Larger ones would find more pieces that they share, and hold more back."""
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
@@ -55,11 +61,14 @@ def batches(
     source = iter(rows)
     with ThreadPoolExecutor(max_workers=1) as pool:
         pending: Future[Batch] | None = None
-        while chunk := list(islice(source, size)):
+        chunk = list(islice(source, size))
+        while chunk:
             following = pool.submit(_encode_rendered, _render_rows(chunk, renderer), encoder)
             if pending is not None:
                 yield pending.result()
             pending = following
+            chunk = list(islice(source, size))
+        # Before the last batch goes out: who has all batches may use them.
         renderer.prove()
         if pending is not None:
             yield pending.result()
@@ -73,6 +82,8 @@ def batch(
 
 
 class _Rendered(NamedTuple):
+    """A batch between rendering and encoding."""
+
     rows: list[Conversation]
     examples: list[Example]
     others: list[Example]
@@ -82,19 +93,21 @@ class _Rendered(NamedTuple):
 
 def _render_rows(rows: list[Conversation], renderer: RowRenderer, exact: bool = False) -> _Rendered:
     """Of a pair either both sides are rendered, or it is rejected."""
-    made = _Rendered(rows, [], [], [])
+    rendered = _Rendered(rows, [], [], [])
     render = renderer.exact if exact else renderer.render
     for row in rows:
         try:
             examples = [Example(row, rendering) for rendering in render(row)]
             if row.rejected is not None:
                 other = row.exchanged()
-                made.others.extend(Example(other, rendering) for rendering in render(other))
+                # `render` returns a list: where it raises, nothing of this side is in `others` yet.
+                rendered.others.extend(Example(other, rendering) for rendering in render(other))
         except (TemplateError, RecursionError, OverflowError) as error:
-            made.rejected.append(Rejected(row, str(error)))
+            # Rows nested too deeply, and numbers too large to write, are the row's fault as well.
+            rendered.rejected.append(Rejected(row, str(error)))
         else:
-            made.examples.extend(examples)
-    return made
+            rendered.examples.extend(examples)
+    return rendered
 
 
 def _encode_rendered(rendered: _Rendered, encoder: Encoder) -> Batch:
@@ -103,32 +116,31 @@ def _encode_rendered(rendered: _Rendered, encoder: Encoder) -> Batch:
     renderings = [example.rendering for example in (*examples, *others)]
     encoded = encoder.encode([rendering.text for rendering in renderings])
     source, supervised = label_tokens(renderings, encoded)
-    if not others:
-        return Batch(
-            rows,
-            examples,
-            rejected,
-            encoded.ids,
-            encoded.offsets,
-            source,
-            supervised,
-            encoded.starts,
-        )
     ids, offsets, starts = encoded
+    # Of all tokens the first `chosen_tokens` belong to `examples`, the rest to the rejected sides.
     count = len(examples)
-    cut = int(offsets[count])
-    behind, ends = slice(cut, None), offsets[count:] - cut
-    other = Batch(
-        [], others, [], ids[behind], ends, source[behind], supervised[behind], starts[behind]
-    )
+    chosen_tokens = int(offsets[count])
+    other = None
+    if others:
+        behind = slice(chosen_tokens, None)
+        other = Batch(
+            rows=[],
+            examples=others,
+            rejected=[],
+            ids=ids[behind],
+            offsets=offsets[count:] - chosen_tokens,
+            source=source[behind],
+            supervised=supervised[behind],
+            starts=starts[behind],
+        )
     return Batch(
-        rows,
-        examples,
-        rejected,
-        ids[:cut],
-        offsets[: count + 1],
-        source[:cut],
-        supervised[:cut],
-        starts[:cut],
-        other,
+        rows=rows,
+        examples=examples,
+        rejected=rejected,
+        ids=ids[:chosen_tokens],
+        offsets=offsets[: count + 1],
+        source=source[:chosen_tokens],
+        supervised=supervised[:chosen_tokens],
+        starts=starts[:chosen_tokens],
+        other=other,
     )

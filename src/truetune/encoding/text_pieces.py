@@ -2,6 +2,10 @@
 
 So do we, where that is so: a piece that stands in many texts (the turns that the examples of one chat share) is encoded
 once a batch, and an added token is never encoded at all.
+
+Whether it is so depends on the tokenizer: an added token may swallow the white space beside it (`lstrip`), be found
+only in normalized text, or the first piece may get a space before it. The settings are read where they say so, and
+the rest is tried on probes. The trade-off: a tokenizer that fails is encoded text by text, slower and exact.
 """
 
 from __future__ import annotations
@@ -29,29 +33,42 @@ class PieceRule:
 
 
 def find_piece_rule(backend: tokenizers.Tokenizer) -> PieceRule | None:
-    """None where what stands beside an added token changes how it is encoded."""
-    added = {
-        token.content: (id, token)
-        for id, token in backend.get_added_tokens_decoder().items()
-        if token.content
-    }
-    tokens = [token for _, token in added.values()]
-    changes_text = backend.normalizer is not None and "normalizers=[]" not in str(
-        backend.normalizer
-    )
-    if any(
-        t.lstrip or t.rstrip or t.single_word or (t.normalized and changes_text) for t in tokens
-    ):
+    """How texts of a tokenizer are cut; None where what stands beside an added token changes how it is encoded."""
+    ids: dict[str, int] = {}
+    tokens: list[tokenizers.AddedToken] = []
+    for id, token in backend.get_added_tokens_decoder().items():
+        if token.content:
+            ids[token.content] = id
+            tokens.append(token)
+    normalizer = backend.normalizer
+    changes_text = normalizer is not None and "normalizers=[]" not in str(normalizer)
+    if any(_depends_on_neighbours(token, changes_text) for token in tokens):
         return None
-    first = next((token.content for token in tokens if token.special), None)
-    if first is None:
+    # One special token stands for all when the rule is tried: they are told apart by their text alone.
+    special = next((token.content for token in tokens if token.special), None)
+    if special is None:
         return None
-    pattern = re.compile(f"({any_of(sorted(added))})")
-    ids = {content: id for content, (id, _) in added.items()}
-    for prefix in ("", first):
-        if all(_encodes_alike_alone(backend, text, prefix, first, ids[first]) for text in PROBES):
+    pattern = re.compile(f"({any_of(sorted(ids))})")
+    # Without a prefix first: with one, every piece costs a token more to encode.
+    for prefix in ("", special):
+        if _holds_for_probes(backend, prefix, special, ids[special]):
             return PieceRule(pattern, ids, prefix)
     return None
+
+
+def _depends_on_neighbours(token: tokenizers.AddedToken, changes_text: bool) -> bool:
+    """Does it matter to an added token, or to the text beside it, what stands there?
+
+    `changes_text`: the tokenizer has a normalizer, so that a normalized token is found in another text than ours.
+    """
+    if token.lstrip or token.rstrip or token.single_word:
+        return True
+    return bool(token.normalized and changes_text)
+
+
+def _holds_for_probes(backend: tokenizers.Tokenizer, prefix: str, token: str, id: int) -> bool:
+    """Is every probe between two tokens encoded as it is behind the prefix?"""
+    return all(_encodes_alike_alone(backend, text, prefix, token, id) for text in PROBES)
 
 
 def _encodes_alike_alone(
@@ -64,21 +81,30 @@ def _encodes_alike_alone(
 
 
 def any_of(words: list[str]) -> str:
-    """A pattern for the longest of some words, in order, that stands at a place: common beginnings are tried once."""
-    heads = {
-        head: [word[1:] for word in group]
-        for head, group in groupby(words, key=lambda word: word[:1])
-    }
-    ends = "" in heads
-    singles = [head for head, tails in heads.items() if head and tails == [""]]
-    branches = [
-        re.escape(head) + any_of(tails) for head, tails in heads.items() if head and tails != [""]
-    ]
-    if singles:
-        branches.append(
-            f"[{''.join(map(re.escape, singles))}]" if len(singles) > 1 else re.escape(singles[0])
-        )
+    """A pattern for the longest of some sorted words that stands at a place: common beginnings are tried once.
+
+    `["<a>", "<ab>", "<b>"]` becomes `<(?:a(?:b>|>)|b>)`. Vocabularies have up to some thousand added tokens that begin
+    alike (`<|reserved_special_token_17|>`); a plain alternation would try each of them at every `<` of a text.
+    """
+    # The words by their first character; "" stands for a word that ends here.
+    tails_by_head: dict[str, list[str]] = {}
+    for head, group in groupby(words, key=lambda word: word[:1]):
+        tails_by_head[head] = [word[1:] for word in group]
+    a_word_ends = "" in tails_by_head
+    last_characters: list[str] = []
+    branches: list[str] = []
+    for head, tails in tails_by_head.items():
+        if head and tails == [""]:
+            last_characters.append(re.escape(head))
+        elif head:
+            branches.append(re.escape(head) + any_of(tails))
+    if len(last_characters) > 1:
+        branches.append(f"[{''.join(last_characters)}]")
+    else:
+        branches += last_characters
     if not branches:
         return ""
-    joined = branches[0] if len(branches) == 1 and not ends else f"(?:{'|'.join(branches)})"
-    return f"{joined}?" if ends else joined
+    if not a_word_ends:
+        return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+    # Greedy, so that a longer word is taken where one stands.
+    return f"(?:{'|'.join(branches)})?"

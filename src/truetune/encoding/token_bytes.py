@@ -1,4 +1,10 @@
-"""The bytes that each token stands for, which place tokens in a text without the tokenizer's offsets."""
+"""The bytes that each token stands for, which place tokens in a text without the tokenizer's offsets.
+
+Byte-level vocabularies (GPT-2's and those after it) write a printable character for each byte; SentencePiece's write a
+mark for a space and `<0x0A>` for bytes that no token spells. So the spelling of an id is bytes that can be counted,
+and the bytes before a token say where it stands. The trade-off: for a tokenizer that changes text first, what its ids
+spell is not what stood there; `encoder` compares, and asks `tokenizers` for the offsets of such texts, which is slower.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,16 @@ import tokenizers
 from numpy.typing import NDArray
 
 SPACE = "\u2581"
+"""SentencePiece's mark for a space, LOWER ONE EIGHTH BLOCK"""
 
 
 class TokenBytes:
-    """Bytes by id, spelled when they are first asked for."""
+    """Bytes by id, spelled when they are first asked for.
+
+    All spellings stand in one table of bytes, and each id's beginning and length in arrays: what thousands of ids
+    spell is then one indexing operation of numpy. Vocabularies have up to 262,144 tokens and data uses a part of them,
+    so that spelling all at the start would only make it slow.
+    """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         added = backend.get_added_tokens_decoder()
@@ -39,38 +51,43 @@ class TokenBytes:
 
     def lengths_of(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
         """(tokens,) -> (tokens,): how many bytes each id spells."""
-        unknown = np.unique(ids[self._begin[ids] < 0]).tolist()
-        if unknown:
-            spelled = [self.spell(id) for id in unknown]
-            self.lengths[unknown] = [len(spelling) for spelling in spelled]
-            self._begin[unknown] = (
-                len(self._table) + np.cumsum(self.lengths[unknown]) - self.lengths[unknown]
-            )
+        new_ids = np.unique(ids[self._begin[ids] < 0]).tolist()
+        if new_ids:
+            spelled = [self.spell(id) for id in new_ids]
+            lengths = np.array([len(spelling) for spelling in spelled], dtype=np.int32)
+            self.lengths[new_ids] = lengths
+            # Behind all that the table holds, each after the ones before it.
+            self._begin[new_ids] = len(self._table) + np.cumsum(lengths) - lengths
             self._table += b"".join(spelled)
         return np.asarray(self.lengths[ids])
 
     def bytes(self, ids: NDArray[np.int32]) -> NDArray[np.uint8]:
         """(tokens,) -> (bytes,): what the ids spell, end to end."""
         lengths = self.lengths_of(ids)
-        ends = np.cumsum(lengths, dtype=np.int64)
-        places = np.repeat(self._begin[ids] - ends + lengths, lengths) + np.arange(
-            ends[-1] if len(ends) else 0
-        )
+        ends = np.cumsum(lengths, dtype=np.int64)  # (tokens,) where each ends in the result
+        byte_count = ends[-1] if len(ends) else 0
+        # Byte k of the result, of token t, is byte `begin[t] + (k - start of t)` of the table.
+        shift = self._begin[ids] - (ends - lengths)  # (tokens,)
+        table_indices = np.repeat(shift, lengths) + np.arange(byte_count)  # (bytes,)
         table: NDArray[np.uint8] = np.frombuffer(self._table, dtype=np.uint8)
-        return np.asarray(table[places])
+        return np.asarray(table[table_indices])
 
 
 def _keeps_ascii(backend: tokenizers.Tokenizer) -> bool:
     """No normalizer, or one that composes characters; byte-level pieces with a token for each byte of ASCII."""
+    # NFC leaves ASCII as it is; it matters for other text only.
     normalizer = str(backend.normalizer)
-    known = all(
-        backend.token_to_id(character) is not None for character in map(chr, range(0x21, 0x7F))
-    )
-    return known and normalizer in ("None", "NFC()", "Sequence(normalizers=[])")
+    printable_ascii = map(chr, range(0x21, 0x7F))
+    has_all = all(backend.token_to_id(character) is not None for character in printable_ascii)
+    return has_all and normalizer in ("None", "NFC()", "Sequence(normalizers=[])")
 
 
 def _byte_characters() -> dict[str, int]:
-    """GPT-2's table of a printable character for each byte."""
+    """GPT-2's table of a printable character for each byte.
+
+    Bytes that are printable in Latin-1 stand for themselves, the other 68 for the characters from U+0100 on, in order
+    (`bytes_to_unicode` of GPT-2's encoder.py).
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {
@@ -82,6 +99,7 @@ _TO_BYTES = str.maketrans({character: chr(byte) for character, byte in _byte_cha
 
 
 def _byte_level_bytes(token: str) -> bytes:
+    """The bytes of a token of a byte-level vocabulary; of one with other characters in it, as it is written."""
     try:
         return token.translate(_TO_BYTES).encode("latin-1")
     except UnicodeEncodeError:
@@ -89,6 +107,7 @@ def _byte_level_bytes(token: str) -> bytes:
 
 
 def _sentencepiece_bytes(token: str) -> bytes:
+    """The bytes of a token of a SentencePiece vocabulary: `<0x0A>` is one byte, the mark is a space."""
     if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
         return bytes.fromhex(token[3:5])
     return token.replace(SPACE, " ").encode()
