@@ -144,19 +144,19 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "patched" / "sitecustomize.py").write_text(
         "import dataclasses\n"
         "from truetune.render import recipe\n"
-        "whole = recipe.record\n"
+        "whole = recipe.make_recipe\n"
         "def record(plans, trace):\n"
         "    made = whole(plans, trace)\n"
         "    return made and dataclasses.replace(made, guards=())\n"
-        "recipe.record = record\n"
+        "recipe.make_recipe = record\n"
     )
     code = (
         "import sys\n"
-        "from truetune.encoding import run\n"
+        "from truetune.encoding import encode_run\n"
         "from truetune.spec.run import RunSpec\n"
-        "run.STRETCH = 12000\n"
+        "encode_run.MIN_SHARD_BYTES = 12000\n"
         "if __name__ == '__main__':\n"
-        "    found = run.encode(RunSpec.model_validate_json(sys.argv[1]), sys.argv[2], jobs=2)\n"
+        "    found = encode_run.encode(RunSpec.model_validate_json(sys.argv[1]), sys.argv[2], jobs=2)\n"
         "    print(len(found.manifest['shards']), *found.notices)\n"
     )
     path = os.pathsep.join([str(tmp_path / "patched"), *filter(None, sys.path)])

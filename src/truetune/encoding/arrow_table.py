@@ -60,14 +60,8 @@ def make_table(
         trainer: who will read it.
         file: what the column of that name says of all of them; their own path where it is None.
     """
-    ordered = list(documents)
-    if packs is not None:
-        ordered = []
-        for pack in packs:
-            ordered += [documents[number] for number in pack]
-    ids = _concatenate([document.ids for document in ordered], np.int32)  # (tokens,)
-    supervised = _concatenate([document.supervised for document in ordered], np.bool_)
-    source = _concatenate([document.source for document in ordered], np.uint8)
+    ordered = _in_order(documents, packs)
+    ids, supervised, source = _flatten(ordered)
     layout = _lay_out([len(document.ids) for document in ordered], packs)
     if packs is not None:
         # The label of a document's first token is what the last token of the document before would have to predict.
@@ -79,9 +73,8 @@ def make_table(
         "labels": _list_column(labels, token_offsets),
     }
     if weights:
-        all_weights = [document.weights for document in ordered if document.weights is not None]
-        token_weights = _concatenate(all_weights, np.float32)
-        token_weights = np.where(supervised, token_weights, np.float32(0))
+        # Again with `supervised`: packing has just taken the first label of each document away.
+        token_weights = np.where(supervised, _weights_of(ordered), np.float32(0))
         columns["loss_weights"] = _list_column(token_weights, token_offsets)
     if sources:
         columns["sources"] = _list_column(source, token_offsets)
@@ -89,11 +82,12 @@ def make_table(
         columns["label"] = arrow.array([document.label for document in ordered], arrow.bool_())
     origins = _origin_columns(ordered, layout, file, is_packed=packs is not None)
     counts = count_tokens(source, supervised)
+    is_packed = packs is not None
     if trainer == "transformers":
-        if packs is not None:
+        if is_packed:
             columns["position_ids"] = _list_column(_positions(layout), token_offsets)
         return WrittenTables(arrow.table(columns | origins), None, counts)
-    if packs is not None or trainer == "axolotl":
+    if is_packed or trainer == "axolotl":
         columns["attention_mask"] = _list_column(_document_numbers(layout), token_offsets)
     return WrittenTables(arrow.table(columns), arrow.table(origins), counts)
 
@@ -115,6 +109,35 @@ class _RowLayout(NamedTuple):
     def token_offsets(self) -> NDArray[np.int64]:
         """(rows + 1,) in tokens"""
         return self.document_offsets[self.row_offsets]
+
+
+def _in_order(
+    documents: Sequence[Document], packs: Sequence[Sequence[int]] | None
+) -> list[Document]:
+    """The documents in the order in which they are written: that of their packs, where there are any."""
+    if packs is None:
+        return list(documents)
+    ordered: list[Document] = []
+    for pack in packs:
+        ordered += [documents[number] for number in pack]
+    return ordered
+
+
+def _flatten(
+    documents: Sequence[Document],
+) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.uint8]]:
+    """(tokens,) ids, (tokens,) supervised and (tokens,) source of documents, end to end."""
+    return (
+        _concatenate([document.ids for document in documents], np.int32),
+        _concatenate([document.supervised for document in documents], np.bool_),
+        _concatenate([document.source for document in documents], np.uint8),
+    )
+
+
+def _weights_of(documents: Sequence[Document]) -> NDArray[np.float32]:
+    """(tokens,) the loss weights of documents, end to end."""
+    weights = [document.weights for document in documents if document.weights is not None]
+    return _concatenate(weights, np.float32)
 
 
 def _lay_out(lengths: Sequence[int], packs: Sequence[Sequence[int]] | None) -> _RowLayout:

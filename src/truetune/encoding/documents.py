@@ -149,11 +149,13 @@ class DocumentMaker:
             result.shortened += of_row.shortened
             result.lost += of_row.lost
             if of_row.documents:
-                result.lost_fields.update({field.field for field in lost[number] if field.is_known})
-        for row in rows:
-            # A chat of which no turn is learned has no example.
-            if row.origin.row not in with_result:
-                result.dropped.append(Dropped(row.origin, 0, UNSUPERVISED))
+                result.lost_fields.update(_known_fields(lost[number]))
+        # A chat of which no turn is learned has no example.
+        result.dropped += [
+            Dropped(row.origin, 0, UNSUPERVISED)
+            for row in rows
+            if row.origin.row not in with_result
+        ]
         return result
 
     def _encode_row(
@@ -359,6 +361,11 @@ class DocumentMaker:
         return [
             document.part(slice(start, start + size)) for start in range(0, len(document.ids), size)
         ]
+
+
+def _known_fields(lost: list[LostField]) -> set[str]:
+    """The names of lost fields, but for keys that may be a note of their owner."""
+    return {field.field for field in lost if field.is_known}
 
 
 def _teaches_nothing(of_row: DocumentsResult) -> bool:

@@ -31,7 +31,7 @@ from truetune.data.remote import Place, Remote, place
 from truetune.data.rows import conversations, read
 from truetune.data.stretches import Scan, one_by_one
 from truetune.encoding import on_ray
-from truetune.encoding.arrow_table import make_table as table_of
+from truetune.encoding.arrow_table import make_table
 from truetune.encoding.cache_key import inputs_of, key_of
 from truetune.encoding.documents import DocumentsResult
 from truetune.encoding.encoded_folder import AnyEntry, entry_of
@@ -238,34 +238,40 @@ def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = Non
     entry = _open_entry(out, cache, job.key)
     rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), ESTIMATE_ROWS))
 
-    def encoded(only_reference: bool) -> DocumentsResult:
+    def encode_rows(only_reference: bool) -> DocumentsResult:
         maker = maker_of(job.made, only_reference=only_reference)
-        found = maker.make(rows)
+        result = maker.make(rows)
         maker.renderer.prove()
-        return found
+        return result
 
-    made = with_proof(encoded)
-    table = table_of(made.documents, None).ledger
-    all_rows = sum(stretch.rows for found in job.scans for stretch in found.stretches)
-    known = all(found.stretches for found in job.scans)
-    problems = Counter([d.reason for d in made.dropped] + [r.reason for r in made.rejected])
-    found = entry.manifest()
+    result = with_proof(encode_rows)
+    ledger = make_table(result.documents, None).ledger
+    problems = Counter(drop.reason for drop in result.dropped)
+    problems.update(rejected.reason for rejected in result.rejected)
+    present = entry.manifest()
     return Estimate(
-        entry.folder,
-        found is not None and found.get("key") == job.key,
-        len(rows),
-        len(made.documents),
-        table,
-        dict(made.lost_fields.most_common()),
-        (
-            table.total
-            if len(rows) < ESTIMATE_ROWS
-            else table.total * all_rows // len(rows)
-            if known
-            else None
-        ),
-        dict(problems.most_common(5)),
+        folder=entry.folder,
+        reused=present is not None and present.get("key") == job.key,
+        rows=len(rows),
+        documents=len(result.documents),
+        ledger=ledger,
+        lost_fields=dict(result.lost_fields.most_common()),
+        whole=_estimate_tokens(job, ledger.total, len(rows)),
+        problems=dict(problems.most_common(5)),
     )
+
+
+def _estimate_tokens(job: Job, tokens: int, rows: int) -> int | None:
+    """The tokens of all the data, from those of its first rows; None where the number of all rows is not known.
+
+    Some files can only be read from their start; nobody has counted their rows before they are encoded.
+    """
+    if rows < ESTIMATE_ROWS:
+        return tokens  # these were all
+    if not all(scan.stretches for scan in job.scans):
+        return None
+    all_rows = sum(stretch.rows for scan in job.scans for stretch in scan.stretches)
+    return tokens * all_rows // rows
 
 
 def _check_settings(spec: RunSpec) -> None:
@@ -280,17 +286,24 @@ def _check_settings(spec: RunSpec) -> None:
         raise SpecError(
             "Axolotl loses the borders in packed rows; leave packing to its sample_packing"
         )
-    if settings.preferences and settings.overflow not in ("drop", "error"):
+    if settings.preferences:
+        _check_preference_settings(settings.overflow, is_packed=is_packed)
+    if settings.trainer != "transformers":
+        for name in ("loss_weights", "sources"):
+            if getattr(settings, name):
+                raise SpecError(f"{settings.trainer} has no use for {name}; leave them out")
+
+
+def _check_preference_settings(overflow: str, *, is_packed: bool) -> None:
+    """Raises SpecError for settings that would spoil pairs and verdicts."""
+    if overflow not in ("drop", "error"):
         raise SpecError(
-            f"overflow {settings.overflow} would cut the two sides of a pair differently; use drop"
+            f"overflow {overflow} would cut the two sides of a pair differently; use drop"
         )
-    if settings.preferences and is_packed:
+    if is_packed:
         raise SpecError(
             "pairs and verdicts are compared whole and can't share a row; leave packing out"
         )
-    for name in ("loss_weights", "sources"):
-        if settings.trainer != "transformers" and getattr(settings, name):
-            raise SpecError(f"{settings.trainer} has no use for {name}; leave them out")
 
 
 @dataclass
@@ -354,18 +367,18 @@ class Job:
         """(task, bytes that it reads)."""
         number = row = 0
         names = names_of(self.sources).names
-        for source, name, found in zip(self.sources, names, self.scans, strict=True):
-            for stretch in found.stretches:
-                yield (
-                    Task(number, source, row, stretch, None, name=name),
-                    stretch.stop - stretch.start,
-                )
-                number, row = number + 1, row + stretch.rows
-            if not found.stretches:
+        for source, name, scan in zip(self.sources, names, self.scans, strict=True):
+            for stretch in scan.stretches:
+                byte_count = stretch.stop - stretch.start
+                yield Task(number, source, row, stretch, None, name=name), byte_count
+                number += 1
+                row += stretch.rows
+            if not scan.stretches:
                 size = source.path.stat().st_size
-                for rows, broken, share in self._streamed(source, row, size):
-                    yield Task(number, source, row, None, rows, broken, name), share
-                    number, row = number + 1, row + len(rows) + len(broken)
+                for rows, broken, byte_count in self._streamed(source, row, size):
+                    yield Task(number, source, row, None, rows, broken, name), byte_count
+                    number += 1
+                    row += len(rows) + len(broken)
 
     def _streamed(
         self, source: Source, row: int, size: int

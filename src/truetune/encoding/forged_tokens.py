@@ -1,7 +1,8 @@
 """Forgery: control tokens in those parts of a row that a template writes without saying where they came from.
 
 Keys, roles and types are structure to a template, and its variables are its own: what they hold can't be told from what
-the template itself writes.
+the template itself writes. In a content such a token is found by its source (`documents._forged`); a tool that is named
+`<|im_end|>` has none. The trade-off: these strings are searched before anything is rendered, written or not.
 """
 
 from __future__ import annotations
@@ -14,24 +15,29 @@ from truetune.data.conversation import Conversation
 from truetune.render.traced_string import STRUCTURE_KEYS
 
 PLAIN = frozenset(("role", "content", "reasoning_content", "train", "weight"))
+"""Keys of a usual message, which is not searched: it has no strings that are structure but its role"""
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 
 
 def find_forged_token(row: Conversation, control: re.Pattern[str]) -> str | None:
     """Where the first control token stands that can't be told from the template's, and which; None where none does."""
     for path, text in _untraced_texts(row):
-        if found := control.search(text):
-            return f"the control token {found[0]} stands in {path}"
+        match = control.search(text)
+        if match is not None:
+            return f"the control token {match[0]} stands in {path}"
     return None
 
 
 def _untraced_texts(row: Conversation) -> Iterator[tuple[str, str]]:
+    """(path, text) of all strings that reach the template without a provenance."""
     for i, message in enumerate(row.messages):
-        if (
-            message.keys() - PLAIN
-            or message["role"] not in ROLES
-            or not isinstance(message.get("content"), str)
-        ):
+        # This runs for every row: usual messages cost three look-ups.
+        is_usual = (
+            not message.keys() - PLAIN
+            and message["role"] in ROLES
+            and isinstance(message.get("content"), str)
+        )
+        if not is_usual:
             yield from _structural_texts(message, f"messages[{i}]")
     yield from _structural_texts(row.tools, "tools")
     yield from _structural_texts(row.documents, "documents")

@@ -39,7 +39,7 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
 MAX_REQUESTS = 16
-"""Requests under way."""
+"""Requests under way. Chosen, not measured: each waits for the network most of its time."""
 PUBLISHING = "publishing.json"
 UNPUBLISHED_NAMES = re.compile(
     r"\.work/[0-9a-f]{16}/(\d{5,}\.(json|dropped\.jsonl|rejected\.jsonl)|publishing\.json)"
@@ -108,19 +108,19 @@ class ObjectEntry:
         if listing is None:
             return f"{self.folder / MANIFEST} is of an older format"
 
-        def look(name: str) -> str | None:
+        def damage_of(name: str) -> str | None:
             path = self.folder / name
             try:
-                whole = listing_entry(path.read_bytes()) == listing[name]
+                is_unchanged = listing_entry(path.read_bytes()) == listing[name]
             except FileNotFoundError as error:
                 return f"{path}: {error.strerror}"
-            if not whole:
+            if not is_unchanged:
                 raise UsageError(
                     f"{path}: is not as truetune wrote it: its contents have changed; {ELSEWHERE}"
                 )
             return None
 
-        return next(filter(None, _map_in_threads(look, listing)), None)
+        return next(filter(None, _map_in_threads(damage_of, listing)), None)
 
     def begun(self, key: str) -> bool:
         """Has a run with this key been interrupted here, after its first shard?"""
@@ -130,12 +130,13 @@ class ObjectEntry:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
         self._tag = digest_of(key.encode())[:16]
         sizes = self._sizes()
-        found = {}
+        whole: dict[int, Shard] = {}
         for shard in self._shards(self._tag):
+            # The record came before the files: a shard whose files are missing, or are cut off, is made again.
             files = _shard_files(shard, self.store())
             if all(sizes.get(name) == entry.size for name, entry in files.items()):
-                found[shard.number] = shard
-        return found
+                whole[shard.number] = shard
+        return whole
 
     def discard(self) -> None:
         """Remove what the run has written, of which nothing is to be kept."""
@@ -163,24 +164,21 @@ class ObjectEntry:
             self._all_there(names)
             aside = {name: self._joined(name, shards) for name in ASIDE}
         except FileNotFoundError:
-            if (found := self.manifest()) and found["key"] == facts["key"]:
-                return found
+            # Two runs of one key write the same bytes: what the faster one has published is this run's result too.
+            published_before = self.manifest()
+            if published_before and published_before["key"] == facts["key"]:
+                return published_before
             raise
         if form == "arrow":
-            aside |= {
-                f"{DATA}/{name}": text for name, text in dataset_files(names, facts["key"]).items()
-            }
+            for name, text in dataset_files(names, facts["key"]).items():
+                aside[f"{DATA}/{name}"] = text
         files = {name: listing_entry(text) for name, text in aside.items()}
         for shard in shards:
-            of_shard = _shard_files(shard, self.store())
-            files |= {
-                name: entry for name, entry in of_shard.items() if not name.startswith(f"{WORK}/")
-            }
+            files |= _published_files(shard, self.store())
         # While dropped.jsonl is exchanged no manifest would be true: there is none, and this record says what is ours
         record = {"old": self._records().whole, "new": {name: files[name] for name in aside}}
-        record["new"][MANIFEST] = Listed(
-            0, ""
-        )  # a store that is no object store may leave it cut off
+        # Without a size, for a store that is no object store may leave it cut off.
+        record["new"][MANIFEST] = Listed(0, "")
         (self.folder / WORK / self._tag / PUBLISHING).write(json.dumps(record).encode())
         (self.folder / MANIFEST).remove()
         for name, text in aside.items():
@@ -198,9 +196,10 @@ class ObjectEntry:
     def _all_there(self, names: Sequence[str]) -> None:
         """Raises FileNotFoundError where a shard is gone: another run has ended here meanwhile."""
         folder = self.folder / DATA
-        whole = {path.name for path in folder.iterdir()}
-        if gone := [name for name in names if name not in whole]:
-            raise (folder / gone[0]).missing()
+        present = {path.name for path in folder.iterdir()}
+        for name in names:
+            if name not in present:
+                raise (folder / name).missing()
 
     def _joined(self, name: str, shards: Sequence[Shard]) -> bytes:
         """dropped.jsonl or rejected.jsonl of all shards. Raises FileNotFoundError where a part is gone."""
@@ -276,14 +275,16 @@ class ObjectEntry:
         """Remove what our records list and manifest.json does not, then the records."""
         manifest = files_of_manifest(self.manifest())
         if manifest is None:
+            # A run was interrupted: the records are what the next one goes on from.
             return
-        there, records = self._sizes(), self._records()
-        old = [name for name, entry in records.whole.items() if there.get(name) == entry.size]
-        unfinished = [name for name in records.unfinished if name in there]
+        sizes, records = self._sizes(), self._records()
+        ours = {name for name, entry in records.whole.items() if sizes.get(name) == entry.size}
+        ours |= records.unfinished & sizes.keys()
         # A record could name any object of the folder: only names that encode gives are removed.
-        named = {name for name in (*old, *unfinished) if PUBLISHED_NAMES.fullmatch(name)}
-        self._remove(name for name in named if name not in manifest)
-        self._remove(name for name in there if UNPUBLISHED_NAMES.fullmatch(name))
+        self._remove(
+            name for name in ours if PUBLISHED_NAMES.fullmatch(name) and name not in manifest
+        )
+        self._remove(name for name in sizes if UNPUBLISHED_NAMES.fullmatch(name))
         if not any(path.is_file() for path in (self.folder / WORK).rglob("*")):
             (self.folder / WORK).remove()
 
@@ -292,6 +293,8 @@ class ObjectEntry:
 
 
 class _Records(NamedTuple):
+    """What the records in a folder say is ours."""
+
     whole: dict[str, Listed]
     """Objects of data that is, or was, published"""
     unfinished: set[str]
@@ -307,6 +310,15 @@ def _shard_files(shard: Shard, store: ObjectStore) -> dict[str, Listed]:
     }
 
 
+def _published_files(shard: Shard, store: ObjectStore) -> dict[str, Listed]:
+    """The files of a shard that stay: not its lines of dropped.jsonl and rejected.jsonl, which stand below .work/."""
+    return {
+        name: entry
+        for name, entry in _shard_files(shard, store).items()
+        if not name.startswith(f"{WORK}/")
+    }
+
+
 def _read_shard(path: Remote) -> Shard | None:
     """None where it is cut off, as a store that is no object store may leave it."""
     try:
@@ -316,5 +328,6 @@ def _read_shard(path: Remote) -> Shard | None:
 
 
 def _map_in_threads(work: Callable[[T], R], things: Iterable[T]) -> list[R]:
+    """`work` of each thing, in order; in threads, since each waits for the network. Raises what one of them raised."""
     with ThreadPoolExecutor(MAX_REQUESTS) as pool:
         return list(pool.map(work, things))

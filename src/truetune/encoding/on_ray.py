@@ -26,9 +26,10 @@ from truetune.render.tokenizer_folder import files_of
 from truetune.spec.run import RunSpec
 
 MAX_RETRIES = 5
-"""Workers that may die over one task."""
+"""Workers that may die over one task. Chosen: nodes of a cluster go for reasons of their own, but a task that kills
+each worker must end some time."""
 CANCEL_TIMEOUT_S = 60
-"""Seconds that a cancelled task may take to end"""
+"""Seconds that a cancelled task may take to end. Chosen, not measured: most shards take less."""
 
 
 class Parcel(NamedTuple):
@@ -43,12 +44,12 @@ class Parcel(NamedTuple):
         tokenizer, weights = made.tokenizer.folder, made.tokenizer.weights
         files = {}
         for path in files_of(tokenizer, weights):
-            folder, name = (
-                (weights, "model")
-                if path.parent == weights != tokenizer
-                else (tokenizer, "tokenizer")
-            )
-            files[f"{name}/{path.relative_to(folder)}"] = path.read_bytes()
+            # Two folders only where they are two, so that the worker sees the same layout.
+            if path.parent == weights and weights != tokenizer:
+                name = f"model/{path.relative_to(weights)}"
+            else:
+                name = f"tokenizer/{path.relative_to(tokenizer)}"
+            files[name] = path.read_bytes()
         files.setdefault("tokenizer/tokenizer.json", made.tokenizer.backend.to_str().encode())
         if made.spec.template is not None and made.spec.template not in made.tokenizer.templates:
             files["template.jinja"] = Path(made.spec.template).read_bytes()
@@ -62,12 +63,12 @@ class Parcel(NamedTuple):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(body)
             names = {"tokenizer": "tokenizer", "model": "model", "template": "template.jinja"}
-            there = {
-                field: str(path)
-                for field, name in names.items()
-                if (path := Path(place, name)).exists()
-            }
-            return prepared(self.spec.model_copy(update={"model": None} | there))
+            paths: dict[str, str | None] = {"model": None}
+            for setting, name in names.items():
+                path = Path(place, name)
+                if path.exists():
+                    paths[setting] = str(path)
+            return prepared(self.spec.model_copy(update=paths))
 
 
 def shards_by(jobs: int | None) -> Run:
@@ -93,17 +94,21 @@ def scan_on_cluster(
 ) -> list[Scan]:
     """`stretches.scan` of each file, side by side."""
     ray = _connected_ray()
-    look = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(_scan_in_worker)
-    here, found = os.getcwd(), {}
-    for i, made in _results_as_ready(
-        lambda i: look.remote(i, sources[i], size, here), range(len(sources)), None
+    scan_remotely = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
+        _scan_in_worker
+    )
+    here = os.getcwd()
+    scans: dict[int, Scan] = {}
+    for i, result in _results_as_ready(
+        lambda i: scan_remotely.remote(i, sources[i], size, here), range(len(sources)), None
     ):
-        found[i] = made
+        scans[i] = result
         progress(sources[i].path.stat().st_size)
-    return [found[i] for i in range(len(sources))]
+    return [scans[i] for i in range(len(sources))]
 
 
 def _connected_ray() -> Any:
+    """The module `ray`, connected to a cluster. Raises UsageError where it is not installed."""
     try:
         import ray
     except ImportError:

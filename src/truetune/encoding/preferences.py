@@ -38,16 +38,8 @@ class PreferenceMaker(DocumentMaker):
         if batch.other is not None:
             other_rows = [example.row for example in batch.other.examples]
             sides.append(self.made_of(other_rows, batch.other))
-        # By row number. Where both sides are left out, the reason of the chosen one is told: it is written last.
-        rejected: dict[int, Rejected] = {}
-        dropped: dict[int, Dropped] = {}
-        for side in reversed(sides):
-            rejected.update({one.row.origin.row: one for one in side.rejected})
-            dropped.update({one.origin.row: one for one in side.dropped})
-        documents: dict[int, list[Document]] = {}  # the chosen side first
-        for side in sides:
-            for document in side.documents:
-                documents.setdefault(document.origin.row, []).append(document)
+        rejected, dropped = _left_out_by_row(sides)
+        documents = _documents_by_row(sides)
         result.documents = []
         for row in rows:
             number = row.origin.row
@@ -59,9 +51,11 @@ class PreferenceMaker(DocumentMaker):
             if reason:
                 longest = max(len(document.ids) for document in of_row)
                 dropped[number] = Dropped(row.origin, longest, reason)
-                continue
-            for document, label in zip(of_row, labels, strict=True):
-                result.documents.append(_through_answer(document)._replace(label=label))
+            else:
+                result.documents += [
+                    _through_answer(document)._replace(label=label)
+                    for document, label in zip(of_row, labels, strict=True)
+                ]
         result.rejected = [rejected[number] for number in sorted(rejected)]
         result.dropped = [dropped[number] for number in sorted(dropped.keys() - rejected.keys())]
         return result
@@ -74,6 +68,28 @@ class PreferenceMaker(DocumentMaker):
             f"a row of the format {row.format} is neither a pair of answers nor an answer with a"
             " verdict"
         )
+
+
+def _left_out_by_row(
+    sides: Sequence[DocumentsResult],
+) -> tuple[dict[int, Rejected], dict[int, Dropped]]:
+    """The rows of which any side is left out, by number: (rejected, dropped)."""
+    rejected: dict[int, Rejected] = {}
+    dropped: dict[int, Dropped] = {}
+    # From the last side to the first: where both are left out, the reason of the chosen one is told.
+    for side in reversed(sides):
+        rejected.update({one.row.origin.row: one for one in side.rejected})
+        dropped.update({one.origin.row: one for one in side.dropped})
+    return rejected, dropped
+
+
+def _documents_by_row(sides: Sequence[DocumentsResult]) -> dict[int, list[Document]]:
+    """The documents of each row by its number, those of the first side (the chosen answers) first."""
+    documents: dict[int, list[Document]] = {}
+    for side in sides:
+        for document in side.documents:
+            documents.setdefault(document.origin.row, []).append(document)
+    return documents
 
 
 def _why_unfit(documents: Sequence[Document], sides: int) -> str | None:

@@ -116,9 +116,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     bodies: dict[str, Any] = {name: _table_bytes(written.table, settings.form)}
     if written.origins is not None:
         bodies[f"{task.number:05d}{ORIGINS}"] = _table_bytes(written.origins, "parquet")
-    bodies[f"{task.number:05d}.dropped.jsonl"] = _dropped_lines(result, task.name)
-    bodies[f"{task.number:05d}.rejected.jsonl"] = _rejected_lines(result, broken, task.name)
-    bodies = {name: body for name, body in bodies.items() if len(body)}
+    bodies |= _left_out_files(task, result, broken)
     files: dict[str, list[Any]] = {
         name: [memoryview(body).nbytes, digest_of(body)] for name, body in bodies.items()
     }
@@ -188,6 +186,17 @@ def _tables_of(spec: RunSpec, result: DocumentsResult, file: str) -> WrittenTabl
         trainer=settings.trainer,
         file=file,
     )
+
+
+def _left_out_files(
+    task: Task, result: DocumentsResult, broken: Sequence[BrokenLine]
+) -> dict[str, bytes]:
+    """The files of a shard that say what is not in it, by their names; only those that have a line."""
+    bodies = {
+        f"{task.number:05d}.dropped.jsonl": _dropped_lines(result, task.name),
+        f"{task.number:05d}.rejected.jsonl": _rejected_lines(result, broken, task.name),
+    }
+    return {name: body for name, body in bodies.items() if body}
 
 
 def _dropped_lines(result: DocumentsResult, file: str) -> bytes:

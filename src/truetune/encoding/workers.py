@@ -1,4 +1,9 @@
-"""Workers: shards encoded side by side, by processes of this machine; `on_ray` has those of a cluster."""
+"""Workers: shards encoded side by side, by processes of this machine; `on_ray` has those of a cluster.
+
+Processes and not threads, for rendering is Python. loky's pool starts fresh interpreters instead of forks: a fork of a
+process with Rust threads in it may hang. The trade-off is half a second of imports a worker, so that one task, or one
+core, needs none: `in_turn` does the same here.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,9 @@ from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
 
 TASKS_PER_WORKER = 2
-"""Tasks a worker that wait for it; more would only hold rows in memory."""
+"""Tasks a worker that wait for it; more would only hold rows in memory. With one, it would wait for the next."""
 Run = Callable[[Probes, Iterable[Task], Store, bool], Iterator[Shard]]
+"""(tokenizer, tasks, where to write, without shortcuts?) -> the shards, as they are done"""
 
 
 def usable_cores() -> int:
@@ -61,15 +67,19 @@ def _in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Sha
     return encode_shard(_worker_maker(spec, only_reference), task, store)
 
 
+# Kept from task to task, for loading a tokenizer takes longer than many a shard. Two, for a run may start again without
+# shortcuts. The settings come as JSON, which can be hashed.
 @lru_cache(maxsize=2)
 def _worker_maker(spec: str, only_reference: bool) -> DocumentMaker:
-    made = prepared(RunSpec.model_validate_json(spec))
-    return maker_of(made, only_reference=only_reference, patience=0)
+    """What makes the documents of a run in this worker."""
+    probes = prepared(RunSpec.model_validate_json(spec))
+    return maker_of(probes, only_reference=only_reference, patience=0)
 
 
 def _results_as_ready(
     submit: Callable[[Task], Future[Shard]], tasks: Iterable[Task], limit: int
 ) -> Iterator[Shard]:
+    """The shards as they are done, while at most `limit` tasks wait or run; raises what a task raised."""
     pending: set[Future[Shard]] = set()
     for task in tasks:
         if len(pending) >= limit:

@@ -89,38 +89,47 @@ def plan_examples(
     """
     weights = turn_weights(row, spec)
     is_long = len(weights) > TRACED_TURNS
-    if is_long:
-        trace.opaque = True
+    trace.opaque = trace.opaque or is_long
     _check_length(row, weights)
     # Turns of weight 0 are judged too: reports show where every turn begins and ends. Not in long rows, to save time.
-    judged_turns = [index for index, weight in weights.items() if weight or not is_long]
+    judged_turns = [index for index in weights if weights[index] or not is_long]
     prefixes = PrefixRenderings(template, row, spec, trace, judged_turns, is_long=is_long)
     whole = prefixes.text(len(row.messages))
     bos = template.special.get("bos_token")
     turns: list[tuple[TurnPlan, RenderedText]] = []
     for index, weight in weights.items():
-        if is_long and not weight:
-            turns.append((TurnPlan(index, None, None, None, None, 0.0), whole))
-        else:
+        if index in judged_turns:
             own = prefixes.through(index)
             turns.append((_plan_turn(prefixes, index, own, weight, stops), own))
+        else:
+            turns.append((TurnPlan(index, None, None, None, None, 0.0), whole))
     as_served = [_stands_as_served(turn, own, whole, trace) for turn, own in turns]
-    one_is_enough = all(
+    if spec.history == "single" or spec.learn.what == "all" or _is_one_enough(turns, as_served):
+        in_whole = _turns_in_whole(turns, as_served, whole, trace)
+        return [make_plan(whole.parts, in_whole, None, row, bos)]
+    return [
+        make_plan(own.parts, (turn,), turn.message, row, bos) for turn, own in turns if turn.weight
+    ]
+
+
+def _turns_in_whole(
+    turns: list[tuple[TurnPlan, RenderedText]],
+    as_served: list[bool],
+    whole: RenderedText,
+    trace: Trace,
+) -> tuple[TurnPlan, ...]:
+    """The turns with their marks in the whole conversation; those that do not stand there as served have none."""
+    return tuple(
+        _move_marks(turn, own, whole, trace) if stands else _without_marks(turn)
+        for (turn, own), stands in zip(turns, as_served, strict=True)
+    )
+
+
+def _is_one_enough(turns: list[tuple[TurnPlan, RenderedText]], as_served: list[bool]) -> bool:
+    """Can the whole conversation train every turn that is to be learned?"""
+    return all(
         stands or not turn.weight for (turn, _), stands in zip(turns, as_served, strict=True)
     )
-    if one_is_enough or spec.history == "single" or spec.learn.what == "all":
-        in_whole = []
-        for (turn, own), stands in zip(turns, as_served, strict=True):
-            if stands:
-                in_whole.append(_move_marks(turn, own, whole, trace))
-            else:
-                in_whole.append(_without_marks(turn))
-        return [make_plan(whole.parts, tuple(in_whole), None, row, bos)]
-    examples = []
-    for turn, own in turns:
-        if turn.weight:
-            examples.append(make_plan(own.parts, (turn,), turn.message, row, bos))
-    return examples
 
 
 def _check_length(row: Conversation, weights: dict[int, float]) -> None:

@@ -76,25 +76,29 @@ class FieldTracker:
             return []
         written = _written_fields(renderings)
         weights = turn_weights(row, self.renderer.spec_of(row))
-        shown = max(len(row.messages) if one.turn is None else one.turn + 1 for one in renderings)
-        found: list[LostField] = []
-        for index, message in enumerate(row.messages[:shown]):
+        # What stands behind the last turn that any example trains is in no rendering, and is not lost for it.
+        rendered_messages = max(
+            len(row.messages) if one.turn is None else one.turn + 1 for one in renderings
+        )
+        lost: list[LostField] = []
+        for index, message in enumerate(row.messages[:rendered_messages]):
             keys = list(self._lost_keys(row, index, written))
             if keys:
                 is_empty = not any(name.startswith(f"messages[{index}].") for name in written)
                 is_trained = weights.get(index, 0.0) > 0
-                found += [_lost_field(key, index, message, is_trained, is_empty) for key in keys]
-            if (media := _media_types(message)) and not self._are_media_written(row, index, media):
-                found.append(
-                    LostField(
-                        "images" if set(media) == {"image"} else "media", index, "loses", True
-                    )
-                )
-        found += [
-            LostField(name, None, "loses", True)
-            for name in self._lost_beside_messages(row, written)
-        ]
-        return found
+                lost += [_lost_field(key, index, message, is_trained, is_empty) for key in keys]
+            lost += self._lost_media(row, index)
+        for name in self._lost_beside_messages(row, written):
+            lost.append(LostField(name, None, "loses", True))
+        return lost
+
+    def _lost_media(self, row: Conversation, index: int) -> list[LostField]:
+        """The images, sound or video of a message, where the template writes nothing for them."""
+        media = _media_types(row.messages[index])
+        if not media or self._are_media_written(row, index, media):
+            return []
+        name = "images" if set(media) == {"image"} else "media"
+        return [LostField(name, index, "loses", True)]
 
     def _lost_keys(self, row: Conversation, index: int, written: frozenset[str]) -> Iterator[str]:
         """The keys of a message whose texts reach no token."""

@@ -284,15 +284,19 @@ def _narrow_span(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> 
         if run.source is not Source.TEMPLATE and span.start <= run.start < span.end
     ]
     start = span.start if learn.reasoning else _start_behind_reasoning(span, turn, fields)
-    end = span.end
-    if not learn.tool_calls and any(run.source is Source.TOOL_CALL for run in fields):
-        answer_ends = [run.end for run in fields if run.source is not Source.TOOL_CALL]
-        end = max(answer_ends, default=start)
+    end = span.end if learn.tool_calls else _end_before_calls(span, start, fields)
     narrowed = [span._replace(start=start, end=end)] if start < end else []
     if end != span.end and turn.stop_start >= 0:
         # The model must still learn to stop, behind the calls that it does not learn.
         narrowed.append(span._replace(start=turn.stop_start))
     return narrowed
+
+
+def _end_before_calls(span: Span, start: int, fields: list[Run]) -> int:
+    """Where a span ends whose tool calls are not learned: behind its last other field; at `start` without any."""
+    if not any(run.source is Source.TOOL_CALL for run in fields):
+        return span.end
+    return max((run.end for run in fields if run.source is not Source.TOOL_CALL), default=start)
 
 
 def _start_behind_reasoning(span: Span, turn: Turn, fields: list[Run]) -> int:

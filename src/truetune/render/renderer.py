@@ -211,27 +211,16 @@ class Renderer:
     def _plain(self, row: Conversation) -> Rendering:
         """A row that is text, or a prompt and a completion as strings: no template, as trainers do."""
         bos = _PlainField(self.bos or "", Source.BOS, "")
-        if row.text is not None:
-            prompt = _PlainField("", Source.USER, "prompt")
-            body = _PlainField(row.text, Source.TEXT, "text")
-        else:
+        if row.text is None:
             prompt = _PlainField(row.prompt or "", Source.USER, "prompt")
             body = _PlainField(row.completion or "", Source.ASSISTANT, "completion")
+        else:
+            prompt = _PlainField("", Source.USER, "prompt")
+            body = _PlainField(row.text, Source.TEXT, "text")
         eos = _PlainField(self._eos_behind(body.text), Source.STOP, "")
-        # Sources of no length would stand in reports as if something came from them.
-        fields = [field for field in (bos, prompt, body, eos) if field.text]
-        starts = [0, *accumulate(len(field.text) for field in fields)]
         learns_all = self.spec_of(row).learn.what == "all"
         first = 0 if learns_all else len(bos.text) + len(prompt.text)
-        end = starts[-1]
-        return Rendering(
-            text="".join(field.text for field in fields),
-            starts=starts,
-            sources=tuple(field.source for field in fields),
-            places=tuple((field.path, 0 if field.path else -1) for field in fields),
-            spans=[Span(first, end, -1, 1.0)] if first < end else [],
-            turns=[],
-        )
+        return _render_plain([bos, prompt, body, eos], first)
 
     def _eos_behind(self, body: str) -> str:
         """The EOS that follows a plain text; empty where there is none, or where trainers see that it stands there."""
@@ -247,6 +236,27 @@ class _PlainField(NamedTuple):
     source: Source
     path: str
     """The row's field; empty for BOS and EOS"""
+
+    @property
+    def offset(self) -> int:
+        """Where in the field it begins; -1 where it is none"""
+        return 0 if self.path else -1
+
+
+def _render_plain(fields: list[_PlainField], first: int) -> Rendering:
+    """The rendering of fields one after the other, supervised from character `first` on."""
+    # Sources of no length would stand in reports as if something came from them.
+    fields = [field for field in fields if field.text]
+    starts = [0, *accumulate(len(field.text) for field in fields)]
+    end = starts[-1]
+    return Rendering(
+        text="".join(field.text for field in fields),
+        starts=starts,
+        sources=tuple(field.source for field in fields),
+        places=tuple((field.path, field.offset) for field in fields),
+        spans=[Span(first, end, -1, 1.0)] if first < end else [],
+        turns=[],
+    )
 
 
 def _fill_from_own_row(plan: Plan, learn: Learn) -> Rendering:

@@ -338,21 +338,15 @@ class TracedEnvironment(TemplateEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """`left operator right`: text and lists are joined, repeated and formatted with provenance, nothing else."""
+        result = None
         if operator == "+":
-            if isinstance(left, str) and isinstance(right, str):
-                return traced_string.concat((left, right))
-            # Only their lengths and order change; the fields in them stay what they are.
-            if type(left) is type(right) and isinstance(left, list | tuple):
-                return left + right
+            result = _add_with_provenance(left, right)
         elif operator == "*":
-            if isinstance(left, Traced) and type(right) is int:
-                return left * right
-            if isinstance(right, Traced) and type(left) is int:
-                return right * left
+            result = _repeat_with_provenance(left, right)
         elif operator == "%" and type(left) is str:
-            text = _fill_percent_s(left, right)
-            if text is not None:
-                return text
+            result = _fill_percent_s(left, right)
+        if result is not None:
+            return result
         return self._untraced(self.binop_table[operator], (left, right), {})
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
@@ -574,6 +568,25 @@ class TracedEnvironment(TemplateEnvironment):
         if environment_args:
             apply.jinja_pass_arg = test.jinja_pass_arg  # type: ignore[attr-defined]
         return apply
+
+
+def _add_with_provenance(left: Any, right: Any) -> Any:
+    """`left + right` of two texts, two lists or two tuples; None for anything else."""
+    if isinstance(left, str) and isinstance(right, str):
+        return traced_string.concat((left, right))
+    # Only lengths and order change; the fields in them stay what they are.
+    if type(left) is type(right) and isinstance(left, list | tuple):
+        return left + right
+    return None
+
+
+def _repeat_with_provenance(left: Any, right: Any) -> str | None:
+    """`left * right` of a field and a number, in either order; None for anything else."""
+    if isinstance(left, Traced) and type(right) is int:
+        return left * right
+    if isinstance(right, Traced) and type(left) is int:
+        return right * left
+    return None
 
 
 def _fill_percent_s(template: str, values: Any) -> str | None:
