@@ -96,13 +96,7 @@ def plan_examples(
     prefixes = PrefixRenderings(template, row, spec, trace, judged_turns, is_long=is_long)
     whole = prefixes.text(len(row.messages))
     bos = template.special.get("bos_token")
-    turns: list[tuple[TurnPlan, RenderedText]] = []
-    for index, weight in weights.items():
-        if index in judged_turns:
-            own = prefixes.through(index)
-            turns.append((_plan_turn(prefixes, index, own, weight, stops), own))
-        else:
-            turns.append((TurnPlan(index, None, None, None, None, 0.0), whole))
+    turns = list(_plan_turns(prefixes, weights, whole, stops))
     as_served = [_stands_as_served(turn, own, whole, trace) for turn, own in turns]
     if spec.history == "single" or spec.learn.what == "all" or _is_one_enough(turns, as_served):
         in_whole = _turns_in_whole(turns, as_served, whole, trace)
@@ -110,6 +104,19 @@ def plan_examples(
     return [
         make_plan(own.parts, (turn,), turn.message, row, bos) for turn, own in turns if turn.weight
     ]
+
+
+def _plan_turns(
+    prefixes: PrefixRenderings, weights: dict[int, float], whole: RenderedText, stops: StopPatterns
+) -> Iterator[tuple[TurnPlan, RenderedText]]:
+    """Each assistant turn with its marks, and the rendering that they point into."""
+    for index, weight in weights.items():
+        if prefixes.is_long and not weight:
+            # Not judged, to save time; without marks it agrees with any rendering.
+            yield TurnPlan(index, None, None, None, None, 0.0), whole
+        else:
+            own = prefixes.through(index)
+            yield _plan_turn(prefixes, index, own, weight, stops), own
 
 
 def _turns_in_whole(
@@ -303,6 +310,7 @@ def _find_first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -
     for number, part in enumerate(own.parts):
         owners = _message_indices(part)
         if None in owners:
+            # It may hold the turn's first word: what is found behind it would not be the first.
             return None
         if not isinstance(part, Traced) or index not in owners:
             continue

@@ -31,6 +31,7 @@ ANSWERS = ("content", *CALLS, *REASONING_KEYS)
 """Keys of a turn that hold what the model says"""
 NAME = "name"
 KNOWN = frozenset((*ANSWERS, NAME, "tools", "functions", "documents"))
+"""Keys that templates are known to read; a row that has others may keep notes in them"""
 RESULT_ROLES = frozenset(("tool", "function", "ipython"))
 BESIDE_MESSAGES: tuple[Literal["tools", "documents"], ...] = ("tools", "documents")
 UNREAD_KEYS = frozenset((*STRUCTURE_KEYS, *OWN_KEYS, "id", "tool_call_id", "index"))
@@ -131,6 +132,7 @@ class FieldTracker:
         """Provenance is the proof, unless some text has an unknown origin: then it is what another text changes."""
         if UNKNOWN_ORIGIN not in written:
             return True
+        # Two renderings more for this field of this row: only for templates that do what can't be followed.
         if index is None:
             other = replace(row, **{key: _alter_texts(getattr(row, key))})
         else:
@@ -188,6 +190,15 @@ def _field_of(path: str) -> str:
 def _lost_field(
     key: str, index: int, message: Message, is_trained: bool, is_empty: bool
 ) -> LostField:
+    """A key of a message whose texts are lost, with what that does to training.
+
+    Args:
+        key: the key.
+        index: the message's number.
+        message: the message.
+        is_trained: is it a turn that is learned?
+        is_empty: does no token come from any of its fields?
+    """
     effect: Effect = "loses"
     if is_trained and is_empty and key in ANSWERS:
         effect = "empties"
@@ -207,12 +218,14 @@ def _user_name(key: str, message: Message) -> str:
 
 
 def _has_text(value: Any) -> bool:
+    """Is there any text in a value that a template could write?"""
     return next(_iter_texts(value), None) is not None
 
 
 def _iter_texts(value: Any) -> Iterator[str]:
     """The texts in a value that a template could write, also inside JSON that stands as text."""
     if isinstance(value, str):
+        # Arguments of a call are often JSON in a string, and templates write what is in it in another form.
         inner = parsed(value, [])
         if inner is not value:
             yield from _iter_texts(inner)
@@ -243,10 +256,11 @@ def _content_repeats_field(message: Message, key: str) -> bool:
     content = message.get("content")
     if key == "content" or not isinstance(content, str):
         return False
-    if key in CALLS and not all(
-        _names_function(name, content) for name in _names_of_calls(message[key])
-    ):
-        return False
+    if key in CALLS:
+        # "I will search for it" is no call of `search`: the name must stand as code does.
+        names = _names_of_calls(message[key])
+        if not all(_names_function(name, content) for name in names):
+            return False
     return _contains_texts(_iter_texts(message[key]), content)
 
 
@@ -257,6 +271,7 @@ def _contains_texts(texts: Iterable[str], text: str) -> bool:
 
 
 def _names_of_calls(value: Any) -> Iterator[str]:
+    """The functions that a `tool_calls` or `function_call` names, with or without the key `function` around them."""
     for call in value if isinstance(value, list) else [value]:
         function = call.get("function", call) if isinstance(call, dict) else None
         if isinstance(function, dict) and isinstance(function.get("name"), str):
@@ -284,6 +299,7 @@ def _with_message(row: Conversation, index: int, message: Message) -> Conversati
 
 
 def _media_types(message: Message) -> tuple[str, ...]:
+    """The kinds of its parts that are no text, in order: image, audio, video."""
     content = message.get("content")
     return tuple(filter(None, map(_media_type, content))) if isinstance(content, list) else ()
 

@@ -1,4 +1,9 @@
-"""Probes: what a chat template does to small conversations, known before the first row."""
+"""Probes: what a chat template does to small conversations, known before the first row.
+
+No template is recognised by its text or its model's name. What ends a turn, for one, is seen by rendering an answer and
+looking at what stands behind it. The trade-off: a template that treats short chats otherwise than real ones misleads
+the probe; rows are judged by their own renderings all the same.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,7 @@ from truetune.render.traced_string import parts
 from truetune.spec.near import near, near_path
 from truetune.spec.run import RunSpec
 
+# Texts that no template has in it, and that no template would treat in a special way.
 QUESTION = "Where is the lighthouse?"
 ANSWER = "On the northern cliff."
 
@@ -48,6 +54,7 @@ class Probes:
     @cached_property
     def terminator(self) -> Terminator | None:
         """None where there is no template, or none of the probes renders."""
+        # Some templates refuse a chat without a system message, others one with it.
         for messages in (
             chat(QUESTION, ANSWER),
             [{"role": "system", "content": "Be brief."}, *chat(QUESTION, ANSWER)],

@@ -2,6 +2,10 @@
 
 It holds no code and needs none to be used: each prompt has its messages, its text and its ids. docs/record.md describes
 it, docs/schema/contract-1.json is its schema.
+
+The trade-off: examples instead of rules. A stack that differs only in a case that no prompt shows keeps the contract;
+in return it is tested without anyone knowing how it renders. So the fixed prompts take the cases in which stacks are
+known to differ: several turns, a system message, tools, a call with its result, an emoji and white space.
 """
 
 from __future__ import annotations
@@ -27,7 +31,8 @@ from truetune.spec.run import RunSpec
 
 FORMAT = 1
 MAX_PROMPT_TOKENS = 2048
-"""Tokens of a row's prompt; rows with longer ones are passed over"""
+"""Tokens of a row's prompt; rows with longer ones are passed over. Chosen: a contract is a file that people read, and
+every serving stack takes as much."""
 MAX_QUESTIONS = 4
 SYSTEM = "You answer in one short sentence."
 CHAT_CONTENTS = (
@@ -107,6 +112,8 @@ def verify(
     contract: Mapping[str, Any], folder: str | Path, *, model: str | Path | None = None
 ) -> list[str]:
     """How a tokenizer folder breaks a contract, one text for each way; empty where it keeps it.
+
+    The template is taken by the name that the contract has for it, and the clock is set to the contract's.
 
     `model` is the folder of config.json and generation_config.json, where it is another. Raises TokenizerError or
     TemplateError where the folder can't be read, SpecError for a contract that is none.
@@ -279,14 +286,16 @@ def _with_fixed_clock(
     return found, moment if reads else None
 
 
-def _first_difference(a: Any, b: Any) -> int:
-    """Where two sequences begin to differ."""
-    return next(
-        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )
+def _first_difference(one: Any, other: Any) -> int:
+    """Where two sequences begin to differ; the end of the shorter one where it begins the other."""
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return index
+    return min(len(one), len(other))
 
 
 def _quote_excerpt(text: str, at: int) -> str:
+    """The characters around a place, quoted: a little before it, more behind it, where the two texts differ."""
     return repr(text[max(0, at - 10) : at + 30])
 
 

@@ -36,6 +36,7 @@ from truetune.render.template_protocol import (
     RenderRequest,
 )
 
+# Twice what all timers of the process allow together (`template_protocol`).
 REPLY_SECONDS = 120.0
 """Wall-clock time for one reply. The timers of the process count processor time and end it long before, unless the
 machine gives it next to none."""
@@ -85,12 +86,14 @@ class TemplateProcess:
         self._compiled.add(template)
 
     def _ask(self, request: CompileRequest | RenderRequest) -> dict[str, Any]:
+        """Send a request and read its reply. Raises LimitError where the process ended or a limit was passed."""
         process = self._prepare()
         message = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
         deadline = time.monotonic() + REPLY_SECONDS
         try:
             _write_all(process, HEADER.pack(len(message)) + message)
             (length,) = HEADER.unpack(_read_exactly(process, HEADER.size, deadline))
+            # What ran a template is not trusted: a length that it can't have sent honestly would have us allocate it.
             if length > MAX_REPLY:
                 raise _ProcessEnded
             reply: dict[str, Any] = json.loads(
@@ -130,6 +133,7 @@ class TemplateProcess:
         """End the process; its return code, negative where a signal ended it before us."""
         process, self._process = self._process, None
         assert process is not None
+        # A process that is well ends when its input does.
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             with contextlib.suppress(OSError):
@@ -155,6 +159,7 @@ def _start_process() -> subprocess.Popen[bytes]:
 
 
 def _write_all(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write all of `data`; an unbuffered pipe may take less at a time."""
     assert process.stdin is not None
     view = memoryview(data)
     while view:
@@ -165,6 +170,7 @@ def _read_exactly(process: subprocess.Popen[bytes], count: int, deadline: float)
     assert process.stdout is not None
     chunks: list[bytes] = []
     while count:
+        # `read` alone would wait for ever on a process that hangs in a way that no timer of processor time sees.
         if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
             raise _ProcessEnded
         chunk = process.stdout.read(min(count, 1 << 20))
@@ -176,6 +182,7 @@ def _read_exactly(process: subprocess.Popen[bytes], count: int, deadline: float)
 
 
 def _why_ended(code: int) -> str:
+    """What a user is told of a process with this return code: by which signal a limit was passed."""
     if code in (-signal.SIGPROF, -signal.SIGVTALRM, -signal.SIGALRM):
         return (
             f"the chat template ran for more than {MAX_SECONDS:g} s on one conversation and was"

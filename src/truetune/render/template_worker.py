@@ -48,9 +48,11 @@ from truetune.render.traced_environment import TracedEnvironment
 from truetune.render.traced_string import Node, Trace, Traced
 
 MAX_TRACED_SECONDS = 1.0
-"""Processor time for the second rendering. Past it the text stands without provenance."""
+"""Processor time for the second rendering. Past it the text stands without provenance. Chosen as MAX_SECONDS: at half,
+long rows of slow templates lose their provenance; at double, a row may take that much longer to be refused."""
 MAX_TEMPLATES = 64
-"""Compiled templates that are kept."""
+"""Compiled templates that are kept. Chosen, not measured: a run has two at most, but tests and servers ask for many,
+and memory is bounded."""
 
 
 LATE_IMPORTS = (
@@ -75,7 +77,7 @@ class TracingStopped(BaseException):
 
 
 class CompiledTemplate:
-    """A template in both environments."""
+    """A template in both environments: compiled twice, for the traced one generates other code."""
 
     def __init__(self, source: str) -> None:
         self.environment = TemplateEnvironment()
@@ -96,6 +98,7 @@ class Worker:
         return self.render(request)
 
     def compile(self, request: CompileRequest) -> dict[str, Any]:
+        # The oldest goes. The parent is told `unknown_template` where it asks for that one again, and sends its source.
         while len(self.templates) >= MAX_TEMPLATES:
             del self.templates[next(iter(self.templates))]
         limit_processor_time(MAX_SECONDS)
@@ -170,6 +173,7 @@ def _render_twice(
     trace: Trace,
 ) -> str | FailedRendering:
     """The text, a Traced where it is known what it was made of."""
+    # One clock for both renderings and all rows, so that a template which writes the time writes it once.
     template.environment.now = template.traced_environment.now = request.now
     limit_processor_time(MAX_SECONDS)
     try:
@@ -185,10 +189,12 @@ def _render_twice(
             f" {MAX_TEXT:,})"
         )
     if not rendering.traced:
+        # What this one asked of the fields is not known, so that no recipe may be made of the row.
         trace.opaque = True
         return failure or text
     traced_text = _run_traced(template, traced_inputs, request, rendering, trace)
     if failure is not None:
+        # That it raises is a fact for recipes too, where the traced one asked its questions up to the same error.
         trace.opaque = trace.opaque or traced_text is not None
         return failure
     if traced_text is None or str.__str__(traced_text) != text:
@@ -206,6 +212,7 @@ def _run_traced(
     """The text with provenance; None where this rendering raised, or lost what its text was made of."""
     environment = template.traced_environment
     environment.start(trace)
+    # SIGPROF, which ends the process in the first rendering, only ends this one: its text is there already.
     try:
         signal.signal(signal.SIGPROF, _stop_tracing)
         limit_processor_time(MAX_TRACED_SECONDS)
@@ -237,12 +244,14 @@ def _run_template(
         "messages": inputs["messages"][: rendering.messages],
         "add_generation_prompt": rendering.generation_prompt,
     }
+    # Not `template.render`: it joins the output by its own `"".join`, which would lose the provenance.
     context = template.new_context(variables)
     text: str = template.environment.concat(template.root_render_func(context))
     return text
 
 
 def _describe_failure(error: Exception) -> FailedRendering:
+    """What a user is told of an error of a template. Raises MemoryError, after which the process can't go on."""
     if isinstance(error, RecursionError):
         return FailedRendering("the chat template calls itself without end")
     if isinstance(error, MemoryError):
@@ -300,6 +309,7 @@ class _Reply:
         return self.numbers[node]
 
     def as_dict(self) -> dict[str, Any]:
+        # Of an opaque trace the answers are of no use to anyone, and there may be very many.
         answers: list[Any] = []
         if not self.trace.opaque:
             answers = [
@@ -326,6 +336,7 @@ def count_shared(first: tuple[str | Traced, ...], parts: tuple[str | Traced, ...
 
 def count_shared_characters(one: str, other: str) -> int:
     """How many characters two texts begin with alike."""
+    # The usual case: a prompt is a beginning of the whole.
     if other.startswith(one):
         return len(one)
     low, high = 0, min(len(one), len(other))
@@ -350,6 +361,8 @@ def limit_processor_time(seconds: float) -> None:
 
 def import_what_templates_use() -> None:
     """Load what Jinja imports where a template first needs it, while files can still be opened."""
+    # Code paths that import or open something on their first use are taken once: an error message with its line, the
+    # time zone of `strftime`. After `give_up_rights` they would fail, for one row or another.
     for name in LATE_IMPORTS:
         importlib.import_module(name)
     with contextlib.suppress(jinja2.TemplateSyntaxError):
@@ -370,9 +383,11 @@ def give_up_rights() -> None:
             0,
         ),  # no new descriptor: no file, no socket; those that are open stay
     ):
+        # A lower limit that somebody has set can't be raised again; to ask for it would be an error.
         hard = resource.getrlimit(limit)[1]
         if hard != resource.RLIM_INFINITY:
             value = min(value, hard)
+        # Hard limits, too: the soft ones a template that reached Python could raise again.
         resource.setrlimit(limit, (value, value))
 
 
@@ -405,6 +420,7 @@ def _encode_reply(reply: dict[str, Any]) -> bytes:
 
 def _read_message(requests: io.FileIO, parent: int) -> bytes | None:
     """The next message; None where there is none any more, or nobody who could send one."""
+    # A parent that was killed closes its pipe, unless a child that it forked holds it open: so look for it each second.
     while not select.select([requests], [], [], 1.0)[0]:
         if os.getppid() != parent:
             return None

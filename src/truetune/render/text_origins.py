@@ -42,15 +42,16 @@ def text_origins(row: Conversation, rendering: Rendering) -> list[TextOrigin]:
 
     A string that stands in the file as JSON (`messages`, a tool call) is taken for what it holds.
     """
-    found = (
-        None if row.raw is None else dict(_find_fields(row, {run.path for run in rendering.runs}))
-    )
-    made = []
+    fields = None
+    if row.raw is not None:
+        fields = dict(_find_fields(row, {run.path for run in rendering.runs}))
+    origins = []
     for start, end, _, path, offset in rendering.runs:
         message = _message_index(path)
-        for length, own, place in _split_field(found, path, offset, end - start):
-            made.append(TextOrigin(start, start := start + length, own, place, message))
-    return made
+        for length, file_path, file_offset in _split_field(fields, path, offset, end - start):
+            origins.append(TextOrigin(start, start + length, file_path, file_offset, message))
+            start += length
+    return origins
 
 
 def _split_field(
@@ -72,15 +73,22 @@ def _split_field(
 
 
 def _find_fields(row: Conversation, wanted: set[str]) -> Iterator[tuple[str, Traced]]:
-    """Texts of a row by their paths, as what is known of where they stand."""
-    texts = {path: text for path, text in _row_texts(row) if path_text(path) in wanted}
+    """Texts of a row by their paths, as what is known of where they stand.
+
+    Args:
+        row: a row with what it was read from.
+        wanted: the paths that are asked for.
+    """
+    missing = {path: text for path, text in _row_texts(row) if path_text(path) in wanted}
+    # First as it stands in the file; then with what is inside strings of JSON, whose characters the first can't follow.
+    # Only what comes out as the same text is believed: a reader may look at fields in ways that tracing changes.
     for raw in (lambda: row.raw, lambda: _parse_inner_json(row.raw)):
-        again = _read_again(row, raw()) if texts else {}
-        for path, text in [*texts.items()]:
-            place = again.get(path)
-            if isinstance(place, Traced) and place.plain == text:
-                yield path_text(path), place
-                del texts[path]
+        again = _read_again(row, raw()) if missing else {}
+        for path, text in [*missing.items()]:
+            traced = again.get(path)
+            if isinstance(traced, Traced) and traced.plain == text:
+                yield path_text(path), traced
+                del missing[path]
 
 
 def _read_again(row: Conversation, raw: Any) -> dict[Path, str]:
@@ -93,6 +101,7 @@ def _read_again(row: Conversation, raw: Any) -> dict[Path, str]:
 
 
 def _row_texts(row: Conversation) -> Iterator[tuple[Path, str]]:
+    """(path, text) of all texts of a row."""
     for name in FIELDS:
         yield from _nested_strings(getattr(row, name), (name,))
 
@@ -117,5 +126,6 @@ def _parse_inner_json(value: Any) -> Any:
 
 
 def _message_index(path: str) -> int | None:
-    found = re.match(r"messages\[(\d+)\]", path)
-    return int(found[1]) if found else None
+    """The message that a path leads into; None for one beside the messages."""
+    match = re.match(r"messages\[(\d+)\]", path)
+    return int(match[1]) if match else None
