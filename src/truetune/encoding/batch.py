@@ -79,6 +79,7 @@ class Batch:
 
     def per_example(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Count the true entries of a token mask in each example: (tokens,) -> (examples,)."""
+        # Differences of running totals: one pass over the tokens, however many examples there are.
         total = np.concatenate(([0], np.cumsum(mask)))
         return np.asarray(total[self.offsets[1:]] - total[self.offsets[:-1]], dtype=np.int64)
 
@@ -147,5 +148,6 @@ class Batch:
 
     def _last_of(self, rows: list[Conversation]) -> list[int | None]:
         """The number of each row's last example, None where it has none."""
+        # The last of several is the longest: with `history: as-served` each holds all turns of the one before.
         last = {example.row.origin.row: i for i, example in enumerate(self.examples)}
         return [last.get(row.origin.row) for row in rows]

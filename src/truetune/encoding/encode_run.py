@@ -105,8 +105,10 @@ class Encoded:
         """A `datasets.Dataset` of the rows. Needs `datasets`."""
         import datasets
 
+        # Arrow files are described by state.json; Parquet files need none.
         if (self.folder / DATA / "state.json").is_file():
             return datasets.load_from_disk(str(self.folder / DATA))
+        # `load_dataset` takes names for patterns: a folder called `run[1]` would match nothing.
         files = [
             glob.escape(str(self.folder / DATA / shard["file"]))
             for shard in self.manifest["shards"]
@@ -158,6 +160,7 @@ def encode(
             shards = _run_shards(job, entry, run, progress, only_reference=True)
         counts = _sum_counts(shards, job.spec)
         if not counts["encoded"]:
+            # An empty data set would be found by the next run, and trained on.
             why = _why_none(counts, shards, entry)
             entry.discard()
             raise DataError(why)
@@ -197,6 +200,7 @@ def explained_write_errors(folder: Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        # Only of files that we write: one that can't be read is another error, and not for this text.
         written = isinstance(folder, Path) and str(error.filename or "").startswith(
             str(folder.absolute())
         )

@@ -163,6 +163,7 @@ class Encoder:
         # (pieces,): all pieces of all texts in order, each as its number, and its length in characters.
         all_pieces = list(itertools.chain.from_iterable(parts))
         count = len(all_pieces)
+        # `fromiter` over `map` keeps both loops in C; a list in between would hold an object for each piece.
         order = np.fromiter(map(numbers.__getitem__, all_pieces), dtype=np.int64, count=count)
         characters = np.fromiter(map(len, all_pieces), dtype=np.int64, count=count)
         text_offsets = offsets_of([len(split) for split in parts])  # (texts + 1,) into the pieces

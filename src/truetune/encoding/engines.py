@@ -192,6 +192,7 @@ def _is_odd(character: str) -> bool:
 def flatten_ids(lists: list[list[int]]) -> FlatIds:
     """Lists of ids, laid end to end."""
     offsets = offsets_of([len(ids) for ids in lists])
+    # `fromiter` with a count fills one array; np.concatenate would make an array of each list first.
     return FlatIds(
         np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int32, count=offsets[-1]),
         offsets,

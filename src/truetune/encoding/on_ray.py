@@ -114,6 +114,7 @@ def _connected_ray() -> Any:
     except ImportError:
         raise UsageError("the engine ray needs Ray; install `truetune[ray]`") from None
     if not ray.is_initialized():
+        # Its workers' lines would stand among ours; what goes wrong there is raised here.
         ray.init(log_to_driver=False, logging_level=logging.WARNING)
     return ray
 
@@ -130,8 +131,10 @@ def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[
     return number, scan(source, size)
 
 
+# By the reference of the parcel, which is one for a run. It comes in a list, for Ray would else hand over its contents.
 @lru_cache(maxsize=2)
 def _worker_maker(parcel: Any, only_reference: bool) -> DocumentMaker:
+    """What makes the documents of a run in this worker; see `workers._worker_maker`."""
     return maker_of(
         _connected_ray().get(parcel).opened(), only_reference=only_reference, patience=0
     )

@@ -108,6 +108,7 @@ def _why_unfit(documents: Sequence[Document], sides: int) -> str | None:
     first, last = documents[0], documents[-1]
     if not np.array_equal(first.ids[: starts[0]], last.ids[: starts[-1]]):
         return PROMPTS_DIFFER
+    # Nothing can be learned from two equal answers: their difference is 0 whatever the model says.
     if sides == 2 and np.array_equal(_through_answer(first).ids, _through_answer(last).ids):
         return ANSWERS_EQUAL
     return None

@@ -147,8 +147,10 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     # Nothing is left out silently, by a defect of ours either.
     if shard.rows != shard.encoded + shard.dropped + shard.rejected:
         raise RuntimeError(f"{task.source.path}: rows were lost: {shard}")
+    # The key was made of the digest of what was read first. Rows that came since would be under a wrong key.
     if task.stretch is not None and shard.rows != task.stretch.rows:
         raise DataError(f"{task.source.path}: the file changed while it was read; run again")
+    # Killed between two of these, the record says which files belong to the shard, and that one is missing.
     store.write(f"{task.number:05d}.json", json.dumps(asdict(shard)).encode())
     for part, body in bodies.items():
         store.write(part, body)
@@ -254,6 +256,7 @@ def maker_of(
 ) -> DocumentMaker:
     """What makes the documents of a run; kept from shard to shard, for it learns the shapes of rows."""
     encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=patience)
+    # Rows and pieces are both made without shortcuts, or both with them: a notice says only "without shortcuts".
     made = replace(made, only_reference=only_reference)
     kind = PreferenceMaker if made.spec.encode.preferences else DocumentMaker
     return kind(made.spec, made.tokenizer, made.renderer(), encoder)

@@ -99,6 +99,7 @@ class Renderer:
             return self._reference(row)
         key = row_shape(row)
         recipes = self._recipes.get(key, [])
+        # In the order in which they were made: the guards of at most one hold, for they are answers of one template.
         for known in recipes:
             texts = known.recipe.fill(row)
             if texts is not None:
@@ -156,6 +157,7 @@ class Renderer:
         ]
         self.filled += 1
         known.fills += 1
+        # Kept until it is compared or the next one is filled: `prove` needs one row of each recipe, the last.
         known.unproved = (row, filled)
         if _is_compared(known.fills):
             self._prove([known])

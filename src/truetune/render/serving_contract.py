@@ -77,11 +77,11 @@ def contract_of(
 
     Where the template writes the date, `now` is what it is told (default: the present), and the contract says so.
     """
-    made, clock = _with_fixed_clock(probes, now or datetime.datetime.now().replace(microsecond=0))
-    tokenizer, templates = (
-        made.tokenizer,
-        [t for t in (made.template, made.tool_template) if t is not None],
-    )
+    # Whole seconds, for the contract writes the moment down and must come out the same when it is read again.
+    moment = now or datetime.datetime.now().replace(microsecond=0)
+    probes, clock = _with_fixed_clock(probes, moment)
+    tokenizer = probes.tokenizer
+    templates = [t for t in (probes.template, probes.tool_template) if t is not None]
     return {
         "format": FORMAT,
         "truetune": truetune.__version__,
@@ -92,7 +92,7 @@ def contract_of(
         "templates": {
             template.name: _hex_digest(template.source.encode()) for template in templates
         },
-        "template_kwargs": made.spec.template_kwargs,
+        "template_kwargs": probes.spec.template_kwargs,
         "clock": clock.isoformat() if clock else None,
         "special": {
             name: {"token": special.token, "id": special.id}
@@ -101,10 +101,10 @@ def contract_of(
         "adds_bos": tokenizer.adds_bos,
         "stops": [
             {"token": stop.token, "id": stop.id, "origins": list(stop.origins)}
-            for stop in made.stops
+            for stop in probes.stops
         ],
         "generation": tokenizer.generation_config,
-        "prompts": [*_fixed_prompts(made), *islice(_row_prompts(made, rows), count)],
+        "prompts": [*_fixed_prompts(probes), *islice(_row_prompts(probes, rows), count)],
     }
 
 
@@ -134,16 +134,15 @@ def verify(
 def contract_breaks(contract: Mapping[str, Any], made: Probes) -> list[str]:
     """How a tokenizer and template under some settings break a contract, like `verify`."""
     with _contract_errors(contract):
-        clock = (
-            datetime.datetime.fromisoformat(contract["clock"])
-            if contract["clock"]
-            else datetime.datetime.now()
-        )
-        still, _ = _with_fixed_clock(made, clock)
-        return [
-            *_token_breaks(contract, still),
-            *(text for prompt in contract["prompts"] for text in _prompt_breaks(prompt, still)),
-        ]
+        # Without a clock in it, no template reads one, and any moment will do.
+        moment = datetime.datetime.now()
+        if contract["clock"]:
+            moment = datetime.datetime.fromisoformat(contract["clock"])
+        fixed, _ = _with_fixed_clock(made, moment)
+        texts = list(_token_breaks(contract, fixed))
+        for prompt in contract["prompts"]:
+            texts += _prompt_breaks(prompt, fixed)
+        return texts
 
 
 @contextmanager
@@ -157,115 +156,128 @@ def _contract_errors(contract: Mapping[str, Any]) -> Iterator[None]:
         raise SpecError(f"contract: not as docs/schema/contract-1.json says: {error!r}") from None
 
 
-def _token_breaks(contract: Mapping[str, Any], made: Probes) -> Iterator[str]:
-    stops = {stop.id for stop in made.stops}
+def _token_breaks(contract: Mapping[str, Any], probes: Probes) -> Iterator[str]:
+    """How the special tokens of a tokenizer break a contract: stops that end nothing, names with another token."""
+    stops = {stop.id for stop in probes.stops}
+    # More stop tokens than the contract has break nothing: an answer never holds them.
     for stop in contract["stops"]:
         if stop["id"] not in stops:
             yield f"{stop['token']} ({stop['id']}) does not end an answer"
     for name, special in contract["special"].items():
-        mine = made.tokenizer.special.get(name)
-        if mine is None or mine.id != special["id"]:
-            found = "not set" if mine is None else f"{mine.token} ({mine.id})"
-            yield f"{name} is {found}, not {special['token']} ({special['id']})"
+        actual = probes.tokenizer.special.get(name)
+        if actual is None or actual.id != special["id"]:
+            described = "not set" if actual is None else f"{actual.token} ({actual.id})"
+            yield f"{name} is {described}, not {special['token']} ({special['id']})"
 
 
-def _prompt_breaks(prompt: Mapping[str, Any], made: Probes) -> Iterator[str]:
-    found = _prompt_entry(made, prompt["name"], prompt.get("messages"), prompt.get("tools"), prompt)
-    if "refused" in found or "refused" in prompt:
-        if ("refused" in found) != ("refused" in prompt):
-            yield (
-                f"{prompt['name']}:"
-                f" {'refused: ' + found['refused'] if 'refused' in found else 'no longer refused'}"
-            )
-    elif found["text"] != prompt["text"]:
-        at = _first_difference(found["text"], prompt["text"])
+def _prompt_breaks(prompt: Mapping[str, Any], probes: Probes) -> Iterator[str]:
+    """How one prompt of a contract comes out otherwise: refused or not, another text, or other ids of the same text."""
+    name = prompt["name"]
+    actual = _prompt_entry(probes, name, prompt.get("messages"), prompt.get("tools"), prompt)
+    is_refused = "refused" in actual
+    if is_refused or "refused" in prompt:
+        # Two refusals are alike, whatever their words: the message is the template's or the library's.
+        if is_refused != ("refused" in prompt):
+            yield f"{name}: {'refused: ' + actual['refused'] if is_refused else 'no longer refused'}"
+    elif actual["text"] != prompt["text"]:
+        at = _first_difference(actual["text"], prompt["text"])
         yield (
-            f"{prompt['name']}: the text is {_quote_excerpt(found['text'], at)}, not"
+            f"{name}: the text is {_quote_excerpt(actual['text'], at)}, not"
             f" {_quote_excerpt(prompt['text'], at)}"
         )
-    elif found["ids"] != prompt["ids"]:
-        at = _first_difference(found["ids"], prompt["ids"])
+    elif actual["ids"] != prompt["ids"]:
+        at = _first_difference(actual["ids"], prompt["ids"])
         yield (
-            f"{prompt['name']}: ids {found['ids'][at : at + 5]}, not {prompt['ids'][at : at + 5]},"
+            f"{name}: ids {actual['ids'][at : at + 5]}, not {prompt['ids'][at : at + 5]},"
             f" at token {at}"
         )
 
 
-def _fixed_prompts(made: Probes) -> Iterator[dict[str, Any]]:
-    if made.template is None:
-        yield _prompt_entry(made, "plain text", None, None, {"text": CHAT_CONTENTS[0]})
+def _fixed_prompts(probes: Probes) -> Iterator[dict[str, Any]]:
+    """The entries for the conversations that every contract holds."""
+    if probes.template is None:
+        yield _prompt_entry(probes, "plain text", None, None, {"text": CHAT_CONTENTS[0]})
         return
-    for turns in range(1, MAX_QUESTIONS + 1):
-        talk = [
+    for questions in range(1, MAX_QUESTIONS + 1):
+        # Ends with a question: contents 0, 2, 4, ... are the user's.
+        chat = [
             {"role": ("user", "assistant")[i % 2], "content": text}
-            for i, text in enumerate(CHAT_CONTENTS[: 2 * turns - 1])
+            for i, text in enumerate(CHAT_CONTENTS[: 2 * questions - 1])
         ]
+        turns = "1 turn" if questions == 1 else f"{questions} turns"
         for system in ((), ({"role": "system", "content": SYSTEM},)):
             for tools in (None, [TOOL]):
-                extras = ", system" * bool(system) + ", tools" * bool(tools)
-                yield _prompt_entry(
-                    made, f"{turns} turn{'s'[: turns > 1]}{extras}", [*system, *talk], tools
-                )
-    yield _prompt_entry(made, "a tool was called", TOOL_CHAT, [TOOL])
+                name = turns + (", system" if system else "") + (", tools" if tools else "")
+                yield _prompt_entry(probes, name, [*system, *chat], tools)
+    yield _prompt_entry(probes, "a tool was called", TOOL_CHAT, [TOOL])
 
 
-def _row_prompts(made: Probes, rows: Iterable[Conversation]) -> Iterator[dict[str, Any]]:
+def _row_prompts(probes: Probes, rows: Iterable[Conversation]) -> Iterator[dict[str, Any]]:
+    """The entries for the prompts of rows: what stands before their answers. Rows without a prompt have none."""
     for row in rows:
-        name = f"row {row.origin.row}"
-        if row.is_chat:
-            messages = row.messages[: row.prompt_messages]
-            while messages and messages[-1].get("role") == "assistant":
-                messages = messages[:-1]
-            plain = [
-                {k: v for k, v in message.items() if k not in OWN_KEYS} for message in messages
-            ]
-            found = (
-                _prompt_entry(
-                    made, name, plain, row.tools, {"template_kwargs": row.template_kwargs}
-                )
-                if plain
-                else None
-            )
-        else:
-            found = (
-                _prompt_entry(made, name, None, None, {"text": row.prompt}) if row.prompt else None
-            )
-        if found is not None and len(found.get("ids", ())) <= MAX_PROMPT_TOKENS:
-            yield found
+        entry = _row_prompt(probes, row)
+        if entry is not None and len(entry.get("ids", ())) <= MAX_PROMPT_TOKENS:
+            yield entry
+
+
+def _row_prompt(probes: Probes, row: Conversation) -> dict[str, Any] | None:
+    """The entry for the prompt of one row; None where it has none."""
+    name = f"row {row.origin.row}"
+    if not row.is_chat:
+        if not row.prompt:
+            return None
+        return _prompt_entry(probes, name, None, None, {"text": row.prompt})
+    messages = row.messages[: row.prompt_messages]
+    while messages and messages[-1].get("role") == "assistant":
+        messages = messages[:-1]
+    if not messages:
+        return None
+    # Keys for truetune alone would be strange to other stacks.
+    plain = [
+        {key: value for key, value in message.items() if key not in OWN_KEYS}
+        for message in messages
+    ]
+    more = {"template_kwargs": row.template_kwargs}
+    return _prompt_entry(probes, name, plain, row.tools, more)
 
 
 def _prompt_entry(
-    made: Probes,
+    probes: Probes,
     name: str,
     messages: list[Message] | None,
     tools: list[Any] | None,
     more: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """One entry: text and ids of a prompt, or why there is none. Without messages, `more` holds the plain text."""
+    """One entry: text and ids of a prompt, or why there is none.
+
+    Args:
+        probes: the tokenizer and its templates.
+        name: what the prompt is called in reports.
+        messages: the conversation; None for a plain text.
+        tools: definitions of tools, None without any.
+        more: `template_kwargs`, and the `text` where there are no messages. An entry of a contract is one of these.
+    """
     kwargs = more.get("template_kwargs") or {}
-    given = {"messages": messages, "tools": tools, "template_kwargs": kwargs}
-    entry = {"name": name, **{key: value for key, value in given.items() if value}}
-    template = (made.tool_template if tools else None) or made.template
+    fields = {"messages": messages, "tools": tools, "template_kwargs": kwargs}
+    entry = {"name": name, **{key: value for key, value in fields.items() if value}}
+    template = (probes.tool_template if tools else None) or probes.template
     if messages is None:
-        bos = made.tokenizer.special["bos"].token if made.tokenizer.adds_bos else ""
+        # Stacks write BOS before a plain prompt themselves: it is among the ids, and not in the text.
+        bos = probes.tokenizer.special["bos"].token if probes.tokenizer.adds_bos else ""
         text, sent = more["text"], bos + more["text"]
     elif template is None:
         return entry | {"refused": "there is no chat template"}
     else:
+        variables = {**probes.spec.template_kwargs, **kwargs}
         try:
-            settings = {**made.spec.template_kwargs, **kwargs}
-            sent = "".join(
-                parts(
-                    template.render(messages, tools=tools, add_generation_prompt=True, **settings)
-                )
+            rendered = template.render(
+                messages, tools=tools, add_generation_prompt=True, **variables
             )
         except TemplateError as error:
             return entry | {"refused": str(error)}
-        text = sent
-    return entry | {
-        "text": text,
-        "ids": made.tokenizer.backend.encode(sent, add_special_tokens=False).ids,
-    }
+        text = sent = "".join(parts(rendered))
+    ids = probes.tokenizer.backend.encode(sent, add_special_tokens=False).ids
+    return entry | {"text": text, "ids": ids}
 
 
 def _with_fixed_clock(
@@ -281,9 +293,10 @@ def _with_fixed_clock(
     templates = [
         template for template in (made.template, made.tool_template) if template is not None
     ]
-    reads = any("strftime_now" in template.source for template in templates)
-    found = replace(made, template=still(made.template), tool_template=still(made.tool_template))
-    return found, moment if reads else None
+    # By the name in the source: a template that names the clock and never asks gets a date in its contract, no harm.
+    reads_clock = any("strftime_now" in template.source for template in templates)
+    fixed = replace(made, template=still(made.template), tool_template=still(made.tool_template))
+    return fixed, moment if reads_clock else None
 
 
 def _first_difference(one: Any, other: Any) -> int:

@@ -48,6 +48,7 @@ def locate(name: str) -> Path:
 
     Raises TokenizerError where there is none. The network is never asked.
     """
+    # A path first, as in transformers: a folder `owner/model` here wins over a model of that name.
     path = Path(name).expanduser()
     if path.is_file():
         if path.name == "tokenizer.json":
