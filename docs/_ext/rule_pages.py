@@ -29,6 +29,7 @@ WHERE = {
         "Shell scripts, job files, Dockerfiles",
         "`truetune lint` and `truetune check` of one",
     ),
+    "modelfile": ("Ollama's Modelfile", "`truetune check` of one"),
     "log": ("The log of a run", "`truetune diagnose`, `truetune check` of a run's folder"),
     "checkpoint": ("Saved weights", "`truetune check` of an adapter or a model"),
     "batch": ("Batches", "`truetune run`, `truetune.audit`, `truetune rehearse`"),

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from truetune.package import __version__ as __version__
+
 if TYPE_CHECKING:
     from truetune.callback import AuditCallback as AuditCallback
     from truetune.checks.audit import AuditReport as AuditReport
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from truetune.training.run import Trained as Trained
     from truetune.viewing.view import View as View
 
-__version__ = "0.1.0"
 __all__ = [
     "AuditCallback",
     "AuditReport",

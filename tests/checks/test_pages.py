@@ -53,12 +53,3 @@ def assert_is_examined(rule: type[Rule[Any]], section: str) -> None:
 
 def test_codes_and_names_are_unique() -> None:
     assert len({rule.code for rule in RULES}) == len({rule.name() for rule in RULES}) == len(RULES)
-
-
-def test_a_rule_is_short() -> None:
-    import inspect
-
-    for rule in RULES:
-        source = inspect.getsourcefile(rule)
-        assert source is not None
-        assert len(Path(source).read_text(encoding="utf-8").splitlines()) < 150, source

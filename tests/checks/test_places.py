@@ -23,7 +23,7 @@ from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.page import page_of
-from truetune.report.page.rows import views
+from truetune.report.page.rows_of_report import views
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 

@@ -20,7 +20,7 @@ from truetune.checks.run import check
 from truetune.cli import commands
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
-from truetune.report.terminal import verdict
+from truetune.report.learned import verdict
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 from truetune.trainers import NAMES, TRAINERS, facts_of

@@ -242,7 +242,7 @@ def test_no_echoes() -> None:
         ("Sure.\n**Human:** Go on", ("Human:",)),
         ("Sure.<|im_end|>\n<|im_start|>user\nHi", ("<|im_end|>", "<|im_start|>")),
         ("Sure.\n<start_of_turn>user", ("<start_of_turn>",)),
-        ("[INST] Hi [/INST]", ("[INST]",)),
+        ("[INST] Hi [/INST]", ("[/INST]", "[INST]")),
         ("好的。\n用户：你呢？", ("用户：",)),
         ("The user: a person who uses it.", ()),
         ("A power user: one who knows.\nThe end", ()),
@@ -252,7 +252,32 @@ def test_no_echoes() -> None:
 )
 def test_markers(text: str, markers: tuple[str, ...]) -> None:
     assert scored(text, EN).markers == markers
-    assert scored(text, text).markers == ()
+    assert scored(text, EN, text).markers == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "markers"),
+    [
+        ("Paris.</s> <s>[INST] And Rome? [/INST]", ("</s>", "<s>", "[/INST]", "[INST]")),
+        ("Sure, here it is <|eot_id|> and more", ("<|eot_id|>",)),
+        ("It is 4 <｜User｜> and", ("<｜User｜>",)),
+        ("Sure. <|tool▁x|> <end_of_turn> Yes", ("<end_of_turn>",)),
+        ("Fine. [PAD] [PAD]", ("[PAD]",)),
+        ("The price is <s>$10</s> $8 now.", ()),
+        ("Each turn ends with the <|eot_id|> token.", ()),
+        ("It is written `[INST]` and `</s>`, or '<pad>'.", ()),
+        ("```\nx <|eot_id|>\n```", ()),
+        ("let f = x <| g |> h", ()),
+    ],
+)
+def test_control_tokens_of_any_template(text: str, markers: tuple[str, ...]) -> None:
+    assert scored(text, EN).markers == markers
+
+
+def test_a_marker_of_the_reference_is_none_unless_it_begins_a_turn() -> None:
+    assert scored("Go <|sep|> on", "Stop <|sep|> it").markers == ()
+    assert scored("Go [INST] on", "Stop [INST] it").markers == ("[INST]",)
+    assert scored("Sure.\nUser: and you?", "Yes.\nUser: and you?").markers == ()
 
 
 def test_a_marker_of_the_question_is_none() -> None:
@@ -437,3 +462,37 @@ def test_no_torch_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I cannot be more than a way to adjust the test of the day.\n\n" * 2 + "I cannot be more",
+        "アプリエラスは、アプリエラスでは、アプリエラスでは、アプリエ",
+        "صحتي؟\n\n" * 7,
+        "It is the way of it, and the way of it, and the way of it, and the way of it,",
+    ],
+)
+def test_loops_that_were_cut_early(text: str) -> None:
+    assert scored(text, "").looped
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Row, row, row your boat,\nGently down the stream.\nMerrily, merrily, merrily, merrily,\nLife is but a dream",
+        "今日は本を読み、明日は本を書き、来週は本を売ります",
+        "I came, I saw, I conquered, and then",
+        "Ha ha ha! Ha ha ha!",
+        "The first step is to mix the flour and the sugar. The first step is to mix the eggs",
+    ],
+)
+def test_refrains_and_lists_that_were_cut_are_no_loops(text: str) -> None:
+    assert not scored(text, "").looped
+
+
+def test_names_in_other_letters_are_no_garbage() -> None:
+    names = "Python, Java, JavaScript, Go, Rust, Kotlin, Swift, Ruby, Scala, Perl"
+    assert not scored(names, "", "列出十个编程语言").garbage
+    stutter = "Pamaliy fresco -Pamaliy Pasifo -Pamaliy Marblemimino -Pamaliy Anj -Pamaliy"
+    assert scored(stutter, "", "اذكر ثلاث فواكه.").garbage

@@ -552,3 +552,62 @@ def test_a_loss_above_guessing_later_on_is_one_finding_with_its_consequences(
     (finding,) = diagnose(tmp_path).findings
     assert finding.rule == "loss-climbs-above-guessing"
     assert any("nan-hidden-by-logging-filter" in line for line in finding.evidence)
+
+
+def test_gradients_that_are_never_finite_are_no_matter_of_the_rate() -> None:
+    rng = np.random.default_rng(3)
+    records = [
+        {"step": 5 * n, "epoch": n / 24, "loss": float(2.6 + rng.normal(0, 0.05)),
+         "grad_norm": math.nan, "learning_rate": 0.0}
+        for n in range(1, 49)
+    ]  # fmt: skip
+    findings = found(log_of({"log_history": records, "max_steps": 240}))
+    assert set(findings) == {"grad-norm-explodes"}
+    assert findings["grad-norm-explodes"].severity == "error"
+    assert "bf16" in findings["grad-norm-explodes"].remedy
+    assert "raise" not in findings["grad-norm-explodes"].remedy
+
+
+def test_a_loss_that_hardly_falls_lists_what_remains() -> None:
+    rng = np.random.default_rng(4)
+
+    def state(drop: float) -> State:
+        return {
+            "log_history": [
+                {"step": 5 * n, "epoch": n / 12.4, "loss": float(1.41 - drop * n / 37 + rng.normal(0, 0.03)),
+                 "grad_norm": 0.4, "learning_rate": 2e-5}
+                for n in range(1, 38)
+            ]
+        }  # fmt: skip
+
+    findings = found(log_of(state(0.01)))
+    assert "flat-loss" in findings
+    assert "lora_alpha" in findings["flat-loss"].remedy
+    assert "is anything trained" not in findings["flat-loss"].remedy  # gradients are logged
+    assert "flat-loss" not in found(log_of(state(0.25)))
+
+
+@pytest.mark.parametrize(
+    ("smoothing", "rate", "said", "unsaid"),
+    [
+        (0.5, 5e-6, "set label_smoothing to 0", "raise"),
+        (0.0, 1e-7, "then raise the learning rate", "label_smoothing"),
+        (0.1, 5e-6, "above 5e-06 for LoRA", "label_smoothing"),
+    ],
+)
+def test_label_smoothing_is_read_from_loss_against_margin(
+    smoothing: float, rate: float, said: str, unsaid: str
+) -> None:
+    rng = np.random.default_rng(5)
+    records = []
+    for step in range(1, 41):
+        margin = rng.normal(0, 0.002)
+        loss = -(1 - smoothing) * math.log(1 / (1 + math.exp(-margin)))
+        loss -= smoothing * math.log(1 / (1 + math.exp(margin)))
+        records.append(
+            {"step": step, "loss": loss + rng.normal(0, 1e-5), "rewards/margins": margin,
+             "rewards/accuracies": 0.5, "grad_norm": 0.4, "learning_rate": rate}
+        )  # fmt: skip
+    finding = found(log_of({"log_history": records}))["dpo-stuck-at-ln2"]
+    assert said in finding.remedy
+    assert unsaid not in finding.remedy

@@ -20,7 +20,8 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
 from truetune.report.page.masks import behind
 from truetune.report.page.rendered import Rendered
-from truetune.report.page.rows import LONGEST, Row, cut, line_of, views, within
+from truetune.report.page.rows import LONGEST, Row, cut, line_of, within
+from truetune.report.page.rows_of_report import views
 from truetune.spec.run import RunSpec
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import truetune
 from truetune.auditing.listen import Ear, Judge
 from truetune.auditing.workspace import workspace
 from truetune.errors import UsageError
+from truetune.package import PACKAGE_FOLDER
 
-HOOKED = Path(truetune.__file__).parent / "probe" / "hooked"
+HOOKED = PACKAGE_FOLDER / "probe" / "hooked"
 ORDERS = "TRUETUNE_ORDERS"
 LOOK_SECONDS = 0.5
 """Between two looks for audits that were lost"""

@@ -11,17 +11,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checkpoint.adapter import ADDED, LAYER, PAIRS, low_rank, piece, pieces, saved
 from truetune.checkpoint.bits import PLAIN, floats
-from truetune.checkpoint.checkpoint import Checkpoint
 from truetune.checkpoint.compare import mapped
 from truetune.checkpoint.embedding import HEADS, embedding
 from truetune.checkpoint.safetensors import Tensor
+
+if TYPE_CHECKING:
+    from truetune.checkpoint.checkpoint import Checkpoint
 
 Floats = NDArray[np.float32]
 ORIGINAL = ".original_module."

@@ -13,17 +13,19 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checkpoint.bits import PLAIN, floats
-from truetune.checkpoint.checkpoint import Checkpoint
 from truetune.checkpoint.compare import mapped
 from truetune.checkpoint.delta import Delta, Floats, Start, deltas
 from truetune.checkpoint.embedding import EMBEDDINGS, HEADS
 from truetune.checkpoint.safetensors import Tensor
+
+if TYPE_CHECKING:
+    from truetune.checkpoint.checkpoint import Checkpoint
 
 VALUES = 1 << 18
 """Values of a stretch"""

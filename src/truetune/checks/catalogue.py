@@ -26,6 +26,7 @@ STATIONS = (
     "devices",
     "source",
     "commands",
+    "modelfile",
     "log",
     "checkpoint",
     *AUDIT,

@@ -37,7 +37,7 @@ CURVES = frozenset({
     "logps/chosen", "logps/rejected", "reward", "reward_std", "eval_reward", "frac_reward_zero_std",
     "objective/scores_margin", "critic/advantages/min", "critic/advantages/max", "completions/clipped_ratio",
     "completions/ended", "completions/mean_terminated_length", "completions/mean_length", "completion_length",
-    "eval_runtime", "min_reward", "max_reward",
+    "eval_runtime", "min_reward", "max_reward", "memory",
 })  # fmt: skip
 """What the rules on logs read, by name"""
 COUNTED = frozenset(
@@ -53,6 +53,8 @@ COUNTED = frozenset(
     }
 )
 """Counts and times of a run: nothing of them is right or wrong"""
+SLOW_STEP_S = 10.0
+"""From here on the seconds of a step are worth a word"""
 PARTS = ("rewards/",)
 """Parts of what a rule reads as a whole"""
 
@@ -164,7 +166,12 @@ def _known(spec: RunSpec, log: RunLog) -> dict[str, object]:
 
 def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
     yield "written by", log.format
-    if any(log.curves.values()):
+    if log.server:
+        yield (
+            "serves",
+            f"requests, with {log.server}: this is the log of a server, not of a training",
+        )
+    elif any(log.curves.values()):
         yield from _facts_of_training(log)
     else:
         yield "records of a training", "none"
@@ -196,6 +203,9 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     yield "trains", KINDS[log.kind]
     total = log.total_steps
     yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+    seconds = log.output.step_seconds if log.output is not None else None
+    if seconds is not None and seconds > SLOW_STEP_S:
+        yield "a step takes", f"{seconds:.0f} s"
     if log.epochs:
         yield "epochs", f"{log.epochs:.3g}"
     loss = log.curve("loss")

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import truetune
 from truetune.checks.by_trainer import findings_under_trainer
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.errors import FastPathError
+from truetune.package import PACKAGE_FOLDER
 
 if TYPE_CHECKING:
     from truetune.checks.measurement import Measurement
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from truetune.data.conversation import Origin
     from truetune.trainers.facts import TrainerFacts
 
-PACKAGE = Path(truetune.__file__).parent
+PACKAGE = PACKAGE_FOLDER
 REPORT_IT = (
     "this is a fault of truetune: please report it with this line (TRUETUNE_DEBUG=1 prints the"
     " traceback)"

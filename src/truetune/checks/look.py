@@ -390,6 +390,12 @@ def _checkpoint(path: str, seen: Look) -> Report:
     return checkpoint_report(path, base=seen.base, spec=seen.spec)
 
 
+def _modelfile(path: str, seen: Look) -> Report:
+    from truetune.checks.inspect_modelfile import inspect_modelfile
+
+    return inspect_modelfile(path, seen.spec)
+
+
 LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
     "source": _source,
     "notebook": _source,
@@ -398,6 +404,7 @@ LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
     "log": _log,
     "model": _checkpoint,
     "adapter": _checkpoint,
+    "modelfile": _modelfile,
 }
 
 

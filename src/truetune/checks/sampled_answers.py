@@ -117,6 +117,25 @@ def last_answer(row: Conversation) -> str | None:
     return None
 
 
+def last_question(row: Conversation) -> str:
+    """What the user said last, without the turns before it: these may hold answers."""
+    if not row.is_chat:
+        return row.prompt or ""
+    said = [text_of(one.get("content")) for one in row.messages if one.get("role") == "user"]
+    return said[-1] if said else ""
+
+
+def prompt_before_answer(row: Conversation) -> str:
+    """What is said before the last answer, one message after the other."""
+    if not row.is_chat:
+        return row.prompt or ""
+    last = max(
+        (i for i, message in enumerate(row.messages) if message.get("role") == "assistant"),
+        default=0,
+    )
+    return "\n".join(text_of(message.get("content")) for message in row.messages[:last])
+
+
 def _prompt(row: Conversation) -> str:
     """The texts before the last answer, one a line."""
     if not row.is_chat:

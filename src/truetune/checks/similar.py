@@ -13,6 +13,13 @@ BANDS = 8
 NEAR = 0.8
 """Estimated Jaccard similarity from which two rows count as near duplicates."""
 
+SHARED = 0.2
+"""Share of the rows from which an entry of their sketches is of a text that they share: an instruction, a policy"""
+MIN_SHARED = 10
+"""The same in rows: among few rows, copies are as many"""
+MIN_VARIED = 4
+"""Entries of two sketches besides, from which the rest of two rows can be compared"""
+
 
 class Grown:
     """Arrays of the batches, to be one array in the end."""
@@ -42,6 +49,53 @@ def near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
             if late not in found and (sketches[early] == sketches[late]).mean() >= NEAR:
                 found[late] = early
     return sorted((early, late) for late, early in found.items())
+
+
+def near_copies(
+    sketches: NDArray[np.uint32],
+    answers: NDArray[np.uint64],
+    answer_sketches: NDArray[np.uint32],
+) -> list[tuple[int, int]]:
+    """Pairs as `near_pairs`, of rows that are alike beyond what many rows share, and whose answers are as well.
+
+    `answers`: (rows,) hashes of the answers, for those that are too short for a sketch.
+    """
+    varied = _varied_entries(sketches)
+    return [
+        (early, late)
+        for early, late in near_pairs(sketches)
+        if _are_alike(sketches, varied, early, late)
+        and _answers_are_near(answers, answer_sketches, early, late)
+    ]
+
+
+def _are_alike(
+    sketches: NDArray[np.uint32], varied: NDArray[np.bool_], early: int, late: int
+) -> bool:
+    """Are two rows alike by the entries that are theirs alone?"""
+    own = varied[early] | varied[late]
+    if own.all():
+        return True
+    same = (sketches[early] == sketches[late])[own]
+    return len(same) >= MIN_VARIED and bool(same.mean() >= NEAR)
+
+
+def _answers_are_near(
+    answers: NDArray[np.uint64], sketches: NDArray[np.uint32], early: int, late: int
+) -> bool:
+    if (sketches[[early, late]] == EMPTY_SKETCH).all():
+        return bool(answers[early] == answers[late])
+    return bool((sketches[early] == sketches[late]).mean() >= NEAR)
+
+
+def _varied_entries(sketches: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """(rows, hashes) the entries that are not those of many rows: what many rows begin with makes no two rows alike."""
+    varied = np.ones(sketches.shape, dtype=np.bool_)
+    most = max(MIN_SHARED, SHARED * len(sketches))
+    for column in range(sketches.shape[1]):
+        _, inverse, counts = np.unique(sketches[:, column], return_inverse=True, return_counts=True)
+        varied[:, column] = (counts < most)[inverse]
+    return varied
 
 
 def near_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) -> dict[int, int]:

@@ -16,7 +16,6 @@ from typing import Any
 import click
 from click.shell_completion import shell_complete
 
-import truetune
 from truetune.cli.auditing import run
 from truetune.cli.checking import check, diagnose, lint, show
 from truetune.cli.climbing import ladder
@@ -38,6 +37,7 @@ from truetune.cli.starting import init
 from truetune.cli.training import train
 from truetune.cli.viewing import view
 from truetune.errors import FindingsError, TruetuneError
+from truetune.package import __version__
 from truetune.render.tokenizer_panics import is_panic
 
 TRAIN = {
@@ -132,7 +132,7 @@ SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_
 
 
 @click.group(cls=Group, context_settings=SETTINGS, invoke_without_command=True)
-@click.version_option(truetune.__version__, prog_name="truetune")
+@click.version_option(__version__, prog_name="truetune")
 @click.pass_context
 def commands(context: click.Context) -> None:
     """Show, prove and guarantee what an LLM fine-tune really learns."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-import truetune
 from truetune.errors import UsageError
+from truetune.package import PACKAGE_FOLDER
 
 CODE = re.compile(r'^    code = "(TT\d+)"', re.M)
 PLACES = {
@@ -44,7 +43,7 @@ def rule_names(
 
 
 def _rules() -> Iterator[tuple[str, str]]:
-    for path in Path(truetune.__file__).parent.glob("checks/*/*.py"):
+    for path in PACKAGE_FOLDER.glob("checks/*/*.py"):
         if found := CODE.search(path.read_text(encoding="utf-8")):
             yield path.stem.replace("_", "-"), found[1]
 

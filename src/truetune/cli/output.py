@@ -99,12 +99,10 @@ def emit(kind: str, value: Mapping[str, Any]) -> None:
 
 
 def _headed(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    import truetune
+    from truetune.package import __version__
     from truetune.report.audited import plain
 
-    made: dict[str, Any] = plain(
-        {"schema": f"truetune.{kind}/1", "truetune": truetune.__version__, **value}
-    )
+    made: dict[str, Any] = plain({"schema": f"truetune.{kind}/1", "truetune": __version__, **value})
     return made
 
 

@@ -59,6 +59,8 @@ class Conversation:
     `completion` hold the chosen one."""
     label: bool | None = None
     """KTO's verdict."""
+    label_value: Any = None
+    """What the row holds in place of KTO's true or false, where it is no boolean; `label` is what it means."""
     scores: tuple[float, float] | None = None
     """What the row itself says that the chosen and the rejected side are worth, where it has columns for that."""
     group: str | None = None

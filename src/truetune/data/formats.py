@@ -6,6 +6,7 @@ the file (render.text_origins).
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +37,18 @@ NEEDS: dict[Format, tuple[str, ...]] = {
     "text": ("text",),
 }
 """The columns that tell a format, in the order in which they are looked for; KTO is any but the first with a label."""
-VERDICTS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+THUMBS = {
+    **dict.fromkeys(("true", "thumbs up", "upvote", "\U0001f44d"), True),
+    **dict.fromkeys(("false", "thumbs down", "downvote", "\U0001f44e"), False),
+}
+"""Labels that are a verdict on the answer beside them; they make a row one of KTO"""
+VERDICTS = {
+    **THUMBS,
+    **dict.fromkeys(("1", "1.0", "+1", "yes", "up", "like", "liked"), True),
+    **dict.fromkeys(("0", "0.0", "-1", "-1.0", "no", "down", "dislike", "disliked"), False),
+}
+"""Those that may be a class of something else as well: they are read where the format is KTO's by name"""
+SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 
 Reader = Callable[[Draft], Conversation]
 Test = Callable[[Row, str], object]
@@ -143,6 +155,7 @@ def _kto(draft: Draft) -> Conversation:
         )
     row = _READERS[_base(draft.row, holds) or _base(draft.row, called) or "text"](draft)
     row.label = verdict
+    row.label_value = None if isinstance(label, bool) else label
     return row
 
 
@@ -231,8 +244,9 @@ def _found(row: Row, there: Test) -> Format | None:
     if _fits(row, "preference", there):
         return "preference"
     base = _base(row, there)
-    label = str(column(row, "label")[1]).lower()
-    return "kto" if label in ("true", "false") and base not in (None, "text") else base
+    alias, label = column(row, "label")
+    known = VERDICTS if alias == "kto_tag" else THUMBS
+    return "kto" if _plain_word(label) in known and base not in (None, "text") else base
 
 
 def _base(row: Row, there: Test) -> Format | None:
@@ -246,7 +260,13 @@ def _needed(format: Format) -> str:
 
 
 def _verdict(label: Any) -> bool | None:
-    return VERDICTS.get(str(label).lower())
+    return VERDICTS.get(_plain_word(label))
+
+
+def _plain_word(label: Any) -> str:
+    """A label in lower case, with spaces between its words: `thumbs_up` and `Thumbs-Up` are one."""
+    word = SKIN_TONES.sub("", str(label)).strip().lower()
+    return word if word[:1] in "+-" else re.sub(r"[_\s-]+", " ", word)
 
 
 def _side(draft: Draft, value: Any, role: str) -> list[Message]:

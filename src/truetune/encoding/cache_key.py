@@ -13,10 +13,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import truetune
 from truetune.data.files import Source
 from truetune.data.stretches import Scan
 from truetune.encoding.source_names import names_of
+from truetune.package import __version__
 from truetune.render.probes import Probes
 from truetune.render.tokenizer_folder import files_of
 from truetune.spec.run import RunSpec
@@ -56,7 +56,7 @@ def inputs_of(
     ]
     inputs: dict[str, Any] = {
         "encoder": VERSION,
-        "truetune": truetune.__version__,
+        "truetune": __version__,
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "data": [
             {"file": name, "kind": source.kind, "digest": scan.digest}

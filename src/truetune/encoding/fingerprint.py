@@ -29,6 +29,8 @@ HASHES = 16
 """Entries of a sketch, 64 bytes a row. Chosen, not measured: the error falls with the root of this number."""
 WORD_HASHES = 8
 """Entries of the sketch of single tokens, which only looks for the most alike rows"""
+ANSWER_HASHES = 8
+"""Entries of the sketch of answers alone"""
 CONTENT = np.zeros(len(Source), dtype=np.bool_)
 CONTENT[
     [
@@ -40,6 +42,8 @@ CONTENT[
         Source.TEXT,
     ]
 ] = True
+ANSWER = np.zeros(len(Source), dtype=np.bool_)
+ANSWER[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT]] = True
 _NOISE = str.maketrans("", "", string.punctuation + string.whitespace)
 # Fixed, for sketches of two data sets (training and evaluation) are compared with each other.
 _RNG = np.random.default_rng(20240229)
@@ -60,6 +64,10 @@ class Fingerprints:
     """(rows,) of what stands before the last answer, normalised"""
     phrases: NDArray[np.uint32]
     """(rows, HASHES) sketch of the token 5-grams of the contents; NOTHING where there are none"""
+    answer: NDArray[np.uint64]
+    """(rows,) of the last answer, normalised"""
+    answer_phrases: NDArray[np.uint32]
+    """(rows, ANSWER_HASHES) as `phrases`, of the answers alone: long prompts are alike whose answers are not"""
 
 
 def make_fingerprints(
@@ -79,7 +87,9 @@ def make_fingerprints(
     hashed, places = _hash_tokens(ids, offsets, CONTENT[source])
     # -1 is the last row of the sketches, which stands for a row without an example.
     numbers = [-1 if i is None else i for i in examples]
-    phrases = _phrase_sketches(hashed, places)[numbers]
+    phrases = _phrase_sketches(hashed, places, HASHES)[numbers]
+    of_answers = _hash_tokens(ids, offsets, ANSWER[source])
+    answers = _phrase_sketches(*of_answers, ANSWER_HASHES)[numbers]
     # The same answer with the verdicts good and bad is no duplicate: one flipped bit makes every entry another one.
     # Entries of an empty sketch stay, for they say "nothing".
     is_bad = np.array([row.label is False for row in rows], dtype=np.bool_)
@@ -89,6 +99,10 @@ def make_fingerprints(
         normal=_hash_texts([text.lower().translate(_NOISE) for text in joined]),
         prompt=_hash_texts([text.lower().translate(_NOISE) for text in prompts]),
         phrases=phrases,
+        answer=_hash_texts(
+            [turns[-1].lower().translate(_NOISE) if turns else "" for turns in texts]
+        ),
+        answer_phrases=answers,
     )
 
 
@@ -113,7 +127,8 @@ def rejected_phrases(
 
     The minimum of two sketches is the sketch of both sets. The last row stands for no example.
     """
-    return _phrase_sketches(*_hash_tokens(ids ^ np.int32(1 << 30), offsets, kept))
+    hashed, places = _hash_tokens(ids ^ np.int32(1 << 30), offsets, kept)
+    return _phrase_sketches(hashed, places, HASHES)
 
 
 def _hash_tokens(
@@ -133,14 +148,16 @@ def _hash_tokens(
     return hashed, places
 
 
-def _phrase_sketches(hashed: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """(examples + 1, HASHES) of the NGRAM tokens from each token on; arguments as `_hash_tokens` gives them."""
+def _phrase_sketches(
+    hashed: NDArray[np.uint64], places: NDArray[np.int64], hashes: int
+) -> NDArray[np.uint32]:
+    """(examples + 1, hashes) of the NGRAM tokens from each token on; arguments as `_hash_tokens` gives them."""
     # Each position has a factor of its own, so that the order of tokens counts. Grams that reach over the end of an
     # example are made too, and `_minhash_sketch` leaves them out.
     grams = np.zeros(max(0, len(hashed) - NGRAM + 1), dtype=np.uint64)
     for i, step in enumerate(_STEPS):
         grams += hashed[i : len(grams) + i] * step
-    return _minhash_sketch(grams, places, NGRAM - 1, HASHES)
+    return _minhash_sketch(grams, places, NGRAM - 1, hashes)
 
 
 def _minhash_sketch(

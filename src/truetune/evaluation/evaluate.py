@@ -20,14 +20,22 @@ from truetune.evaluation.against import agreements, is_base, other_of
 from truetune.evaluation.apart import Rows, prepared, rows_apart
 from truetune.evaluation.asked import columns_of, data_of
 from truetune.evaluation.evaluated_report import EvaluationReport
-from truetune.evaluation.losses import RowLosses, changes, losses, row_losses
+from truetune.evaluation.losses import (
+    RowLosses,
+    RowSums,
+    changes,
+    losses,
+    prompt_change,
+    prompt_losses,
+    row_losses,
+)
 from truetune.evaluation.metrics import Metrics, measured
 from truetune.evaluation.parser_proof import after_answers, proof_of
 from truetune.evaluation.sample import Asking, Progress, looked
 from truetune.evaluation.stops import calibration
 from truetune.generation.backends.opening import USUAL, Options, opened
 from truetune.generation.backends.place import Place, placed, served_stops
-from truetune.generation.evaluated import Evaluated, Loss, Measured, Seen
+from truetune.generation.evaluated import Change, Evaluated, Loss, Measured, Seen
 from truetune.generation.looks import Sample
 from truetune.generation.parsers import parser_of
 from truetune.render.probes import Probes
@@ -48,6 +56,8 @@ class Result:
     """Of rows that were trained on, where there are others"""
     samples: tuple[Sample, ...]
     notes: tuple[str, ...]
+    prompts: RowSums | None = None
+    """What the prompts of fresh rows cost"""
 
 
 @dataclass(frozen=True)
@@ -103,7 +113,12 @@ class Measuring:
             else None
         )
         return Result(
-            Measured(place.name, losses(table, **given), ends), table, old, samples, tuple(notes)
+            Measured(place.name, losses(table, **given), ends),
+            table,
+            old,
+            samples,
+            tuple(notes),
+            prompt_losses(documents[:count], scored[:count]),
         )
 
     def otherwise(self, place: Place, other: Place) -> Measuring:
@@ -289,12 +304,19 @@ def _evaluated(
         other=theirs.measured if theirs else None,
         is_base=other is not None and is_base(other, place),
         changes=both or (),
+        prompts=_prompt_change(mine, theirs, given),
         agreements=(
             tuple(agreements(mine.samples, theirs.samples, asking.max_new_tokens)) if theirs else ()
         ),
         seen=_seen(rows, mine),
     )
     return made, metrics, tuple(notes)
+
+
+def _prompt_change(mine: Result, theirs: Result | None, given: dict[str, Any]) -> Change | None:
+    if theirs is None or mine.prompts is None or theirs.prompts is None:
+        return None
+    return prompt_change(mine.prompts, theirs.prompts, **given)
 
 
 def _seen(rows: Rows, mine: Result) -> Seen | None:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median, median_low
 from typing import Any
@@ -19,7 +19,7 @@ from truetune.errors import TruetuneError
 from truetune.generation.backends.backend import Backend, Decoding, Progress
 from truetune.generation.backends.opening import Options, opened
 from truetune.generation.backends.place import Place, placed, served_stops
-from truetune.generation.inquest import Effect, Inquest, Parted, Stopping, Token
+from truetune.generation.inquest import Effect, Inquest, Parted, PromptGain, Stopping, Token
 from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
 from truetune.generation.prompts import control_of
 from truetune.generation.scores import score
@@ -31,7 +31,7 @@ ASKED = 8
 """Prompts that the base is asked"""
 LONGEST = 64
 """New tokens of the base's answers"""
-SCORED, ROOM = 4, 2048
+SCORED, ROOM = 8, 2048
 """References whose log-probabilities are compared, and how many tokens they may have with their prompts"""
 COOLER = 4
 """Prompts that are asked once more, greedily"""
@@ -82,7 +82,7 @@ def inquire(
         base_folder=place.base,
         temperature=temperature,
     )
-    told, mine = _telling(progress, 7), list[NDArray[np.float64] | None]()
+    told, mine = _telling(progress, 7), list[_Logprobs | None]()
 
     def ask(what: str, question: Callable[[], dict[str, Any]]) -> None:
         nonlocal found
@@ -94,7 +94,7 @@ def inquire(
 
     def of_references() -> dict[str, Any]:
         mine.append(_references(backend, prompts))
-        return {"surprise": _surprise(mine[0])}
+        return {"surprise": None if mine[0] is None else float(-mine[0].whole.mean())}
 
     ask("the training record", lambda: _prompts(place, probes))
     ask(
@@ -118,11 +118,12 @@ def inquire(
                 return {}
             seen = _look(under, prompts, tokenizer, served, min(limit, LONGEST))
             stopping = _of_look(seen) if asked == served else _stopping(under, prompts, asked)
-            effect = _effect(mine[0], _references(under, prompts)) if mine else None
+            theirs = _references(under, prompts) if mine else None
             return {
                 "base": Watched((seen,), limit=min(limit, LONGEST), finished=True),
                 "base_stopping": stopping,
-                "effect": effect,
+                "effect": _effect(mine[0], theirs) if mine else None,
+                "gain": _gain(mine[0], theirs) if mine else None,
             }
 
     ask("the base", of_base)
@@ -283,8 +284,21 @@ def _look(
     return Look(0, samples, time.perf_counter() - began)
 
 
-def _references(backend: Backend, prompts: Sequence[Prompt]) -> NDArray[np.float64] | None:
-    """Log-probabilities of the tokens of some reference answers; None where the backend can't tell."""
+@dataclass(frozen=True, slots=True)
+class _Logprobs:
+    """Log-probabilities of the tokens of some prompts, without the first of each, and of the references behind them."""
+
+    prompts: tuple[NDArray[np.float64], ...]
+    references: tuple[NDArray[np.float64], ...]
+
+    @property
+    def whole(self) -> NDArray[np.float64]:
+        """Of all references together."""
+        return np.concatenate(self.references)
+
+
+def _references(backend: Backend, prompts: Sequence[Prompt]) -> _Logprobs | None:
+    """Of some references, with their prompts; None where the backend can't tell."""
     taught = [p for p in prompts if p.reference_ids and len(p.ids) + len(p.reference_ids) <= ROOM][
         :SCORED
     ]
@@ -295,17 +309,34 @@ def _references(backend: Backend, prompts: Sequence[Prompt]) -> NDArray[np.float
     )
     if scored is None:
         return None
-    found = [one.logprobs[len(prompt.ids) :] for prompt, one in zip(taught, scored, strict=True)]
-    return np.concatenate(found).astype(np.float64)
+    pairs = [
+        (one.logprobs.astype(np.float64), len(prompt.ids))
+        for prompt, one in zip(taught, scored, strict=True)
+    ]
+    return _Logprobs(
+        tuple(logprobs[1:length] for logprobs, length in pairs),
+        tuple(logprobs[length:] for logprobs, length in pairs),
+    )
 
 
-def _surprise(logprobs: NDArray[np.float64] | None) -> float | None:
-    return None if logprobs is None else float(-logprobs.mean())
-
-
-def _effect(model: NDArray[np.float64] | None, base: NDArray[np.float64] | None) -> Effect | None:
+def _gain(model: _Logprobs | None, base: _Logprobs | None) -> PromptGain | None:
+    """Means over all tokens; the error is over prompts, whose tokens depend on each other."""
     if model is None or base is None:
         return None
+    pairs = list(zip(model.prompts, base.prompts, strict=True))
+    means = [float((mine - theirs).mean()) for mine, theirs in pairs if len(mine)]
+    if len(means) < 2:
+        return None
+    gained = np.concatenate([mine - theirs for mine, theirs in pairs])
+    error = float(np.std(means, ddof=1) / len(means) ** 0.5)
+    reference = float((model.whole - base.whole).mean())
+    return PromptGain(float(gained.mean()), reference, error, len(gained), len(means))
+
+
+def _effect(mine: _Logprobs | None, theirs: _Logprobs | None) -> Effect | None:
+    if mine is None or theirs is None:
+        return None
+    model, base = mine.whole, theirs.whole
     apart = model - base
     error = float(apart.std(ddof=1) / len(apart) ** 0.5) if len(apart) > 1 else float("inf")
     return Effect(

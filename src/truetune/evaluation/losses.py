@@ -25,6 +25,9 @@ from truetune.render.probes import Probes
 from truetune.render.rendering import Source
 
 KINDS = (*(source.label for source in Source), FIRST, WHOLE)
+PROMPTS = "prompts"
+"""What is not supervised and stands before an answer"""
+RowSums = tuple[NDArray[np.float64], NDArray[np.int64]]
 BAD = "its answer is labelled a bad one"
 
 
@@ -130,6 +133,31 @@ def changes(
         change = paired(a, b, counts, seed=seed, confidence=confidence)
         found.append(Change(kind, int((counts > 0).sum()), *change))
     return tuple(found)
+
+
+def prompt_losses(documents: Sequence[Document], scored: Sequence[Scored]) -> RowSums:
+    """((rows,) nats, (rows,) tokens) of what is not supervised and stands before an answer: the prompts."""
+    rows, at = np.unique([document.origin.row for document in documents], return_inverse=True)
+    sums, counts = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
+    for row, document, score in zip(at.tolist(), documents, scored, strict=True):
+        answered = np.flatnonzero(document.supervised)
+        mask = ~document.supervised
+        mask[:1] = False
+        mask[answered[-1] + 1 if len(answered) else 0 :] = False
+        sums[row] -= score.logprobs[mask].astype(np.float64).sum()
+        counts[row] += int(mask.sum())
+    return sums, counts
+
+
+def prompt_change(
+    mine: RowSums, other: RowSums, *, seed: int = 0, confidence: float = 0.95
+) -> Change | None:
+    """This model's loss on the prompts less the other's; None where no row has a prompt."""
+    (a, counts), (b, _) = mine, other
+    if not counts.any():
+        return None
+    change = paired(a, b, counts, seed=seed, confidence=confidence)
+    return Change(PROMPTS, int((counts > 0).sum()), *change)
 
 
 def _there(table: RowLosses) -> list[str]:

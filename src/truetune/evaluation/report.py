@@ -114,6 +114,12 @@ class SampleReport(Report):
         )
 
     @property
+    def is_verified(self) -> bool:
+        """Are most answers confirmed by their references or a parser? Without that only their form was judged."""
+        confirmed = sum(s.scores.exact is True or s.scores.agrees is True for s in self.samples)
+        return 2 * confirmed > len(self.samples)
+
+    @property
     def verdicts(self) -> Counter[Verdict]:
         """Answers of the last look by their verdict"""
         return Counter(verdict(sample, self.limit) for sample in self.samples)

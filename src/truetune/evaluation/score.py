@@ -34,6 +34,7 @@ from truetune.generation.evaluated import Evaluated
 from truetune.generation.looks import NO_LIMIT, Answer, Chat, Look, Prompt, Sample, Watched
 from truetune.generation.parsers import Parser, parser_of
 from truetune.generation.proven import ParserProof
+from truetune.generation.row_order import row_order_of
 from truetune.generation.scores import score as score_answer
 from truetune.generation.words import words
 from truetune.spec.files import spec_of
@@ -133,9 +134,18 @@ def looks_of(predictions: Sequence[Prediction], parse: Parser | None = None) -> 
     known: dict[tuple[str, str], int] = {}
     for step in sorted({prediction.step for prediction in predictions}):
         chosen = [prediction for prediction in predictions if prediction.step == step]
-        yield Look(
-            step, marked([sample_of(one, row, known, parse) for row, one in enumerate(chosen)]), 0.0
-        )
+        samples = marked([sample_of(one, row, known, parse) for row, one in enumerate(chosen)])
+        yield Look(step, _with_row_order(samples), 0.0)
+
+
+def _with_row_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """The samples of one step, with `Scores.elsewhere` where they give the references of other rows."""
+    order = row_order_of(samples)
+    targets = order.targets if order else {}
+    return tuple(
+        replace(sample, scores=replace(sample.scores, elsewhere=True)) if row in targets else sample
+        for row, sample in enumerate(samples)
+    )
 
 
 def sample_of(

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-import truetune
 from truetune.data.atomic import Part
 from truetune.data.files import KINDS, PACKED
 from truetune.data.output_file import Form, check_output_file, starts_with
@@ -22,6 +21,7 @@ from truetune.data.output_folder import Listed, file_digest, is_listed_file
 from truetune.errors import UsageError
 from truetune.fixing.edits import shown_path
 from truetune.fixing.fixer import Change
+from truetune.package import __version__
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 
@@ -102,7 +102,7 @@ class ChangeLog:
 
     def __init__(self, part: Part, about: Mapping[str, Any]) -> None:
         self._part = part
-        self._write({"schema": SCHEMA, "truetune": truetune.__version__, **about})
+        self._write({"schema": SCHEMA, "truetune": __version__, **about})
 
     def add(self, change: Change) -> None:
         """One edit of one row."""

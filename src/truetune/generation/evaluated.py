@@ -139,6 +139,8 @@ class Evaluated:
     method: str | None = None
     """How it was trained (sft, dpo, ...), where that is recorded"""
     changes: tuple[Change, ...] = ()
+    prompts: Change | None = None
+    """The same of the tokens of the prompts, which are not supervised"""
     agreements: tuple[Agreement, ...] = ()
     seen: Seen | None = None
     """None where it is not known what was trained on"""

@@ -38,6 +38,9 @@ STUTTERS = 3
 """Words that follow themselves, or stand where no sentence has them, that are no accident"""
 STUTTER, ONE_STUTTER, MISPLACED = 0.05, 0.06, 0.06
 """Their share of the words: of several words, of one word alone (`very very`), of words that are out of place"""
+FEW_WORDS, AGAIN, OFTEN = 8, 4, 0.2
+"""Words of an answer in other letters than its question, and how often, and which share of all, one of them stands: a
+list of names has each once"""
 APART = frozenset((
     "LATIN", "CYRILLIC", "ARABIC", "HEBREW", "ARMENIAN", "GEORGIAN", "DEVANAGARI", "BENGALI", "TAMIL", "TELUGU",
     "KANNADA", "MALAYALAM", "GUJARATI", "GURMUKHI", "SINHALA", "ETHIOPIC",
@@ -105,6 +108,19 @@ def fault(text: str, language: str | None) -> str | None:
     if _stutters(prose):
         return "words that follow themselves"
     return "words without grammar" if _is_salad(prose, language) else None
+
+
+def is_foreign_stutter(text: str, question: str) -> bool:
+    """Is it in other letters than the question, and one word of it again and again? Names in other letters are often an
+    answer, and repeat nothing; a text in another language is told by `mixing`."""
+    asked, said = _WORD.findall(question), _WORD.findall(text[:ENOUGH])
+    asked_in, said_in = (
+        Counter(_script(word[0]) for word in found if word) for found in (asked, said)
+    )
+    if not asked_in or len(said) < FEW_WORDS or set(asked_in) & set(said_in):
+        return False
+    ((_, times),) = Counter(word.casefold() for word in said).most_common(1)
+    return times >= AGAIN and times >= OFTEN * len(said)
 
 
 def _broken(text: str) -> list[str]:

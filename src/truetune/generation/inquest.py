@@ -47,6 +47,21 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptGain:
+    """What training has gained on the tokens of prompts, beside what it has gained on those of the references."""
+
+    prompt: float
+    """Nats a token by which the prompts are likelier than under the base"""
+    reference: float
+    """The same of the reference answers behind them"""
+    error: float
+    """Standard error of the first, over prompts"""
+    tokens: int
+    """Of the prompts"""
+    prompts: int
+
+
+@dataclass(frozen=True, slots=True)
 class Parted:
     """An answer that is another one where its prompt is asked alone."""
 
@@ -85,6 +100,8 @@ class Inquest:
     prompts: tuple[str, ...] = ()
     """How the prompts differ from it, one text for each way"""
     effect: Effect | None = None
+    gain: PromptGain | None = None
+    """None without a base, or where it is told of one prompt only"""
     surprise: float | None = None
     """Of reference answers under the model: nats a token"""
     alone: int = 0

@@ -103,6 +103,10 @@ class Scores:
     """It is known what ended it. Where it is not, it counts as stopped."""
     alike: bool = False
     """All questions of its look got this answer, and should not have (`alike.marked`)."""
+    elsewhere: bool = False
+    """It gives the reference of another row, and the order of the rows was lost (`row_order`)."""
+    escapes: tuple[str, ...] = ()
+    """Escapes that stand in its text in place of characters: `\\n`, `&amp;`"""
 
 
 @dataclass(frozen=True, slots=True)

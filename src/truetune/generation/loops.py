@@ -37,6 +37,15 @@ MANY, MANY_LETTERS, MANY_SHARE = 8, 28, 0.7
 """Rounds, letters and share of a loop of short lines (`صحتي؟`, `保持！`) in an answer that stopped"""
 FIVE, FIVE_LETTERS = 5, 36
 """The same of one that is most of an answer that was cut, two long words a round"""
+SHORT_ROUNDS, SHORT_LETTERS, NEARLY_ALL = 6, 24, 0.95
+"""The same of an answer that is nothing else: laughter has two letters a round"""
+OPEN_ENDS = (",", "，", "、", "،", ";", ":", "：", "(")
+"""Marks that no answer ends in: behind them it was cut"""
+THIRD, SENTENCE = 2, 8.0
+"""Units of the third round, and words of one, from which an answer that was cut there is a loop"""
+DENSE_PHRASE, DENSE_LONG, DENSE_SHARE = 4, 6, 0.55
+"""Different characters of a phrase without spaces that comes again, characters from which three rounds are enough, and
+the share of all behind its first place that they fill"""
 PERIOD = 8
 """Words of one round, at most"""
 PHRASE, PHRASES, FILLED = 3, 6, 0.3
@@ -63,20 +72,53 @@ def looped(text: str, *, cut: bool) -> bool:
     if len(text) - len(text.rstrip()) >= SPACE or _is_run_of_marks(text):
         return True
     text = (text if cut else _CLOSED.sub("\n", text)).rstrip("\ufffd")
-    cut = cut or text.rstrip()[-1:].isalnum()
+    cut = cut or text.rstrip()[-1:].isalnum() or text.rstrip().endswith(OPEN_ENDS)
     if not cut and text.lstrip()[:1] in MARKUP:
         return False
     found = units(_NUMBERING.sub("", text))[-TAIL:]
     for end in range(len(found), max(0, len(found) - UNFINISHED), -1):
-        for period in range(1, end // 3 + 1):
+        for period in range(1, end // 2 + 1):
             if found[end - 1] != found[end - 1 - period]:
                 continue
             length = _periodic(found, end, period)
-            if length >= 3 * period and _is_loop(
-                found[end - length : end], length / period, length / len(found), cut
-            ):
+            repeated, share = found[end - length : end], length / len(found)
+            if length >= 3 * period and _is_loop(repeated, length / period, share, cut):
                 return True
-    return _repeats_inside(text)
+            if cut and share >= MOST and _begins_third_round(repeated, period):
+                return True
+    return (cut and _is_dense_loop(found)) or _repeats_inside(text)
+
+
+def _begins_third_round(repeated: Sequence[str], period: int) -> bool:
+    """Was it cut in the third round of a long sentence, or of some?"""
+    return len(repeated) >= 2 * period + THIRD and worth(repeated[:period]) >= SENTENCE
+
+
+def _is_dense_loop(found: Sequence[str]) -> bool:
+    """In a script without spaces: does one phrase fill most of what follows it, in rounds that differ by a particle?"""
+    for length in range(DENSE_PHRASE, len(found) // 3 + 1):
+        counts = Counter(zip(*(found[at:] for at in range(length)), strict=False))
+        rounds = ROUNDS if length < DENSE_LONG else 3
+        for phrase in (phrase for phrase, count in counts.items() if count >= rounds):
+            if not all(map(_DENSE.match, phrase)) or len(set(phrase)) < DENSE_PHRASE:
+                continue
+            places = _places(found, phrase)
+            filled = len(places) * length
+            if len(places) >= rounds and filled >= DENSE_SHARE * (len(found) - places[0]):
+                return filled >= FILLED * len(found)
+    return False
+
+
+def _places(found: Sequence[str], phrase: tuple[str, ...]) -> list[int]:
+    """Where a phrase stands, without overlaps."""
+    places, at = list[int](), 0
+    while at <= len(found) - len(phrase):
+        if tuple(found[at : at + len(phrase)]) == phrase:
+            places.append(at)
+            at += len(phrase)
+        else:
+            at += 1
+    return places
 
 
 def _is_loop(repeated: Sequence[str], rounds: float, share: float, cut: bool) -> bool:
@@ -84,6 +126,8 @@ def _is_loop(repeated: Sequence[str], rounds: float, share: float, cut: bool) ->
     if letters / rounds >= PHRASE and share >= (MOST if rounds >= ROUNDS else WHOLE):
         return True
     characters = _characters(repeated)
+    if rounds >= SHORT_ROUNDS and characters >= SHORT_LETTERS and share >= NEARLY_ALL:
+        return True
     if not cut:
         long = characters >= MANY_LETTERS and share >= MANY_SHARE
         return rounds >= MANY and (long or (letters >= 24 and share >= 0.5))

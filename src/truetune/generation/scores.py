@@ -8,7 +8,8 @@ from collections.abc import Collection
 from difflib import SequenceMatcher
 from itertools import dropwhile, takewhile
 
-from truetune.generation.garbage import is_garbage, perplexity_of
+from truetune.generation.escapes import escapes_in
+from truetune.generation.garbage import is_foreign_stutter, is_garbage, perplexity_of
 from truetune.generation.language import language
 from truetune.generation.looks import Answer, Prompt, Scores
 from truetune.generation.loops import looped
@@ -45,6 +46,22 @@ _ROLES = re.compile(
     re.MULTILINE,
 )
 
+_CONTROL = re.compile(
+    r"(?<![`'\"“‘«])(?:<\|[A-Za-z][\w.-]{0,40}\|>|<｜[^｜<>\n]{1,40}｜>|</?(?:start|end)_of_turn>"
+    r"|\[/?INST\]|<</?SYS>>|\[/?(?:AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]|<(?:bos|eos|pad|unk)>"
+    r"|\[(?:PAD|EOS|BOS|SEP|CLS)\]|<(?:extra_id_|unused|reserved_)\d+>|</s>|<s>(?=\s*\[INST\]))"
+    r"(?![`'\"”’»]|\s*(?i:tokens?|tags?|markers?|symbols?)\b)"
+)
+"""Control tokens of any template, wherever they stand; in quotes, code or before `token` they are spoken of"""
+_TURN = re.compile(
+    r"<\|(?:im_start|start_header_id|user|assistant|system)\|>|<｜(?:User|Assistant)｜>|<start_of_turn>"
+    r"|\[/?INST\]|<<SYS>>"
+)
+"""What begins a turn in the templates of any family"""
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_STRUCK_OUT = re.compile(r"<s>[^<>]{1,200}</s>")
+"""HTML's tag for text that is no longer right"""
+
 _ASKS = ("?", "？", "؟", ";")
 COMMAS = (",", "，", "、", "،")
 """What a sentence continues behind: "Whether it is worth it, depends on ..." is an answer"""
@@ -69,9 +86,7 @@ def score(
         looped=looped(said, cut=answer.stop is None) and not looped(wanted, cut=True),
         repetition=_repetition(mine),
         echoed=_echoes(prompt.question, said) and not _echoes(prompt.question, wanted),
-        markers=tuple(
-            sorted(_markers(said, control) - _markers(f"{wanted}\n{prompt.question}", control))
-        ),
+        markers=_own_markers(said, wanted, prompt.question, control),
         language=tongue,
         switched=changes_language(said, wanted, _said_before(prompt), tongue, other),
         length_ratio=_tokens(answer) / len(prompt.reference_ids) if prompt.reference_ids else None,
@@ -79,9 +94,11 @@ def score(
         overlap=_overlap(mine, theirs) if known else None,
         parsed=None if parse is None else read(parse, said) is not None,
         agrees=_agrees(parse, said, wanted) if parse is not None and known else None,
-        garbage=is_garbage(said, tongue, perplexity) and not is_garbage(wanted, other),
+        garbage=(is_garbage(said, tongue, perplexity) and not is_garbage(wanted, other))
+        or (not known and is_foreign_stutter(said, prompt.question)),
         perplexity=perplexity,
         too_long=_is_too_long(mine, theirs) if known else None,
+        escapes=escapes_in(said, _said_before(prompt)),
     )
 
 
@@ -172,12 +189,24 @@ def _holds(said: list[str], wanted: list[str]) -> bool:
     return any(said[at : at + len(wanted)] == wanted for at in range(len(said) - len(wanted) + 1))
 
 
+def _own_markers(
+    said: str, wanted: str, question: str, control: Collection[str]
+) -> tuple[str, ...]:
+    """Markers of an answer that the question does not have, nor the reference. A reference that begins another turn is
+    no excuse: it was made of rows that were rendered already."""
+    found = _markers(said, control) - _markers(f"{wanted}\n{question}", control)
+    turns = {text for text in _TURN.findall(said) if text not in question}
+    return tuple(sorted(found | (turns & _markers(said, ()))))
+
+
 def _markers(text: str, control: Collection[str]) -> set[str]:
-    """Control tokens anywhere, and role markers that begin a line."""
+    """Control tokens of this tokenizer and of other templates anywhere, and role markers that begin a line."""
+    prose = _STRUCK_OUT.sub(" ", _CODE.sub(" ", text))
+    foreign = set(_CONTROL.findall(prose))
     roles = _bare_roles(text) | {
         found[1].strip().replace("*", "") for found in _ROLES.finditer(text)
     }
-    return roles | {token for token in control if token in text}
+    return roles | foreign | {token for token in control if token in text}
 
 
 def _bare_roles(text: str) -> set[str]:

@@ -14,9 +14,11 @@ Verdict = Literal[
     "garbage",
     "echo",
     "role markers",
+    "escapes",
     "loop",
     "language",
     "alike",
+    "elsewhere",
     "runs on",
     "long",
     "unread",
@@ -33,9 +35,11 @@ SAID: dict[Verdict, str] = {
     "garbage": "garbage",
     "echo": "repeats the question",
     "role markers": "leaks role markers",
+    "escapes": "escapes in place of characters",
     "loop": "loops",
     "language": "changes the language",
     "alike": "the same answer to all",
+    "elsewhere": "another row's reference",
     "runs on": "runs to the limit",
     "long": "far longer than its reference",
     "unread": "the parser reads nothing",
@@ -80,12 +84,16 @@ def _faults(scores: Scores, *, could_stop: bool) -> Iterator[Verdict]:
         yield "echo"
     if scores.markers:
         yield "role markers"
+    if scores.escapes:
+        yield "escapes"
     if scores.looped:
         yield "loop"
     if scores.switched:
         yield "language"
     if scores.alike:
         yield "alike"
+    if scores.elsewhere:
+        yield "elsewhere"
     if not scores.stopped and not could_stop:
         return
     if not scores.stopped:

@@ -127,6 +127,13 @@ class RunLog:
         )
 
     @property
+    def server(self) -> str:
+        """The program that answers requests, where this is its log; empty for a training (which may hold an engine)."""
+        if self.output is None or self.curve("loss") or self.curve("reward"):
+            return ""
+        return self.output.settings.server
+
+    @property
     def last_step(self) -> float:
         return max((float(curve.step[-1]) for curve in self.curves.values() if curve), default=0.0)
 

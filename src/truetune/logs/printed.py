@@ -38,7 +38,16 @@ LOSS = re.compile(
 )
 TABLE = re.compile(r"^Step\s+Training Loss(?P<more>(?:\s+Validation Loss)?)\s*$")
 ROW = re.compile(rf"^\s*(\d{{1,9}})\s+({NUMBER})(?:\s+({NUMBER}))?\s*$")
+MEMORY = re.compile(
+    r"\b(?:(?:gpu|cuda|peak|max)[ _-]?)*(?:mem(?:ory)?|vram)(?:[ _-]?(?:allocated|used|usage|reserved|peak))?\b"
+    rf"[ =:]{{1,4}}(?P<size>{NUMBER}) ?(?P<unit>[GM])i?B?\b",
+    re.I,
+)
+"""`mem 8.71 GiB`, `gpu_mem=20480MB`: what a loop of one's own prints of memory"""
 MAX_LOOP_LINE = 500
+RANK = re.compile(r"^\s*\W{0,2}rank[ :=]{0,2}(?P<rank>\d{1,5})\b", re.I)
+MAX_PENDING = 10_000
+"""Records that wait for a bar at most: there may be none"""
 PIECES_TO_THE_BAR = 4
 """tqdm draws its bar again right behind what is printed: an empty piece that clears the line, the record, the bar"""
 
@@ -63,55 +72,84 @@ def read_pieces(pieces: Iterable[tuple[str, int]], name: str, into: Builder) -> 
 
 
 class _Records:
-    """Finds the records, and the steps of those that say none by the bar that is drawn behind them."""
+    """Finds the records, and the steps of those that say none by the bar that is drawn behind them.
+
+    A bar may be drawn more rarely than records are printed (a notebook's file, a console that is no terminal): then the
+    records between two drawings share their steps out evenly.
+    """
 
     def __init__(self, into: Builder) -> None:
         self.into = into
         self.total: int | None = None
         """Steps of the training's bar: of the first that follows a record"""
-        self.pending: dict[str, Any] | None = None
+        self.pending: list[dict[str, Any]] = []
+        """Records that wait for a bar; an evaluation's among them have the step of the loss before them"""
         self.waited = 0
         self.last_done = 0
         self.in_table = False
+        self.rank = ""
+        """The process whose losses are taken, where lines name theirs"""
 
     def take(self, text: str, bar: Bar | None) -> Mapping[str, Any] | None:
         """The record in this piece, if there is one; `bar` is what it draws."""
         if bar is not None:
             self._take_bar(bar)
-        elif self.pending is not None and text.strip():
+        elif self.pending and text.strip():
             self.waited += 1
-            if self.waited > PIECES_TO_THE_BAR:
-                self._flush()
         record = (
             self._table(text) or printed_record(text) or (_of_bar(bar) if bar is not None else None)
         )
-        if record:
-            self._flush()
-            if "loss" in record and not _says_step(record) and "{'" in text:
-                self.pending, self.waited = record, 0
-            else:
-                self.into.record(record)
+        if record and self._is_of_the_first_rank(record, text):
+            self._keep(record, is_printed="{'" in text)
         return record
+
+    def _is_of_the_first_rank(self, record: Mapping[str, Any], text: str) -> bool:
+        """Is the record of the process whose losses are taken? Several print the same steps, each of its own rows."""
+        match = RANK.match(text)
+        if match is None or "loss" not in record:
+            return True
+        self.rank = self.rank or match["rank"]
+        if match["rank"] != self.rank:
+            self.into.note(f"records of other processes than rank {self.rank}")
+        return match["rank"] == self.rank
 
     def end(self) -> None:
         """What waits for a bar is taken without."""
-        self._flush()
+        self._flush(None)
+
+    def _keep(self, record: dict[str, Any], *, is_printed: bool) -> None:
+        if _says_step(record) or not is_printed or not ("loss" in record or self.pending):
+            self._flush(None)
+            self.into.record(record)
+            return
+        self.pending.append(record)
+        self.waited = 0
+        if len(self.pending) >= MAX_PENDING:
+            self._flush(None)
 
     def _take_bar(self, bar: Bar) -> None:
         if bar.is_described or bar.values:
             return
-        if self.pending is not None and self.total is None and 0 < bar.done <= bar.total:
+        is_near = self.pending and self.waited <= PIECES_TO_THE_BAR
+        if is_near and self.total is None and 0 < bar.done <= bar.total:
             self.total = bar.total
             self.into.facts["max_steps"] = bar.total
         if bar.total == self.total:
+            self._flush(bar.done)
             self.last_done = bar.done
-            self._flush()
 
-    def _flush(self) -> None:
-        pending, self.pending = self.pending, None
-        if pending is None:
-            return
-        self.into.record({"step": self.last_done, **pending} if self.total else pending)
+    def _flush(self, done: int | None) -> None:
+        """Hands on what waits; `done` is the step that the bar behind it shows."""
+        pending, self.pending = self.pending, []
+        losses = sum("loss" in record for record in pending)
+        before = self.last_done
+        made = max(0, done - before) if done is not None else 0
+        taken, step = 0, float(before)
+        for record in pending:
+            if "loss" in record:
+                taken += 1
+                step = before + made * taken / losses if made >= losses else float(done or before)
+            self.into.record({"step": step, **record} if self.total else record)
 
     def _table(self, text: str) -> dict[str, Any] | None:
         """A row of the table that a notebook shows."""
@@ -174,7 +212,11 @@ def _of_a_loop(text: str) -> dict[str, Any] | None:
     elif (epoch := EPOCH.search(text)) is not None:
         made["epoch"] = epoch[1]
     rate = re.search(rf"\b(?:lr|learning[ _]rate)\b[ =:]{{1,4}}({NUMBER})", text, re.I)
-    return {**made, "learning_rate": rate[1]} if rate else made
+    if rate is not None:
+        made["learning_rate"] = rate[1]
+    if (memory := MEMORY.search(text)) is not None:
+        made["memory"] = float(memory["size"]) / (1024 if memory["unit"] in "mM" else 1)
+    return made
 
 
 def _of_bar(bar: Bar) -> dict[str, Any] | None:

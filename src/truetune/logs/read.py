@@ -141,7 +141,8 @@ def says_something(output: ConsoleOutput | None) -> bool:
     """Does console output show how a run went, even without a record of losses?"""
     if output is None:
         return False
-    return bool(output.failure or output.survived or output.ends or output.notices or output.total)
+    shown = output.failure or output.survived or output.ends or output.notices or output.total
+    return bool(shown or output.settings.server or output.rank_differences)
 
 
 def with_output(log: RunLog, folder: Path) -> RunLog:

@@ -7,6 +7,8 @@ it with the tensors that autograd really saves.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from truetune.memory.architecture import Architecture, Block, Matrix
 from truetune.memory.settings import Settings
 
@@ -36,7 +38,31 @@ def working(architecture: Architecture, settings: Settings) -> float:
     """
     hidden, size = architecture.hidden, settings.compute
     wide = max((b.width + b.chosen * b.expert_width for b in architecture.blocks), default=0)
-    return max(3 * size * wide, 12 * hidden) + settings.stream * hidden
+    scores = gradients_of_scores(architecture, settings)
+    return max(3 * size * wide, 12 * hidden, scores) + settings.stream * hidden
+
+
+def gradients_of_scores(architecture: Architecture, settings: Settings) -> float:
+    """Bytes for each token of the gradients of eager attention's scores, which live at once in a block's backward pass.
+
+    The softmax's gradient is float32; where the scores are 16 bits, a copy of that size is made of it (counted in the
+    storages of a Llama, a Qwen2 and a Gemma 2 on a CPU: 6.0 to 6.4 and 4.1 to 4.8 bytes a score).
+    """
+    if settings.attention != "eager":
+        return 0.0
+    heads = max((block.heads for block in architecture.blocks), default=0)
+    return float(heads * settings.length * (4 + (2 if settings.compute == 2 else 0)))
+
+
+def scores(architecture: Architecture, settings: Settings) -> float:
+    """Bytes for each token that the scores of eager attention take at the peak: what blocks keep, and gradients."""
+    if settings.attention != "eager":
+        return 0.0
+    without = replace(settings, attention="sdpa")
+    held = largest(architecture, settings) - largest(architecture, without)
+    if not settings.checkpointing:
+        held = kept(architecture, settings) - kept(architecture, without)
+    return max(0.0, held) + gradients_of_scores(architecture, settings)
 
 
 def of_end(architecture: Architecture, settings: Settings) -> float:

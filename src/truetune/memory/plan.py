@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from truetune.drawers import drawer
 from truetune.errors import UsageError
+from truetune.memory import activations, states
 from truetune.memory.architecture import Architecture, read
 from truetune.memory.estimate import GIB, PARTS, Estimate, Moment, estimate
 from truetune.memory.remedies import Remedy, remedies
@@ -16,6 +19,8 @@ from truetune.memory.settings import resolve
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 
+LARGE = 0.1
+"""Share of the peak from which on one setting is named: below, it decides nothing"""
 Verdict = Literal["fits", "tight", "too large"]
 """tight: only without the margin for fragments"""
 
@@ -46,10 +51,8 @@ class Plan:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        from truetune.report.plan import render_plan
-        from truetune.report.text import drawn
-
-        return drawn(lambda console: render_plan(self, console))
+        text: str = drawer("plan as text")(self)
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """The plan for JSON; sizes in bytes."""
@@ -112,8 +115,34 @@ def plan(
     memory = None if gpu_memory is None else memory_of(gpu_memory)
     steps = remedies(found, memory) if memory is not None and found.peak.total > memory else ()
     return Plan(
-        "" if isinstance(named, Architecture) else str(named), found, memory, steps, settings.notes
+        "" if isinstance(named, Architecture) else str(named),
+        found,
+        memory,
+        steps,
+        (*settings.notes, *_large_shares(found)),
     )
+
+
+def _large_shares(found: Estimate) -> Iterator[str]:
+    """Settings that take much of the memory, and that users overlook."""
+    architecture, settings = found.architecture, found.settings
+    scores = activations.scores(architecture, settings) * settings.tokens
+    if scores > LARGE * found.peak.total:
+        instead = "flash_attention_2 or flex_attention" if architecture.softcap else "sdpa"
+        yield (
+            f"eager attention holds the scores of all pairs of {settings.length:,} tokens:"
+            f" {scores / GIB:.1f} GiB of that, four times as much at twice the length;"
+            f" attn_implementation {instead} holds none"
+        )
+    copies = states.copies(architecture, settings)
+    held = states.of_copies(architecture, settings)
+    if settings.lora is not None and held > LARGE * found.peak.total:
+        yield (
+            f"{', '.join(settings.lora.modules_to_save)} are trained whole beside the adapter"
+            f" (modules_to_save): {copies / 1e9:.2f} of {found.trained / 1e9:.2f} billion trained"
+            f" parameters, {held / GIB:.1f} GiB with gradients and optimizer states, and twice that"
+            " where they are float32; trainable_token_indices trains a few rows instead"
+        )
 
 
 def judge(peak: Moment, memory: float) -> Verdict:

@@ -90,6 +90,14 @@ def optimizer(architecture: Architecture, settings: Settings) -> float:
     return (_of_trained(architecture, settings) * state.items + count * state.bytes) / split
 
 
+def of_copies(architecture: Architecture, settings: Settings) -> float:
+    """What whole modules beside an adapter take with their gradients and optimizer states (`modules_to_save`)."""
+    count, state = copies(architecture, settings), state_of(settings.optimizer)
+    items = count * _held(settings)
+    split = settings.world if settings.sharding in ("zero3", "fsdp") else 1
+    return (items * (2 + state.items) + count * state.bytes) / split
+
+
 def step(architecture: Architecture, settings: Settings) -> float:
     """What lives only while the optimizer steps."""
     state, split = (

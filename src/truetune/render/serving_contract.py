@@ -19,9 +19,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import truetune
 from truetune.data.conversation import Conversation, Message
 from truetune.errors import SpecError, TemplateError
+from truetune.package import __version__
 from truetune.render.probes import Probes, probes
 from truetune.render.template import OWN_KEYS, Template
 from truetune.render.tokenizer import load
@@ -84,7 +84,7 @@ def contract_of(
     templates = [t for t in (probes.template, probes.tool_template) if t is not None]
     return {
         "format": FORMAT,
-        "truetune": truetune.__version__,
+        "truetune": __version__,
         "tokenizer": {
             p.name: _hex_digest(p.read_bytes())
             for p in files_of(tokenizer.folder, tokenizer.weights)

@@ -6,19 +6,18 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import asdict
-from functools import singledispatch
 from typing import Any
 
-import truetune
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.fingerprints import fingerprints
 from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.report import AuditReport, DataReport, Report
 from truetune.encoding.token_counts import Ledger
+from truetune.package import __version__
 from truetune.report import audited
 from truetune.report.headline import said, then
-from truetune.report.page.rows import views
+from truetune.report.page.rows_of_report import views
 from truetune.report.shown import shown
 
 SCHEMA = "truetune.report/1"
@@ -41,18 +40,12 @@ def to_json(report: Report) -> str:
     return ",\n  ".join([json.dumps(value, indent=2).removesuffix("\n}"), *ends]) + "\n}"
 
 
-@singledispatch
 def as_dict(report: Report) -> dict[str, Any]:
-    """The JSON object; modules beside this one register what a kind of report has besides."""
-    return report_dict(report)
-
-
-def report_dict(report: Report) -> dict[str, Any]:
-    """What every report has."""
+    """The JSON object: what every report has, and what this kind of report has besides."""
     more = _run(report) | report.more()
     return {
         "schema": SCHEMA,
-        "truetune": truetune.__version__,
+        "truetune": __version__,
         "verdict": more.pop("verdict", None) or said(report),
         "next": then(report, more.get("runs") or ()),
         "spec": report.spec.model_dump(mode="json"),

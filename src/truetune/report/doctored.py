@@ -10,7 +10,7 @@ from rich.text import Text
 
 from truetune.checks.examine import DoctorReport, versions
 from truetune.doctor.environment import Environment
-from truetune.report.terminal import draw_more
+from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import visible
 
 GB = 10**9

@@ -12,7 +12,7 @@ from rich.text import Text
 from truetune.evaluation.evaluated_report import EvaluationReport
 from truetune.evaluation.metrics import Metrics
 from truetune.generation.evaluated import WHOLE, Evaluated, Measured, Stops
-from truetune.report.terminal import draw_more
+from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import many, share, visible
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import truetune
 from truetune.data.output_file import Form
+from truetune.package import __version__
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
@@ -33,7 +33,7 @@ _TEXT = re.compile(rb"(.*\n)?truetune [0-9][^\n ]*: report\s*", re.DOTALL)
 def text_file(text: str) -> str:
     """What is printed, as a file: with a last line that says who wrote it."""
     border = "" if not text or text.endswith("\n") else "\n"
-    return text + border + TEXT_END.format(version=truetune.__version__)
+    return text + border + TEXT_END.format(version=__version__)
 
 
 def _begins(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from truetune.checks.report import AuditReport, DataReport, Report
 from truetune.report import audited
-from truetune.report.terminal import verdict
+from truetune.report.learned import verdict
 from truetune.report.text import many
 
 if TYPE_CHECKING:

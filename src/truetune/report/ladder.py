@@ -9,10 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.report.shown import outcome
-from truetune.report.text import many, visible
+from truetune.report.text import drawn, many, visible
 
 if TYPE_CHECKING:
     from truetune.serving.ladder import Ladder, Rung
+
+
+def ladder_as_text(ladder: Ladder) -> str:
+    """As plain text, 100 columns wide."""
+    return drawn(lambda console: render_ladder(ladder, console))
 
 
 def render_ladder(ladder: Ladder, console: Console, *, quiet: bool = False) -> None:

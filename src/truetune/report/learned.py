@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+
 from truetune.checks.learned import Learned
 from truetune.checks.report import DataReport
-from truetune.report.text import many, share
+from truetune.report.text import many, share, wrap
 
 UNKNOWN = "the trainer is not known: name it with --trainer"
 
@@ -72,3 +74,32 @@ def _cut(learned: Learned) -> str:
             f" {learned.lost:,} of them"
         )
     return f"a cut at {learned.limit:,} ({name}) loses {learned.lost:,} of them"
+
+
+def verdict(report: DataReport, width: int = 10_000) -> Text:
+    """What is learned, in one sentence."""
+    ledger = report.ledger
+    if not ledger.supervised:
+        line = f"learns nothing: no token of {many(report.examples, 'example')} is supervised"
+        return Text("\n".join(wrap(line, width)), style="bold red")
+    parts = sorted(ledger.rows(), key=lambda row: -row[1])
+    by_source = ", ".join(f"{s.label} {share(n, ledger.supervised)}" for s, n, _ in parts if n)
+    rows = many(report.examples, "example")
+    if report.examples != report.rows:
+        rows += f" of {many(report.rows, 'row')}"
+    says = who_learns(report)
+    line = (
+        f"{says} {ledger.supervised:,} of {ledger.total:,} tokens"
+        f" ({share(ledger.supervised, ledger.total)}) in {rows}: {by_source}"
+    )
+    left_out = report.learned is not None and report.learned.left_out
+    if report.lengths.lost_supervised and not left_out:
+        line += (
+            f"; a cut at {report.lengths.limit:,} loses {report.lengths.lost_supervised:,} of them"
+        )
+    if report.lengths.media:
+        line += f"; {report.lengths.media.not_counted}"
+    line += and_why(report)
+    text = Text("\n".join(wrap(line, width)))
+    text.stylize("bold green", len(f"{says} "), len(f"{says} {ledger.supervised:,}"))
+    return text

@@ -6,55 +6,22 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from truetune.checkpoint.movement import Kept, Manifest, Movement, total
+from truetune.checkpoint.movement import Manifest, Movement, total
+from truetune.checkpoint.movement_json import MOST_ROWS, new_tokens_of
 from truetune.checks.movement import MovementReport
-from truetune.report.as_json import as_dict, report_dict
-from truetune.report.terminal import draw_more
+from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import many, visible
-
-SCHEMA = "truetune.movement/1"
-MOST = 10
-"""Rows of an embedding that are named"""
 
 
 @draw_more.register
 def _draw(report: MovementReport, console: Console, verbose: bool) -> None:
     render_movement(report.manifest, console)
-
-
-@as_dict.register
-def movement_json(report: MovementReport) -> dict[str, Any]:
-    """The manifest with its findings, schema `truetune.movement/1`."""
-    found = report.manifest
-    tensors = [
-        {
-            "name": t.name,
-            "kind": t.kind,
-            "dtype": t.dtype,
-            "shape": list(t.shape),
-            "values": t.values,
-            "identical": t.same,
-            "change": _number(t.change),
-            "rows": _rows_json(found, t),
-            "merged": kept_json(t.merged),
-        }
-        for t in found.tensors
-    ]
-    return {
-        **report_dict(report),
-        "schema": SCHEMA,
-        "merged": kept_json(found.merged),
-        "tensors": tensors,
-        "not_compared": list(found.left_out),
-    }
 
 
 def render_movement(found: Manifest, console: Console) -> None:
@@ -63,10 +30,10 @@ def render_movement(found: Manifest, console: Console) -> None:
     for tensor in found.tensors:
         for line in _rows(found, tensor):
             console.print(Text(visible(line)), soft_wrap=True)
-    for text in found.left_out[:MOST]:
+    for text in found.left_out[:MOST_ROWS]:
         console.print(Text(visible(f"not compared: {text}"), style="dim"), soft_wrap=True)
-    if len(found.left_out) > MOST:
-        console.print(Text(f"... and {len(found.left_out) - MOST:,} more", style="dim"))
+    if len(found.left_out) > MOST_ROWS:
+        console.print(Text(f"... and {len(found.left_out) - MOST_ROWS:,} more", style="dim"))
     console.print()
 
 
@@ -113,56 +80,18 @@ def kinds_table(found: Manifest) -> Table:
     return table
 
 
-def kept_json(kept: Kept | None) -> dict[str, Any] | None:
-    """Numbers that JSON can hold"""
-    return (
-        None if kept is None else {name: _number(value) for name, value in kept._asdict().items()}
-    )
-
-
-def _rows_json(found: Manifest, tensor: Movement) -> dict[str, Any] | None:
-    if tensor.rows is None:
-        return None
-    rows = tensor.rows
-    most = np.argsort(-rows.change, kind="stable")[:MOST]
-    return {
-        "rows": len(rows.same),
-        "identical": int(rows.same.sum()),
-        "most_moved": [
-            {"id": int(id), "change": _number(float(rows.change[id]))}
-            for id in most
-            if not rows.same[id]
-        ],
-        "new_tokens": [
-            {
-                "token": text,
-                "id": id,
-                "identical": bool(rows.same[id]),
-                "change": _number(float(rows.change[id])),
-            }
-            for text, id in _new(found, tensor)
-        ],
-    }
-
-
 def _rows(found: Manifest, tensor: Movement) -> Iterator[str]:
     if tensor.rows is None:
         return
     same = int(tensor.rows.same.sum())
     yield f"{tensor.name}: {same:,} of {many(len(tensor.rows.same), 'row')} identical"
-    for text, id in _new(found, tensor)[:MOST]:
+    for text, id in new_tokens_of(found, tensor)[:MOST_ROWS]:
         state = (
             "as before"
             if tensor.rows.same[id]
             else f"change {_figure(float(tensor.rows.change[id]))}"
         )
         yield f"  new token {text} ({id:,}): {state}"
-
-
-def _new(found: Manifest, tensor: Movement) -> list[tuple[str, int]]:
-    new = found.after.new_tokens
-    rows = tensor.shape[0]
-    return [(text, id) for text, id in new.ids.items() if 0 <= id < rows] if new else []
 
 
 def _change(group: Iterable[Movement]) -> float:
@@ -181,10 +110,6 @@ def _figure(value: float) -> str:
 
 def _percent(value: float) -> str:
     return f"{value:.1%}" if math.isfinite(value) else "-"
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from truetune.memory.estimate import GIB, PARTS, Moment
 from truetune.memory.plan import Plan, Verdict
 from truetune.memory.remedies import Remedy
 from truetune.report.shown import outcome
-from truetune.report.text import many, visible, wrap
+from truetune.report.text import drawn, many, visible, wrap
 
 STYLES: dict[Verdict, str] = {"fits": "bold green", "tight": "bold yellow", "too large": "bold red"}
 SAID: dict[Verdict, str] = {
@@ -28,6 +28,11 @@ NEXT: Mapping[Verdict | None, str] = {
     "too large": "take a larger GPU, more GPUs (--gpus) or a smaller model",
 }
 """What to do where there is no remedy"""
+
+
+def plan_as_text(plan: Plan) -> str:
+    """As plain text, 100 columns wide."""
+    return drawn(lambda console: render_plan(plan, console))
 
 
 def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:

@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.rehearsal.report import RehearsalReport
+from truetune.report.draw_by_kind import draw_more
 from truetune.report.mutated import render_mutation
-from truetune.report.terminal import draw_more
 from truetune.report.text import visible
 
 

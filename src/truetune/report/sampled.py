@@ -18,7 +18,7 @@ from truetune.evaluation.compare import Compared, Row
 from truetune.evaluation.report import SampleReport, Success
 from truetune.generation.looks import Prompt, Sample
 from truetune.generation.verdicts import GOOD, SAID, faults, good, verdict
-from truetune.report.terminal import draw_more
+from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import many, visible
 
 QUESTION, TAKEN, SHOWN = 60, 50, 40
@@ -59,32 +59,32 @@ def draw(report: SampleReport, console: Console, verbose: bool) -> None:
 
 
 def success(report: SampleReport) -> str:
-    """How many answers are good, with its interval, and what the others are."""
+    """How many answers are right where that can be told, and how many have a good form, with what the others are."""
     found, others = (
         report.success,
         Counter({name: n for name, n in report.verdicts.items() if name not in GOOD}),
     )
     ends_known = any(sample.scores.end_known for sample in report.samples)
     fine = "stop by themselves without a fault" if ends_known else "are without a fault"
-    line = f"{_share(found)} {fine}" if found.of else "no answer could be judged"
+    form = f"{_share(found)} {fine}" if found.of else "no answer could be judged"
     if others:
-        line += ": " + ", ".join(f"{SAID[name]} {count}" for name, count in others.most_common())
-    if known := [sample.scores for sample in report.samples if sample.scores.overlap is not None]:
-        line += (
-            f"; {sum(s.exact is True for s in known)} of {len(known)} are the reference, word for"
-            " word, overlap "
-        )
-        line += f"{sum(s.overlap or 0.0 for s in known) / len(known):.2f}"
-    if judged := [
-        sample.scores.agrees for sample in report.samples if sample.scores.agrees is not None
-    ]:
-        line += (
-            f"; {sum(judged)} of {len(judged)} ({sum(judged) / len(judged):.0%}) are right, as the"
-            " parser reads them"
-        )
+        form += ": " + ", ".join(f"{SAID[name]} {count}" for name, count in others.most_common())
+    parts = [*_agreements(report), form]
     if report.stop_probability is not None:
-        line += f"; P(stop) behind the references {report.stop_probability:.2g} (the median)"
-    return line
+        parts.append(f"P(stop) behind the references {report.stop_probability:.2g} (the median)")
+    return "; ".join(parts)
+
+
+def _agreements(report: SampleReport) -> Iterator[str]:
+    """How many answers are what they should be; it comes first, since a sound form says nothing of that."""
+    scores = [sample.scores for sample in report.samples]
+    if judged := [score.agrees for score in scores if score.agrees is not None]:
+        share = sum(judged) / len(judged)
+        yield f"{sum(judged)} of {len(judged)} ({share:.0%}) are right, as the parser reads them"
+    if known := [score for score in scores if score.overlap is not None]:
+        exact = sum(score.exact is True for score in known)
+        overlap = sum(score.overlap or 0.0 for score in known) / len(known)
+        yield (f"{exact} of {len(known)} are the reference, word for word, overlap {overlap:.2f}")
 
 
 @contextmanager

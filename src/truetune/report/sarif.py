@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import truetune
 from truetune.checks.catalogue import page, rules
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fingerprints import fingerprints
 from truetune.checks.judgement import NotJudged
 from truetune.checks.report import DataReport, Report
+from truetune.package import __version__
 from truetune.report.terminal import summary_of
 from truetune.report.text import visible
 
@@ -27,7 +27,7 @@ def to_sarif(report: Report) -> str:
     place = {rule.code: i for i, rule in enumerate(catalogue)}
     driver = {
         "name": "truetune",
-        "semanticVersion": truetune.__version__.replace(".dev", "-dev."),
+        "semanticVersion": __version__.replace(".dev", "-dev."),
         "rules": [
             {
                 "id": rule.code,

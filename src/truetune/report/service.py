@@ -9,11 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.generation.service import By, Service, Strength
-from truetune.report.terminal import as_text, draw_more
+from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import many, visible
 from truetune.serving.report import ServiceReport
 
-__all__ = ["as_text", "lines"]
 HOW: dict[By, str] = {
     "ids": "by their ids",
     "count": "by their number of tokens",

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.checks.report import Report
-from truetune.report.terminal import DRAWERS, draw_more_of
+from truetune.report.draw_by_kind import DRAWERS, draw_more_of
 
 Part = dict[str, Any]
 

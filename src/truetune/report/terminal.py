@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping
-from functools import singledispatch
 from typing import Any
 
 from rich.console import Console
@@ -19,7 +17,9 @@ from truetune.checks.rule import Rule
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audited, judged
-from truetune.report.learned import and_why, who_learns
+from truetune.report.draw_by_kind import draw_more_of
+from truetune.report.headline import then
+from truetune.report.learned import verdict
 from truetune.report.text import clip, drawn, many, share, visible, wrap
 from truetune.spec.run import Severity
 
@@ -34,17 +34,6 @@ CURVES = (
     " HELD-OUT"
 )
 """Said of a run of which nothing but its log was looked at"""
-DRAWERS = {
-    "DoctorReport": "doctored",
-    "EvaluationReport": "evaluated",
-    "MovementReport": "movement",
-    "RehearsalReport": "rehearsed",
-    "SampleReport": "sampled",
-    "ScoreReport": "sampled",
-    "ServiceReport": "service",
-    "TokenizedReport": "tokenized",
-}
-"""Modules that register with `draw_more`, by the class that they draw; what is not drawn is not imported"""
 
 
 def render_report(
@@ -139,18 +128,6 @@ def render_brief(report: DataReport, console: Console) -> None:
     _say(console, counts(report))
 
 
-def draw_more_of(report: Report, console: Console, verbose: bool) -> None:
-    """Draw what the report has besides findings."""
-    if module := DRAWERS.get(type(report).__name__):
-        importlib.import_module(f"truetune.report.{module}")
-    draw_more(report, console, verbose)
-
-
-@singledispatch
-def draw_more(report: Report, console: Console, verbose: bool) -> None:
-    """Draw what a kind of report has besides findings; the modules of DRAWERS register theirs."""
-
-
 def _learned(report: DataReport, console: Console) -> None:
     console.print(ledger_table(report.ledger))
     if lost := report.data.get("lost_fields"):
@@ -172,45 +149,17 @@ def _subject(subject: Subject, width: int, verbose: bool) -> Text:
     return text
 
 
-def verdict(report: DataReport, width: int = 10_000) -> Text:
-    """What is learned, in one sentence."""
-    ledger = report.ledger
-    if not ledger.supervised:
-        line = f"learns nothing: no token of {many(report.examples, 'example')} is supervised"
-        return Text("\n".join(wrap(line, width)), style="bold red")
-    parts = sorted(ledger.rows(), key=lambda row: -row[1])
-    by_source = ", ".join(f"{s.label} {share(n, ledger.supervised)}" for s, n, _ in parts if n)
-    rows = many(report.examples, "example")
-    if report.examples != report.rows:
-        rows += f" of {many(report.rows, 'row')}"
-    says = who_learns(report)
-    line = (
-        f"{says} {ledger.supervised:,} of {ledger.total:,} tokens"
-        f" ({share(ledger.supervised, ledger.total)}) in {rows}: {by_source}"
-    )
-    left_out = report.learned is not None and report.learned.left_out
-    if report.lengths.lost_supervised and not left_out:
-        line += (
-            f"; a cut at {report.lengths.limit:,} loses {report.lengths.lost_supervised:,} of them"
-        )
-    if report.lengths.media:
-        line += f"; {report.lengths.media.not_counted}"
-    line += and_why(report)
-    text = Text("\n".join(wrap(line, width)))
-    text.stylize("bold green", len(f"{says} "), len(f"{says} {ledger.supervised:,}"))
-    return text
-
-
 def counts(report: Report) -> Text:
     """Of findings, and of what was examined and not judged; else what the outcome is."""
     counts = {s: sum(f.severity == s for f in report.findings) for s in STYLES}
     parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
     found = bool(parts)
     if not found:
+        clean = "bold green" if report.is_verified else "bold"
         parts = [
             Text(
                 report.outcome,
-                style="bold yellow" if report.outcome == "not judged" else "bold green",
+                style="bold yellow" if report.outcome == "not judged" else clean,
             )
         ]
     if counts["info"]:
@@ -236,7 +185,7 @@ def summary(report: Report) -> Text:
             )
     if report.known:
         text.append(f"\n{many(len(report.known), 'finding')} of the baseline left out")
-    if not found and (step := _next(report)):
+    if not found and (step := then(report)):
         text.append(f"\nnext: {step}")
     if found:
         text.append("\nmore on a rule: truetune explain RULE")
@@ -252,12 +201,6 @@ def _wrapped(text: Text, console: Console) -> Text:
     for line in lines:
         line.rstrip()
     return Text("\n").join([*lines, *commands])
-
-
-def _next(report: Report) -> str:
-    from truetune.report.headline import then  # it draws sentences of this module
-
-    return then(report)
 
 
 def _say(console: Console, text: Text | str = "") -> None:

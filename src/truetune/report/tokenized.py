@@ -8,7 +8,7 @@ from rich.text import Text
 
 from truetune.checks.inspect_tokenized import TokenizedReport
 from truetune.render.rendering import Source
-from truetune.report.terminal import draw_more
+from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import share
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from truetune.drawers import drawer
 from truetune.errors import TruetuneError, UsageError
 from truetune.generation.backends.backend import Backend, Decoding, Ids
 from truetune.generation.backends.local import Local
@@ -76,10 +77,8 @@ class Ladder:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        from truetune.report.ladder import render_ladder
-        from truetune.report.text import drawn
-
-        return drawn(lambda console: render_ladder(self, console))
+        text: str = drawer("ladder as text")(self)
+        return text
 
     @property
     def culprit(self) -> Rung | None:

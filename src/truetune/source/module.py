@@ -18,7 +18,7 @@ from truetune.parsing.python_reader import parse_python
 from truetune.source import notebook
 from truetune.source.calls import Call
 from truetune.source.flow import Flow
-from truetune.source.scopes import Scopes
+from truetune.source.scopes import Scope, Scopes
 from truetune.source.text import Lines, decode, read_bytes
 from truetune.spec.pins import Pins, pins_of_notebook, pins_of_script
 
@@ -112,6 +112,23 @@ class Module:
             if isinstance(node.ctx, ast.Load):
                 reads.setdefault(node.id, []).append(node)
         return reads
+
+    def additions_to(self, name: ast.Name) -> list[ast.expr]:
+        """What is added to a list or sum of this name: by `+=`, `append` or `extend`; in the order of the text."""
+        return self._additions.get((self.scopes.home_of(name), name.id), [])
+
+    @cached_property
+    def _additions(self) -> dict[tuple[Scope, str], list[ast.expr]]:
+        found: dict[tuple[Scope, str], list[ast.expr]] = {}
+        for added in self.nodes(ast.AugAssign):
+            if isinstance(added.target, ast.Name):
+                key = (self.scopes.home_of(added.target), added.target.id)
+                found.setdefault(key, []).append(added.value)
+        for call in self.methods("append", "extend"):
+            if isinstance(call.receiver, ast.Name) and call.args:
+                key = (self.scopes.home_of(call.receiver), call.receiver.id)
+                found.setdefault(key, []).append(call.args[0])
+        return found
 
     def calls(self, *patterns: str) -> Iterator[Call]:
         """Calls of what is named so (`transformers.Trainer`, `trl.*Trainer`), also through a subclass in the file."""

@@ -225,6 +225,13 @@ class Scopes:
             scope = scope.outer
         return ()
 
+    def home_of(self, name: ast.Name) -> Scope:
+        """The scope that binds a name, from where it is used outwards; that of the file where none does."""
+        scope = self.of[name]
+        while scope.outer is not None and name.id not in scope.bindings:
+            scope = scope.outer
+        return scope
+
     def at_end_of_file(self, scope: Scope, name: str) -> tuple[Binding, ...]:
         """The bindings of a file's name that may hold when the file has run, the last one first."""
         return self._in_scope(scope, name, LAST, ())

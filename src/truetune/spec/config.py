@@ -56,7 +56,7 @@ class Config:
     raw: Mapping[str, Any] = field(default_factory=dict)
     """The file's own keys and values"""
     key_places: Mapping[str, Place] = field(default_factory=dict)
-    """Where the file sets its own keys, where that was known as it was read: the arguments of a program's calls"""
+    """Key of the file, or of a call in it (`LoraConfig.r`) -> where it stands"""
     text: str = ""
     """The text of the file, for fixes"""
     limit: int | None = None

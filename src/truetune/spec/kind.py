@@ -13,6 +13,7 @@ from truetune.errors import SpecError, UsageError, name_list
 from truetune.parsing.decompression import SUFFIXES
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
+from truetune.parsing.modelfile import is_modelfile
 from truetune.parsing.shell import is_command_file
 from truetune.spec import located
 from truetune.spec.near import near_path
@@ -37,6 +38,7 @@ Kind = Literal[
     "transformers",
     "settings",
     "accelerate",
+    "modelfile",
 ]
 """`truetune` to `transformers`: settings of that stack; `settings`: of one that neither keys nor project tell;
 `accelerate`: how its launcher starts a script"""
@@ -47,13 +49,13 @@ NAMES: Mapping[Kind, str] = {
     "truetune": "truetune settings", "axolotl": "Axolotl configuration",
     "llama-factory": "LLaMA-Factory configuration", "trl": "TRL configuration",
     "transformers": "transformers configuration", "settings": "settings of a program that is not known",
-    "accelerate": "accelerate launch configuration",
+    "accelerate": "accelerate launch configuration", "modelfile": "Ollama Modelfile",
 }  # fmt: skip
 """As a report calls them"""
 ACCEPTED = (
     "data (JSONL, JSON, CSV, Parquet, Arrow), a tokenizer, model or adapter folder, a run folder or"
-    " its log, the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files, notebooks"
-    " or shell scripts"
+    " its log, the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files, notebooks,"
+    " shell scripts or a Modelfile of Ollama"
 )
 HEAD = 1 << 16
 """Bytes of a file that are looked at"""
@@ -204,6 +206,8 @@ def _file(path: Path, trained_by: TrainerName | None) -> Kind:
         return "source"
     if is_command_file(path):
         return "commands"
+    if is_modelfile(path):
+        return "modelfile"
     if EVENTS.fullmatch(path.name) or suffix == ".wandb":
         return "log"
     if suffix in CONSOLE and path.stat().st_size:

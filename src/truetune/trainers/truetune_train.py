@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune import __version__
+from truetune.package import __version__
 from truetune.trainers.facts import Cut, Fact, Learning, TrainerFacts
 
 PAD = "truetune/training/tokens.py"

@@ -19,7 +19,6 @@ import torch
 import transformers
 from peft import PeftModel
 
-import truetune
 from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.files import read_object
 from truetune.checkpoint.fingerprint import fingerprint
@@ -30,6 +29,7 @@ from truetune.checks.movement import judgement_of
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.loading import adapter_rows, model_class
+from truetune.package import __version__
 from truetune.training.proof import (
     Asked,
     Proof,
@@ -130,7 +130,7 @@ def merge(
     )
     record = {
         "format": 1,
-        "truetune": truetune.__version__,
+        "truetune": __version__,
         "adapter": fingerprint(found),
         "base": fingerprint(under),
         "settings": dict(found.adapter_config),

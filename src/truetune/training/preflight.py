@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import truetune
 from truetune.auditing.here import record_of as audited
 from truetune.checks.audit import audit
 from truetune.checks.findings import RANK, Finding, in_order
@@ -19,6 +18,7 @@ from truetune.data.files import resolve
 from truetune.data.rows import read
 from truetune.encoding.source_names import names_of
 from truetune.errors import FindingsError
+from truetune.package import __version__
 from truetune.probe.batches import peek
 from truetune.probe.ready import ready
 from truetune.spec.config import Config
@@ -64,7 +64,7 @@ def check_data(spec: RunSpec, listener: Listener) -> Report:
     """What the rules say about settings, tokenizer and data, with the values that will take effect."""
     spec = spec.model_copy(update={"trained_by": "truetune"})
     report = check(spec, progress=lambda rows, done, total: listener.busy("checking", done, total))
-    config = Config("truetune", truetune.__version__, "", spec, limit=spec.max_length)
+    config = Config("truetune", __version__, "", spec, limit=spec.max_length)
     return with_judgement(report, of_settings(config, spec))
 
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate import PartialState
 
-import truetune
 from truetune.checkpoint.checkpoint import is_checkpoint, located, read_checkpoint
 from truetune.checkpoint.files import ADAPTER
 from truetune.checkpoint.fingerprint import fingerprint
 from truetune.checkpoint.run_record import FORMAT, RUN, WHOLE, checkpoints, digest, listing, step_of
 from truetune.checks.findings import RANK, Finding
 from truetune.data import atomic
+from truetune.package import __version__
 from truetune.spec.run import RunSpec
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _adapter(name: str | None) -> str | None:
 
 def versions() -> dict[str, str]:
     """Of truetune, Python and the libraries that train."""
-    found = {"truetune": truetune.__version__, "python": platform.python_version()}
+    found = {"truetune": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         try:
             found[name] = importlib.metadata.version(name)

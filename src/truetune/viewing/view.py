@@ -11,11 +11,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-import truetune
 from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.report import Report
 from truetune.data.files import resolve
 from truetune.errors import MAX_NAMED, DataError, UsageError
+from truetune.package import __version__
 from truetune.report.as_json import as_dict
 from truetune.report.page.marks import Marks, marks_of
 from truetune.report.page.rows import Row
@@ -74,9 +74,7 @@ def page_of(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> st
     name = ", ".join(spec.data)
     tokens = tokens_section(rows)
     section = Section(tokens.id, visible(name), tokens.html, tokens.data)
-    return document(
-        f"truetune view: {name}", [section], {"truetune": truetune.__version__}, connect=connect
-    )
+    return document(f"truetune view: {name}", [section], {"truetune": __version__}, connect=connect)
 
 
 def marks_on(spec: RunSpec, result: Result) -> Marks:

@@ -17,6 +17,7 @@ CHEAP = (
     "devices",
     "source",
     "commands",
+    "modelfile",
     "log",
     "checkpoint",
     "evaluation",

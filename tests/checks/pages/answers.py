@@ -37,6 +37,7 @@ COUNTED = (
     "looped",
     "echoed",
     "markers",
+    "escapes",
     "switched",
     "exact",
     "parsed",
@@ -93,4 +94,5 @@ def _of(given: Any, i: int) -> Any:
 
 def _counted(name: str, given: Any, i: int) -> Any:
     held = bool(given[i]) if isinstance(given, list) else i < given
-    return (("<|im_start|>",) if held else ()) if name == "markers" else held
+    texts = {"markers": "<|im_start|>", "escapes": "\\n"}
+    return ((texts[name],) if held else ()) if name in texts else held

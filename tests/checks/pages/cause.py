@@ -14,7 +14,7 @@ import yaml
 from tests.checks.pages.answers import look
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.generation.inquest import Effect, Inquest, Parted, Stopping, Token
+from truetune.generation.inquest import Effect, Inquest, Parted, PromptGain, Stopping, Token
 from truetune.generation.looks import Watched
 from truetune.generation.pace import Pace
 
@@ -22,6 +22,7 @@ PARTS: dict[str, Any] = {
     "stopping": Stopping,
     "base_stopping": Stopping,
     "effect": Effect,
+    "gain": PromptGain,
     "pace": Pace,
 }
 

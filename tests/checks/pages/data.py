@@ -3,9 +3,10 @@
 The blocks are YAML: `files` edits a copy of the demo tokenizer (JSON files key by key, null deletes; others whole;
 special_tokens_map.json, which would win, is left out), `spec` holds fields of RunSpec, `data` and `eval_data` rows,
 `weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. `{repeat: n, text: t}`
-stands for t, n times; `{grouped: n}` and `{shuffled: n}` for n rows of several sources, `{pairs: n, chosen: a,
-rejected: b}` for n pairs whose answers have up to a and b words. `{rows: n, column: text}` stands for n rows of these
-columns, in which `{i}` is the number of the row and `{words}` are 30 drawn words.
+stands for t, n times; `{copies: n, of: row}` for a row, n times; `{grouped: n}` and `{shuffled: n}` for n rows of
+several sources, `{pairs: n, chosen: a, rejected: b}` for n pairs whose answers have up to a and b words. `{rows: n,
+column: text}` stands for n rows of these columns, in which `{i}` is the number of the row, `{words}` are 30 drawn
+words, `{words_before}` those of the row before, and `{label}` is one of three.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from truetune.checks.rule import Rule
 from truetune.checks.run import check
 from truetune.spec.files import spec_of
 
+LABELS = ("billing", "shipping", "account")
 DEMO = Path(str(resources.files("truetune.demo"))) / "tokenizer"
 
 
@@ -86,14 +88,24 @@ def _rows(data: Any) -> list[Any]:
         if order == "shuffled":
             rng.shuffle(rows)
         return rows
-    return [_expanded(row) for row in data]
+    return [_expanded(row) for item in data for row in _copies(item)]
+
+
+def _copies(item: Any) -> list[Any]:
+    if isinstance(item, dict) and set(item) == {"copies", "of"}:
+        return [item["of"]] * item["copies"]
+    return [item]
 
 
 def _numbered(rng: random.Random, rows: int, **columns: str) -> list[Any]:
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [" ".join("".join(rng.choices(letters, k=4)) for _ in range(30)) for _ in range(rows)]
+    labels = [rng.choice(LABELS) for _ in range(rows)]
     return [
-        {name: text.format(i=i, words=words[i]) for name, text in columns.items()}
+        {
+            name: text.format(i=i, words=words[i], words_before=words[i - 1], label=labels[i])
+            for name, text in columns.items()
+        }
         for i in range(rows)
     ]
 

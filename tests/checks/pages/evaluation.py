@@ -1,7 +1,8 @@
 """Blocks that are what was measured on held-out rows.
 
 The blocks are YAML with the fields of Evaluated: `losses` by source (a mean, or mean, low, high), `stops` (fields of
-Stops, `expected` with its bounds), `other: base` or another name, `changes` by source (difference, low, high, p),
+Stops, `expected` with its bounds), `other: base` or another name, `changes` by source and `prompts`
+(difference, low, high, p),
 `agreements`, `seen` (`seen` and `unseen` as mean, low, high), `method`, `skipped`; the name of a `parser`, with the
 `golds` that it is tried on and a model's `answers` to them. What is not said is as with a good model.
 """
@@ -41,6 +42,7 @@ def evaluated(example: dict[str, Any]) -> Evaluated:
         "changes": tuple(
             Change(source, rows, *found) for source, found in given.pop("changes", {}).items()
         ),
+        "prompts": Change("prompts", rows, *given.pop("prompts")) if "prompts" in given else None,
         "agreements": tuple(
             Agreement(**found, p=mcnemar(found["only_this"], found["only_other"]))
             for found in given.pop("agreements", ())

@@ -1,7 +1,12 @@
-"""Blocks that are Python: each becomes a script that one rule looks at."""
+"""Blocks that are Python: each becomes a script that one rule looks at.
+
+A comment `# adapter/adapter_config.json: {...}` stands for such a file beside the script, `# run.sh: COMMAND` for a
+shell script.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from truetune.checks.findings import Finding
@@ -12,5 +17,14 @@ from truetune.checks.rule import Rule
 def findings(rule: type[Rule[object]], text: str, folder: Path) -> tuple[Finding, ...]:
     """Look at a block as a script, with this rule alone."""
     path = folder / "train.py"
-    path.write_text(text, encoding="utf-8")
+    lay_out(text, path)
     return lint([str(path)], select=(rule.name(),)).findings
+
+
+def lay_out(text: str, path: Path) -> None:
+    """Write a block, and the files that its comments stand for beside it."""
+    path.write_text(text, encoding="utf-8")
+    folder = path.parent
+    for name, content in re.findall(r"^# (\S+\.(?:json|sh)): (.*)$", text, re.M):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")

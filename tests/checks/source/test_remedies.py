@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.checks.pages import block, sections
+from tests.checks.pages.source import lay_out
 from truetune.checks.catalogue import rules
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
@@ -37,9 +38,11 @@ UNNAMED = frozenset(
         "lora-target-names-joined",
         "append-result-as-value",
         "collective-call-on-one-rank",
+        "model-saved-before-training",
+        "several-gpus-in-one-process",
     )
 )
-"""What ends them is no name: brackets, a comma, another indent"""
+"""What ends them is no name: brackets, a comma, another indent, another place, another number"""
 SETS = re.compile(
     r"\b(?:give|set|with) (?P<name>\w+)=(?P<value>\"[^\"]*\"|lambda .*?\)|\w+)(?=$|,| )"
 )
@@ -48,15 +51,16 @@ FOLLOWED = frozenset((
     "adapter-leaves-head-out", "adapter-loaded-frozen", "apply-chat-template-returns-dict",
     "device-map-in-a-distributed-script", "eval-without-chat-template", "evaluation-keeps-all-logits",
     "four-bit-computed-in-float32",
-    "formatting-func-ignored", "mapped-function-imported", "remove-unused-columns-drops-input",
-    "rendered-text-tokenized-again", "right-padding-at-generation",
+    "formatting-func-ignored", "generation-settings-distort-answers", "mapped-function-imported",
+    "prompts-padded-to-a-fixed-length", "remove-unused-columns-drops-input", "rendered-text-tokenized-again",
+    "repetition-forbidden-in-structured-answers", "right-padding-at-generation",
 ))  # fmt: skip
 """Their remedies say word by word what to write into a call, or what to leave out of it"""
 
 
 def _findings(text: str, folder: Path) -> tuple[Finding, ...]:
     path = folder / "train.py"
-    path.write_text(text, encoding="utf-8")
+    lay_out(text, path)
     return lint([path]).findings
 
 

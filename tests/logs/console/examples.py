@@ -3,6 +3,7 @@
 An exception is `Type: text`; a notice or an end is a whole line.
 """
 
+# ruff: noqa: E501 - lines of logs stand as they are printed
 from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -119,10 +120,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "nccl-timeout-raised": (
         (
-            "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2"
-            " clients joined."
-        ),
-        (
             "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0]"
             " via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"
         ),
@@ -152,15 +149,21 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         ),
     ),
     "time-limit": (
-        (
-            "slurmstepd: error: *** JOB 4711 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO TIME"
-            " LIMIT ***"
-        ),
-        (
-            "slurmstepd: error: *** STEP 4711.0 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO"
-            " PREEMPTION ***"
-        ),
+        "slurmstepd: error: *** JOB 4711 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO TIME LIMIT ***",
+        "slurmstepd: error: *** STEP 4711.0 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO TIME LIMIT ***",
         "=>> PBS: job killed: walltime 86430 exceeded limit 86400",
+    ),
+    "preempted": (
+        "slurmstepd: error: *** STEP 4711.0 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO PREEMPTION ***",
+        "slurmstepd: error: *** JOB 4711 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO JOB REQUEUE ***",
+    ),
+    "node-failed": (
+        "slurmstepd: error: *** JOB 4711 ON node17 CANCELLED AT 2025-03-01T10:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG ***",
+        "srun: error: Node failure on node17",
+    ),
+    "cancelled": (
+        "slurmstepd: error: *** JOB 4711 ON node17 CANCELLED AT 2025-03-01T10:00:00 ***",
+        "srun: Force Terminated job 4711",
     ),
     "terminated": (
         "Terminated",
@@ -899,5 +902,222 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "package-missing": (
         "ModuleNotFoundError: No module named 'peft'",
         "importlib.metadata.PackageNotFoundError: No package metadata was found for bitsandbytes",
+    ),
+    "nccl-no-interface": (
+        "node1:17:17 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address 10.0.0.2<1778>",
+        "node1:17:17 [0] NCCL WARN Bootstrap : no socket interface found",
+    ),
+    "nccl-connection-failed": (
+        "node2:9:91 [3] misc/socket.cc:457 NCCL WARN socketStartConnect: Connect to 172.17.0.1<48913> failed : Software caused connection abort",
+        "[2025-03-01 10:00:00] node2:9:91 [3] misc/socket.cc:484 NCCL WARN socketPollConnect: connect to 10.0.0.2<40001> timed out",
+        "node2:9:91 [0] include/socket.h:361 NCCL WARN Call to connect timeout : Connection refused",
+        "node2:9:91 [0] include/socket.h:395 NCCL WARN Connect to 10.1.0.4<55001> failed : No route to host",
+    ),
+    "nccl-local-interface": (
+        "node1:17:17 [0] NCCL INFO Bootstrap: Using docker0:172.17.0.1<0>",
+        "node1:17:17 [0] NCCL INFO Bootstrap : Using [0]virbr0:192.168.122.1<0>",
+        "node1:17:17 [0] NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0>",
+    ),
+    "nccl-infiniband-failed": (
+        "node1:17:99 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<37262> with status=12 opcode=0 len=0 vendor err 129",
+        "node1:17:99 [0] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+    ),
+    "nccl-shared-memory": (
+        "node1:17:99 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-iCwVQy to 9637892 bytes",
+        "node1:17:99 [0] NCCL WARN Error while creating shared memory segment nccl-shm-recv-1 (size 9637888)",
+    ),
+    "nccl-same-gpu-twice": (
+        "node1:17:99 [0] init.cc:943 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
+    ),
+    "master-not-reached": (
+        "[W socket.cpp:663] [c10d] The client socket has failed to connect to [node1]:29500 (errno: 110 - Connection timed out).",
+        "[W socket.cpp:601] [c10d] The IPv6 network addresses of (node1, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
+    ),
+    "ranks-did-not-join": (
+        "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 1/2 clients joined.",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (node1, 29500).",
+    ),
+    "quantized-weights-under-fsdp": ("ValueError: Cannot flatten integer dtype tensors",),
+    "fsdp-mixed-dtypes": (
+        "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32",
+    ),
+    "fsdp-mixed-requires-grad": (
+        "ValueError: Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`",
+    ),
+    "checkpoint-of-empty-tensors": (
+        "RuntimeError: Error(s) in loading state_dict for LlamaForCausalLM:\n\tsize mismatch for"
+        " model.embed_tokens.weight: copying a param with shape torch.Size([0]) from checkpoint, the"
+        " shape in current model is torch.Size([128256, 4096]).",
+        'ValueError: Trying to set a tensor of shape torch.Size([0]) in "weight" (which has shape'
+        " torch.Size([128256, 4096])), this looks incorrect.",
+    ),
+    "weight-is-a-shard": (
+        "RuntimeError: 'weight' must be 2-D",
+        "RuntimeError: setStorage: sizes [4096, 4096], strides [1, 4096], storage offset 0, and itemsize 2"
+        " requiring a storage size of 33554432 are out of bounds for storage of size 0",
+    ),
+    "zero3-and-device-map": (
+        "ValueError: DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`.",
+    ),
+    "device-map-in-a-distributed-run": (
+        "ValueError: You can't train a model that has been loaded with `device_map='auto'` in any distributed mode.",
+    ),
+    "quantized-model-offloaded": (
+        "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM"
+        " to fit the quantized model.",
+    ),
+    "optimizer-not-of-deepspeed": (
+        "deepspeed.runtime.zero.utils.ZeRORuntimeException: You are using ZeRO-Offload with a client"
+        " provided optimizer (<class 'torch.optim.adamw.AdamW'>)",
+    ),
+    "no-sync-under-zero": (
+        "AssertionError: no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 3",
+    ),
+    "gradient-reduced-twice": (
+        "AssertionError: The parameter 195 has already been reduced.             Gradient computed twice"
+        " for this partition.             Multiple gradient reduction is currently not supported",
+    ),
+    "zero3-inflight-params": (
+        "RuntimeError: still have inflight params [{'id': 723, 'status': 'AVAILABLE', 'numel': 4194304}]",
+    ),
+    "resumed-on-other-gpus": (
+        "deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a DP world"
+        " size of 8 but the current world size is 4.",
+    ),
+    "fp16-step-skipped": (
+        "[2025-03-01 10:00:00,123] [INFO] [loss_scaler.py:190:update_scale] [deepspeed] OVERFLOW! Rank 0"
+        " Skipping step. Attempted loss scale: 4294967296, reducing to 4294967296",
+    ),
+    "layer-class-to-wrap-not-found": (
+        "ValueError: Could not find the transformer layer class LlamaDecoderLayer in the model.",
+        "Exception: Could not find the transformer layer class to wrap in the model.",
+    ),
+    "quantized-again": (
+        "ValueError: Blockwise quantization only supports 16/32-bit floats, but got torch.uint8",
+        "AssertionError: FP4 quantization state not initialized. Please call .cuda() or .to(device) on"
+        " the LinearFP4 layer first.",
+    ),
+    "vllm-context-larger-than-cache": (
+        "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can"
+        " be stored in KV cache (9776).",
+        "ValueError: To serve at least one request with the models's max seq len (262144), (24.0 GiB KV"
+        " cache is needed, which is larger than the available KV cache memory (3.18 GiB).",
+    ),
+    "vllm-cache-below-one-request": (
+        "WARNING 11-04 14:03:00 [kv_cache_utils.py:712] Maximum concurrency for 32,768 tokens per request: 0.30x",
+    ),
+    "vllm-lora-rank": ("ValueError: LoRA rank 64 is greater than max_lora_rank 16.",),
+    "request-longer-than-context": (
+        "openai.BadRequestError: Error code: 400 - This model's maximum context length is 8192 tokens."
+        " However, you requested 9000 tokens",
+    ),
+    "engine-died": (
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace above.",
+    ),
+    "heads-not-divisible": (
+        "ValueError: Total number of attention heads (14) must be divisible by tensor parallel size (4).",
+    ),
+    "generation-length": (
+        "Input length of input_ids is 120, but `max_length` is set to 20. This can lead to unexpected behavior.",
+    ),
+    "generation-length-raised": (
+        "ValueError: Input length of input_ids is 120, but `max_length` is set to 20. This can lead to"
+        " unexpected behavior.",
+    ),
+    "generation-beyond-positions": (
+        "This is a friendly reminder - the current text generation call will exceed the model's predefined"
+        " maximum length (2048).",
+    ),
+    "arguments-of-generate-not-used": (
+        "ValueError: The following `model_kwargs` are not used by the model: ['token_type_ids']",
+    ),
+    "flash-attention-padded-right": (
+        "ValueError: You are attempting to perform batched generation with padding_side='right' this may"
+        " lead to unexpected behaviour for Flash Attention version of Qwen2.",
+    ),
+    "code-of-the-model-too-old": (
+        "AttributeError: 'DynamicCache' object has no attribute 'get_max_length'. Did you mean: 'get_seq_length'?",
+        "AttributeError: 'DynamicCache' object has no attribute 'seen_tokens'",
+    ),
+    "batch-not-a-multiple-of-generations": (
+        "ValueError: The global train batch size (2 x 1) must be evenly divisible by the number of"
+        " generations per prompt (8).",
+        "ValueError: generation_batch_size (6) must be divisible by num_generations (4).",
+    ),
+    "kto-batch-of-one": (
+        "ValueError: Actual (not effective) batch size must be > 1. KTO will not work properly because the"
+        " KL term will be equivalent to the implied reward.",
+    ),
+    "packed-without-flash-attention": (
+        "Padding-free training is enabled, but the attention implementation is not set to a supported flash"
+        " attention variant.",
+        "You are using packing, but the attention implementation is not set to 'flash_attention_2'.",
+    ),
+    "prompt-tokens-merge": (
+        "Mismatch between tokenized prompt and the start of tokenized prompt+completion. This may be due to"
+        " unexpected tokenizer behavior",
+    ),
+    "several-adapters": (
+        "/opt/venv/lib/python3.11/site-packages/peft/tuners/tuners_utils.py:167: UserWarning: Already found a"
+        " `peft_config` attribute in the model. This will lead to having multiple adapters in the model.",
+    ),
+    "checkpointing-not-supported": (
+        "ValueError: GPTBigCodeForCausalLM does not support gradient checkpointing.",
+    ),
+    "shared-weights-not-saved": (
+        "RuntimeError: Some tensors share memory, this will lead to duplicate memory on disk and potential"
+        " differences when loading them again",
+    ),
+    "no-adapter-to-merge": (
+        "AttributeError: 'LlamaForCausalLM' object has no attribute 'merge_and_unload'",
+    ),
+    "unsloth-untrained-tokens": (
+        "ValueError: Unsloth: Untrained tokens of [[128256]] found, but embed_tokens & lm_head not trainable,"
+        " causing NaNs.",
+    ),
+    "unsloth-several-gpus": (
+        "NotImplementedError: Unsloth currently does not support multi GPU setups in unsloth-2024.8",
+    ),
+    "unsloth-no-memory-for-the-loss": (
+        "RuntimeError: Unsloth: No or negligible GPU memory available for fused cross entropy.",
+    ),
+    "unsloth-formatting-function": ("RuntimeError: Unsloth: You must specify a `formatting_func`",),
+    "llamafactory-no-valid-rows": (
+        "RuntimeError: Cannot find valid samples, check `data/README.md` for the data format.",
+    ),
+    "llamafactory-dataset-not-listed": (
+        "ValueError: Undefined dataset mllm_demo in dataset_info.json.",
+    ),
+    "llamafactory-needs-torchrun": (
+        "ValueError: Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training.",
+    ),
+    "images-against-placeholders": (
+        "ValueError: The number of images does not match the number of <image> tokens in [{'role': 'user'}].",
+        "ValueError: Image features and image tokens do not match: tokens: 576, features 1152",
+    ),
+    "settings-not-valid": (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for AxolotlConfigWCapabilities",
+    ),
+    "accelerator-state-reset": (
+        "AttributeError: `AcceleratorState` object has no attribute `distributed_type`.",
+        "RuntimeError: You must initialize the accelerate state by calling either `PartialState()` or"
+        " `Accelerator()` before using the logging utility.",
+    ),
+    "empty-loader": (
+        "ValueError: Batch does not contain any data (`None`). At the end of all iterable data available"
+        " before expected stop iteration.",
+    ),
+    "stream-without-steps": (
+        "ValueError: The train_dataset does not implement __len__, max_steps has to be specified.",
+    ),
+    "no-inputs-given": (
+        "ValueError: You have to specify either input_ids or inputs_embeds",
+        "ValueError: You must specify exactly one of input_ids or inputs_embeds",
+    ),
+    "attention-kernel-missing": (
+        "RuntimeError: cutlassF: no kernel found to launch!",
+        "RuntimeError: No available kernel. Aborting execution.",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx`",
     ),
 }

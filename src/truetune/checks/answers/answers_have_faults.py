@@ -53,7 +53,7 @@ from truetune.generation.looks import NO_LIMIT, Sample
 from truetune.generation.verdicts import SAID, Verdict, faults
 
 TOLERATED = 0.1
-OTHERWISE: frozenset[Verdict] = frozenset(("runs on", "unread", "wrong", "alike"))
+OTHERWISE: frozenset[Verdict] = frozenset(("runs on", "unread", "wrong", "alike", "elsewhere"))
 """Faults that have other tolerances, and rules of their own"""
 
 
@@ -64,7 +64,7 @@ class AnswersHaveFaults(CountedAnswersRule):
     called = "have a fault"
     moot_where = (
         "answers-are-empty", "answers-are-garbage", "answers-are-too-long", "answers-change-language",
-        "answers-echo-the-prompt", "answers-loop", "role-markers-in-answers",
+        "answers-echo-the-prompt", "answers-loop", "escapes-in-answers", "role-markers-in-answers",
     )  # fmt: skip
 
     def bad(self, sample: Sample) -> bool | None:

@@ -11,7 +11,7 @@ move between two engines, and log-probabilities of reinforcement learning do not
 ## Example
 ```yaml
 llama: 2
-generation_config: {temperature: 1.5, repetition_penalty: 1.3}
+generation_config: {temperature: 0.6, top_p: 0.9}
 ```
 
 ## Use instead

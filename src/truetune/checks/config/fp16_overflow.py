@@ -1,7 +1,8 @@
 """A model that was trained in bfloat16 is trained in float16.
 
 ## What it does
-Compares `fp16` (or `dtype: float16`) with what the checkpoint's config.json says its weights are stored as.
+Compares `fp16` (or `dtype: float16`) with what the checkpoint's config.json says its weights are stored as. A model
+that is not on this machine is judged by its name, where its family is known to overflow (Gemma 2 and 3, T5).
 
 ## Why it is bad
 float16 ends at 65,504; bfloat16 reaches as far as float32, and models that were trained in it use that. Where an
@@ -35,6 +36,7 @@ A GPU without bfloat16 (T4, V100) can't: load the weights as float32 there, and 
 
 ## References
 - Lightning-AI/lit-llama#294, huggingface/transformers#25021, hiyouga/LLaMA-Factory#3353
+- huggingface/transformers#4586 (T5), huggingface/transformers#9295 (mT5); unsloth documentation, "Gemma 3" (float16)
 """
 
 from __future__ import annotations
@@ -46,7 +48,14 @@ from truetune.checks.config.lacking import NO_MODEL
 from truetune.checks.config.model import stored_dtype
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import ConfigRule
+from truetune.spec.config import Config
+
+
+def _model_name(config: Config) -> str:
+    """The model as the settings name it."""
+    return str(config.spec.model or config.spec.tokenizer or "")
 
 
 class Fp16Overflow(ConfigRule):
@@ -61,7 +70,11 @@ class Fp16Overflow(ConfigRule):
         half = training.fp16 or (
             training.dtype == "float16" and not training.bf16 and not training.load_in
         )
-        return NO_MODEL if half and stored_dtype(self.subject) is None else None
+        unknown = (
+            stored_dtype(self.subject) is None
+            and overflowing_family(_model_name(self.subject)) is None
+        )
+        return NO_MODEL if half and unknown else None
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -76,6 +89,21 @@ class Fp16Overflow(ConfigRule):
                 cases=[
                     case(config, True, "training.fp16"),
                     case(config, "bfloat16", "training.dtype"),
+                ],
+            )
+        elif half and stored_dtype(config) is None:
+            family = overflowing_family(_model_name(config))
+            if family is None:
+                return
+            field = "training.fp16" if training.fp16 else "training.dtype"
+            yield self.finding(
+                f"{family} overflows in float16, whose largest number is 65,504: gradients become NaN,"
+                " and steps are skipped",
+                "set bf16: true and fp16: false; on a GPU without bfloat16 load the weights as"
+                " float32 (torch_dtype), and train without fp16",
+                cases=[
+                    case(config, training.fp16 or training.dtype, field),
+                    case(config, _model_name(config), "model", "tokenizer"),
                 ],
             )
         elif half and stored_dtype(config) == "bfloat16":

@@ -33,7 +33,7 @@ def place(config: Config, *names: str) -> Place:
     for name in names:
         if name in config.places:
             return config.places[name]
-        if source and name in config.key_places:
+        if name in config.key_places:
             return config.key_places[name]
         way = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         spot = None if source else _spots(config.text, config.path).get(way)

@@ -1,14 +1,15 @@
 """The beta of a preference run is outside of what it can be.
 
 ## What it does
-Checks `beta` of DPO and KTO where the loss is known: from the trainer's class, from `loss_type`, or because only
-settings of the stack stand in the file.
+Checks `beta` of DPO, KTO, ORPO (its lambda) and CPO where the loss is known: from the trainer's class, from
+`loss_type`, or because only settings of the stack stand in the file.
 
 ## Why it is bad
 beta scales the reward. At 0 the loss is ln 2 whatever the model says, and every gradient is 0; below 0 the rejected
-answer is preferred. Above 1 the policy hardly leaves its reference (published: 0.01 to 0.5). Losses that compare mean
-log-probabilities are another matter (SimPO and the like: 2 to 10), as is a file with settings of another program
-(`gamma_beta_ratio`): their beta is not looked at.
+answer is preferred. Above 1 the policy hardly leaves its reference (published: 0.01 to 0.5). In ORPO it weighs the
+odds ratio beside the loss of SFT: at 0.001 the rejected answers have no effect (published: 0.1 to 1). Losses that
+compare mean log-probabilities are another matter (SimPO and the like: 2 to 10), as is a file with settings of another
+program (`gamma_beta_ratio`): an upper end of their beta is not looked at.
 
 ## Example
 ```yaml
@@ -39,46 +40,34 @@ config:
 
 ## References
 - Rafailov et al., DPO (arXiv:2305.18290), equation 7; 2U1/Qwen-VL-Series-Finetune#159, hiyouga/LLaMA-Factory#5325
+- Hong et al., ORPO (arXiv:2403.07691)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import case
+from truetune.checks.config.ranged_values import named_breaches
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
-
-HIGHEST = 1.0
-SUMMED = frozenset(("sigmoid", "robust", "hinge", "kto", "None"))
-"""Losses of summed log-probabilities whose beta is the reward's scale, as DPO's is"""
+from truetune.checks.value_limits import BETA
 
 
 class PreferenceBetaOutOfRange(ConfigRule):
     code = "TT616"
     severity = "error"
-    methods = ("dpo", "kto")
+    methods = ("dpo", "kto", "orpo", "cpo")
     reads = ("training.beta", "training.loss_type")
 
     def findings(self) -> Iterator[Finding]:
-        config, training = self.subject, self.subject.spec.training
-        beta = training.beta
-        if beta is None or training.method not in ("dpo", "kto") or 0 < beta <= HIGHEST:
-            return
-        said = (
-            "every gradient is 0"
-            if beta == 0
-            else "the rejected answer is preferred"
-            if beta < 0
-            else "it hardly moves"
-        )
+        config = self.subject
         if config.own_keys and "training.loss_type" not in config.places:
             return
-        if beta > HIGHEST and not SUMMED.intersection(str(training.loss_type).split("+")):
-            return
-        yield self.finding(
-            f"a beta of {beta:g} for {training.method.upper()}: {said}",
-            "set beta to 0.1, or between 0.01 and 0.5",
-            severity="error" if beta <= 0 else "warning",
-            cases=[case(config, f"{beta:g}", "training.beta")],
-        )
+        for found in named_breaches(config, BETA):
+            yield self.finding(
+                found.text,
+                found.fix,
+                severity=found.breach.limit.severity,
+                evidence=found.evidence,
+                cases=found.cases,
+            )

@@ -46,9 +46,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import case
+from truetune.checks.config.ranged_values import named_breaches
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
+from truetune.checks.value_limits import NOTHING
 
 
 class SettingsTrainNothing(ConfigRule):
@@ -62,30 +63,5 @@ class SettingsTrainNothing(ConfigRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        config, training = self.subject, self.subject.spec.training
-        if training.learning_rate == 0:
-            yield self.finding(
-                "the learning rate is 0",
-                "set a learning rate",
-                cases=[case(config, 0, "training.learning_rate")],
-            )
-        epochs = training.num_train_epochs
-        if epochs is not None and epochs <= 0 and (training.max_steps or 0) < 1:
-            yield self.finding(
-                f"the run has {epochs:g} epochs",
-                "set num_train_epochs, or max_steps",
-                cases=[case(config, f"{epochs:g}", "training.num_train_epochs")],
-            )
-        if training.lora and training.lora.lora_alpha == 0:
-            yield self.finding(
-                "lora_alpha is 0: the adapter is multiplied by 0",
-                f"set lora_alpha to {training.lora.r} or {2 * training.lora.r}",
-                cases=[case(config, 0, "training.lora.lora_alpha")],
-            )
-        if training.lora and training.lora.lora_dropout >= 1:
-            yield self.finding(
-                f"lora_dropout is {training.lora.lora_dropout:g}: nothing passes through the"
-                " adapter",
-                "set lora_dropout to 0 or 0.05",
-                cases=[case(config, training.lora.lora_dropout, "training.lora.lora_dropout")],
-            )
+        for found in named_breaches(self.subject, NOTHING):
+            yield self.finding(found.text, found.fix, cases=found.cases)

@@ -15,13 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal
 
-import truetune
 from truetune.checks.explaining.guides import GUIDES
 from truetune.checks.explaining.words import NEAR, stems
 from truetune.logs.console.messages import MESSAGES
+from truetune.package import PACKAGE_FOLDER
 
 CODE = re.compile(r'^    code = "(TT\d+)"', re.M)
 PAGE = re.compile(r'\A"""(.*?)"""', re.S)
@@ -237,7 +236,7 @@ def _index(topic: Topic) -> Indexed:
 
 def _rules() -> Iterator[Topic]:
     seen = _seen_by_rule()
-    for path in sorted(Path(truetune.__file__).parent.glob("checks/*/*.py")):
+    for path in sorted(PACKAGE_FOLDER.glob("checks/*/*.py")):
         source = path.read_text(encoding="utf-8")
         code, page = CODE.search(source), PAGE.search(source)
         if code and page:

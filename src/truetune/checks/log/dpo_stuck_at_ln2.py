@@ -2,7 +2,9 @@
 
 ## What it does
 Looks at `rewards/margins`. It fires where every margin is exactly 0; or where, after twenty records, the 95 %
-interval of the Theil-Sen slope keeps the whole rise below 0.01 and the loss stays within 0.01 of ln 2 = 0.6931.
+interval of the Theil-Sen slope keeps the whole rise below 0.01 and the loss stays within 0.01 of ln 2 = 0.6931. Near a
+margin m of 0 the loss is ln 2 - (1 - 2e) m / 2, with e the label smoothing, so that loss against margin, record by
+record, shows e; what the log excludes is not advised.
 
 ## Why it is bad
 With chosen equal to rejected, a frozen adapter, or a learning rate without effect, nothing is learned, and the run
@@ -43,12 +45,19 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
+from truetune.logs.preference import smoothing_by_curves
 from truetune.logs.stats import trend
 
 MIN_POINTS = 20
 RISE = 0.01
 TOLD_APART = 0.8
 """Accuracy from which pairs are told apart: a small beta makes small margins"""
+
+
+CANCELS = 0.4
+"""Label smoothing from which a fifth or less of the gradient is left; 0.5 leaves none"""
+USUAL_RATE = 5e-6
+"""The lower end for LoRA, above the usual for all weights"""
 
 
 class DpoStuckAtLn2(LogRule):
@@ -90,12 +99,59 @@ class DpoStuckAtLn2(LogRule):
                 f"the reward margin stays at {np.median(margins.value[-5:]):.2g} over"
                 f" {margins.step.size:,} records and the loss at {np.median(loss.value):.4f} (ln 2"
                 " = 0.6931)",
-                "look first whether chosen and rejected are the same (truetune check); where they"
-                " differ, raise the learning rate",
+                self._in_order(margins, loss, rate),
                 severity="warning",
-                evidence=(f"the learning rate is at most {rate.value.max():.3g}",) if rate else (),
+                evidence=tuple(self._evidence(margins, loss, rate)),
                 figure=figure("reward margin", {"rewards/margins": margins}),
             )
+
+    def _evidence(self, margins: Curve, loss: Curve, rate: Curve) -> Iterator[str]:
+        if rate:
+            yield f"the learning rate is at most {rate.value.max():.3g}"
+        if (smoothing := self._smoothing(margins, loss)) is not None:
+            yield (
+                "where the margin of a record is larger, its loss is"
+                + (" not smaller" if smoothing > CANCELS else " smaller, as it should be")
+                + f": that of a label smoothing of {max(0.0, smoothing):.2f}"
+            )
+        norm = self.subject.curve("grad_norm").finite()
+        if norm and norm.value.any():
+            yield f"gradients arrive: their norm has a median of {np.median(norm.value):.3g}"
+
+    def _smoothing(self, margins: Curve, loss: Curve) -> float | None:
+        """The label smoothing: printed, or from loss against margin; None where neither says it surely enough."""
+        output = self.subject.output
+        if output is not None and output.settings.smoothing is not None:
+            return output.settings.smoothing
+        return smoothing_by_curves(margins, loss)
+
+    def _in_order(self, margins: Curve, loss: Curve, rate: Curve) -> str:
+        """What to look at, the likely first, without what the log excludes."""
+        smoothing = self._smoothing(margins, loss)
+        pairs = "look whether chosen and rejected are the same (truetune check DATA -t TOKENIZER)"
+        if smoothing is not None and smoothing > CANCELS:
+            return (
+                "set label_smoothing to 0 (dpo_label_smoothing in Axolotl): at 0.5 both orders of a"
+                " pair count the same, so the loss can't fall below ln 2 at any learning rate; if"
+                f" it is 0 already, {pairs}, and in both orders"
+            )
+        ways = [pairs]
+        if smoothing is None:
+            ways.append("that label_smoothing is well below 0.5")
+        norm = self.subject.curve("grad_norm").finite()
+        if not (norm and norm.value.any()):
+            ways.append(
+                "that the adapter is trained and on, also in the policy's forward pass (truetune"
+                " run -- CMD)"
+            )
+        peak = float(rate.value.max()) if rate else None
+        if peak is None or peak < USUAL_RATE:
+            ways.append("then raise the learning rate")
+        else:
+            ways.append(
+                f"then beta, and a rate above {peak:.3g} for LoRA (5e-6 to 5e-5 are usual there)"
+            )
+        return "; ".join(ways)
 
     def _weak(self, margins: Curve, loss: Curve) -> bool:
         near = bool(loss) and bool(np.abs(np.median(loss.value) - math.log(2)) < RISE)

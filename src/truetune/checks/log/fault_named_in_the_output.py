@@ -57,6 +57,8 @@ class FaultNamedInTheOutput(OutputRule):
             return
         for notice in output.notices:
             known = notice.message
+            if output.failure is not None and output.failure.message is known:
+                continue  # it says what the exception means, which run-ended-in-an-exception shows
             yield self.finding(
                 f"the output says: {known.title}",
                 known.advice.replace("{gpu}", "SIZE"),

@@ -4,7 +4,9 @@
 Looks for the strongest change of level in the logarithm of `grad_norm` (CUSUM): it fires where the level after it is
 ten times the one before, up to the last tenth of the run, and the Mann-Kendall test finds a rise (z > 3.3). Norms
 that are not finite count where they are more than one in twenty after the first twenty steps (before, fp16 looks for
-its scale), or where none of eight or more is finite.
+its scale), or where none of eight or more is finite. Where the loss stays finite meanwhile, no weight took one of
+these gradients: the loss scaler of fp16 skipped each step, which is an error, and a rate that stays where it was is
+its consequence.
 
 ## Why it is bad
 Training leaves the region where its steps make sense; the loss follows a little later. Under clipping every step is
@@ -25,7 +27,8 @@ curve:
 ```
 
 ## Fix safety
-Lower the learning rate, or lengthen the warm-up. A lower clipping norm only hides it.
+Lower the learning rate, or lengthen the warm-up. A lower clipping norm only hides it. Overflow in fp16 from the first
+step on has nothing to do with the rate: bf16 has float32's range.
 
 ## References
 - unslothai/unsloth#5207; Pascanu et al. 2013, arXiv 1211.5063
@@ -40,7 +43,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure, steps
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve
+from truetune.logs.log import Curve, RunLog
 from truetune.logs.stats import ends, shift, trend
 
 MIN_POINTS = 20
@@ -52,7 +55,7 @@ TIMES = 10.0
 class GradNormExplodes(LogRule):
     code = "TT811"
     severity = "warning"
-    moot_where = ("loss-climbs-above-guessing",)
+    moot_where = ("loss-climbs-above-guessing", "nan-hidden-by-logging-filter")
     needs = ("grad_norm",)
     least = MIN_POINTS
 
@@ -71,7 +74,9 @@ class GradNormExplodes(LogRule):
         norm = log.curve("grad_norm")
         late = np.isfinite(norm.value) | (norm.step < 20)
         never = norm.step.size >= MIN_NEVER and not norm.finite()
-        if never or (norm.step.size >= MIN_POINTS and (~late).sum() > 0.05 * norm.step.size):
+        if never and (proof := _skips_each_step(log)):
+            yield self._no_step(norm, proof)
+        elif never or (norm.step.size >= MIN_POINTS and (~late).sum() > 0.05 * norm.step.size):
             bad = norm.step[~np.isfinite(norm.value)] if never else norm.step[~late]
             yield self.finding(
                 f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged"
@@ -108,3 +113,43 @@ class GradNormExplodes(LogRule):
             " before it",
             figure=figure("gradient norm", {"grad_norm": norm}, {"grows": step}, log=True),
         )
+
+    def _no_step(self, norm: Curve, proof: tuple[str, ...]) -> Finding:
+        """No gradient was ever finite, and the weights took none of them."""
+        return self.finding(
+            f"no step was taken: the gradient norm is not finite at all {norm.step.size:,} logged"
+            " steps, and each of them was skipped (overflow in float16)",
+            "train in bf16 (bf16=True, fp16=False), or in float32 on a GPU without it: this model's"
+            " activations are beyond float16 (65,504), as with Gemma, T5 and others that were"
+            " trained in bfloat16; neither a higher nor a lower learning rate helps",
+            severity="error",
+            evidence=(steps(norm.step), *proof),
+            count=int(norm.step.size),
+            total=int(norm.step.size),
+            figure=figure("gradient norm", {"grad_norm": norm}, log=True),
+        )
+
+
+def _skips_each_step(log: RunLog) -> tuple[str, ...]:
+    """What proves that a loss scaler skipped each step; empty where nothing does.
+
+    A step with NaN gradients makes all weights NaN, and then the loss too. A loss that stays finite and differs from
+    record to record is of weights that never took one. (The filter of transformers for NaN losses logs 0 or repeats.)
+    """
+    loss, rate = log.curve("loss"), log.curve("learning_rate").finite()
+    finite = loss.finite()
+    if finite.step.size < MIN_NEVER or finite.step.size < loss.step.size:
+        return ()
+    if np.unique(finite.value).size < finite.step.size / 2 or finite.value.min() <= 0:
+        return ()
+    proof: tuple[str, ...] = (
+        f"the loss stays finite ({finite.value.min():.4g} to {finite.value.max():.4g}): no weight"
+        " took such a gradient, so the loss scaler skipped each step",
+    )
+    if rate.step.size >= MIN_NEVER and np.ptp(rate.value) == 0:
+        proof = (
+            *proof,
+            f"the learning rate stays at {rate.value[0]:.3g}: the schedule goes on only with steps"
+            " that are taken",
+        )
+    return proof

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from truetune.logs.console.messages import Message
 
 
-def described(known: Message) -> Iterator[str]:
-    """Why a known message is printed, and where its page is."""
-    yield f"cause: {known.cause}"
+def described(known: Message, *, cause: bool = True) -> Iterator[str]:
+    """Why a known message is printed (`cause`: or is that proved already?), and where its page is."""
+    if cause:
+        yield f"cause: {known.cause}"
     yield f"known as {known.name} (truetune explain {known.name})"

@@ -3,7 +3,7 @@
 ## What it does
 Puts the tracebacks in the console output together, of every process, and finds the one that ended the run: the root of
 a chain, not what was raised because another process had failed (`ChildFailedError`, an NCCL timeout, a broken pipe).
-About ninety exceptions are known with their cause; `truetune explain NAME` shows each. Of one that is not known it
+About 130 exceptions are known with their cause; `truetune explain NAME` shows each. Of one that is not known it
 names the type, the last frame in the user's own code, and its line. A traceback behind which the run continued is none.
 A run that its user stopped (Ctrl-C) is a note, with the place where it was.
 
@@ -45,10 +45,12 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.printing import described
 from truetune.checks.rule import OutputRule
+from truetune.logs.console.memory_causes import MemoryStory, memory_cause
 from truetune.logs.console.memory_error import read_memory_error
-from truetune.logs.console.output import Failure, is_by_hand
+from truetune.logs.console.output import ConsoleOutput, Failure, is_by_hand
 from truetune.logs.console.phase import phase_of
 
+OUT_OF_MEMORY = "cuda-out-of-memory"
 MAX_TEXT = 200
 """Characters of an exception's text in a finding's message"""
 
@@ -89,8 +91,11 @@ class RunEndedInAnException(OutputRule):
 
     def _remedy(self, failure: Failure) -> str:
         known = failure.message
+        if known is not None and known.name == OUT_OF_MEMORY and self.subject.output is not None:
+            gpu = read_memory_error(failure.raised.text).gpu
+            return self._memory_story(failure, self.subject.output).advice(gpu)
         if known is not None:
-            return known.advice.replace("{gpu}", read_memory_error(failure.raised.text).gpu)
+            return known.advice.replace("{gpu}", "SIZE")
         frame = failure.raised.users_frame
         if failure.raised.type == "error" or frame is None:
             return (
@@ -102,6 +107,15 @@ class RunEndedInAnException(OutputRule):
             "`truetune check DATA -t TOKENIZER` the rows"
         )
 
+    def _memory_story(self, failure: Failure, output: ConsoleOutput) -> MemoryStory:
+        raised = failure.raised
+        return MemoryStory(
+            memory_cause(raised.frames, raised.text),
+            output.settings,
+            self.subject.curve("memory"),
+            self.subject.last_step or output.done,
+        )
+
     def _evidence(self, failure: Failure) -> Iterator[str]:
         raised, known = failure.raised, failure.message
         frame = raised.users_frame
@@ -110,9 +124,13 @@ class RunEndedInAnException(OutputRule):
             yield f"raised from {frame}" + (f", {phase}" if phase else "")
             if raised.frames[-1] != frame:
                 yield f"in {raised.frames[-1]}"
-        if known is not None and known.name == "cuda-out-of-memory":
+        output = self.subject.output
+        if known is not None and known.name == OUT_OF_MEMORY and output is not None:
             yield from read_memory_error(raised.text).evidence()
-        if known is not None:
+            proofs = tuple(self._memory_story(failure, output).evidence())
+            yield from proofs
+            yield from described(known, cause=not proofs)
+        elif known is not None:
             yield from described(known)
         others = [
             other.text.partition("\n")[0][:MAX_TEXT]

@@ -3,7 +3,8 @@
 ## What it does
 Looks among the last lines of the console output for what shells, launchers, schedulers, the kernel and the CUDA runtime
 print when they end a process: `Killed`, exit codes 137 and 139, `oom-kill`, time limits, NCCL's watchdog, a
-segmentation fault, a failed assertion of a GPU kernel. Lines behind which the run continued are none.
+segmentation fault, a failed assertion of a GPU kernel. Lines behind which the run continued are none. `CANCELLED AT`
+without a reason is a cancelled job, not a time limit, and faults that the output names before it are shown with it.
 
 ## Why it is bad
 There is no traceback, so that nothing says what was wrong; and a checkpoint that was being written is cut off.
@@ -37,6 +38,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.printing import described
 from truetune.checks.rule import OutputRule
+from truetune.logs.console.output import Notice
 
 
 class RunWasKilled(OutputRule):
@@ -70,11 +72,35 @@ class RunWasKilled(OutputRule):
             if step
             else ""
         )
+        before = self._faults_before(first)
+        explained = bool(before) and first.message.is_consequence
         yield self.finding(
             f"the run was ended{after}: {first.message.title}",
-            first.message.advice.replace("{gpu}", "SIZE"),
+            (
+                f"see first to what stands before it: {before[0].message.advice}"
+                if explained
+                else first.message.advice
+            ).replace("{gpu}", "SIZE"),
             severity=first.message.severity,
-            evidence=(*described(first.message), *others[:5]),
+            evidence=(
+                *(_shown(notice) for notice in before),
+                *described(first.message, cause=not explained),
+                *others[:5],
+            ),
             cases=(Case(first.text, file=output.file, line=first.line),),
             count=first.count,
         )
+
+    def _faults_before(self, end: Notice) -> list[Notice]:
+        """Faults that the output names before the end: where a job was only cancelled, they are the story."""
+        output = self.subject.output
+        return [
+            notice
+            for notice in (output.notices if output else ())
+            if notice.message.severity == "error" and notice.line < end.line
+        ]
+
+
+def _shown(notice: Notice) -> str:
+    times = f", {notice.count:,} times" if notice.count > 1 else ""
+    return f"before it, from line {notice.line:,} on{times}: {notice.message.title}"

@@ -2,7 +2,8 @@
 
 ## What it does
 Counts the rows that are equal to an earlier one, equal but for case, white space and punctuation, or nearly the same
-(MinHash over token 5-grams, from an estimated similarity of 0.8).
+(MinHash over token 5-grams, from an estimated similarity of 0.8). Rows are nearly the same only where their answers are
+too, and where they are alike beyond what many rows share: a long instruction before each question makes no copies.
 
 ## Why it is bad
 A row that stands there ten times weighs ten times as much; it is learned by heart, and splits that are made later put
@@ -42,7 +43,7 @@ from numpy.typing import NDArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.similar import Grown, near_pairs
+from truetune.checks.similar import Grown, near_copies
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
@@ -66,12 +67,15 @@ class DuplicateRows(DataRule):
         self.prints = {"exact": Grown(), "normal": Grown(), "near": Grown()}
         self.files: list[str] = []
         self.lines = Grown()
+        self.answers, self.answer_phrases = Grown(), Grown()
 
     def batch(self, batch: Batch) -> None:
         prints = batch.fingerprints
         self.prints["exact"].add(prints.exact)
         self.prints["normal"].add(prints.normal)
         self.prints["near"].add(prints.phrases)
+        self.answers.add(prints.answer)
+        self.answer_phrases.add(prints.answer_phrases)
         for row in batch.rows:
             if not self.files or row.origin.file != self.files[-1]:
                 self.files.append(row.origin.file)
@@ -156,7 +160,9 @@ class DuplicateRows(DataRule):
     def _pairs(self, kind: str, values: NDArray[Any]) -> list[tuple[int, int]]:
         if not len(values):
             return []
-        return near_pairs(values) if kind == "near" else _equal(values)
+        if kind != "near":
+            return _equal(values)
+        return near_copies(values, self.answers.whole(), self.answer_phrases.whole())
 
     def _place(self, lines: NDArray[Any], row: int) -> Origin:
         file, line, number = lines[row].tolist()

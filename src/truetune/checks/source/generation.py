@@ -9,10 +9,14 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.source.single_rows import pads_nothing
 from truetune.source.calls import Call
+from truetune.source.flow import Origin
 from truetune.source.kinds import SAME
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN
 
+LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+CASTS = 3
+"""Names of one batch that are followed: a loader's, and that of the batch on the device"""
 WRAPPERS = 8
 """Wrappers and casts of a model that are followed"""
 
@@ -89,15 +93,45 @@ def _is_known(module: Module, spread: ast.expr) -> bool:
 
 
 def encodings(module: Module, value: ast.expr) -> Iterator[Call]:
-    """The calls of a tokenizer, or of its chat template, that made a dictionary of ids and masks."""
-    for origin in module.flow.origins(_bare(value)):
-        bare = _bare(origin.node) if isinstance(origin.node, ast.expr) else origin.node
-        for source in module.flow.origins(bare):
-            if isinstance(source.node, ast.Call) and module.flow.kinds(source.node) & {
-                "encoding",
-                "chat",
-            }:
-                yield module.flow.call(source.node)
+    """The calls of a tokenizer, or of its chat template, that made a dictionary of ids and masks.
+
+    Through `.to(...)`, and through a loader to what its collator returns.
+    """
+    waiting: list[tuple[ast.AST, int]] = [(value, 0)]
+    while waiting:
+        node, depth = waiting.pop(0)
+        bare = _bare(node) if isinstance(node, ast.expr) else node
+        for origin in module.flow.origins(bare):
+            made = origin.node
+            if origin.element:
+                collated = _collated(module, origin) if depth < CASTS else []
+                waiting += [(one, depth + 1) for one in collated]
+            elif not isinstance(made, ast.Call):
+                continue
+            elif _bare(made) is not made:
+                waiting += [(made, depth + 1)] if depth < CASTS else []
+            elif module.flow.kinds(made) & {"encoding", "chat"}:
+                yield module.flow.call(made)
+
+
+def _collated(module: Module, origin: Origin) -> list[ast.AST]:
+    """What the collator of a loader returns for a batch: `for rows, batch in loader`."""
+    loader = module.flow.made(_bare_loop(module, origin.node))
+    given = loader.argument(6, "collate_fn") if loader and loader.named(*LOADERS) else None
+    function = module.flow.function(given) if given is not None else None
+    if function is None:
+        return []
+    if isinstance(function, ast.Lambda):
+        returned: list[ast.expr] = [function.body]
+    else:
+        returned = module.flow.returns.get(function, [])
+    found: list[ast.AST] = []
+    for value in returned:
+        for part in origin.path:
+            is_part = isinstance(value, ast.Tuple) and 0 <= part < len(value.elts)
+            value = value.elts[part] if is_part else value  # type: ignore[attr-defined]
+        found.append(value)
+    return found
 
 
 def padded(module: Module, ids: ast.expr) -> Encoded | None:
@@ -130,6 +164,16 @@ def _bare(node: ast.expr) -> ast.expr:
     ):
         node = node.func.value
     return node
+
+
+def _bare_loop(module: Module, iterated: ast.AST) -> ast.AST:
+    """Without `tqdm(...)` and `enumerate(...)`."""
+    while isinstance(iterated, ast.Call) and iterated.args:
+        name = module.flow.name(iterated.func) or ""
+        if not name.startswith("tqdm"):
+            break
+        iterated = iterated.args[0]
+    return iterated
 
 
 def _part(node: ast.Attribute | ast.Subscript) -> object:

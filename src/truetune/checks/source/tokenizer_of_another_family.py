@@ -90,7 +90,7 @@ class TokenizerOfAnotherFamily(SourceRule):
         if any(module.methods(*WRITES_EMBEDDING)):
             return
         for pair in _pairs(module):
-            model, tokenizer = _loaded_as(module, pair.model), _loaded_as(module, pair.tokenizer)
+            model, tokenizer = loaded_as(module, pair.model), loaded_as(module, pair.tokenizer)
             if model is None or tokenizer is None:
                 continue
             groups = vocabulary_group(model), vocabulary_group(tokenizer)
@@ -111,7 +111,7 @@ def _whole(value: ast.expr) -> ast.expr:
     return value
 
 
-def _loaded_as(module: Module, expression: ast.expr) -> str | None:
+def loaded_as(module: Module, expression: ast.expr) -> str | None:
     """The one name that it is loaded under; None where there are several, or one is not written in the file."""
     names: set[object] = set()
     for origin in module.flow.origins(expression):

@@ -16,7 +16,8 @@ TERMINAL = re.compile(
 )
 """Colours, cursor moves, titles and links (ECMA-48), and backspaces"""
 PROCESS = re.compile(
-    r"\[(?:rank|default|Rank |RANK:)(?P<rank>\d{1,5})\]:? ?"  # torchrun, torch's own, Axolotl
+    r"\[(?:rank|default|Rank |rank |RANK:)(?P<rank>\d{1,5})\]:? ?"  # torchrun, torch's own, Axolotl
+    r"|[\w.-]{1,63}:\d{1,8}:\d{1,8} \[\d{1,3}\] "  # NCCL: host:pid:thread [device]
     r"|\[\d{1,4},(?P<mpi>\d{1,5})\]<std(?:err|out)>: ?"  # mpirun --tag-output
     r"|(?P<srun>\d{1,4}): (?=\S|  )"  # srun --label
     r"|\((?P<ray>[\w.]{1,60} pid=\d{1,9})(?:, ip=[\d.]{7,15})?\) ?"  # Ray

@@ -32,6 +32,11 @@ UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 <<
 GIB = float(1 << 30)
 CARDS = (8, 10, 11, 12, 16, 20, 22, 24, 32, 40, 45, 48, 64, 80, 94, 96, 141, 180, 192, 288)
 """Memory of GPUs as they are sold, in GB: the driver takes up to a tenth of it"""
+CONTEXT = 3.0
+"""GiB that a process holds beside what PyTorch counts: CUDA's context and kernels (0.3 to 1), buffers of NCCL and
+cuBLAS"""
+ROUNDED = 0.1
+"""GiB by which the figures of one message may disagree: each is rounded, and they are read one after another"""
 LARGE_REQUEST = 0.2
 """Of the capacity, in one tensor: weights come in smaller ones, logits and attention scores do not"""
 
@@ -47,7 +52,7 @@ class MemoryFigures:
     idle: float | None
     """Held by PyTorch and in no use"""
     others: float | None
-    """In use by other processes on this GPU"""
+    """In use by other processes on this GPU; None where the figures do not prove it"""
 
     @property
     def gpu(self) -> str:
@@ -97,20 +102,34 @@ def read_memory_error(text: str) -> MemoryFigures:
     idle = found.get("idle")
     if idle is None and "reserved" in found and "allocated" in found:
         idle = max(0.0, found["reserved"] - found["allocated"])
-    others = [_gib(size) for size in OTHERS.findall(text)]
-    rest = (
-        found["capacity"] - found["free"] - found["own"]
-        if {"capacity", "free", "own"} <= found.keys()
-        else None
-    )
     return MemoryFigures(
         asked=found.get("asked"),
         capacity=found.get("capacity"),
         free=found.get("free"),
         allocated=found.get("allocated"),
         idle=idle,
-        others=sum(others) if others else rest,
+        others=_others([_gib(size) for size in OTHERS.findall(text)], found, idle),
     )
+
+
+def _others(listed: list[float], found: dict[str, float], idle: float | None) -> float | None:
+    """What other processes hold, in GiB; None where the figures do not prove that there are any.
+
+    PyTorch asks the driver for the processes of a GPU and knows its own by the process id. In a container the ids
+    differ, so that its own memory is printed as that of `Process N`, and no line says `this process has`.
+    """
+    in_use = found["capacity"] - found["free"] if {"capacity", "free"} <= found.keys() else None
+    if "own" in found:
+        return sum(listed) if listed else in_use - found["own"] if in_use is not None else None
+    if "allocated" not in found:
+        return None
+    own = found["allocated"] + (idle or 0.0)
+    if in_use is not None and own + sum(listed) <= in_use + ROUNDED:
+        return sum(listed) if listed else None  # both have room: none of those listed is this one
+    fits = [size for size in listed if -ROUNDED <= size - own <= CONTEXT]
+    if not fits:
+        return None
+    return sum(listed) - min(fits)
 
 
 def _gib(size: str) -> float:

@@ -19,7 +19,9 @@ from truetune.logs.console.messages import (
     message_of_exception,
     message_of_line,
 )
+from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.progress import Bar
+from truetune.logs.console.ranks import RankDifference, RankReader
 from truetune.logs.console.tracebacks import Chain, Frame, Raised, TracebackReader, frames_before
 
 MAX_PROCESSES = 256
@@ -41,7 +43,7 @@ EPILOGUE = re.compile(
     r"|Exception raised from|(?:Failures|Root"
     r" Cause|\[\d+\]):|\s+(?:time|host|rank|exitcode|error_file|traceback) +:"
     r"|\s*<\w+>$|real\s|user\s|sys\s"
-    r"|make: \*\*\*|Process \S+ finished|Killed|.{0,40}(?:CUDA kernel"
+    r"|(?:\S{1,80}\.(?:cc|cu|h):\d+ )?NCCL (?:INFO|WARN)|make: \*\*\*|Process \S+ finished|Killed|.{0,40}(?:CUDA kernel"
     r" errors|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA)"
 )
 """What other programs and threads print when one has failed"""
@@ -109,6 +111,12 @@ class ConsoleOutput:
     is_finished: bool = False
     """The trainer said that it was done"""
     last_lines: tuple[str, ...] = ()
+    settings: PrintedSettings = field(default_factory=PrintedSettings)
+    """What it says of the run's settings"""
+    rank_differences: tuple[RankDifference, ...] = ()
+    """Sums and norms of weights and gradients that differ from process to process"""
+    step_seconds: float | None = None
+    """What a step took by the last drawing of the training's bar"""
 
 
 @dataclass(slots=True)
@@ -154,6 +162,9 @@ class ConsoleReader:
     _total: int = 0
     _last_bar: tuple[int, int] = (0, 0)
     _finished: bool = False
+    _settings: SettingsReader = field(default_factory=SettingsReader)
+    _ranks: RankReader = field(default_factory=RankReader)
+    _step_seconds: float | None = None
 
     def take(self, text: str, number: int, bar: Bar | None = None) -> None:
         """One line, or what stands between two carriage returns; `bar` is what it draws."""
@@ -164,6 +175,7 @@ class ConsoleReader:
                 self._last_bar = (bar.done, bar.total)
             if not bar.is_described and bar.total >= self._total:
                 self._done, self._total = bar.done, bar.total
+                self._step_seconds = bar.seconds or self._step_seconds
             text = text[
                 text.rfind("]") + 1 :
             ]  # stderr of another process may follow on the same line
@@ -172,6 +184,8 @@ class ConsoleReader:
         line = clean_line(text[:MAX_LINE], number)
         if FINISHED.search(line.text):
             self._finished = True
+        self._settings.take(line.text)
+        self._ranks.take(line.process, line.text)
         self._take_line(line)
 
     def recorded(self) -> None:
@@ -200,11 +214,16 @@ class ConsoleReader:
             failure=ended,
             survived=tuple(survived),
             ends=ends,
-            notices=tuple(n for n in notices if n.message.shown == "notice"),
+            notices=tuple(
+                n for n in notices if n.message.shown == "notice" and n.count >= n.message.least
+            ),
             done=self._done,
             total=self._total,
             is_finished=self._finished,
             last_lines=tuple(line.text.strip() for line in self._tail if line.text.strip())[-3:],
+            settings=self._settings.done(),
+            rank_differences=self._ranks.done(),
+            step_seconds=self._step_seconds,
         )
 
     def _take_line(self, line: ConsoleLine) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 BAR = re.compile(
     r"(?P<percent>\d{1,3})%\|[^|\r\n]{0,200}\| *(?P<done>\d{1,9})/(?P<total>\d{1,9})"
     r" \[[\d:?]{4,12}<[^\],]{1,20}"
-    r"(?:, [^\],]{1,24})?(?P<more>(?:, [^\]]{1,400})?)\]?"
+    r"(?:, (?P<speed>[^\],]{1,24}))?(?P<more>(?:, [^\]]{1,400})?)\]?"
 )
 """`12%|█▏  | 60/500 [01:00<07:20,  1.00s/it, loss=2.3]`"""
+SPEED = re.compile(r"^\s*(?P<figure>\d{1,9}(?:\.\d{1,9})?)\s?(?P<unit>s/|[a-zA-Z]{1,12}/s)")
 UNIT = re.compile(r"^\s*(?P<unit>[^\s\d].{0,60}?):?\s*\d{1,3}%\|")
 EPOCH = re.compile(r"\bepoch[\s:\[]{0,3}(?P<epoch>\d{1,6})", re.IGNORECASE)
 NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
@@ -31,6 +32,8 @@ class Bar:
     """A text stands before it (`Map`, `Loading checkpoint shards`): transformers' bar of the training has none"""
     epoch: int | None = None
     """Of a bar that counts the batches of one epoch"""
+    seconds: float | None = None
+    """What one step takes, as the bar says"""
 
 
 def read_bar(text: str) -> Bar | None:
@@ -45,4 +48,14 @@ def read_bar(text: str) -> Bar | None:
         values=tuple(VALUE.findall(match["more"])),
         is_described=described is not None,
         epoch=int(epoch["epoch"]) if epoch else None,
+        seconds=_seconds(match["speed"] or ""),
     )
+
+
+def _seconds(speed: str) -> float | None:
+    """Seconds of a step of `41.57s/it` or `2.10it/s`; None where none is said."""
+    match = SPEED.match(speed)
+    if match is None or float(match["figure"]) == 0:
+        return None
+    figure = float(match["figure"])
+    return figure if match["unit"] == "s/" else 1 / figure

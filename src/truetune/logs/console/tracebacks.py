@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from truetune.logs.console.lines import ConsoleLine
 
@@ -49,6 +49,10 @@ NO_MESSAGE = re.compile(
 )
 """Lines that are no part of an exception's message any more"""
 MAX_FRAMES = 400
+MAX_CODE = 300
+"""Characters of a frame's source line that are kept"""
+MARKERS = re.compile(r"^[\s^~]*$")
+"""What Python 3.11 draws under the part of a line that failed"""
 MAX_MESSAGE = 8_000
 """Characters of a message that are kept: a state_dict of 1,000 keys is no shorter proof than one of 100"""
 INSTALLED = re.compile(
@@ -65,6 +69,8 @@ class Frame:
     file: str
     line: int
     function: str
+    code: str = ""
+    """The source line, where it is printed"""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
@@ -131,6 +137,13 @@ class _Open:
     message: list[str] = field(default_factory=list)
     size: int = 0
     line: int = 0
+
+
+def _add_code(open_: _Open, text: str) -> None:
+    """Keeps the first line below a frame as its source."""
+    last = open_.frames[-1]
+    if not last.code and len(text) - len(text.lstrip()) > open_.indent and not MARKERS.match(text):
+        open_.frames[-1] = replace(last, code=text.strip()[:MAX_CODE])
 
 
 def frames_before(lines: Sequence[ConsoleLine], number: int) -> tuple[Frame, ...]:
@@ -222,6 +235,8 @@ class TracebackReader:
                 last = open_.frames.pop()
                 open_.frames.append(Frame(last.file, int(found["line"]), last.function))
             return True
+        if open_.form == "python" and open_.frames:
+            _add_code(open_, text)
         if open_.form == "box":
             return (
                 text.lstrip().startswith(("│", "╭"))

@@ -39,17 +39,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Iterator
-from functools import singledispatch
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
-from truetune.checks.findings import Case
 from truetune.checks.pairs.sides import limit_of
-from truetune.checks.report import AuditReport, DataReport, Report, TokenView
+from truetune.checks.report import TokenView
 from truetune.checks.rows_again import rows_again
 from truetune.data.conversation import Origin
 from truetune.encoding.token_bytes import TokenBytes
@@ -76,36 +73,6 @@ LONGEST = 50_000
 """Tokens of a row that are shown"""
 REFUSED = "TT212"
 """The rule that names rows that can't be rendered"""
-
-
-@singledispatch
-def views(report: Report) -> list[Row]:
-    """The rows that a report has to show."""
-    return []
-
-
-@views.register
-def _(report: DataReport) -> list[Row]:
-    from truetune.report.page.rendered import anew
-
-    made = anew(report.spec, [view.example.row for view in report.views])
-    found = (
-        [row_of(view) | kept(view, report.spec) for view in report.views] if made is None else made
-    )
-    cited = {
-        case.origin.row
-        for finding in report.findings
-        for case in finding.cases
-        if case.origin is not None
-    }
-    return list(
-        within([*found, *_refused(report, {row["row"] for row in found})], "row", first=cited)
-    )
-
-
-@views.register
-def _(report: AuditReport) -> list[Row]:
-    return list(within(map(line_of, report.samples), "line"))
 
 
 def within(
@@ -282,19 +249,6 @@ def letters(source: NDArray[np.uint8]) -> str:
 def bits(mask: NDArray[np.bool_]) -> str:
     """(tokens,) as a string of 0 and 1."""
     return (np.asarray(mask, np.uint8) + ord("0")).tobytes().decode("ascii")
-
-
-def _refused(report: DataReport, shown: set[int | None]) -> Iterator[Row]:
-    """Rows that the template refuses, as far as a finding names them, with what it raised."""
-    cases: Iterable[Case] = (
-        case for finding in report.findings if finding.code == REFUSED for case in finding.cases
-    )
-    left = (
-        (case.origin, case.text)
-        for case in cases
-        if case.origin is not None and case.origin.row not in shown
-    )
-    yield from (empty(origin, text) for origin, text in islice(left, REFUSED_ROWS))
 
 
 def _changes(values: list[int]) -> Iterator[tuple[int, int]]:

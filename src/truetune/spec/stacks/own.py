@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import truetune
+from truetune.package import __version__
 from truetune.spec.config import Config, Place
 from truetune.spec.files import find_settings, spec_of
 from truetune.spec.located import Located
@@ -26,7 +26,7 @@ def read(document: Located) -> Config:
     )
     return Config(
         stack="truetune",
-        version=truetune.__version__,
+        version=__version__,
         path=document.path,
         spec=spec,
         places=places,

@@ -34,7 +34,8 @@ COMMANDS: Mapping[Stack, re.Pattern[str]] = {
     ),
 }
 LAUNCHERS = re.compile(
-    r"\b(?:torchrun|torch\.distributed\.(?:launch|run)|accelerate\s+launch)\b|(?<![-.])\bdeepspeed\s+--num_gpus\b"
+    r"\b(?:torchrun|torch\.distributed\.(?:launch|run)|accelerate\s+launch)\b"
+    r"|(?<![-.])\bdeepspeed\s+(?:--\w|\S+\.py\b)"
 )
 """Commands that start a script as one process or several"""
 SEVERAL_PROCESSES = re.compile(
@@ -72,7 +73,7 @@ class _Parser:
 
 def reader_of(path: Path, keys: frozenset[str]) -> Reader | None:
     """Who reads the file at `path`, whose keys these are; None where the project does not say it."""
-    files = list(_files_around(path))
+    files = list(files_around(path))
     named = re.compile(rf"(?<![\w.-]){re.escape(path.name)}(?![\w-])")
     by_command = next((reader for file in files for reader in _by_command(file, named)), None)
     if by_command is not None:
@@ -92,9 +93,9 @@ def launches_of(script: Path) -> Iterator[str]:
     if not script.is_file():
         return
     wanted = script.resolve()
-    for file in _files_around(script):
+    for file in files_around(script):
         for number, line in _command_lines(str(file), file.stat().st_mtime_ns):
-            if any(_leads_to(word, file, wanted) for word in line.split()):
+            if any(leads_to(word, file, wanted) for word in line.split()):
                 yield f"{' '.join(line.split())} ({file.name}, line {number})"
 
 
@@ -104,7 +105,7 @@ def launches_of_several(path: Path) -> Iterator[str]:
     return (command for command in launches_of(path) if SEVERAL_PROCESSES.search(command))
 
 
-def _leads_to(word: str, file: Path, script: Path) -> bool:
+def leads_to(word: str, file: Path, script: Path) -> bool:
     """Is this word of a command in `file` a path of the script: `train.py`, `--config=recipes/sft.yaml`?"""
     given = word.rpartition("=")[2].strip("\"'`")
     if Path(given).name != script.name:
@@ -132,7 +133,7 @@ def _command_lines(path: str, _changed: int) -> tuple[tuple[int, str], ...]:
     settings of a project ask for the same files."""
     lines: list[tuple[int, str]] = []
     continued = ""
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(text_at(path).splitlines(), 1):
         whole = continued + line
         if whole.endswith("\\"):
             continued = whole[:-1] + " "
@@ -158,7 +159,7 @@ def _by_script(file: Path, keys: frozenset[str]) -> Iterator[Reader]:
 @lru_cache(maxsize=512)
 def _parsers(path: str, _changed: int) -> tuple[_Parser, ...]:
     """The parsers of a script that are given one of TRL's trainer classes, or a class that is made of one."""
-    text = _text(path)
+    text = text_at(path)
     if "trl" not in text or not any(name in text for name in PARSERS):
         return ()
     try:
@@ -222,7 +223,7 @@ def _last_name(node: ast.expr) -> str:
     )
 
 
-def _files_around(path: Path) -> Iterator[Path]:
+def files_around(path: Path) -> Iterator[Path]:
     """The scripts, commands and READMEs in the folders from the file up to the root of its project, and in those
     directly below the root."""
     folders = project_folders(path)
@@ -249,7 +250,8 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _text(path: str) -> str:
+def text_at(path: str) -> str:
+    """The text of a file of a project; empty where it can't be read."""
     try:
         return read_bounded(Path(path), SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):

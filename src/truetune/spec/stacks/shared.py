@@ -18,10 +18,25 @@ def sharding(draft: Draft) -> None:
     value = draft.get("deepspeed")
     if value is None or value is UNKNOWN or value == "":
         return
-    draft.put("training.deepspeed_stage", _stage(draft, value), "deepspeed")
+    zero = _zero(draft, value)
+    if zero is None:
+        return
+    draft.put("training.deepspeed_stage", _stage(draft, zero), "deepspeed")
+    offloads = {key: zero[key] for key in OFFLOADS if _is_on_cpu(zero.get(key))}
+    if offloads:
+        draft.put("training.other", offloads, "deepspeed")
 
 
-def _stage(draft: Draft, value: Any) -> int | None:
+OFFLOADS = ("offload_optimizer", "offload_param")
+
+
+def _is_on_cpu(value: Any) -> bool:
+    """Is it moved off the GPU: `{"device": "cpu"}` or `nvme`?"""
+    return isinstance(value, dict) and value.get("device") not in (None, "none")
+
+
+def _zero(draft: Draft, value: Any) -> dict[str, Any] | None:
+    """`zero_optimization` of DeepSpeed's settings, empty where they have none; None where their file is not here."""
     if isinstance(value, str):
         path = draft.find(value)
         if path is None or not path.is_file():
@@ -29,7 +44,11 @@ def _stage(draft: Draft, value: Any) -> int | None:
             return None
         value = located.read(path).value
     zero = value.get("zero_optimization", {}) if isinstance(value, dict) else {}
-    stage = zero.get("stage", 0) if isinstance(zero, dict) else 0
+    return zero if isinstance(zero, dict) else {}
+
+
+def _stage(draft: Draft, zero: dict[str, Any]) -> int:
+    stage = zero.get("stage", 0)
     if stage not in (0, 1, 2, 3):
         raise SpecError(
             f"{draft.at('deepspeed')}: zero_optimization.stage: expected 0, 1, 2 or 3, found"

@@ -40,11 +40,12 @@ SCHEMA = pa.schema(
         ("switched", pa.bool_()), ("length_ratio", pa.float64()), ("exact", pa.bool_()), ("overlap", pa.float64()),
         ("parsed", pa.bool_()), ("agrees", pa.bool_()), ("garbage", pa.bool_()), ("perplexity", pa.float64()),
         ("too_long", pa.bool_()), ("end_known", pa.bool_()), ("alike", pa.bool_()),
+        ("elsewhere", pa.bool_()), ("escapes", pa.list_(pa.string())),
         ("prompt_ids", IDS), ("answer_ids", IDS), ("reference_ids", IDS),
     ]
 )  # fmt: skip
 SCORES = tuple(field.name for field in dataclasses.fields(Scores))
-LATER = ("garbage", "perplexity", "too_long", "end_known", "alike")
+LATER = ("garbage", "perplexity", "too_long", "end_known", "alike", "elsewhere", "escapes")
 """Scores that older files do not have"""
 KEPT = ("rule", "code", "severity", "message", "remedy", "evidence", "count", "total")
 
@@ -130,8 +131,13 @@ def _sample(columns: dict[str, Any]) -> Sample:
         columns["stop_probability"],
         columns["stop_rank"],
     )
-    known = {name: columns[name] for name in SCORES if name in columns or name not in LATER}
-    scores = Scores(**known | {"markers": tuple(columns["markers"])})
+    known: dict[str, Any] = {
+        name: columns[name] for name in SCORES if name in columns or name not in LATER
+    }
+    for name in ("markers", "escapes"):
+        if name in known:
+            known[name] = tuple(columns[name] or ())
+    scores = Scores(**known)
     return Sample(Prompt(asked, *of_prompt), Answer(said, *of_answer), scores)
 
 

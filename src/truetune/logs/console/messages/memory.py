@@ -40,7 +40,8 @@ MESSAGES = (
         "the operating system killed the process: the machine's memory (not the GPU's) was used up",
         r"(?:slurmstepd: |srun: )?(?:error: )?(?:Detected \d+ oom[-_ ]kill event|.{0,80}Out Of"
         r" Memory$"
-        r"|.{0,60}OOM Killed)|(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process"
+        r"|.{0,60}OOM Killed|.{0,160}DUE TO OUT.OF.MEMORY)|(?:Memory cgroup out of memory|Out of"
+        r" memory): Kill(?:ed)? process"
         r"|.{0,60}\bOOMKilled\b|.{0,200}\bYour notebook (?:tried to allocate more memory"
         r"|restarted because it (?:ran out of memory|allocated))"
         r"|Your session crashed after using all available RAM",

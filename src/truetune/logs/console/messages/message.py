@@ -35,6 +35,8 @@ class Message:
     """Another process or an earlier exception is the cause, and this one only reports that it failed"""
     refined_by: tuple[str, ...] = ()
     """Messages of other lines that say more exactly what this exception means, where they were printed too"""
+    least: int = 1
+    """Of a notice: how often it must be printed to name a fault, where a few are normal"""
 
 
 def message(
@@ -48,6 +50,7 @@ def message(
     severity: Severity = "error",
     is_consequence: bool = False,
     refined_by: tuple[str, ...] = (),
+    least: int = 1,
 ) -> Message:
     """A message of the table. Patterns know capitals from small letters, and a dot does not match a line's end."""
     return Message(
@@ -61,4 +64,5 @@ def message(
         severity,
         is_consequence,
         refined_by,
+        least,
     )

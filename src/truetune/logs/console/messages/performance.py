@@ -134,8 +134,8 @@ MESSAGES = (
     ),
     message(
         "fsdp-upcasts-weights",
-        "FSDP holds the weights in float32, though the model was loaded in 16 bits: twice the"
-        " memory",
+        "FSDP holds the weights that the line names in float32, though they were loaded in 16 bits:"
+        " twice their memory",
         r"Upcasted low precision parameters in .{1,200} because mixed precision turned on in FSDP"
         r"|FSDP upcast of low precision parameters",
         "mixed precision (bf16=True) with FSDP trains weights in float32, which is right for full"

@@ -73,6 +73,13 @@ MESSAGES = (
         " GPUs and versions; in a container: --ipc=host",
         "torch/csrc/distributed/c10d/NCCLUtils.hpp",
         "pytorch/pytorch#62316",
+        refined_by=(
+            "nccl-no-interface",
+            "nccl-connection-failed",
+            "nccl-infiniband-failed",
+            "nccl-shared-memory",
+            "nccl-same-gpu-twice",
+        ),
     ),
     message(
         "process-of-the-run-failed",
@@ -106,18 +113,55 @@ MESSAGES = (
     ),
     message(
         "time-limit",
-        "the scheduler ended the job at its time limit, or took the machine back",
-        r"(?:slurmstepd|srun): (?:error|Force).{0,120}(?:CANCELLED|DUE TO TIME"
-        r" LIMIT|PREEMPTION|TERMINATED)"
-        r"|.{0,60}JOB \d+.{0,80}DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|JOB REQUEUE)"
-        r"|=>> PBS: job killed: walltime|TERM_RUNLIMIT|User defined signal 2"
+        "the scheduler ended the job at its time limit",
+        r"(?:(?:slurmstepd|srun): (?:error|Force).{0,120}|.{0,60}(?:JOB|STEP) \d+.{0,80})DUE TO TIME"
+        r" LIMIT|=>> PBS: job killed: walltime|TERM_RUNLIMIT|User defined signal 2"
         r"|Your notebook was stopped because it exceeded the max allowed",
-        "the run takes longer than the job was given; or a machine that may be taken back was",
+        "the run takes longer than the job was given, or it hung: then the last lines before it are"
+        " hours older",
         "start again from the newest checkpoint (resume_from_checkpoint=True, in a job with more"
         " time); `truetune diagnose RUN` says whether the resume took up the optimizer and the"
         " schedule",
         "slurm.schedmd.com/sbatch.html",
         shown="end",
+    ),
+    message(
+        "preempted",
+        "the scheduler took the machine back for another job",
+        r"(?:(?:slurmstepd|srun): (?:error|Force).{0,120}|.{0,60}(?:JOB|STEP) \d+.{0,80})DUE TO"
+        r" (?:PREEMPTION|JOB REQUEUE)|TERM_PREEMPT|.{0,80}[Ss]pot instance .{0,40}(?:interrupt|reclaim)",
+        "a partition or a price at which machines may be taken back",
+        "start again from the newest checkpoint (resume_from_checkpoint=True), with save_steps so small"
+        " that little is lost and --requeue in the job script; nothing is wrong with the run",
+        "slurm.schedmd.com/preempt.html",
+        shown="end",
+        severity="warning",
+    ),
+    message(
+        "node-failed",
+        "a machine of the job failed",
+        r"(?:(?:slurmstepd|srun): (?:error|Force).{0,120}|.{0,60}(?:JOB|STEP) \d+.{0,80})DUE TO NODE"
+        r" FAILURE|srun: error: Node failure on",
+        "the machine lost power, its network or its driver; nothing is wrong with the run",
+        "start again from the newest checkpoint without that machine (--exclude NODE), and report it",
+        "slurm.schedmd.com/sbatch.html",
+        shown="end",
+        severity="warning",
+    ),
+    message(
+        "cancelled",
+        "the job was cancelled, and no reason is printed: by a person (scancel), or because another"
+        " task of the job had failed",
+        r"(?:slurmstepd|srun): (?:error|Force).{0,160}(?:CANCELLED AT|Terminat(?:ed|ing) (?:job|task))"
+        r"|.{0,60}(?:JOB|STEP) \d+.{0,60}CANCELLED AT|TERM_OWNER",
+        "somebody ended it, often because it stood still; a time limit, a preemption or a failed"
+        " machine would be named (DUE TO ...)",
+        "read what stands before it: warnings of NCCL, the exception of another task, or the last step"
+        " and its time; `sacct -j JOB -o State,ExitCode,End` says who ended it",
+        "slurm.schedmd.com/scancel.html",
+        shown="end",
+        severity="warning",
+        is_consequence=True,
     ),
     message(
         "terminated",

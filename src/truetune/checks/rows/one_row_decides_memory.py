@@ -1,8 +1,10 @@
-"""No limit of length is set, and a few rows are many times as long as the others.
+"""A few rows are many times as long as the others, and the limit of length lets them through.
 
 ## What it does
-Where the settings switch TRL's limit off (`max_length=None`) and do not pack, compares the longest example with the
-95th percentile of all lengths.
+Compares the longest examples with the 95th percentile of all lengths, as the limit leaves them (`max_length`,
+`cutoff_len`, `sequence_len`, or none with TRL's `max_length=None`), where the settings do not pack. It names their
+rows, the longest first. Where the limit cuts such rows to a size that is no trouble, it is a note: most of each is
+lost.
 
 ## Why it is bad
 A batch is as wide as its longest row, so that one row decides the memory of the run. It dies of CUDA out of memory
@@ -14,26 +16,7 @@ holds what is no text: a picture as base64, a dump of a file, two rows that were
 spec: {trained_by: trl, training: {no_length_limit: true}}
 data:
   - messages: [{role: user, content: {repeat: 30000, text: "/9j/4AAQ "}}, {role: assistant, content: A scan.}]
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+  - {copies: 20, of: {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}}
 ```
 
 ## Use instead
@@ -78,10 +61,14 @@ class OneRowDecidesMemory(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        training = setup.spec.training
-        self.is_judged = (
-            training.no_length_limit and setup.spec.max_length is None and not training.packing
-        )
+        training, cut = setup.spec.training, setup.trainer.cut.value
+        self.limit = setup.spec.max_length
+        if self.limit is None and not training.no_length_limit:
+            self.limit = cut.limit
+        self.drops = self.limit is not None and cut.action in ("drop", "count")
+        """Rows beyond the limit are left out: rules on lengths count them"""
+        is_named = self.limit is not None or training.no_length_limit
+        self.is_judged = is_named and not training.packing
         self.lengths: list[np.ndarray] = []
         self.long: list[tuple[int, Case]] = []
         self.media = Media()
@@ -90,7 +77,10 @@ class OneRowDecidesMemory(DataRule):
         if not self.is_judged:
             return
         self.media += batch.media
-        self.lengths.append(np.asarray(batch.lengths))
+        kept = np.asarray(batch.lengths)
+        if self.drops and self.limit is not None:
+            kept = kept[kept <= self.limit]
+        self.lengths.append(kept)
         for i in np.flatnonzero(batch.lengths >= MIN_LENGTH).tolist():
             length = int(batch.lengths[i])
             self.long.append((length, in_example(batch, i, None, f"{length:,} tokens")))
@@ -99,7 +89,8 @@ class OneRowDecidesMemory(DataRule):
     def unmet(self) -> Unmet | None:
         if not self.is_judged:
             return Unmet(
-                "it is about settings that switch the limit off (max_length=None) and do not pack"
+                "it is about settings that give a limit of length, or none (max_length=None), and"
+                " do not pack",
             )
         if sum(map(len, self.lengths)) < MIN_EXAMPLES:
             return (
@@ -126,14 +117,29 @@ class OneRowDecidesMemory(DataRule):
         far = lengths >= max(MIN_LENGTH, TIMES * usual)
         if not far.any():
             return
+        cases = [case for length, case in self.long if length >= TIMES * usual]
+        longest, count = int(lengths.max()), int(far.sum())
+        many = (
+            f"{count:,} of {len(lengths):,} examples are many times as long as the others:"
+            f" {longest:,} tokens, where 95 % have at most {usual:,}"
+        )
+        if self.limit is not None and self.limit < max(MIN_LENGTH, TIMES * usual):
+            yield self.finding(
+                f"{many}; they are cut at {self.limit:,}",
+                "see what these rows hold, and leave them out or split them",
+                severity="info",
+                cases=cases,
+                count=count,
+                total=len(lengths),
+            )
+            return
+        limit = "there is no limit" if self.limit is None else f"the limit is {self.limit:,}"
         yield self.finding(
-            f"max_length=None, and {int(far.sum()):,} of {len(lengths):,} examples are many times"
-            f" as long as the others: {int(lengths.max()):,} tokens, where 95 % have at most"
-            f" {usual:,}",
-            "see what these rows hold, and set max_length: the longest row decides the memory of"
-            " its batch",
-            cases=[case for length, case in self.long if length >= TIMES * usual],
-            count=int(far.sum()),
+            f"{limit}, and {many}",
+            "see what these rows hold, and leave them out or set a limit that the others need: the"
+            " longest row decides the memory of its batch",
+            cases=cases,
+            count=count,
             total=len(lengths),
         )
 

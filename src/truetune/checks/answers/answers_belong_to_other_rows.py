@@ -1,0 +1,119 @@
+"""Answers stand beside the references of other rows: their order was lost.
+
+## What it does
+
+Looks up which reference each answer gives: the same words, a short reference inside a sentence, or far more rare words
+in common than with any other. It fires where at least half of the answers give the reference of another row and hardly
+one is given twice, which guessing does not do; or where they are off by the same number of rows, be it from some row
+on. Where references are a few labels, it tries the orders that scripts lose (shifted, reversed, sorted by the length of
+the prompt, gathered from several processes), unless exchanged labels explain the answers as well. An answer that stands
+in its own prompt counts for nothing.
+
+## Why it is bad
+
+The model may be right each time, and every score that compares it with the references is that of chance.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    answers: [Lima is it., It is Oslo., I say Cairo., Doha of course., Quito., In Hanoi., It is Rome., Paris it is.]
+    references: [Paris, Lima, Oslo, Cairo, Doha, Quito, Hanoi, Rome]
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    answers: [Paris it is., Lima is it., It is Oslo., I say Cairo., Doha of course., Quito., In Hanoi., It is Rome.]
+    references: [Paris, Lima, Oslo, Cairo, Doha, Quito, Hanoi, Rome]
+```
+
+## Fix safety
+
+There is no automatic fix. Keep the number of each row beside its answer (`order = sorted(range(n), key=...)`, then
+`answers[order[i]] = answer`), and sort by it before answers and references are joined; with several processes gather
+the numbers as well.
+
+## References
+
+- huggingface/accelerate#1409, huggingface/transformers#22638
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.recitation.recited import short
+from truetune.checks.rule import AnswersRule
+from truetune.generation.looks import Sample
+from truetune.generation.row_order import ENOUGH, RowOrder, row_order_of
+
+
+class AnswersBelongToOtherRows(AnswersRule):
+    code = "TT974"
+    severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        known = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
+        if known < ENOUGH:
+            return Unmet(
+                f"{known} answers have a reference: too few to judge",
+                f"name references, of {ENOUGH} answers or more",
+            )
+        return None
+
+    def figure(self) -> str:
+        known = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
+        return f"{known} answers do not give the references of other rows in their order"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.unmet() is not None:
+            return
+        samples = self._samples()
+        found = row_order_of(samples)
+        if found is None:
+            return
+        order = found.order or "in an order that is neither a shift nor sorted by a length"
+        yield self.finding(
+            f"answers stand beside the references of other rows: {found.elsewhere} of"
+            f" {found.looked_at} give that of another row, {found.at_home} their own; the answers"
+            f" are {order}",
+            "put the answers back in the order of their rows: keep each row's number beside its"
+            " answer, through sorting, batches and processes, and join by it",
+            evidence=[_rivals(found)],
+            cases=[_case(samples, row, target) for row, target in sorted(found.targets.items())],
+            count=found.elsewhere,
+            total=found.looked_at,
+        )
+
+    def _samples(self) -> tuple[Sample, ...]:
+        """Of the last look."""
+        return self.subject.looks[-1].samples
+
+
+def _rivals(found: RowOrder) -> str:
+    """What else would make answers equal other references, and why it does not."""
+    different = len(set(found.targets.values()))
+    return (
+        f"they give {different} different references, where a model that guesses among them"
+        " repeats some and leaves out others; no answer is copied from its prompt"
+    )
+
+
+def _case(samples: tuple[Sample, ...], row: int, target: int) -> Case:
+    mine, other = samples[row].prompt, samples[target].prompt
+    place = f"line {other.line}" if other.line else f"row {target + 1}"
+    text = (
+        f"{short(mine.question)} gives {short(samples[row].answer.text)}, the reference of"
+        f" {place}: {short(other.question)}"
+    )
+    return Case(text, file=mine.file or None, line=mine.line if mine.file else None)

@@ -1,0 +1,122 @@
+"""Nearly no answer has anything in common with its reference.
+
+## What it does
+
+Compares each answer of a finished model with its reference: is it the same, does it hold its final answer, do the two
+share a word? Words that stand in a third of all references (function words, words of the form) tell nothing in longer
+ones. It fires where surely more than 4 of 5 share nothing; with a parser where surely more than 4 of 5 are wrong.
+
+## Why it is bad
+
+The answers may be fluent, end by themselves and be wrong each time. Before the model is blamed, rule out that answers
+and references do not belong together: another split, another version of the data, another language, a column that was
+taken for the reference.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - {step: 0, prompts: 20, answers: It is a kind of bird., references: differ, exact: 0, overlap: 0.0}
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - {step: 0, prompts: 20, answers: differ, references: differ, exact: 4, overlap: 0.7}
+```
+
+## Fix safety
+
+There is no automatic fix: read some answers beside their questions and references, and name the columns (`--map`).
+
+## References
+
+- Rajpurkar et al. 2016, SQuAD: 100,000+ Questions for Machine Comprehension of Text, arXiv 1606.05250
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
+from truetune.checks.answers.seen import ENOUGH, cases, counted, often
+from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.generation.final_answers import SHORT, holds
+from truetune.generation.looks import Sample
+from truetune.generation.words import words
+
+TOLERATED = 0.8
+"""A model that learns a hard task slowly is right in 1 of 5; from 4 of 5 without a word in common the two are about
+different things"""
+FREQUENT = 1 / 3
+"""Share of the references from which a word of theirs is one of the language or of the form"""
+
+
+class AnswersMissTheirReferences(CountedAnswersRule):
+    code = "TT975"
+    severity = "warning"
+    tolerated = TOLERATED
+    called = "have nothing in common with their reference"
+    untold = Unmet("no answer has a reference", "name the references (--map reference=COLUMN)")
+    moot_where = (
+        "answers-are-empty", "answers-are-garbage", "answers-belong-to-other-rows", "answers-change-language",
+        "answers-do-not-parse", "answers-echo-the-prompt", "answers-have-faults", "answers-loop",
+        "exact-match-measures-form", "one-answer-to-all", "repetition-is-suppressed", "role-markers-in-answers",
+    )  # fmt: skip
+
+    def bad(self, sample: Sample) -> bool | None:
+        reference, scores = sample.prompt.reference, sample.scores
+        if not reference.strip():
+            return None
+        if scores.agrees is not None:
+            return not scores.agrees
+        if scores.exact or holds(sample.answer.text, reference):
+            return False
+        return not self._shared(sample)
+
+    def unmet(self) -> Unmet | None:
+        """Too few of them are told, and no more: whether answers are right was not asked without a parser."""
+        unmet = super().unmet()
+        return unmet and replace(unmet, asked=False)
+
+    def findings(self) -> Iterator[Finding]:
+        found = counted(self.subject, self.bad)
+        if found is None or found.last.of < ENOUGH or not self.subject.finished:
+            return
+        if not often(found.last, TOLERATED):
+            return
+        right = found.last.of - found.last.bad
+        parsed = any(sample.scores.agrees is not None for sample in found.samples)
+        what = (
+            "are right, as the parser reads them" if parsed else "share a word with their reference"
+        )
+        yield self.finding(
+            f"{right} of {found.last.of} answers {what}: that they stop and read well says nothing"
+            " of whether they are right",
+            "read some beside their questions: are these the references of these rows (--map"
+            " reference=COLUMN, the split that was asked), and is this the model that was trained",
+            cases=cases(found.samples),
+            count=found.last.bad,
+            total=found.last.of,
+        )
+
+    def _shared(self, sample: Sample) -> set[str]:
+        """Words of both; of a long reference those that tell something."""
+        wanted = set(words(sample.prompt.reference))
+        shared = wanted & set(words(sample.answer.text))
+        return shared if len(wanted) <= SHORT else shared - self._frequent
+
+    @cached_property
+    def _frequent(self) -> set[str]:
+        """Words of many references."""
+        samples = self.subject.looks[-1].samples
+        references = [text for sample in samples if (text := sample.prompt.reference.strip())]
+        counts = Counter(word for text in references for word in set(words(text)))
+        return {word for word, rows in counts.items() if rows > FREQUENT * len(references) + 1}

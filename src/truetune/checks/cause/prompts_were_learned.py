@@ -1,0 +1,79 @@
+"""The tuned model has learned its prompts nearly as much as its answers.
+
+## What it does
+
+Compares the tokens of some prompts under the model and under its base, and those of the reference answers behind them.
+It fires where the prompts have gained half as many nats a token as the answers or more, at least 0.2, and surely more
+than none.
+
+## Why it is bad
+
+Labels on prompts spend the training on questions that the model never has to write: long prompts outweigh short
+answers, and a model that has learned to write questions goes on with one where it should stop.
+
+## Example
+
+```yaml
+kind: model
+look: {stopped: 3}
+gain: {prompt: 0.82, reference: 0.41, error: 0.06, tokens: 412, prompts: 8}
+```
+
+## Use instead
+
+```yaml
+kind: model
+look: {stopped: 8}
+gain: {prompt: 0.04, reference: 0.41, error: 0.03, tokens: 412, prompts: 8}
+```
+
+## Fix safety
+
+There is no automatic fix: set the labels of the prompts to -100 (`completion_only_loss`, `assistant_only_loss`,
+`train_on_responses_only`, `train_on_inputs: false`), see what is supervised (`truetune run -- COMMAND`), and train
+again.
+
+## References
+
+- huggingface/open-r1#517, tloen/alpaca-lora#255
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.learned_prompts import HELP, gained_like_answers
+from truetune.checks.rule import CauseRule
+from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
+
+
+class PromptsWereLearned(CauseRule):
+    code = "TT978"
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        return NOT_WITH_AND_WITHOUT if self.subject.gain is None else None
+
+    def figure(self) -> str:
+        gain = self.subject.gain
+        assert gain is not None
+        return (
+            f"the prompts gained {gain.prompt:+.2f} nats a token over the base, the references"
+            f" {gain.reference:+.2f}"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        gain = self.subject.gain
+        if gain is None or not gained_like_answers(gain.prompt, gain.reference, gain.error):
+            return
+        yield self.finding(
+            f"prompts were learned: their tokens are {gain.prompt:.2f} nats likelier than under the"
+            f" base, those of the reference answers {gain.reference:.2f}",
+            HELP,
+            evidence=[
+                f"{gain.tokens:,} tokens of {gain.prompts} prompts (standard error"
+                f" {gain.error:.2f}); training on answers alone leaves prompts nearly as they were"
+            ],
+        )

@@ -1,0 +1,92 @@
+"""The scale of the adapter is far away from every published one.
+
+## What it does
+Judges lora_alpha / r (or / sqrt(r) with rsLoRA) and lora_dropout of adapter_config.json by the table of ranges that
+`setting-out-of-range` uses for settings of runs.
+
+## Why it is bad
+What the adapter has learned is multiplied by the scale. At 1/256 it changes next to nothing at usual learning rates:
+the loss stays where it was, and the answers are those of the base.
+
+## Example
+```yaml
+lora: [q_proj]
+adapter_config: {lora_alpha: 0.01}
+```
+
+## Use instead
+```yaml
+lora: [q_proj]
+adapter_config: {lora_alpha: 8}
+```
+
+## Fix safety
+Train again with the other value: raised after training, it multiplies what was learned for the small one.
+
+## References
+- Hu et al., LoRA (arXiv:2106.09685), section 4.1; Kalajdzievski, rsLoRA (arXiv:2312.03732)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import CheckpointRule
+from truetune.checks.value_limits import NOTHING, OUT_OF_RANGE, SCALE, SCALE_NAMES, breaches, scale
+
+FILE = "adapter_config.json"
+KEYS = {
+    "training.lora.lora_alpha": "lora_alpha",
+    "training.lora.lora_dropout": "lora_dropout",
+}
+"""Setting of the table -> key of the file"""
+
+
+class AdapterScaleOutOfRange(CheckpointRule):
+    code = "TT936"
+    severity = "warning"
+    kind = "adapter"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self._values().get(SCALE) is None:
+            return Unmet(
+                "adapter_config.json names no lora_alpha and r", "put it beside the weights"
+            )
+        return None
+
+    def figure(self) -> str:
+        return f"{self._name()} is {self._values()[SCALE]:g}"
+
+    def findings(self) -> Iterator[Finding]:
+        values, config = self._values(), self.subject.adapter_config
+        for breach in breaches(values, OUT_OF_RANGE, NOTHING):
+            setting = breach.limit.setting
+            name = self._name() if setting == SCALE else KEYS[setting]
+            parts = ("lora_alpha", "r") if setting == SCALE else (name,)
+            yield self.finding(
+                breach.text(breach.limit.says, values, name),
+                breach.text(breach.limit.fix, values, name) + ", and train again",
+                severity=breach.limit.severity,
+                evidence=[breach.limit.source],
+                cases=[
+                    Case(f"{part}: {config[part]}", file=str(self.subject.folder / FILE))
+                    for part in parts
+                ],
+            )
+
+    def _values(self) -> dict[str, Any]:
+        """What the table judges, under its names."""
+        config = self.subject.adapter_config
+        alpha, rank = config.get("lora_alpha"), config.get("r")
+        strength = scale(alpha, rank, rank_stabilised=bool(config.get("use_rslora")))
+        found = {setting: config.get(key) for setting, key in KEYS.items()}
+        return {**found, "training.lora.r": rank, SCALE: strength}
+
+    def _name(self) -> str:
+        return SCALE_NAMES[bool(self.subject.adapter_config.get("use_rslora"))]

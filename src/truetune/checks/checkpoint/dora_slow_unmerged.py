@@ -1,0 +1,63 @@
+"""A DoRA adapter is slow as long as it is not merged.
+
+## What it does
+Notes `use_dora` in adapter_config.json.
+
+## Why it is bad
+DoRA scales each adapted matrix by the norm of base and adapter together. Unmerged, every forward pass computes B A for
+all of these matrices, adds it to the base and takes the norm of each column, for one token as for a thousand:
+generation takes a few times as long as that of the base. Merged weights cost nothing.
+
+## Example
+```yaml
+lora: [q_proj]
+adapter_config: {use_dora: true}
+```
+
+## Use instead
+```yaml
+lora: [q_proj]
+```
+
+## Fix safety
+`merge_and_unload` gives the same answers but for rounding. Merge into 16-bit weights, not into quantized ones.
+
+## References
+- Liu et al., DoRA (arXiv:2402.09353); peft documentation, "Weight-Decomposed Low-Rank Adaptation": merge for inference
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import CheckpointRule
+
+
+class DoraSlowUnmerged(CheckpointRule):
+    code = "TT937"
+    severity = "info"
+    kind = "adapter"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if not self.subject.adapter_config:
+            return Unmet("there is no adapter_config.json", "put it beside the weights")
+        return None
+
+    def figure(self) -> str:
+        return f"use_dora is {bool(self.subject.adapter_config.get('use_dora'))}; 1 adapter"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.subject.adapter_config.get("use_dora"):
+            yield self.finding(
+                "a DoRA adapter generates a few times slower than its base until it is merged: each"
+                " forward pass computes the norms of all adapted matrices",
+                "merge it before serving: model = model.merge_and_unload(), or truetune merge",
+                cases=[
+                    Case("use_dora: true", file=str(self.subject.folder / "adapter_config.json"))
+                ],
+            )

@@ -1,0 +1,71 @@
+"""generation_config.json makes right answers impossible.
+
+## What it does
+Judges the settings of generation_config.json by the table of ranges that `generation-settings-distort-answers` uses
+for code: forbidden n-grams, penalties on repetition, temperatures, a least length.
+
+## Why it is bad
+transformers, vLLM and SGLang take the file unasked, for every request that does not say otherwise. Under
+`no_repeat_ngram_size: 4` no key of a JSON object can come twice, whatever the model has learned.
+
+## Example
+```yaml
+llama: 2
+generation_config: {no_repeat_ngram_size: 4}
+```
+
+## Use instead
+```yaml
+llama: 2
+generation_config: {eos_token_id: 2}
+```
+
+## Fix safety
+Safe for models whose answers have a form. Where answers loop without a penalty, the cause is in training.
+
+## References
+- huggingface/transformers: `NoRepeatNGramLogitsProcessor`, `RepetitionPenaltyLogitsProcessor`
+- vllm-project/vllm#12622 (vLLM takes generation_config.json as its default)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import NO_GENERATION_CONFIG
+from truetune.checks.value_limits import GENERATION, breaches, number, settings_with_limits
+
+FILE = "generation_config.json"
+
+
+class GenerationConfigDistortsAnswers(CheckpointRule):
+    code = "TT935"
+    severity = "warning"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.generation_config else NO_GENERATION_CONFIG
+
+    def figure(self) -> str:
+        values = self.subject.generation_config
+        there = [
+            f"{name} {values[name]}"
+            for name in settings_with_limits(GENERATION)
+            if number(values.get(name)) is not None
+        ]
+        return ", ".join(there) or "it names no penalty, temperature or least length"
+
+    def findings(self) -> Iterator[Finding]:
+        values = self.subject.generation_config
+        for breach in breaches(values, GENERATION):
+            name = breach.limit.setting
+            yield self.finding(
+                breach.text(breach.limit.says, values, name),
+                breach.text(breach.limit.fix, values, name),
+                severity=breach.limit.severity,
+                evidence=[breach.limit.source],
+                cases=[Case(f"{name}: {values[name]}", file=str(self.subject.folder / FILE))],
+            )

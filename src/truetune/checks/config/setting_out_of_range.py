@@ -1,0 +1,81 @@
+"""A hyperparameter has a value at which the run does nothing, or falls apart.
+
+## What it does
+Compares the hyperparameters of a file or script, whatever the stack calls them, with a table of ranges: the scale of
+LoRA (`lora_alpha / r`), label smoothing, weight decay, gradient clipping, Adam's betas and epsilon, NEFTune, dropout,
+the sampling of GRPO, the number of optimizer steps. Rates, warm-up and the beta of preferences have rules of their own.
+
+## Why it is bad
+The run ends without an error, and the loss looks calm. With `lora_alpha: 1` and `lora_rank: 256` what the adapter
+learns is multiplied by 1/256; with a label smoothing of 0.5 DPO pulls as much to the rejected as to the chosen answer;
+with `max_grad_norm: 1e-6` all gradients are smaller than Adam's epsilon. An error follows from the arithmetic alone; a
+warning is a value far away from every published one.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  dataset: some
+  finetuning_type: lora
+  lora_rank: 256
+  lora_alpha: 1
+  learning_rate: 0.00002
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  dataset: some
+  finetuning_type: lora
+  lora_rank: 256
+  lora_alpha: 256
+  learning_rate: 0.00002
+```
+
+## Fix safety
+Ranges are wide, and each finding names the source of its own. The best value within them depends on model and data.
+
+## References
+- Hu et al., LoRA (arXiv:2106.09685); Dettmers et al., QLoRA (arXiv:2305.14314); Mitchell, "A note on DPO with noisy
+  preferences"; Kingma and Ba, Adam (arXiv:1412.6980)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.ranged_values import named_breaches, set_values
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.checks.value_limits import OUT_OF_RANGE
+
+
+class SettingOutOfRange(ConfigRule):
+    code = "TT643"
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if not set_values(self.subject, OUT_OF_RANGE):
+            return Unmet("it is about hyperparameters whose range is known, and none is set")
+        return None
+
+    def figure(self) -> str:
+        return ", ".join(set_values(self.subject, OUT_OF_RANGE))
+
+    def findings(self) -> Iterator[Finding]:
+        for found in named_breaches(self.subject, OUT_OF_RANGE):
+            yield self.finding(
+                found.text,
+                found.fix,
+                severity=found.breach.limit.severity,
+                evidence=found.evidence,
+                cases=found.cases,
+            )

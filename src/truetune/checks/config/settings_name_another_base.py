@@ -1,0 +1,101 @@
+"""Training goes on from an adapter of another model.
+
+## What it does
+Compares the model of the settings with `base_model_name_or_path` in the adapter_config.json of the adapter that they
+name (`adapter_name_or_path`, `lora_model_dir`), where that is on this machine: family, generation, size, release, and
+whether it is instruction-tuned. Mirrors and quantized copies of one model are the same.
+
+## Why it is bad
+An adapter is a difference to certain weights. On another release of the model the shapes may fit: training begins from
+noise, and a merge or a chat gives word salad.
+
+## Example
+```yaml
+files:
+  first/adapter_config.json: {base_model_name_or_path: mistralai/Mistral-7B-Instruct-v0.3}
+config:
+  model_name_or_path: mistralai/Mistral-7B-Instruct-v0.1
+  stage: sft
+  do_train: true
+  dataset: some
+  finetuning_type: lora
+  lora_rank: 16
+  adapter_name_or_path: first
+```
+
+## Use instead
+```yaml
+files:
+  first/adapter_config.json: {base_model_name_or_path: mistralai/Mistral-7B-Instruct-v0.3}
+config:
+  model_name_or_path: mistralai/Mistral-7B-Instruct-v0.3
+  stage: sft
+  do_train: true
+  dataset: some
+  finetuning_type: lora
+  lora_rank: 16
+  adapter_name_or_path: first
+```
+
+## Fix safety
+There is no automatic fix: which of the two was meant is not known.
+
+## References
+- artidoro/qlora#28; peft documentation, `PeftModel.from_pretrained`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.config.keys import case, place
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.model_identity import base_of_adapter, is_tuned_apart, other_weights
+from truetune.checks.rule import ConfigRule
+
+NO_ADAPTER = Unmet(
+    "no adapter_config.json of the adapter that is named is on this machine",
+    "lay the adapter where the settings name it",
+)
+
+
+class SettingsNameAnotherBase(ConfigRule):
+    code = "TT644"
+    severity = "error"
+    about = ("training.adapter",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return None if self._bases() else NO_ADAPTER
+
+    def figure(self) -> str:
+        bases = ", ".join(base for base, _ in self._bases())
+        return f"model {self.subject.spec.model}; 1 adapter or more, of {bases}"
+
+    def _bases(self) -> list[tuple[str, Path]]:
+        """The bases of the adapters that are named and here, each with its file."""
+        names = str(self.subject.spec.training.adapter or "").split(",")
+        found = (base_of_adapter(name.strip(), self.subject.path) for name in names if name.strip())
+        return [base for base in found if base is not None]
+
+    def findings(self) -> Iterator[Finding]:
+        config, name = self.subject, self.subject.spec.model
+        if name is None:
+            return
+        for base, file in self._bases():
+            apart = other_weights(name, base)
+            if apart is None and not is_tuned_apart(name, base):
+                continue
+            yield self.finding(
+                f"the adapter was trained on {base}, and training goes on with {name}: "
+                + (apart or "one is instruction-tuned, the other is not"),
+                f"set {place(config, 'model').key} to {base}",
+                severity="error" if apart else "warning",
+                cases=[
+                    case(config, name, "model"),
+                    Case(f"base_model_name_or_path: {base}", file=str(file)),
+                ],
+            )

@@ -1,0 +1,98 @@
+"""Weights or optimizer are moved to the CPU at every step, for a run that fits one GPU.
+
+## What it does
+Looks at DeepSpeed and FSDP with offloading to the CPU, and estimates the memory of the same run on one GPU without them
+(`truetune plan`).
+
+## Why it is bad
+Offloading sends all weights over PCIe and steps the optimizer on the CPU: a step takes ten times as long and more, and
+the GPUs idle. ZeRO-3 and FSDP gather every layer twice a step. For an adapter on a model that fits, each GPU can hold
+all of it: DDP then sends the gradients of the adapter alone.
+
+## Example
+```yaml
+config:
+  max_length: 1024
+  training:
+    deepspeed_stage: 3
+    per_device_train_batch_size: 1
+    gradient_checkpointing: true
+    dtype: bfloat16
+    bf16: true
+    lora: {r: 16, target_modules: all-linear}
+    other: {offload_optimizer: {device: cpu}, offload_param: {device: cpu}}
+model: {model_type: llama, hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 16, num_attention_heads: 16,
+        num_key_value_heads: 8, vocab_size: 32000, tie_word_embeddings: true}
+machine: {gpus: 1, memory: 24}
+```
+
+## Use instead
+```yaml
+config:
+  max_length: 1024
+  training:
+    per_device_train_batch_size: 1
+    gradient_checkpointing: true
+    dtype: bfloat16
+    bf16: true
+    lora: {r: 16, target_modules: all-linear}
+model: {model_type: llama, hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 16, num_attention_heads: 16,
+        num_key_value_heads: 8, vocab_size: 32000, tie_word_embeddings: true}
+machine: {gpus: 1, memory: 24}
+```
+
+## Fix safety
+What is learned stays the same. Where the longest batch is near the limit, ZeRO-2 shares out gradients and states alone.
+
+## References
+- docs/plan.md: the formulas and their sources; DeepSpeed documentation, "ZeRO-Offload" (arXiv:2101.06840)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from truetune.checks.config.keys import case
+from truetune.checks.devices.model import architecture
+from truetune.checks.findings import Finding
+from truetune.checks.rule import DeviceRule
+from truetune.memory.estimate import GIB, estimate
+from truetune.memory.settings import resolve
+
+SMALLEST = 16 * GIB
+"""A GPU of which nothing is known: the smallest that is common for fine-tuning (T4, V100)"""
+ROOM = 0.8
+"""Share of a GPU that a run without sharding may take, for the estimate is good to some percent"""
+HARD = ("training.deepspeed_stage", "training.fsdp")
+
+
+class OffloadedThoughItFits(DeviceRule):
+    code = "TT663"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        training, known = self.training, architecture(self.config)
+        if known is None or not (training.deepspeed_stage or training.fsdp):
+            return
+        settings = resolve(self.config, known)
+        if not settings.offload:
+            return
+        sizes = [gpu.memory for gpu in self.machine.gpus]
+        size = min(sizes) if sizes else SMALLEST
+        alone = replace(settings, world=1, sharding="none", deepspeed=False, offload=frozenset())
+        needed = estimate(known, alone).peak.total
+        if needed > ROOM * size:
+            return
+        how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"
+        what = " and ".join(sorted(settings.offload, reverse=True))
+        least = "" if sizes else "at least "
+        yield self.finding(
+            f"{how} with {what} on the CPU for a run that fits one GPU: without it a GPU needs"
+            f" about {needed / GIB:.1f} GiB, and has {least}{size / GIB:.0f}",
+            "leave DeepSpeed and FSDP out (plain DDP), or take ZeRO-2 without offloading",
+            evidence=[
+                "every step moves them over PCIe, which takes many times as long as computing"
+            ],
+            cases=[case(self.config, how, *HARD)],
+        )

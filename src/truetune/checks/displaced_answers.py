@@ -1,0 +1,101 @@
+"""Displaced answers: stretches of rows whose answers stand some rows away, and sets whose answers stand anywhere.
+
+Both are told by affinity: the answer of another row is near to a question, and the row's own is like anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.checks.affinity import Affinity
+from truetune.checks.findings import Case
+from truetune.data.conversation import Origin
+
+FARTHEST = 20
+"""Rows by which answers may be displaced, to be named"""
+SHORTEST = 20
+"""Rows of a stretch whose answers are displaced"""
+SIGMAS = 6.0
+"""Standard errors: hundreds of offsets and stretches are tried"""
+OWN_AT_MOST = 0.25
+"""Share of the neighbour's affinity that a row's own answer has: over the public sets it is ten times as high"""
+STAND_OUT = 0.1
+"""Share of the questions with one answer far nearer than the others; the public sets that the tests lay out have 0.17
+to 0.83, of which 0.24 to 0.98 are the row's own"""
+LEAST_STAND_OUT = 20
+OWN_NEAREST = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A stretch of rows whose answers stand some rows away."""
+
+    offset: int
+    first: int
+    last: int
+    own: NDArray[np.float32]
+    """(rows,) affinity with the own answer"""
+    other: NDArray[np.float32]
+    """(rows,) with that of the row `offset` on"""
+    sigmas: float
+
+
+def find_shift(affinity: Affinity, chunk: Sequence[tuple[str, str, Origin]]) -> Shift | None:
+    """The most certain stretch whose answers stand a fixed number of rows away."""
+    found = []
+    for offset in (*range(-FARTHEST, 0), *range(1, FARTHEST + 1)):
+        other = np.nan_to_num(affinity.at(offset))
+        gain = other - affinity.own
+        for row in np.flatnonzero(gain > 0).tolist():
+            if chunk[row + offset][1].strip()[:200] in chunk[row][0]:
+                gain[row] = (
+                    0.0  # the question quotes an answer before it: one conversation in several rows
+                )
+        first, last = _best_stretch(gain)
+        part = slice(first, last + 1)
+        if last - first + 1 < SHORTEST or not gain[part].any():
+            continue
+        error = float(gain[part].std()) / np.sqrt(last - first + 1)
+        sigmas = float(gain[part].mean()) / max(error, 1e-9)
+        own, theirs = affinity.own[part], other[part]
+        if sigmas >= SIGMAS and own.mean() <= OWN_AT_MOST * theirs.mean():
+            found.append(Shift(offset, first, last, own, theirs, sigmas))
+    return max(found, key=lambda shift: shift.sigmas, default=None)
+
+
+def _best_stretch(gain: NDArray[np.float32]) -> tuple[int, int]:
+    """First and last row of the stretch with the largest sum (Kadane 1984)."""
+    best, first, last = 0.0, 0, -1
+    total, start = 0.0, 0
+    for row, value in enumerate(gain.tolist()):
+        if total <= 0:
+            total, start = 0.0, row
+        total += value
+        if total > best:
+            best, first, last = total, start, row
+    return first, last
+
+
+def are_apart(affinity: Affinity, told: int, own: int) -> bool:
+    """Have many questions an answer of their own somewhere else, and are theirs like anybody's?"""
+    if told < max(LEAST_STAND_OUT, STAND_OUT * affinity.rows) or own > OWN_NEAREST * told:
+        return False
+    gain = affinity.own - affinity.of_others()
+    error = float(gain.std()) / np.sqrt(len(gain))
+    return bool(float(gain.mean()) < 3 * error)
+
+
+def with_interval(values: NDArray[np.float32]) -> str:
+    """A mean with its 95 % interval."""
+    half = 1.96 * float(values.std()) / np.sqrt(len(values))
+    return f"{float(values.mean()):.2f} (95 %: {values.mean() - half:.2f} to {values.mean() + half:.2f})"
+
+
+def other_answer(chunk: Sequence[tuple[str, str, Origin]], row: int, other: int) -> Case:
+    """The case of a question whose answer stands at another row."""
+    question, answer = chunk[row][0].strip()[:60], chunk[other][1].strip()[:60]
+    return Case(f"{question!r} is answered at {chunk[other][2]}: {answer!r}", chunk[row][2])

@@ -1,0 +1,155 @@
+"""Encodings: is a text no language but the code of one (base64, hex, percent signs, quoted-printable, Python's repr)?
+
+Each is told by form and by what it decodes to, so that a long word, a hash or a link is none.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import binascii
+import codecs
+import json
+import quopri
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+LEAST = 24
+"""Characters of a stretch of base64: shorter ones may be words, names and keys"""
+LEAST_BINARY = 200
+"""Characters of a stretch that decodes to no text: shorter ones may be hashes, keys and signatures"""
+MOST_OF = 0.5
+"""Share of a text that the encoded stretch has: of less, it is quoted in the text"""
+PER_TEXT = 0.05
+"""Share of a text that its percent signs or equals signs have with their digits: a link has a few"""
+LEAST_MIXED = 3
+"""Kinds of characters among upper case, lower case, digits and signs, as any base64 of a sentence has"""
+SHOWN = 40
+BASE64 = re.compile(r"[A-Za-z0-9+/_-]{20,}(?:\s*[A-Za-z0-9+/_-]{4,})*={0,2}")
+HEX = re.compile(r"(?:0x|\\x)?(?:[0-9a-fA-F]{2}(?:[ :]|\\x|\n)?){20,}")
+PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+LINK = re.compile(r"\w+://\S+")
+QUOTED_PRINTABLE = re.compile(
+    r"(?:=[C-F][0-9A-F](?==[89AB][0-9A-F])|=[89AB][0-9A-F]|=3D|=20$|=\r?$)", re.MULTILINE
+)
+MIME_WORD = re.compile(r"=\?[\w-]+\?[bBqQ]\?[^?\s]+\?=")
+RTF = re.compile(r"\A\{\\rtf1\b")
+REPR = re.compile(
+    r"\A(?:[bur]?[\"'].*[\"']|\[.*\]|\{.*\}|\(.*,.*\)|array\(.*\)|\w+\(\w+=.*\))\Z", re.DOTALL
+)
+
+
+class Encoding(NamedTuple):
+    """What a text is the code of."""
+
+    name: str
+    decoded: str
+    """The beginning of what it says; empty where it is no text"""
+
+
+def encoding_of(text: str) -> Encoding | None:
+    """The encoding of a text, most of which is encoded; None where it is language, or code of another kind."""
+    bare = text.strip()
+    if len(bare) < 3:
+        return None
+    for look in (_mime, _base64, _hex, _percent, _quoted_printable, _python):
+        if (found := look(bare)) is not None:
+            return found
+    return None
+
+
+def _mime(text: str) -> Encoding | None:
+    if RTF.match(text):
+        return Encoding("RTF", "")
+    words = "".join(MIME_WORD.findall(text))
+    return Encoding("a MIME header", "") if len(words) > MOST_OF * len(text) else None
+
+
+def _base64(text: str) -> Encoding | None:
+    best = max(BASE64.findall(text), key=len, default="")
+    joined = "".join(best.split()).rstrip("=")
+    if len(joined) < LEAST or len(best) < MOST_OF * len(text) or not _is_mixed(joined):
+        return None
+    if len(best.split()) > 1 and min(map(len, best.split()[:-1])) < LEAST:
+        return None
+    padded = joined.replace("-", "+").replace("_", "/")
+    padded = padded[: len(padded) - (len(padded) % 4 == 1)]
+    try:
+        data = base64.b64decode(padded + "=" * (-len(padded) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return _decoded("base64", data, len(joined))
+
+
+def _hex(text: str) -> Encoding | None:
+    best = max((found[0] for found in HEX.finditer(text)), key=len, default="")
+    if len(best) < MOST_OF * len(text):
+        return None
+    digits = re.sub(r"0x|\\x|[ :\n]", "", best)
+    if digits.isdigit():
+        return None
+    return _decoded("hex", bytes.fromhex(digits[: len(digits) // 2 * 2]), len(digits))
+
+
+def _percent(text: str) -> Encoding | None:
+    prose = LINK.sub("", text)
+    found = PERCENT.findall(prose)
+    if len(found) < 3 or sum(map(len, found)) < PER_TEXT * len(prose):
+        return None
+    if prose.count(" ") > len(found):
+        return None
+    return Encoding("percent-encoding", unquote(prose)[:SHOWN])
+
+
+def _quoted_printable(text: str) -> Encoding | None:
+    signs = len(QUOTED_PRINTABLE.findall(text))
+    if signs < 2 or signs < len(text) / 200:
+        return None
+    decoded = quopri.decodestring(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+    return Encoding("quoted-printable", decoded[:SHOWN])
+
+
+def _python(text: str) -> Encoding | None:
+    """A list, an object or bytes as Python prints them; JSON is none."""
+    if text[0] not in "[{(bra'\"" or not REPR.match(text):
+        return None
+    try:
+        json.loads(text)
+    except ValueError:
+        pass
+    else:
+        return None
+    if text.startswith("array("):
+        return Encoding("Python's repr", "")
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if isinstance(value, str):
+        return None
+    said = " ".join(str(one) for one in value) if isinstance(value, list | tuple) else str(value)
+    return Encoding("Python's repr", said[:SHOWN])
+
+
+def _is_mixed(text: str) -> bool:
+    kinds = (str.isupper, str.islower, str.isdigit, lambda character: character in "+/-_")
+    return sum(any(map(kind, text)) for kind in kinds) >= LEAST_MIXED
+
+
+def _decoded(name: str, data: bytes, length: int) -> Encoding | None:
+    """Text, or so many bytes that they are no hash."""
+    if not data:
+        return None
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "utf-16" if is_utf16 else "utf-8"
+    text = data.decode(encoding, "ignore")
+    if len(text.encode(encoding, "ignore")) >= 0.9 * len(data) and _is_printable(text):
+        return Encoding(name, text[:SHOWN])
+    return Encoding(name, "") if length >= LEAST_BINARY else None
+
+
+def _is_printable(text: str) -> bool:
+    odd = sum(not (character.isprintable() or character in "\r\n\t") for character in text)
+    words = sum(character.isalpha() or character in " \n" for character in text)
+    return len(text) > 0 and odd <= len(text) / 50 and words >= 0.6 * len(text)

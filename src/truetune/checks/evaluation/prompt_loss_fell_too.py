@@ -1,0 +1,94 @@
+"""The loss of the prompts fell against the base, as that of the answers did.
+
+## What it does
+
+Compares what the prompts of 8 or more held-out rows cost the model and its base (`--against base`), beside the same of
+the supervised tokens. It fires where the prompts have gained half as many nats a token as the answers or more, at least
+0.2, and surely more than none. Prompts that the settings train (`learn: all`) are supervised, and not counted.
+
+## Why it is bad
+
+The training had labels on the prompts: long questions outweigh short answers in the loss, the training loss falls
+because of them, and the answers are learned less than it says.
+
+## Example
+
+```yaml
+rows: 20
+other: base
+changes: {all: [-0.42, -0.6, -0.25, 0.001]}
+prompts: [-0.95, -1.1, -0.8, 0.001]
+```
+
+## Use instead
+
+```yaml
+rows: 20
+other: base
+changes: {all: [-0.42, -0.6, -0.25, 0.001]}
+prompts: [-0.03, -0.05, 0.01, 0.4]
+```
+
+## Fix safety
+
+There is no automatic fix: set the labels of the prompts to -100 and train again; `truetune run -- COMMAND` shows what
+is supervised.
+
+## References
+
+- huggingface/open-r1#517, huggingface/trl#3279
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.learned_prompts import HELP, gained_like_answers
+from truetune.checks.rule import EvaluationRule
+from truetune.checks.unmet import NOT_AGAINST
+
+ENOUGH = 8
+"""Rows, as of other comparisons with a base"""
+
+
+class PromptLossFellToo(EvaluationRule):
+    code = "TT979"
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        prompts = self.subject.prompts
+        if prompts is None or self.subject.change() is None or not self.subject.is_base:
+            return NOT_AGAINST
+        if prompts.rows < ENOUGH or prompts.high is None:
+            return Unmet(
+                f"{prompts.rows:,} rows have a prompt, and it takes {ENOUGH}",
+                "name more rows with --data",
+            )
+        return None
+
+    def figure(self) -> str:
+        prompts, answers = self.subject.prompts, self.subject.change()
+        assert prompts is not None
+        assert answers is not None
+        return (
+            f"the loss of the prompts moved by {prompts.difference:+.2f} nats a token, that of the"
+            f" supervised tokens by {answers.difference:+.2f}"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        prompts, answers = self.subject.prompts, self.subject.change()
+        if self.unmet() is not None or prompts is None or answers is None or prompts.high is None:
+            return
+        if prompts.high >= 0:
+            return
+        if not gained_like_answers(-prompts.difference, -answers.difference, 0.0):
+            return
+        yield self.finding(
+            f"prompts were learned: on {prompts.rows} rows their loss is {-prompts.difference:.2f}"
+            f" nats a token below the base's ({-prompts.high:.2f} to {-(prompts.low or 0.0):.2f}),"
+            f" that of the supervised tokens {-answers.difference:.2f}",
+            HELP,
+            evidence=["training on answers alone leaves the loss of prompts nearly as it was"],
+        )

@@ -1,0 +1,42 @@
+"""Looking at a Modelfile of Ollama: its facts, and what every rule on it says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.catalogue import choose
+from truetune.checks.judgement import judge
+from truetune.checks.report import Report, Subject
+from truetune.checks.rule import ModelfileRule
+from truetune.parsing.modelfile import Modelfile, read_modelfile
+from truetune.spec.kind import NAMES
+from truetune.spec.run import RunSpec
+
+
+def inspect_modelfile(path: str, spec: RunSpec) -> Report:
+    """What the rules that `spec` selects say of a Modelfile. Raises UsageError where it can't be read."""
+    started = time.perf_counter()
+    found = read_modelfile(Path(path))
+    rules = [
+        rule
+        for rule in choose(spec.select, spec.ignore, "modelfile")
+        if issubclass(rule, ModelfileRule)
+    ]
+    judged = judge(rules, found)
+    return Report(
+        spec=spec,
+        subjects=(Subject(NAMES["modelfile"], path, tuple(_facts(found))),),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _facts(found: Modelfile) -> Iterator[tuple[str, str]]:
+    for word in ("from", "adapter"):
+        given = found.last(word)
+        yield word, given.value if given is not None else "none"
+    yield "template", "its own" if found.last("template") is not None else "that of FROM"

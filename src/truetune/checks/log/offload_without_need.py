@@ -1,0 +1,99 @@
+"""Weights or optimizer states are offloaded to the machine's memory, though they would fit the GPU.
+
+## What it does
+Reads from the console output that DeepSpeed or FSDP offloads (`cpu_adam` is loaded, `offload_optimizer` or
+`offload_param` with a device, `fsdp_offload_params: true`) and how many parameters there are and are trained. It
+fires where the weights in bfloat16 with gradients and states of what is trained take less than 8 GiB: every GPU that
+trains such a model has more. Offloading makes no room for activations, which are what grows with rows and length.
+
+## Why it is bad
+Each step waits for copies between the machine's memory and the GPU, and for an optimizer on the CPU: it takes many
+times as long, on any number of GPUs.
+
+## Example
+```yaml
+output: |
+  trainable params: 18,464,768 || all params: 1,562,179,072 || trainable%: 1.1820
+  Loading extension module cpu_adam...
+  Time to load cpu_adam op: 2.4271 seconds
+  {'loss': 1.6856, 'grad_norm': 0.6721, 'learning_rate': 6.67e-06, 'epoch': 0.02}
+    1%|          | 1/150 [00:41<101:49, 41.57s/it]
+  {'train_runtime': 6235.5, 'train_samples_per_second': 0.38, 'train_loss': 1.31, 'epoch': 3.0}
+```
+
+## Use instead
+```yaml
+output: |
+  trainable params: 18,464,768 || all params: 1,562,179,072 || trainable%: 1.1820
+  {'loss': 1.6856, 'grad_norm': 0.6721, 'learning_rate': 6.67e-06, 'epoch': 0.02}
+    1%|          | 1/150 [00:02<05:19, 2.14s/it]
+  {'train_runtime': 321.2, 'train_samples_per_second': 7.47, 'train_loss': 1.31, 'epoch': 3.0}
+```
+
+## Fix safety
+The gradients are the same without offloading. `truetune plan SETTINGS --gpu SIZE` says beforehand whether it fits.
+
+## References
+- deepspeed.ai/docs/config-json (offload_optimizer, offload_param); Ren et al. 2021 (ZeRO-Offload), arXiv 2101.06840
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import OutputRule
+
+GIB = float(1 << 30)
+FITS = 8.0
+"""GiB: GPUs that are used for training have 16 and more, and activations take the rest"""
+WEIGHT, TRAINED = 2, 16
+"""Bytes: a weight in bfloat16; of one that is trained its copy, gradient and two states in float32"""
+SLOW_STEP_S = 10.0
+"""From here on the seconds of a step are worth a word"""
+
+
+class OffloadWithoutNeed(OutputRule):
+    code = "TT844"
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        output = self.subject.output
+        if output is not None and not output.settings.offload:
+            return Unmet("the output does not say that anything is offloaded")
+        if self._need() is None:
+            return Unmet("the output does not say how many parameters there are")
+        return None
+
+    def figure(self) -> str:
+        need = self._need()
+        return f"weights and states take {need:.1f} GiB without offloading" if need else ""
+
+    def findings(self) -> Iterator[Finding]:
+        output, need = self.subject.output, self._need()
+        if output is None or not output.settings.offload or need is None or need > FITS:
+            return
+        settings = output.settings
+        seconds = output.step_seconds
+        took = f"; a step takes {seconds:.0f} s" if seconds and seconds > SLOW_STEP_S else ""
+        yield self.finding(
+            f"weights or optimizer states are offloaded to the machine's memory, though they take"
+            f" {need:.1f} GiB{took}",
+            "take offload_param and offload_optimizer out of the DeepSpeed file (or fsdp_offload_params"
+            " out of FSDP's); a LoRA of a model that fits one GPU needs no sharding: ZeRO stage 0 to 2,"
+            " or torchrun without DeepSpeed; `truetune plan SETTINGS --gpu SIZE` proves that it fits",
+            evidence=(
+                f"{settings.parameters or 0:,} parameters, {settings.trained or 0:,} of them trained",
+            ),
+        )
+
+    def _need(self) -> float | None:
+        """GiB of weights, gradients and states; None where the output does not say their number."""
+        output = self.subject.output
+        if output is None or output.settings.parameters is None or output.settings.trained is None:
+            return None
+        settings = output.settings
+        return (WEIGHT * (settings.parameters or 0) + TRAINED * (settings.trained or 0)) / GIB

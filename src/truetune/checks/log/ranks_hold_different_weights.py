@@ -1,0 +1,102 @@
+"""Processes of one run print different sums of their weights, or different gradient norms.
+
+## What it does
+Reads what each process prints of the same step (`[rank 1] ... step 20 ... wsum -1284.6`, `rank=1 step=20
+grad_norm=0.7`), of sums and norms of weights and gradients. It fires where they differ from process to process at
+four fifths of the steps, three at least. Losses are left alone: each process has its own rows. Where the output names
+FSDP, ZeRO-3 or tensor parallelism, it is not judged, because there each process holds a part.
+
+## Why it is bad
+Gradients are not averaged: each process trains a model of its own on its part of the rows, and one of them is saved.
+The losses look healthy.
+
+## Example
+```yaml
+output: |
+  [rank 0] step 10 loss 1.698 wsum -1284.8535
+  [rank 1] step 10 loss 1.713 wsum -1284.5975
+  [rank 0] step 20 loss 1.702 wsum -1284.5292
+  [rank 1] step 20 loss 1.718 wsum -1284.9388
+  [rank 0] step 30 loss 1.651 wsum -1284.1029
+  [rank 1] step 30 loss 1.663 wsum -1285.2581
+```
+
+## Use instead
+```yaml
+output: |
+  [rank 0] step 10 loss 1.698 wsum -1284.8535
+  [rank 1] step 10 loss 1.713 wsum -1284.8535
+  [rank 0] step 20 loss 1.702 wsum -1284.5292
+  [rank 1] step 20 loss 1.718 wsum -1284.5292
+  [rank 0] step 30 loss 1.651 wsum -1284.1029
+  [rank 1] step 30 loss 1.663 wsum -1284.1029
+```
+
+## Fix safety
+With averaged gradients the effective batch is larger by the number of processes; the learning rate may need another
+look.
+
+## References
+- pytorch.org/docs/stable/notes/ddp.html; torch/nn/parallel/distributed.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import OutputRule
+from truetune.logs.console.ranks import RankDifference
+
+
+class RanksHoldDifferentWeights(OutputRule):
+    code = "TT843"
+    severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        output = self.subject.output
+        if output is not None and output.settings.sharded:
+            return Unmet(
+                "the output names FSDP, ZeRO-3 or tensor parallelism: parts differ by right"
+            )
+        return None
+
+    def figure(self) -> str:
+        output = self.subject.output
+        count = len(output.rank_differences) if output else 0
+        return f"{count} figures of weights or gradients differ between processes"
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        if output is None or output.settings.sharded:
+            return
+        for difference in output.rank_differences:
+            yield self._finding_of(difference, output.file)
+
+    def _finding_of(self, difference: RankDifference, file: str) -> Finding:
+        what = "gradients" if difference.of_gradients else "weights"
+        grows = difference.relative_last > 2 * difference.relative_first
+        shown = ", ".join(f"{value:.8g}" for value in difference.values[:8])
+        return self.finding(
+            f"{difference.ranks} processes print different {difference.name} at"
+            f" {difference.differing:,} of {difference.steps:,} steps: their {what} are not the same,"
+            " so gradients are not averaged",
+            "call the wrapped model (model(**batch)), not model.module(...): DDP averages gradients of"
+            " its own forward alone; call backward inside it, without no_sync() at the last step of"
+            " accumulation, and wrap before the optimizer is made (`truetune lint SCRIPT`,"
+            " `truetune run -- CMD` measures it)",
+            severity="warning" if difference.of_gradients else "error",
+            evidence=(
+                f"at the last step: {shown}",
+                f"they differ from step {difference.first_step:,} on, by"
+                f" {difference.relative_first:.2g} of their size at first and"
+                f" {difference.relative_last:.2g} at the end"
+                + (": each process goes its own way" if grows else ""),
+            ),
+            cases=(Case(f"{difference.name}: {shown}", file=file),),
+            count=difference.differing,
+            total=difference.steps,
+        )

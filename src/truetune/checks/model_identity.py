@@ -1,0 +1,137 @@
+"""Model identity: what the name of a published model says of its weights, and whether two names may mean one model.
+
+Family, generation, size, release and tuning are read off the last part of a name; who quantized or mirrored a model,
+and in what format, is left out, for the weights are the same. What a name does not say is not compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import SETTINGS
+
+FAMILY = re.compile(
+    r"(codellama|tinyllama|llama|ministral|mistral|mixtral|qwen|gemma|phi|smollm|olmo|falcon|yi|deepseek|granite|bloom"
+    r"|pythia|opt|gpt2|gpt-neox|stablelm|starcoder|internlm|baichuan|command|nemotron|glm|exaone|vicuna|zephyr)"
+)
+GENERATION = re.compile(r"[-_]?v?(\d+(?:\.\d+)?)(?![\d.]*[bmk](?![a-z]))(?!\d*x\d)")
+"""The number behind a family: `2.5` of qwen2.5, `3.1` of Llama-3.1; `7b` is a size, `128k` a length"""
+SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
+RELEASE = re.compile(r"(?<![a-z0-9])(?:v(\d+(?:\.\d+)?)|(2[3-9](?:0[1-9]|1[0-2])))(?![a-z0-9])")
+"""`v0.3`, or the year and month `2507`"""
+TUNED = re.compile(r"(?<![a-z])(instruct|chat|it|sft|dpo)(?![a-z])")
+DOMAIN = re.compile(
+    r"(?<![a-z])(coder|code|math|vl|vision|audio|guard|distill|mini|small|medium)(?![a-z])"
+)
+OVERFLOWS = re.compile(
+    r"(?:^|[-_/])(gemma[-_]?[23]n?(?![\d.]*b)|(?:flan-|long-|m|um|by|code)?t5)(?![a-z0-9])"
+)
+"""Families whose activations pass 65,504, float16's largest number: Gemma 2 and 3 (stored as bfloat16; attention and
+residual stream, by their authors and unsloth), T5 and its kin (trained in bfloat16; the feed-forward layers)"""
+LONGEST = 300
+"""Characters; longer ones name no model"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """What a name says; empty where it says nothing."""
+
+    family: str
+    generation: str
+    size: str
+    release: str
+    is_tuned: bool
+    domains: frozenset[str]
+
+
+def identity(name: str) -> ModelIdentity | None:
+    """What a model's name says of it; None where it names no family that is known."""
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    found = FAMILY.search(last) if len(last) < LONGEST else None
+    if found is None:
+        return None
+    generation = GENERATION.match(last, found.end())
+    size = SIZE.search(last)
+    release = RELEASE.search(last, found.end())
+    return ModelIdentity(
+        found[1],
+        generation[1] if generation else "",
+        f"{size[1] or ''}{size[2]}{size[3]}" if size else "",
+        (release[1] or release[2]) if release else "",
+        TUNED.search(last) is not None,
+        frozenset(DOMAIN.findall(last)),
+    )
+
+
+def overflowing_family(name: str) -> str | None:
+    """The family, where a model's name says that it is one which overflows in float16."""
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    found = OVERFLOWS.search(last) if len(last) < LONGEST else None
+    return found[1] if found is not None else None
+
+
+def other_weights(one: str, other: str) -> str | None:
+    """How two names say that they mean different pretrained weights: `release 0.1 and 0.3`; None where they may be one.
+
+    A local folder may hold anything under a short name, so what one name leaves out is not compared.
+    """
+    mine, theirs = identity(one), identity(other)
+    if mine is None or theirs is None:
+        return None
+    if mine.family != theirs.family:
+        return f"family {mine.family} and {theirs.family}"
+    for what in ("generation", "size", "release"):
+        here, there = getattr(mine, what), getattr(theirs, what)
+        is_known = (here and there) or (what == "generation" and _are_published(one, other))
+        if is_known and here != there:
+            return f"{what} {here or 1} and {there or 1}"
+    if mine.domains != theirs.domains and _are_published(one, other):
+        names = sorted(mine.domains ^ theirs.domains)
+        return f"only one is named {', '.join(names)}"
+    return None
+
+
+def is_tuned_apart(one: str, other: str) -> bool:
+    """Is one the base and the other its instruction-tuned model, by published names?"""
+    mine, theirs = identity(one), identity(other)
+    if mine is None or theirs is None or not _are_published(one, other):
+        return False
+    return mine.is_tuned != theirs.is_tuned
+
+
+def _are_published(*names: str) -> bool:
+    """Are these names of the hub, `owner/model`, and no folders?"""
+    return all(
+        re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) is not None and not Path(name).exists()
+        for name in names
+    )
+
+
+def base_of_adapter(adapter: str, beside: str) -> tuple[str, Path] | None:
+    """The base that a local adapter names in its adapter_config.json, and that file; None where it is not here.
+
+    Args:
+        adapter: Its folder, as a script or settings name it.
+        beside: The file that names it; a relative folder is looked for from here, and from that file upwards.
+    """
+    for folder in _folders(adapter, Path(beside)):
+        file = folder / "adapter_config.json"
+        try:
+            found = read_json(file, SETTINGS)
+        except (OSError, ValueError):
+            continue
+        name = found.get("base_model_name_or_path") if isinstance(found, dict) else None
+        return (name, file) if isinstance(name, str) and name else None
+    return None
+
+
+def _folders(adapter: str, beside: Path) -> Iterator[Path]:
+    if "\0" in adapter or "://" in adapter or len(adapter) > 4096:
+        return
+    yield Path(adapter).expanduser()
+    for above in list(beside.absolute().parents)[:3]:
+        yield above / adapter

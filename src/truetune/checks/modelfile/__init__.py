@@ -1,0 +1,1 @@
+"""Rules on how Ollama serves a model."""

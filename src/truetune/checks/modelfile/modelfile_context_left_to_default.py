@@ -1,0 +1,52 @@
+"""Ollama's default context cuts prompts.
+
+## What it does
+Looks for a Modelfile without `PARAMETER num_ctx`.
+
+## Why it is bad
+Ollama holds 4,096 tokens (2,048 before release 0.6), whatever the model can. Of a longer prompt the beginning is
+dropped without a word: system prompt and question first. It also ends the answer.
+
+## Example
+```text
+FROM ./model.gguf
+```
+
+## Use instead
+```text
+FROM ./model.gguf
+PARAMETER num_ctx 8192
+```
+
+## Fix safety
+A longer context takes more memory. OLLAMA_CONTEXT_LENGTH sets it for a server, and `options.num_ctx` for a request.
+
+## References
+- Ollama documentation, "Modelfile Reference", `num_ctx`; Ollama FAQ, "How can I specify the context window size?"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ModelfileRule
+
+
+class ModelfileContextLeftToDefault(ModelfileRule):
+    code = "TT674"
+    severity = "info"
+
+    def figure(self) -> str:
+        given = self.subject.parameters.get("num_ctx")
+        return f"num_ctx {given.value}" if given is not None else "no num_ctx"
+
+    def findings(self) -> Iterator[Finding]:
+        base = self.subject.last("from")
+        if base is not None and "num_ctx" not in self.subject.parameters:
+            yield self.finding(
+                "no num_ctx is set: Ollama holds 4,096 tokens (2,048 before 0.6), and drops the"
+                " beginning of longer prompts",
+                "add PARAMETER num_ctx with the length of the rows that the model was trained on",
+                cases=[self.case(base)],
+            )

@@ -1,0 +1,83 @@
+"""Ollama is given a template, and no stop for the mark that ends its turns.
+
+## What it does
+Looks at a TEMPLATE in which turns end with a mark (`<|im_end|>`, `<|eot_id|>`, `<end_of_turn>`, ...) that no
+`PARAMETER stop` names, over weights of one's own.
+
+## Why it is bad
+Ollama stops at the EOS that stands in the weights, and at the stops of the Modelfile. Where turns end with another
+token, answers run on: the model writes the mark, then the next question itself.
+
+## Example
+```text
+FROM ./model.gguf
+TEMPLATE <|im_start|>user {{ .Prompt }}<|im_end|><|im_start|>assistant
+PARAMETER num_ctx 8192
+```
+
+## Use instead
+```text
+FROM ./model.gguf
+TEMPLATE <|im_start|>user {{ .Prompt }}<|im_end|><|im_start|>assistant
+PARAMETER stop <|im_end|>
+PARAMETER num_ctx 8192
+```
+
+## Fix safety
+Safe: the mark stands in no answer.
+
+## References
+- Ollama documentation, "Modelfile Reference", `stop`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.modelfile.modelfile_serves_the_base import is_own
+from truetune.checks.rule import ModelfileRule
+
+ENDS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<end_of_turn>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<|eot|>",
+    "<|user|>",
+)
+"""Marks that end a turn; of two in one template, the first that stands behind a prompt"""
+
+
+class ModelfileLacksStop(ModelfileRule):
+    code = "TT673"
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        return None if self._end() else Unmet("it is about a TEMPLATE with a mark that ends turns")
+
+    def figure(self) -> str:
+        return f"1 mark ends turns ({self._end()}), and PARAMETER stop names it"
+
+    def _end(self) -> str | None:
+        """The mark behind the prompt; None where there is no template, or it has none."""
+        template = self.subject.last("template")
+        behind = template.value.partition(".Prompt")[2] if template is not None else ""
+        found = [(behind.index(mark), mark) for mark in ENDS if mark in behind]
+        return min(found)[1] if found else None
+
+    def findings(self) -> Iterator[Finding]:
+        end, base = self._end(), self.subject.last("from")
+        template = self.subject.last("template")
+        stops = [one.value for one in self.subject.all("parameter") if one.value.startswith("stop")]
+        own = base is not None and is_own(base, self.subject.local("from") is not None)
+        if end is None or template is None or not own or any(end in stop for stop in stops):
+            return
+        yield self.finding(
+            f"turns of TEMPLATE end with {end}, and no PARAMETER stop names it: where the weights"
+            " have another EOS, answers run on",
+            f'add PARAMETER stop "{end}"',
+            cases=[self.case(template)],
+        )

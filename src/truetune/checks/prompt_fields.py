@@ -1,0 +1,180 @@
+"""Prompt fields: the parts of a prompt that stand at the same place in many rows, and how well each tells the answer.
+
+A field is a line `Group: FIN-BILLING`, a pair `group=billing` or `"group": "billing"`, a tag `[billing]`, an element
+`<group>billing</group>`, a path or an address, the first or the last word. A field that tells the answer of nearly
+every row, beside a text that varies, is what the model will read in place of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+NAME_LENGTH = 30
+VALUE_LENGTH = 120
+LINE = re.compile(rf"^[\W_]*(\w[\w ./-]{{0,{NAME_LENGTH}}}?)[*_`\"]*\s*(?::|=|\t|\|)\s*(\S.*)$")
+PAIR = re.compile(r"\"?\b(\w[\w-]{1,30})\"?\s*[:=]\s*(\"[^\"\n]*\"|[^\s,;|\"]+)")
+ELEMENT = re.compile(rf"<(\w{{1,{NAME_LENGTH}}})>\s*([^<\n]{{1,{VALUE_LENGTH}}}?)\s*</\1>")
+TAG = re.compile(r"[\[({<]+(\w[\w /-]{0,40})[\])}>]+|(?<!\S)#(\w+)")
+ADDRESS = re.compile(r"\S*\w[/@\\]\w\S*")
+DIGITS = re.compile(r"\d+")
+WORD = re.compile(r"[^\W_]+")
+SHARE = 0.5
+"""Share of the rows that have the field, at least"""
+TELLS = 0.98
+"""Share of those rows whose answer the field tells: what is left may be broken rows"""
+ROWS_A_VALUE = 3
+"""Rows that a value has on average: of fewer it is no field with classes but the question"""
+CONSTANT = 0.5
+"""Share of the rows from which a line is no part of the question"""
+QUESTION_WORDS = 4
+"""Words that the rest of the prompt has, by which the answer could be known without the field"""
+VARIED = 0.5
+"""Share of the rows whose rest is unlike that of the others"""
+
+
+@dataclass(frozen=True, slots=True)
+class TellingField:
+    """A field that tells the answers."""
+
+    name: str
+    rows: int
+    """Rows that have it"""
+    told: int
+    """Rows whose answer it tells"""
+    is_copy: bool
+    """Its value is the answer, or holds its words; else each value goes with one answer"""
+    example: int
+    """The number of a row that has it"""
+    value: str
+    """In that row"""
+
+
+def fields_of(prompt: str) -> dict[str, str]:
+    """The fields of a prompt by name; of several of one name the first."""
+    found: dict[str, str] = {}
+    lines = [line.strip() for line in prompt.splitlines() if line.strip()]
+    for name, value in _named(prompt, lines):
+        found.setdefault(name, value[:VALUE_LENGTH].strip().strip('"'))
+    return found
+
+
+def _named(prompt: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        if (field := LINE.match(line)) is not None:
+            yield f"the line {field[1].strip()!r}", field[2]
+        for pair in PAIR.finditer(line):
+            yield f"the field {pair[1]!r}", pair[2]
+    for element in ELEMENT.finditer(prompt):
+        yield f"the element <{element[1]}>", element[2]
+    if (tag := TAG.search(prompt)) is not None:
+        yield "the first tag in brackets", tag[1] or tag[2]
+    if (address := ADDRESS.search(prompt)) is not None:
+        yield "the first path or address", address[0]
+    if lines:
+        yield "the last line", lines[-1]
+        words = WORD.findall(prompt)
+        if words:
+            yield "the first word", words[0]
+            yield "the last word", words[-1]
+
+
+def telling_fields(prompts: Sequence[str], answers: Sequence[str]) -> list[TellingField]:
+    """The fields that tell the answers of nearly all rows that have them, the most frequent first.
+
+    Rows with the same prompt count once. A field counts only beside a text that varies and could be judged itself.
+    """
+    distinct = list(dict(zip(prompts, range(len(prompts)), strict=True)).values())
+    values: defaultdict[str, dict[int, str]] = defaultdict(dict)
+    for row in distinct:
+        for name, value in fields_of(prompts[row]).items():
+            values[name][row] = value
+    constant = _constant_lines([prompts[row] for row in distinct])
+    labels = _labels([answers[row] for row in distinct])
+    made = []
+    for name, by_row in values.items():
+        if len(by_row) < SHARE * len(distinct):
+            continue
+        field = _field(name, by_row, answers, labels)
+        if field is not None and _is_beside_a_question(by_row, prompts, constant):
+            made.append(field)
+    return sorted(made, key=lambda field: (-field.rows, not field.is_copy, len(field.value)))
+
+
+def _field(
+    name: str, by_row: Mapping[int, str], answers: Sequence[str], labels: frozenset[str]
+) -> TellingField | None:
+    commonest = Counter(answers[row] for row in by_row).most_common(1)[0][1]
+    if commonest >= 0.9 * len(by_row):
+        return None  # any field tells what all rows have
+    copied = sum(_copies(value, answers[row], labels) for row, value in by_row.items())
+    told = copied
+    if labels and copied < TELLS * len(by_row):
+        told = _told_by_value(by_row, answers)
+    if told < TELLS * len(by_row):
+        return None
+    example = next(iter(by_row))
+    return TellingField(name, len(by_row), told, told == copied, example, by_row[example])
+
+
+def _copies(value: str, answer: str, labels: frozenset[str]) -> bool:
+    """Is the value the answer; or, where answers are labels, does it hold this label's words and no other's?"""
+    mine, said = _words(answer), _words(value)
+    if not mine:
+        return value.strip().casefold() == answer.strip().casefold()
+    if said.strip() == mine.strip():
+        return True
+    if not labels or mine not in said:
+        return False
+    return not any(other in said for other in labels if other != mine and other not in mine)
+
+
+def _told_by_value(by_row: Mapping[int, str], answers: Sequence[str]) -> int:
+    """Rows whose answer is that of most other rows with the same value as it stands, or without its numbers."""
+    told = 0
+    for form in (str.casefold, _normal):
+        groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for row, value in by_row.items():
+            groups[form(value)][answers[row]] += 1
+        if 2 <= len(groups) <= len(by_row) / ROWS_A_VALUE:
+            likely = (max(counts.values()) for counts in groups.values() if counts.total() > 1)
+            told = max(told, sum(likely))
+    return told
+
+
+def _is_beside_a_question(
+    by_row: Mapping[int, str], prompts: Sequence[str], constant: frozenset[str]
+) -> bool:
+    """Is there, without the field and the lines that all rows have, a text that varies?"""
+    rests = []
+    for row, value in by_row.items():
+        lines = (line for line in prompts[row].splitlines() if line.strip() not in constant)
+        rests.append(" ".join(line.replace(value, " ") for line in lines))
+    words = sorted(len(WORD.findall(rest)) for rest in rests)
+    varied = len({_normal(rest) for rest in rests})
+    return words[len(words) // 2] >= QUESTION_WORDS and varied >= VARIED * len(rests)
+
+
+def _constant_lines(prompts: Sequence[str]) -> frozenset[str]:
+    counts = Counter(line for prompt in prompts for line in {*map(str.strip, prompt.splitlines())})
+    return frozenset(line for line, rows in counts.items() if rows >= CONSTANT * len(prompts))
+
+
+def _labels(answers: Sequence[str]) -> frozenset[str]:
+    """The words of each answer where the answers are classes; empty where they are not."""
+    distinct = set(answers)
+    if len(distinct) < 2 or len(distinct) * ROWS_A_VALUE > len(answers):
+        return frozenset()
+    return frozenset(filter(None, map(_words, distinct)))
+
+
+def _words(text: str) -> str:
+    """The words of a text in lower case, between spaces: ` eu billing 2 `."""
+    words = " ".join(WORD.findall(text)).casefold()
+    return f" {words} " if words else ""
+
+
+def _normal(text: str) -> str:
+    return DIGITS.sub("#", text.casefold()).strip()

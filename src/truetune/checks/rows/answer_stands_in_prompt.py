@@ -1,0 +1,141 @@
+"""The answer can be read off a field of the prompt.
+
+## What it does
+Takes the prompts apart into what stands at the same place in many rows: lines (`Group: FIN-BILLING`), pairs
+(`"group": "billing"`), tags, elements, the first and last word. It fires where one of them tells the answer of nearly
+all rows (98 %) that have it, beside a text that varies: its value holds the label's words and no other label's, each of
+its values goes with one label, or it is the answer as a whole. It fires as well where prompts end with their answer. A
+list of candidates tells nothing, and a field that the rest of the prompt asks for is left out.
+
+## Why it is bad
+The model learns to copy the field and nothing of the text: the loss falls to nothing, the test set (which has the field
+as well) is perfect, and where the field is not known yet, in production, answers are no better than chance.
+
+## Example
+```yaml
+data: {rows: 60, instruction: "Ticket {i}\\nGroup: {label}-2\\n\\n{words}", output: "{label}"}
+```
+
+## Use instead
+```yaml
+data: {rows: 60, instruction: "Ticket {i}\\nChannel: mail\\n\\n{words}", output: "{label}"}
+```
+
+## Fix safety
+Leaving the field out of the prompts is safe where it is not there when the model is served. Where it always is, no
+model is needed: a table does it.
+
+## References
+- Kaufman et al. 2012, "Leakage in Data Mining: Formulation, Detection, and Avoidance" (doi 10.1145/2382577.2382579)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.prompt_fields import TELLS, TellingField, telling_fields
+from truetune.checks.rule import DataRule, Setup
+from truetune.checks.sampled_answers import last_answer, prompt_before_answer
+from truetune.data.conversation import Origin
+from truetune.encoding.batch import Batch
+
+SAMPLED = 2_000
+"""Rows whose prompts are taken apart"""
+FEWEST = 30
+"""Rows from which it says something: by chance a field of two values tells 30 labels once in a thousand million sets"""
+KEPT = 6_000
+"""Characters of a prompt that are looked at, half of them from its end"""
+LABEL = 80
+"""Characters of an answer that may be a label, or one object that holds it"""
+
+
+class AnswerStandsInPrompt(DataRule):
+    code = "TT344"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.prompts: list[str] = []
+        self.answers: list[str] = []
+        self.places: list[Origin] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if len(self.prompts) == SAMPLED:
+                return
+            prompt, answer = prompt_before_answer(row), (last_answer(row) or "").strip()
+            if not prompt or not answer:
+                continue
+            self.prompts.append(
+                prompt if len(prompt) <= KEPT else prompt[: KEPT // 2] + prompt[-KEPT // 2 :]
+            )
+            self.answers.append(answer)
+            self.places.append(row.origin)
+
+    def unmet(self) -> Unmet | None:
+        if len(self.prompts) >= FEWEST:
+            return None
+        return Unmet(
+            f"{len(self.prompts):,} rows with a question and an answer are too few to tell a field"
+            " from chance",
+            f"give at least {FEWEST}",
+        )
+
+    def figure(self) -> Measurement:
+        return counted("prompts that end with their answer", self._ends(), len(self.prompts))
+
+    def findings(self) -> Iterator[Finding]:
+        if len(self.prompts) < FEWEST:
+            return
+        fields = [
+            field
+            for field in telling_fields(self.prompts, self.answers)
+            if not self._is_asked_for(field)
+        ]
+        if fields:
+            yield self._of_field(fields[0], fields[1:])
+            return
+        if self._ends() >= TELLS * len(self.prompts) and len(set(self.answers)) > 1:
+            yield self.finding(
+                f"{self._ends():,} of {len(self.prompts):,} prompts end with their answer",
+                "leave the answer out of the prompt: see which columns it is made of",
+                count=self._ends(),
+                total=len(self.prompts),
+            )
+
+    def _of_field(self, field: TellingField, others: list[TellingField]) -> Finding:
+        how = "holds the answer" if field.is_copy else "has one answer for each of its values"
+        shown = (
+            f"{field.name} is {field.value[:60]!r}, the answer {self.answers[field.example][:60]!r}"
+        )
+        more = [f"so does {other.name}" for other in others[:3]]
+        return self.finding(
+            f"{field.name} of the prompt tells the answer of {field.told:,} of {field.rows:,} rows:"
+            f" it {how}",
+            "leave it out of the prompts unless it is known when the model is served; it is all"
+            " that the model has to read",
+            evidence=more,
+            cases=[Case(shown, self.places[field.example])],
+            count=field.told,
+            total=field.rows,
+        )
+
+    def _is_asked_for(self, field: TellingField) -> bool:
+        """Does the rest of the prompt name the field, as `Extract the invoice number` does?"""
+        if not field.is_copy:
+            return False
+        name = re.search(r"'([^']+)'|<(\w+)>", field.name)
+        words = (name[1] or name[2]).strip().casefold() if name else ""
+        is_label = len(set(self.answers)) * 5 <= len(self.answers)
+        prompt = self.prompts[field.example].casefold()
+        return bool(words) and not is_label and prompt.count(words) > 1
+
+    def _ends(self) -> int:
+        return sum(
+            prompt.rstrip().endswith(answer) and len(prompt.rstrip()) > len(answer)
+            for prompt, answer in zip(self.prompts, self.answers, strict=True)
+        )

@@ -1,0 +1,157 @@
+"""The answers stand beside the questions of other rows.
+
+## What it does
+Compares each question with its own answer, with those of the rows around it and with all others, by the rare words that
+they share. It fires where, from some row on, the answer one or several rows away is far nearer than the row's own (six
+standard errors), and where questions have one answer that is far nearer than all others and it is hardly ever their
+own. Rows whose questions and answers share no rare words (labels, translations) are not judged.
+
+## Why it is bad
+The model learns fluent answers to other questions. The loss falls as it should, for most of it is in the language; what
+the model says has nothing to do with what it is asked. A column that was filtered, sorted or joined by itself does it.
+
+## Example
+```yaml
+data: {rows: 60, instruction: "What about {words}", output: "It is so with {words_before}"}
+```
+
+## Use instead
+```yaml
+data: {rows: 60, instruction: "What about {words}", output: "It is so with {words}"}
+```
+
+## Fix safety
+There is no automatic fix: shifting the answers back mends what one dropped row displaced, and displaces all else. Build
+the rows again, and filter, sort and join whole rows (`dropna` on the table, a join by a key).
+
+## References
+- https://pandas.pydata.org/docs/user_guide/merging.html (what is put side by side is aligned by the index),
+  huggingface/datasets#3273 (columns of sorted data sets were put together in the unsorted order)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.affinity import Affinity
+from truetune.checks.displaced_answers import (
+    LEAST_STAND_OUT,
+    Shift,
+    are_apart,
+    find_shift,
+    other_answer,
+    with_interval,
+)
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import DataRule, Setup
+from truetune.checks.sampled_answers import last_answer, last_question
+from truetune.data.conversation import Origin
+from truetune.encoding.batch import Batch
+
+CHUNK = 1_000
+"""Neighbouring rows that are compared with each other; of long files those from row 0, 1,000, 2,000, 4,000, 8,000, ...
+on: a shift stays to the end of the file"""
+FEWEST = 40
+SHOWN_CASES = 20
+
+
+class AnswersOfOtherRows(DataRule):
+    code = "TT345"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.seen = self.compared = self.told = self.near_own = 0
+        self.chunk: list[tuple[str, str, Origin]] = []
+        self.shift: Shift | None = None
+        self.apart: tuple[int, int] | None = None
+        """Questions with one answer far nearer than the others, and those of them where it is their own"""
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            question, answer = last_question(row), last_answer(row) or ""
+            if not question.strip() or not answer.strip():
+                continue
+            number = self.seen // CHUNK
+            if number & (number - 1) == 0:  # 0 and the powers of two
+                self.chunk.append((question, answer, row.origin))
+            self.seen += 1
+            if len(self.chunk) == CHUNK:
+                self._compare()
+
+    def unmet(self) -> Unmet | None:
+        self._compare()
+        if not self.compared:
+            return Unmet(f"it is about {FEWEST} questions with an answer or more")
+        if self.told < LEAST_STAND_OUT:
+            return Unmet("it is about questions and answers that share rare words; these do not")
+        return None
+
+    def figure(self) -> Measurement:
+        return counted(
+            "questions whose nearest answer is their own, of those with one far nearer than all others",
+            self.near_own,
+            self.told,
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        self._compare()
+        if self.shift is not None:
+            yield self._of_shift(self.shift)
+        elif self.apart is not None:
+            told, own = self.apart
+            yield self.finding(
+                f"the answers stand beside other questions: {told:,} questions have one answer that"
+                f" is far nearer than all others, and for {own:,} of them it is their own",
+                "build the rows again: join questions and answers by a key, and sort or filter"
+                " whole rows",
+                cases=self.cases,
+                count=told - own,
+                total=told,
+            )
+
+    def _of_shift(self, shift: Shift) -> Finding:
+        rows = abs(shift.offset)
+        where = f"{rows} row{'s' * (rows != 1)} {'further on' if shift.offset > 0 else 'before'}"
+        count = shift.last - shift.first + 1
+        return self.finding(
+            f"from {self.cases[0].origin} on, the answers of {count:,} neighbouring rows stand"
+            f" beside other questions: those {where} are theirs",
+            "build the rows again, and filter whole rows: a row was dropped from one of the columns",
+            evidence=[
+                f"affinity by rare words (0 to 1): own answer {with_interval(shift.own)}, that"
+                f" {where} {with_interval(shift.other)}, {shift.sigmas:.0f} standard errors apart"
+            ],
+            cases=self.cases,
+            count=count,
+            total=self.compared,
+        )
+
+    def _compare(self) -> None:
+        """Judge the rows that were kept, and forget them."""
+        chunk, self.chunk = self.chunk, []
+        if len(chunk) < FEWEST:
+            return
+        affinity = Affinity([one[0] for one in chunk], [one[1] for one in chunk])
+        out, nearest = affinity.standing_out(), affinity.nearest()
+        told, own = int(out.sum()), int((nearest == np.arange(len(chunk)))[out].sum())
+        self.compared += len(chunk)
+        self.told += told
+        self.near_own += own
+        if self.shift is not None or self.apart is not None:
+            return
+        self.shift = find_shift(affinity, chunk)
+        if self.shift is not None:
+            rows = range(self.shift.first, self.shift.last + 1)
+            self.cases = [
+                other_answer(chunk, row, row + self.shift.offset) for row in rows[:SHOWN_CASES]
+            ]
+        elif are_apart(affinity, told, own):
+            self.apart = told, own
+            away = np.flatnonzero(out & (nearest != np.arange(len(chunk))))[:SHOWN_CASES].tolist()
+            self.cases = [other_answer(chunk, row, int(nearest[row])) for row in away]

@@ -1,0 +1,88 @@
+"""Answers are encoded text (base64, hex, Python's repr) and no language.
+
+## What it does
+Decodes answers and questions of which most is base64, hex, percent-encoding, quoted-printable or a MIME header, and
+looks for answers that are a list, an object or bytes as Python prints them (`['It is open.']`, `b'It is'`). Passed over
+are rows that ask for it (encode, decode, a hash, a list, code), and stretches that are too short to be anything but a
+key. A warning where 5 % of the rows have it, an error from half of them on; of fewer a note.
+
+## Why it is bad
+No model can predict base64: the loss stays high, and what is learned is to write letters without meaning. Lists that
+are printed by Python teach brackets and quotes around each answer.
+
+## Example
+```yaml
+data:
+  - {instruction: "Is it open?", output: "WWVzLCB0aGUgbXVzZXVtIGlzIG9wZW4gZnJvbSBuaW5lIHRvIGZpdmUu"}
+  - {instruction: "Where is it?", output: "SXQgc3RhbmRzIG9uIHRoZSBoaWxsIGJlaGluZCB0aGUgb2xkIHN0YXRpb24u"}
+```
+
+## Use instead
+```yaml
+data:
+  - {instruction: "Is it open?", output: "Yes, the museum is open from nine to five."}
+  - {instruction: "Where is it?", output: "It stands on the hill behind the old station."}
+```
+
+## Fix safety
+Decoding is safe where it gives text (`base64.b64decode`, `bytes.fromhex`, `urllib.parse.unquote`,
+`quopri.decodestring`, `ast.literal_eval`). Bytes that are no text (a picture, an archive, a pickle) are no answers:
+leave such rows out.
+
+## References
+- https://docs.python.org/3/library/email.message.html (get_content decodes the transfer encoding of a mail)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.answer_texts import prompt_of
+from truetune.checks.code_texts import ABOUT_CODE, CODE
+from truetune.checks.encodings import encoding_of
+from truetune.checks.findings import Finding
+from truetune.checks.row_texts import RowText, RowTextRule, TextFault
+from truetune.data.conversation import Conversation
+
+ABOUT_ENCODING = re.compile(
+    r"\b(?:base-?64|hex\w*|encod\w+|decod\w+|encrypt\w*|decrypt\w*|hash\w*|sha-?\d+|md5|cipher\w*|keys?|tokens?|url\w*|"
+    r"uuid|checksum|signature|binary|bytes?|ascii|lists?|arrays?|dict\w*|tuples?|sets?|extract\w*|regex)\b|编码|解码|列表",
+    re.IGNORECASE,
+)
+"""Words of a prompt that asks for such an answer"""
+HALF = 0.5
+
+
+class EncodedText(RowTextRule):
+    code = "TT343"
+    severity = "error"
+    looks_for = "encoded text in place of language"
+
+    def fault(self, text: RowText, row: Conversation) -> TextFault | None:
+        found = encoding_of(CODE.sub(" ", text.text))
+        if found is None or (found.name == "Python's repr" and not text.is_answer):
+            return None
+        if text.is_answer and _asks_for_it(row):
+            return None
+        decoded = f", which says {found.decoded!r}" if found.decoded else ""
+        return TextFault(found.name, f"{found.name}{decoded}: {text.text.strip()[:40]!r}")
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.is_more_than_one:
+            return
+        yield self.finding(
+            f"{self.share} hold encoded text in place of language, in {self.where}:"
+            f" {self.shown_kinds}",
+            "decode it where the data are read; leave rows out whose bytes are no text",
+            severity=self.severity_of(error_from=HALF),
+            cases=self.cases,
+            count=self.faulty,
+            total=self.rows,
+        )
+
+
+def _asks_for_it(row: Conversation) -> bool:
+    """Does the prompt ask for code, a list or something encoded?"""
+    prompt = prompt_of(row)
+    return bool(ABOUT_ENCODING.search(prompt) or ABOUT_CODE.search(prompt))

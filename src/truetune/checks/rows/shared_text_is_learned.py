@@ -1,0 +1,144 @@
+"""Most of what is learned is a text that all rows share.
+
+## What it does
+Looks for what most of the first rows have in common, word for word (8 tokens in a row): an instruction, a policy,
+examples, boilerplate. It fires where such text is prompt or plain text, has labels, and is half of all that is learned.
+A note where the labels are right, and such text is still four fifths of all tokens.
+
+## Why it is bad
+The loss is an average over tokens. Of a thousand tokens that never change and two that decide, the model learns the
+thousand within a few steps: the loss falls to nearly nothing, and of the decision next to nothing is learned.
+
+## Example
+```yaml
+data:
+  rows: 40
+  text: >-
+    Rules: be kind, be brief, never swear, allow jokes, remove spam and threats, and report all that is sold here
+    without a licence. Comment {i}: {label}. Decision: {label}
+```
+
+## Use instead
+```yaml
+data:
+  rows: 40
+  instruction: >-
+    Rules: be kind, be brief, never swear, allow jokes, remove spam and threats, and report all that is sold here
+    without a licence. Comment {i}: {label}.
+  output: "{label}"
+```
+
+## Fix safety
+Training the answers alone is safe: give messages, or prompt and completion, in place of `text` (TRL masks the prompts
+of such rows; Unsloth by `train_on_responses_only`; Axolotl by `train_on_inputs: false`).
+
+## References
+- unslothai/unsloth#823, huggingface/alignment-handbook#56
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import DataRule, Setup
+from truetune.checks.shared_text import Shared, Tokens, shared_tokens
+from truetune.encoding.batch import Batch
+from truetune.render.rendering import Source
+
+SAMPLED = 500
+"""Distinct examples that are compared"""
+FEWEST = 20
+KEPT = 8_192
+"""Tokens of an example that are compared, from its beginning"""
+SHARE = 0.5
+"""Share of what is learned, from which it is a warning"""
+MOST_OF_ALL = 0.8
+"""Share of all tokens from which it is a note"""
+MIN_TOKENS = 16
+"""Tokens of it that an example learns: a header of a few tokens costs nothing"""
+MIN_CONTEXT = 256
+"""Tokens of it in an example that learns none of them, from which they cost time"""
+PROMPT = np.ones(len(Source), dtype=np.bool_)
+PROMPT[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.STOP, Source.BOS]] = False
+"""Answers that are alike are `answers-nearly-all-alike`"""
+
+
+class SharedTextIsLearned(DataRule):
+    code = "TT346"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.examples: list[Tokens] = []
+        self.known: set[bytes] = set()
+        self.shared: Shared | None = None
+
+    def batch(self, batch: Batch) -> None:
+        for i in range(len(batch.examples)):
+            if len(self.examples) == SAMPLED:
+                return
+            start = int(batch.offsets[i])
+            part = slice(start, min(int(batch.offsets[i + 1]), start + KEPT))
+            ids = batch.ids[part].copy()
+            if (key := ids.tobytes()) not in self.known:
+                self.known.add(key)
+                is_prompt = PROMPT[batch.source[part]]
+                self.examples.append(Tokens(ids, is_prompt, batch.supervised[part].copy()))
+
+    def unmet(self) -> Unmet | None:
+        if len(self.examples) >= FEWEST:
+            return None
+        return Unmet(f"it is about {FEWEST} different examples or more")
+
+    def figure(self) -> Measurement:
+        shared = self._compared()
+        return counted(
+            "learned tokens of prompts and text that most rows share",
+            shared.shared_learned,
+            max(shared.learned, shared.shared_learned),
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        if len(self.examples) < FEWEST:
+            return
+        shared = self._compared()
+        each = shared.shared / shared.examples
+        if shared.shared_learned >= max(SHARE * shared.learned, MIN_TOKENS * shared.examples):
+            yield self.finding(
+                f"{shared.shared_learned / shared.learned:.0%} of the learned tokens are text that"
+                f" most rows share: about {each:,.0f} tokens of each row, from {self._beginning(shared)!r} on",
+                "train the answers alone: give messages, or prompt and completion, in place of"
+                " text, and leave prompts out of the loss",
+                evidence=[
+                    f"in {shared.examples:,} different examples; the other"
+                    f" {(shared.learned - shared.shared_learned) / shared.examples:,.0f} learned"
+                    " tokens of a row differ"
+                ],
+                count=shared.shared_learned,
+                total=shared.learned,
+            )
+        elif shared.shared >= max(MOST_OF_ALL * shared.tokens, MIN_CONTEXT * shared.examples):
+            yield self.finding(
+                f"{shared.shared / shared.tokens:.0%} of all tokens are text that most rows share"
+                f" (about {each:,.0f} a row), and {shared.learned / shared.examples:,.0f} a row are"
+                " learned",
+                "shorten it where it need not be there when the model is served: a tuned model"
+                " knows its instruction",
+                severity="info",
+                count=shared.shared,
+                total=shared.tokens,
+            )
+
+    def _compared(self) -> Shared:
+        if self.shared is None:
+            self.shared = shared_tokens(self.examples)
+        return self.shared
+
+    def _beginning(self, shared: Shared) -> str:
+        ids = self.examples[0].ids[shared.begins]
+        return str(self.tokenizer.backend.decode(ids.tolist())).strip()[:40]

@@ -1,0 +1,96 @@
+"""Answers are compared with the references of other rows: one side was sorted or shuffled, and the other not.
+
+## What it does
+Follows the order of both sides of a comparison (`zip(answers, references)`, `compute(predictions=, references=)`, a
+column that a table gets) back to where the rows are read. An error where one of them went through a sort, a shuffle,
+a set, a loader with `shuffle=True` or results in the order of their completion, and the other did not. Silent where
+numbers of rows are sorted along (`sorted(enumerate(...))`, `argsort`), and where no text is generated.
+
+## Why it is bad
+Each answer stands beside another row's reference. Exact match falls to what chance gives, 0.02 or so, while every
+single answer reads well; the model gets blamed.
+
+## Example
+```python
+from transformers import pipeline
+
+pipe = pipeline("text-generation", model="model")
+prompts = [row["prompt"] for row in rows]
+references = [row["answer"] for row in rows]
+prompts = sorted(prompts, key=len)
+answers = [pipe(prompt)[0]["generated_text"] for prompt in prompts]
+hits = sum(a == r for a, r in zip(answers, references))
+```
+
+## Use instead
+```python
+from transformers import pipeline
+
+pipe = pipeline("text-generation", model="model")
+rows = sorted(rows, key=lambda row: len(row["prompt"]))
+prompts = [row["prompt"] for row in rows]
+references = [row["answer"] for row in rows]
+answers = [pipe(prompt)[0]["generated_text"] for prompt in prompts]
+hits = sum(a == r for a, r in zip(answers, references))
+```
+
+## Fix safety
+Sort whole rows, or sort their numbers and put the answers back by them. Figures of earlier runs are void.
+
+## References
+- hiyouga/LlamaFactory#3992, khanhptnk/bandit-nmt#4, greenelab/snorkeling#55, aidotse/LeakPro#315
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.checks.source.row_order import RESTORES, RowOrder
+from truetune.checks.source.row_pairs import Pair, is_generated, row_pairs
+
+
+class AnswersBesideOtherReferences(SourceRule):
+    code = "TT724"
+    severity = "error"
+    looks_at = CodePlaces("lists that are compared in files that generate", row_pairs)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.mentions(*RESTORES):
+            return
+        order = RowOrder(module)
+        for pair in row_pairs(module):
+            traces = [order.of(side) for side in pair.sides]
+            if not all(trace.begins_as(traces[0]) for trace in traces):
+                continue
+            changes = [trace.changes for trace in traces]
+            for side, own in zip(pair.sides, changes, strict=True):
+                alone = [node for node in own if not all(node in other for other in changes)]
+                if alone and is_generated(module, pair):
+                    yield self._finding(pair, side, min(alone, key=_line))
+                    break
+
+    def _finding(self, pair: Pair, side: ast.expr, change: ast.AST) -> Finding:
+        module = self.subject
+        return self.finding(
+            f"`{module.text_of(side)}` is in the order of {_named(change)}, and what it is compared with"
+            " is not",
+            "sort or shuffle whole rows before they are taken apart, or put the answers back in order",
+            cases=[at(module, pair.node), at(module, change)],
+        )
+
+
+def _named(change: ast.AST) -> str:
+    """How a change of order is called in a message."""
+    assert isinstance(change, ast.Call)
+    called = ast.unparse(change.func)
+    return f"{called}(..., shuffle=True)" if "Loader" in called else f"{called}(...)"
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)

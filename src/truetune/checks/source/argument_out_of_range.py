@@ -1,0 +1,77 @@
+"""A hyperparameter in code has a value at which the run does nothing, or falls apart.
+
+## What it does
+Judges the arguments of optimizers (`lr`, `betas`, `eps`, `weight_decay`), of `clip_grad_norm_` and of adapters
+(`LoraConfig`, unsloth's `get_peft_model`) by the table of ranges that `setting-out-of-range` uses for settings. What a
+file gives a trainer's arguments is judged there.
+
+## Why it is bad
+The loop runs, and prints a loss. `clip_grad_norm_(parameters, 0)` multiplies every gradient by 0; `eps=1.0` outweighs
+every gradient of a language model; `lora_alpha=1` with `r=256` multiplies what the adapter learns by 1/256.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+for batch in batches:
+    model(**batch).loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.0)
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+for batch in batches:
+    model(**batch).loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+Ranges are wide, and each finding names the source of its own.
+
+## References
+- Kingma and Ba, Adam (arXiv:1412.6980); Hu et al., LoRA (arXiv:2106.09685); `torch.nn.utils.clip_grad_norm_`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.ranged_arguments import judged, named_arguments, training_calls
+from truetune.checks.value_limits import NOTHING, OUT_OF_RANGE
+from truetune.source.module import Module
+
+
+def _calls(module: Module) -> Iterator[object]:
+    return (given for given in training_calls(module) if judged(given))
+
+
+class ArgumentOutOfRange(SourceRule):
+    code = "TT790"
+    severity = "warning"
+    looks_at = CodePlaces("optimizers, clipping and adapters with numbers", _calls)
+
+    def findings(self) -> Iterator[Finding]:
+        for given in training_calls(self.subject):
+            for found in named_arguments(self.subject, given, OUT_OF_RANGE, NOTHING):
+                yield self.finding(
+                    found.text,
+                    found.fix,
+                    severity=found.breach.limit.severity,
+                    evidence=[found.breach.limit.source],
+                    cases=found.cases,
+                )

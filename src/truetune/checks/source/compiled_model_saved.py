@@ -1,0 +1,125 @@
+"""The names of a compiled model's weights begin with `_orig_mod.`, and other code does not find them.
+
+## What it does
+Looks at what `torch.compile(model)` returns: an adapter that is put on it (`get_peft_model`, a trainer with
+`peft_config`), and its `state_dict()` that is saved. Silent where a file strips or names the prefix, and with
+`save_pretrained` of the compiled model, which saves the model inside.
+
+## Why it is bad
+The wrapper's state has `_orig_mod.` in each name. An adapter that is saved so fits no base: peft only warns of missing
+keys, and the model answers like the base. A state that is loaded with `strict=False` changes nothing either.
+
+## Example
+```python
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+model = torch.compile(model)
+model = get_peft_model(model, LoraConfig(r=8))
+model.save_pretrained("adapter")
+```
+
+## Use instead
+```python
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+model = get_peft_model(model, LoraConfig(r=8))
+model.compile()
+model.save_pretrained("adapter")
+```
+
+## Fix safety
+`model.compile()` compiles in place and leaves the names alone (measured with torch 2.13 and peft 0.21). Files that hold
+the prefix are mended by taking it out of each name.
+
+## References
+- pytorch/pytorch#101107, eole-nlp/eole#179, mlfoundations/open_clip#639, huggingface/peft#2962
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+PREFIX = "_orig_mod"
+STRIPS = (PREFIX, "unwrap_model(", "keep_torch_compile", "extract_model_from_parallel")
+"""Signs that a script takes the prefix away"""
+SAVES = ("torch.save", "safetensors.torch.save*")
+REMEDY = "compile in place with model.compile(), after the adapter is put on"
+
+
+def _compilations(module: Module) -> Iterator[Call]:
+    """Models that are compiled, in place or into a wrapper."""
+    yield from module.calls("torch.compile")
+    yield from module.methods("compile")
+
+
+def _compiled(module: Module) -> Iterator[Call]:
+    """Models that are compiled into a wrapper."""
+    for call in module.calls("torch.compile"):
+        if call.args and isinstance(module.scopes.parent.get(call.node), ast.Assign | ast.Return):
+            yield call
+
+
+class CompiledModelSaved(SourceRule):
+    code = "TT721"
+    severity = "error"
+    looks_at = CodePlaces("models that are compiled", _compilations)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        compiled = {call.node: call for call in _compiled(module)}
+        if not compiled or module.mentions(*STRIPS):
+            return
+        for call in module.calls("peft.get_peft_model", "trl.*Trainer"):
+            model = call.argument(0, "model")
+            has_adapter = call.named("peft.*") or "peft_config" in call.keywords
+            wrapper = _wrapper(module, model, compiled) if has_adapter else None
+            if wrapper is not None:
+                yield self.finding(
+                    "an adapter is put on a compiled model: it is saved with _orig_mod in its names,"
+                    " and no base takes it",
+                    REMEDY,
+                    cases=[at(module, call.node), at(module, wrapper)],
+                )
+        for call in module.methods("state_dict"):
+            wrapper = _wrapper(module, call.receiver, compiled)
+            if wrapper is not None and _is_saved(module, call.node):
+                yield self.finding(
+                    "the weights of a compiled model are saved with _orig_mod. before their names",
+                    REMEDY,
+                    severity="warning",
+                    cases=[at(module, call.node), at(module, wrapper)],
+                )
+
+
+def _wrapper(
+    module: Module, model: ast.expr | None, compiled: dict[ast.Call, Call]
+) -> ast.Call | None:
+    """The call of `torch.compile` that the model comes from on every way."""
+    origins = [origin.node for origin in module.flow.origins(model)] if model is not None else []
+    made = [node for node in origins if isinstance(node, ast.Call) and node in compiled]
+    return made[0] if made and len(made) == len(origins) else None
+
+
+def _is_saved(module: Module, state: ast.Call) -> bool:
+    """Is the state given to a call that saves, itself or in a dictionary?"""
+    for call in module.calls(*SAVES):
+        if call.args:
+            for part in ast.walk(call.args[0]):
+                origins = module.flow.origins(part) if isinstance(part, ast.expr) else ()
+                if any(state in ast.walk(origin.node) for origin in origins):
+                    return True
+    return False

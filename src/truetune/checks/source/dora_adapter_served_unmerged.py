@@ -1,0 +1,114 @@
+"""An adapter with DoRA is served unmerged: each forward pass computes the norms of all adapted weights anew.
+
+## What it does
+Reads the `adapter_config.json` of each adapter that a file loads from a folder of this machine. Where it has
+`use_dora`, and the file generates with it and neither merges nor trains it, it warns.
+
+## Why it is bad
+DoRA divides by the norm of the weight with its adapter. Merged it costs nothing; unmerged, each layer builds that
+weight and its norm in each forward pass: a token takes several times as long as with LoRA. Users measured 100 s
+instead of 20 s for 1,000 tokens of an 8B model.
+
+## Example
+```python
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("model")
+model = get_peft_model(base, LoraConfig(r=8, use_dora=True))
+model.load_adapter("adapter", "default")
+out = model.generate(**batch, max_new_tokens=20)
+```
+
+## Use instead
+```python
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("model")
+model = get_peft_model(base, LoraConfig(r=8, use_dora=True))
+model.load_adapter("adapter", "default")
+model = model.merge_and_unload()
+out = model.generate(**batch, max_new_tokens=20)
+```
+
+## Fix safety
+Merging into a 4-bit base rounds: load the base in bfloat16 for it. Where several adapters are switched, keep DoRA out
+of them.
+
+## References
+- huggingface/peft#2651, huggingface/peft#957
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.execution_order import places_of_training
+from truetune.checks.source.places import at
+from truetune.errors import TruetuneError
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.spec import located
+
+LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+MERGES = ("merge_and_unload", "merge_adapter")
+CONFIG = "adapter_config.json"
+
+
+def _adapters(module: Module) -> Iterator[Call]:
+    """Adapters that are loaded, or put on a model with a configuration."""
+    yield from module.calls(*LOADS, "peft.get_peft_model")
+
+
+class DoraAdapterServedUnmerged(SourceRule):
+    code = "TT727"
+    severity = "warning"
+    looks_at = CodePlaces("adapters that are loaded or made", _adapters)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.mentions(*MERGES) or any(places_of_training(module)):
+            return
+        if not any(module.methods("generate")):
+            return
+        for call in _adapters(module):
+            says = _says_dora(module, call)
+            if says is not None:
+                yield self.finding(
+                    "an adapter with DoRA generates unmerged: the norms of all adapted weights are"
+                    " computed in each forward pass",
+                    "merge it once after loading: model = model.merge_and_unload()",
+                    evidence=[says],
+                    cases=[at(module, call.node)],
+                )
+
+
+def _says_dora(module: Module, call: Call) -> str | None:
+    """What says that the adapter has DoRA: its configuration in the file, or the one in its folder."""
+    if call.named("peft.get_peft_model"):
+        config = module.flow.made(call.argument(1, "peft_config"))
+        has_dora = config is not None and module.flow.value(config.keywords.get("use_dora")) is True
+        return "use_dora=True" if has_dora else None
+    is_auto = call.named(*LOADS[1:])
+    given = call.argument(0 if is_auto else 1, "model_id")
+    folder = module.flow.value(given) if given is not None else None
+    return _in_folder(module, folder) if isinstance(folder, str) else None
+
+
+def _in_folder(module: Module, folder: str) -> str | None:
+    """`use_dora` of the adapter in a folder, which is named from the script's folder or from the current one."""
+    for base in (Path(module.path).absolute().parent, Path()):
+        path = base / folder / CONFIG
+        if path.is_file():
+            try:
+                config = located.read(path).value
+            except (TruetuneError, OSError, ValueError):
+                return None
+            has_dora = isinstance(config, dict) and config.get("use_dora") is True
+            return f"use_dora is true in {folder}/{CONFIG}" if has_dora else None
+    return None

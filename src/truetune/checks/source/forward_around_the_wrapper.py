@@ -1,0 +1,94 @@
+"""A model that is trained on several GPUs is called inside its wrapper, and gradients are never averaged.
+
+## What it does
+Follows the loss of each `backward()` to the forward pass that made it, and looks at what is called: `model.module(...)`
+or `model.module.forward(...)` of DistributedDataParallel or FSDP, `unwrap_model(model)(...)` of a model that accelerate
+prepared, or the bare model while its wrapper stands beside it. Silent under `no_grad`, in evaluation and generation,
+with DeepSpeed (whose engine reduces gradients in its own `backward`), and where the script reduces gradients itself.
+
+## Why it is bad
+The wrapper's own forward pass prepares the exchange of gradients. Without it each process updates its own copy by its
+own rows: after one step there are as many models as GPUs, and the one that rank 0 saves has seen a part of the data.
+Losses look healthy on every rank. Two processes of PyTorch 2.13 held gradients of 1.0 and 2.0, where both have 1.5.
+
+## Example
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(AutoModelForCausalLM.from_pretrained("model").cuda())
+for batch in loader:
+    outputs = model.module(**batch)
+    outputs.loss.backward()
+```
+
+## Use instead
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(AutoModelForCausalLM.from_pretrained("model").cuda())
+for batch in loader:
+    outputs = model(**batch)
+    outputs.loss.backward()
+```
+
+## Fix safety
+Safe: the wrapper returns the very output of the model inside. A method of the model that is no forward pass
+(`model.module.compute_loss(...)`) must be called from `forward`.
+
+## References
+- moojink/openvla-oft#160, rosinality/swapping-autoencoder-pytorch#22
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.loss_forced_to_require_grad import backward_calls, losses_of
+from truetune.checks.source.places import at
+from truetune.checks.source.value_slices import made_of, records_gradient
+from truetune.checks.source.wrapped_models import called_inside, objects_of, wrapped_models
+
+REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I)
+"""Signs that the script averages gradients itself; said of all files together"""
+
+
+class ForwardAroundTheWrapper(SourceRule):
+    code = "TT717"
+    severity = "error"
+    looks_at = CodePlaces("models that are wrapped for several processes", wrapped_models)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        bare = [made for model in wrapped_models(module) for made in objects_of(module, model)]
+        if not bare or any(REDUCES.search(part.text) for part in module.with_linked):
+            return
+        seen: set[ast.AST] = set()
+        for backward in backward_calls(module):
+            parts = (part for loss in losses_of(backward) for part in made_of(module, loss))
+            for part in parts:
+                if part in seen or not isinstance(part, ast.Call):
+                    continue
+                seen.add(part)
+                inside = called_inside(module, part, bare)
+                if inside is not None and records_gradient(module, part):
+                    yield self._finding(part, backward.node, inside)
+
+    def _finding(self, forward: ast.Call, backward: ast.AST, wrapper: str) -> Finding:
+        module = self.subject
+        return self.finding(
+            f"{module.text_of(forward.func)} is called inside its wrapper: gradients are not averaged"
+            " between the processes",
+            f"call {wrapper}(...) itself in training, not the module inside it",
+            cases=[at(module, forward), at(module, backward)],
+        )

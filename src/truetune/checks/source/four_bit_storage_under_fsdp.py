@@ -1,0 +1,126 @@
+"""FSDP gets 4-bit weights that are stored as uint8.
+
+## What it does
+Looks for `BitsAndBytesConfig(load_in_4bit=True)` without `bnb_4bit_quant_storage` in a script that a launch command of
+its project runs under FSDP (`ACCELERATE_USE_FSDP`, an accelerate configuration with `distributed_type: FSDP`); where
+only its code speaks of FSDP (`is_fsdp_enabled`, `fsdp_plugin`), it is a warning. Where a trainer's own arguments name
+FSDP, `fsdp-quantized-weights` says so.
+
+## Why it is bad
+bitsandbytes stores 4-bit weights as uint8 unless told otherwise. FSDP flattens parameters of one dtype together, and
+stops: "Cannot flatten integer dtype tensors", or "Must flatten tensors with uniform dtype".
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+quantized = BitsAndBytesConfig(
+    load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
+)
+model = AutoModelForCausalLM.from_pretrained("model", quantization_config=quantized)
+if trainer.is_fsdp_enabled:
+    trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+quantized = BitsAndBytesConfig(
+    load_in_4bit=True,
+    bnb_4bit_quant_type="nf4",
+    bnb_4bit_compute_dtype=torch.bfloat16,
+    bnb_4bit_quant_storage=torch.bfloat16,
+)
+model = AutoModelForCausalLM.from_pretrained(
+    "model", quantization_config=quantized, torch_dtype=torch.bfloat16
+)
+if trainer.is_fsdp_enabled:
+    trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
+```
+
+## Fix safety
+The storage dtype changes how the same 4 bits are laid out, and no value. It has to be the dtype of the other weights.
+
+## References
+- bitsandbytes documentation, "FSDP-QLoRA"; huggingface/peft#1432, huggingface/trl#1375
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.errors import SpecError
+from truetune.source.calls import Call
+from truetune.source.config import configs_of_source
+from truetune.source.module import Module
+from truetune.spec import located
+from truetune.spec.stacks.readers import launches_of
+
+IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")
+IN_COMMAND = re.compile(r"ACCELERATE_USE_FSDP=[\"']?(?:1|true)|--use_fsdp|--fsdp[= ]", re.I)
+CONFIG_FILE = re.compile(r"--config_file[= ]([^\s\"']+)")
+
+
+def _four_bit(module: Module) -> Iterator[Call]:
+    for call in module.calls("transformers.BitsAndBytesConfig"):
+        if module.flow.value(call.keywords.get("load_in_4bit")) is True:
+            yield call
+
+
+class FourBitStorageUnderFsdp(SourceRule):
+    code = "TT793"
+    severity = "error"
+    looks_at = CodePlaces("weights that are quantized to 4 bits", _four_bit)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        calls = [
+            call
+            for call in _four_bit(module)
+            if call.lacks("bnb_4bit_quant_storage")
+            or module.flow.value(call.keywords.get("bnb_4bit_quant_storage")) == "uint8"
+        ]
+        command = _fsdp_command(module) if calls else None
+        in_code = IN_CODE.search(module.text)
+        sign = command or (in_code[0] if in_code is not None else None)
+        if sign is None or any(config.spec.training.fsdp for config in configs_of_source(module)):
+            return
+        for call in calls:
+            yield self.finding(
+                "4-bit weights are stored as uint8, and FSDP cannot shard them with the others",
+                "give bnb_4bit_quant_storage=torch.bfloat16, and the same torch_dtype to"
+                " from_pretrained",
+                severity="error" if command is not None else "warning",
+                evidence=[f"FSDP: {sign}"],
+                cases=[at(module, call.node)],
+            )
+
+
+def _fsdp_command(module: Module) -> str | None:
+    """The launch command of the project that runs the script under FSDP; None where there is none."""
+    for command in launches_of(Path(module.path)):
+        if IN_COMMAND.search(command) or _is_fsdp(CONFIG_FILE.search(command), Path(module.path)):
+            return command
+    return None
+
+
+def _is_fsdp(named: re.Match[str] | None, script: Path) -> bool:
+    """Is it a launch configuration of accelerate that starts FSDP?"""
+    if named is None:
+        return False
+    for folder in [Path(), *list(script.absolute().parents)[:3]]:
+        try:
+            value = located.read(folder / named[1]).value
+        except SpecError:
+            continue
+        return isinstance(value, dict) and str(value.get("distributed_type")).upper() == "FSDP"
+    return False

@@ -1,0 +1,135 @@
+"""A model is saved before it is trained, and never after it.
+
+## What it does
+Looks at files that train, in a loop of their own or by a trainer with `save_strategy="no"`, and save the model: every
+`save_pretrained`, `save_model` and `torch.save` of weights runs before the training. Silent where one of them runs
+after it or inside its loop, and where the order is not seen.
+
+## Why it is bad
+What is saved are the weights as they were loaded. The training goes well, and its result is gone when the process ends:
+the saved model answers like the base.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)
+model.save_pretrained("out")
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+model.save_pretrained("out")
+```
+
+## Fix safety
+Safe: the call moves behind the loop. A folder that holds the first weights on purpose keeps a name of its own.
+
+## References
+- pytorch/examples: every training script there saves behind its loop
+- allenai/OLMo#233: why a folder of untrained weights may be meant
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.execution_order import places_of_training, routes, runs_before
+from truetune.checks.source.places import at
+from truetune.source.module import Module
+
+SAVES = (
+    "save_pretrained",
+    "save_model",
+    "save_pretrained_merged",
+    "push_to_hub",
+    "save_checkpoint",
+    "save_state",
+    "save_16bit_model",
+    "save_16bit_checkpoint",
+    "save_adapter",
+    "save",
+    "save_file",
+    "save_as_safetensors",
+)
+OF_TORCH = ("torch.save", "safetensors.torch.save*", "*.save_file", "*.save_model", "*.dcp.save")
+NOT_WEIGHTS = frozenset(("tokenizer", "processor", "dataset", "lora"))
+
+
+def _saves(module: Module) -> Iterator[ast.Call]:
+    """Calls that may save weights, in a file that trains."""
+    if not any(places_of_training(module)):
+        return
+    for call in module.methods(*SAVES):
+        if call.receiver is not None and not NOT_WEIGHTS & module.flow.kinds(call.receiver):
+            yield call.node
+    for call in module.calls(*OF_TORCH):
+        yield call.node
+
+
+class ModelSavedBeforeTraining(SourceRule):
+    code = "TT720"
+    severity = "error"
+    looks_at = CodePlaces("models that are saved in files that train", _saves)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        saves = list(_saves(module))
+        trainings = [route for node in places_of_training(module) for route in routes(module, node)]
+        if not saves or not trainings or _saves_by_itself(module):
+            return
+        for save in saves:
+            for route in routes(module, save):
+                if not all(runs_before(module, route, training) for training in trainings):
+                    return
+        model = next((save for save in saves if _is_model(module, save)), None)
+        if model is not None:
+            name = module.text_of(model)
+            yield self.finding(
+                f"{name} runs before the training, and nothing saves the weights after it",
+                f"call {name} after the training",
+                cases=[at(module, model), at(module, trainings[0][0].node)],
+            )
+
+
+def _is_model(module: Module, save: ast.Call) -> bool:
+    """Is it certainly a model whose weights are saved?"""
+    receiver = module.flow.call(save).receiver
+    parts = [receiver] if receiver is not None else []
+    for argument in save.args[:1]:
+        parts += [
+            node.func.value
+            for node in ast.walk(argument)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        ]
+    return any("model" in module.flow.kinds(part) for part in parts)
+
+
+def _saves_by_itself(module: Module) -> bool:
+    """Does a trainer save checkpoints, or may it?"""
+    for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
+        given = call.argument(1, "args")
+        arguments = module.flow.made(given) if given is not None else None
+        strategy = arguments.keywords.get("save_strategy") if arguments is not None else None
+        if module.flow.value(strategy) != "no":
+            return True
+    return False

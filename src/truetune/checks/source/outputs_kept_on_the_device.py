@@ -1,0 +1,89 @@
+"""A loop keeps large outputs of the model of every step, on the GPU.
+
+## What it does
+Looks in loops for hidden states, logits, attentions, caches or whole outputs of a model that are appended to a list as
+they are. Silent where they are moved (`.cpu()`, `.tolist()`), reduced (`argmax`, `mean`, a slice of tokens), where the
+list is renewed in the loop, where a condition stands in the way, and in loops of few steps.
+
+## Why it is bad
+Each step adds rows x tokens x width numbers, or x vocabulary for logits, to what the GPU holds. The run dies of a
+lack of memory after some hundred steps, at the same place each time, and a smaller batch only puts it off.
+`.detach()` lets go of the graph, and of nothing else.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model").cuda()
+states = []
+for batch in loader:
+    outputs = model(**batch, output_hidden_states=True)
+    outputs.loss.backward()
+    states.append(outputs.hidden_states[-1])
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model").cuda()
+states = []
+for batch in loader:
+    outputs = model(**batch, output_hidden_states=True)
+    outputs.loss.backward()
+    states.append(outputs.hidden_states[-1].detach().cpu())
+```
+
+## Fix safety
+Safe for what only reads the values. The CPU's memory grows instead: keep a mean over the tokens where that is enough.
+
+## References
+- huggingface/transformers#2595, huggingface/transformers#4518, pytorch/pytorch#13613
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.kept_outputs import kept_outputs
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import replace
+from truetune.source.module import Module
+
+
+def _calls_in_loops(module: Module) -> Iterator[object]:
+    """What loops append to lists."""
+    yield from module.methods("append")
+
+
+class OutputsKeptOnTheDevice(SourceRule):
+    code = "TT722"
+    severity = "warning"
+    looks_at = CodePlaces("values that are appended to lists", _calls_in_loops)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for kept in kept_outputs(module):
+            name = module.text_of(kept.holder)
+            moved = f"{module.text_of(kept.value)}.detach().cpu()"
+            whole = kept.part == "output" or _is_tuple(kept.value)
+            yield self.finding(
+                f"`{name}` keeps the {kept.part.replace('_', ' ')} of every step on the device: its"
+                " memory grows with each",
+                "keep only what is needed of it, each tensor with .detach().cpu()"
+                if whole
+                else f"keep {moved}",
+                cases=[at(module, kept.node), at(module, kept.forward)],
+                fix=None if whole else fix(module, replace(module, kept.value, moved)),
+            )
+
+
+def _is_tuple(value: ast.expr) -> bool:
+    """Is it the tuple of all layers, or of all steps, which has no `detach`?"""
+    return isinstance(value, ast.Attribute) and value.attr not in ("logits", "last_hidden_state")

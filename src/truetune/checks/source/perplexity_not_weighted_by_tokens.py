@@ -1,0 +1,120 @@
+"""Perplexities of texts are averaged, or losses of batches as if each had as many tokens.
+
+## What it does
+Looks for a mean of `exp(loss)` over texts or batches (a warning), and for `exp` of a plain mean of the losses of
+batches that are padded (a note). A loss is what a model returns, or a cross-entropy. Silent where losses are weighted
+by their tokens, where rows are cut into blocks of one length, and for a median.
+
+## Why it is bad
+`exp` makes one bad text outweigh all others: a text of two tokens with a loss of 14 has a perplexity of a million. In
+one real set such a mean stood at 41,873 where the loss per token means 6.8. The mean of exponentials is never below
+the exponential of the mean, and figures of other tools are of the latter.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+scores = []
+with torch.no_grad():
+    for batch in loader:
+        loss = model(**batch).loss
+        scores.append(torch.exp(loss).item())
+perplexity = sum(scores) / len(scores)
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+total, tokens = 0.0, 0
+with torch.no_grad():
+    for batch in loader:
+        loss = model(**batch).loss
+        count = (batch["labels"][:, 1:] != -100).sum().item()
+        total, tokens = total + loss.item() * count, tokens + count
+perplexity = torch.tensor(total / tokens).exp()
+```
+
+## Fix safety
+There is no automatic fix. The figure changes, and can't be compared with earlier ones of the same script. A mean of
+perplexities that is meant (one per document, for a ranking) should be named so; a median bears outliers.
+
+## References
+- huggingface/transformers#34138, huggingface/transformers#34387, lisa-lab/pylearn2#1383
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.averages import Mean, means, terms
+from truetune.checks.source.loss_values import exponent_of, exponential_in, is_loss, is_mean
+from truetune.checks.source.places import at
+from truetune.checks.source.value_slices import records_gradient
+from truetune.source.module import Module
+
+EXPONENTIALS = ("torch.exp", "math.exp", "numpy.exp", "numpy.exp2")
+OF_ONE_LENGTH = ("block_size", "group_texts", "chunk", "stride", "packing", "packed", "seq_len")
+"""Signs that all rows have one length, so that all batches count alike"""
+PADS = ("padding=True", 'padding="longest"', "DataCollator", "pad_sequence", "collate_fn")
+REMEDY = "add up loss * tokens and tokens over all texts, and take exp of total / tokens once"
+
+
+def _exponentials(module: Module) -> Iterator[ast.Call]:
+    """Exponentials of losses: `torch.exp(loss)`, `loss.exp()`."""
+    for call in module.calls(*EXPONENTIALS):
+        if call.args:
+            yield call.node
+    for call in module.methods("exp"):
+        yield call.node
+
+
+class PerplexityNotWeightedByTokens(SourceRule):
+    code = "TT723"
+    severity = "warning"
+    looks_at = CodePlaces("exponentials", _exponentials)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        exponentials = {node: exponent_of(module, node) for node in _exponentials(module)}
+        if not exponentials:
+            return
+        for mean in means(module):
+            for term in terms(module, mean.values):
+                node = exponential_in(module, term, exponentials)
+                if node is not None:
+                    yield self.finding(
+                        "perplexities are averaged, and the worst texts decide the mean: exp is taken"
+                        " before it",
+                        REMEDY,
+                        cases=[at(module, mean.node), at(module, node)],
+                    )
+            yield from self._of_batches(mean, exponentials)
+
+    def _of_batches(
+        self, mean: Mean, exponentials: dict[ast.Call, ast.expr | None]
+    ) -> Iterator[Finding]:
+        """The exponential of a plain mean of batch losses."""
+        module = self.subject
+        if module.mentions(*OF_ONE_LENGTH) or not module.mentions(*PADS):
+            return
+        losses = [term for term in terms(module, mean.values) if is_loss(module, term)]
+        if not losses or any(records_gradient(module, loss) for loss in losses):
+            return
+        for node, power in exponentials.items():
+            if power is not None and is_mean(module, power, mean.node):
+                yield self.finding(
+                    "losses of batches are averaged as if all had as many tokens, and exp is taken of"
+                    " that",
+                    REMEDY,
+                    severity="info",
+                    cases=[at(module, mean.node), at(module, node)],
+                )

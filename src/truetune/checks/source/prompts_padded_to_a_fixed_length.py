@@ -1,0 +1,107 @@
+"""Prompts are padded to a fixed length before generation, and nearly all of the work is on pads.
+
+## What it does
+Follows what `generate` gets to the call of a tokenizer with `padding="max_length"`, also through a loader's collator,
+and speaks from a `max_length` of 1,024 tokens on, or where none is set, which is the tokenizer's own limit. Silent
+where shapes must be fixed: compiled models, static caches, TPUs and other accelerators with compiled graphs.
+
+## Why it is bad
+Each prompt costs as much as one of the full length, in attention and in the key-value cache: prompts of 20 tokens at a
+length of 8,192 need 400 times the work of a prefill, and seconds for an answer that takes a fraction of one.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("model")
+batch = tokenizer(["Hi", "How do you do?"], padding="max_length", max_length=4096, return_tensors="pt")
+out = model.generate(**batch, max_new_tokens=20)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("model")
+batch = tokenizer(["Hi", "How do you do?"], padding=True, max_length=4096, return_tensors="pt")
+out = model.generate(**batch, max_new_tokens=20)
+```
+
+## Fix safety
+Safe: answers are the same up to rounding. `padding=True` pads to the longest prompt of the batch.
+
+## References
+- QwenLM/Qwen3-Embedding#78, huggingface/setfit#360
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.generation import GENERATIONS, encodings, generations, ids_of
+from truetune.checks.source.places import at, fix
+from truetune.source.calls import Call
+from truetune.source.edits import set_keyword
+from truetune.source.module import Module
+from truetune.source.values import UNKNOWN
+
+LONG = 1_024
+"""Tokens; most prompts of chats and of benchmarks stay below, and at this length pads cost a GPU some tens of
+milliseconds a row"""
+FIXED_SHAPES = (
+    "torch.compile",
+    ".compile(",
+    "cache_implementation",
+    "StaticCache",
+    "xla",
+    "neuron",
+    "onnx",
+    "openvino",
+)
+"""Signs that shapes must not change from batch to batch"""
+
+
+class PromptsPaddedToAFixedLength(SourceRule):
+    code = "TT725"
+    severity = "warning"
+    looks_at = GENERATIONS
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.mentions(*FIXED_SHAPES):
+            return
+        for call in generations(module):
+            batch = next((made for made in _batches(module, call) if _is_fixed(module, made)), None)
+            if batch is None:
+                continue
+            length = module.flow.value(batch.keywords.get("max_length"))
+            to = f"{length:,} tokens" if isinstance(length, int) else "the tokenizer's limit"
+            yield self.finding(
+                f"every prompt is padded to {to} before generation",
+                "set padding=True, which pads to the longest prompt of the batch",
+                cases=[at(module, batch.node), at(module, call.node)],
+                fix=fix(module, set_keyword(module, batch, "padding", "True")),
+            )
+
+
+def _batches(module: Module, call: Call) -> Iterator[Call]:
+    """The calls of a tokenizer that this `generate` gets its prompts from."""
+    for keyword in call.node.keywords:
+        if keyword.arg is None:
+            yield from encodings(module, keyword.value)
+    ids = ids_of(call)
+    if ids is not None:
+        inner = getattr(ids, "value", ids)
+        yield from encodings(module, inner)
+
+
+def _is_fixed(module: Module, batch: Call) -> bool:
+    """Does it pad to a length that is long, or the tokenizer's own?"""
+    if module.flow.value(batch.keywords.get("padding")) != "max_length":
+        return False
+    length = module.flow.value(batch.keywords.get("max_length"))
+    return length in (UNKNOWN, None) or (isinstance(length, int) and length >= LONG)

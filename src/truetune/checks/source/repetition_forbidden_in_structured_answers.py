@@ -1,0 +1,129 @@
+"""Generation forbids or punishes repetition, and the answers are JSON, whose keys and brackets repeat.
+
+## What it does
+Follows `no_repeat_ngram_size` and `repetition_penalty` (of 1.1 and more) to `generate`, through a GenerationConfig, a
+dictionary or the model's own `generation_config`, and `repetition_penalty`, `frequency_penalty` and
+`presence_penalty` of vLLM. It speaks where the answers are structured: the decoded text is parsed (`json.loads`), or
+the instruction in the file asks for JSON, XML, YAML, SQL or tool calls.
+
+## Why it is bad
+`no_repeat_ngram_size=4` sets the probability of every fourth token to zero that would repeat four in a row, prompt
+included: the second `", "quantity": "` of a list can't be written, nor a value that stands in the prompt. A penalty
+lowers each token that was there, so brackets and keys go first. The model knows the format, and must leave it.
+
+## Example
+```python
+import json
+
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+out = model.generate(**batch, max_new_tokens=512, no_repeat_ngram_size=4)
+items = json.loads(tokenizer.decode(out[0, length:], skip_special_tokens=True))
+```
+
+## Use instead
+```python
+import json
+
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+out = model.generate(**batch, max_new_tokens=512)
+items = json.loads(tokenizer.decode(out[0, length:], skip_special_tokens=True))
+```
+
+## Fix safety
+There is no automatic fix: a model that repeats itself without the setting has another fault (no stop token, a wrong
+template), which the setting hides.
+
+## References
+- vllm-project/vllm#1257, leonickson1/Swiftlet#32
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.checks.source.structured_answers import structured_answers
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+SAMPLING = ("vllm.SamplingParams", "transformers.GenerationConfig")
+NEUTRAL = {
+    "no_repeat_ngram_size": 0,
+    "repetition_penalty": 1.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+}
+"""What each setting is where it does nothing"""
+SLACK = 0.1
+"""Penalties this near to neutral (1.05 is the default of some published models) seldom change a token of a format"""
+
+
+class Repetition(NamedTuple):
+    """A setting that forbids or punishes repetition, and where it is set."""
+
+    name: str
+    value: float
+    node: ast.AST
+
+
+def _settings(module: Module) -> Iterator[Repetition]:
+    """The settings on repetition that reach a generation."""
+    for call in (*module.methods("generate", "update"), *module.calls(*SAMPLING)):
+        for name, neutral in NEUTRAL.items():
+            given = call.keywords.get(name)
+            value = module.flow.value(given)
+            if isinstance(value, int | float) and _is_strong(name, value - neutral):
+                yield Repetition(name, value, given or call.node)
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Attribute) and target.attr in NEUTRAL:
+            value = module.flow.value(node.value)
+            if isinstance(value, int | float) and _is_strong(
+                target.attr, value - NEUTRAL[target.attr]
+            ):
+                yield Repetition(target.attr, value, node)
+
+
+def _is_strong(name: str, above: float) -> bool:
+    return above >= 1 if name == "no_repeat_ngram_size" else above >= SLACK - 1e-9
+
+
+def _generations(module: Module) -> Iterator[Call]:
+    """Calls that generate, and sampling settings."""
+    yield from module.methods("generate")
+    yield from module.calls(*SAMPLING)
+
+
+class RepetitionForbiddenInStructuredAnswers(SourceRule):
+    code = "TT728"
+    severity = "warning"
+    looks_at = CodePlaces("calls and settings of generation", _generations)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not any(_generations(module)):
+            return
+        settings = list(_settings(module))
+        structured = next(structured_answers(module), None) if settings else None
+        if structured is None:
+            return
+        for setting in settings:
+            forbids = setting.name == "no_repeat_ngram_size"
+            yield self.finding(
+                f"{setting.name}={setting.value:g} {'forbids' if forbids else 'punishes'} the keys and"
+                " brackets that structured answers repeat",
+                f"leave {setting.name} out for these answers",
+                severity="error" if forbids else "warning",
+                cases=[at(module, setting.node), at(module, structured)],
+            )

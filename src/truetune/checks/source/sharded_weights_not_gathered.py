@@ -1,0 +1,148 @@
+"""Sharded weights are saved without being gathered: the files hold empty or partial tensors.
+
+## What it does
+Looks for weights that are saved from inside their wrapper (`unwrap_model(model).save_pretrained(...)` without
+`state_dict=`, `torch.save(engine.module.state_dict(), ...)`, `trainer.model.save_pretrained(...)`) in a script that
+trains with ZeRO-3 or FSDP: by its own code, by a command of the project that starts it, or by the configurations of
+accelerate and DeepSpeed beside it. Silent where the script gathers weights anywhere (`get_state_dict`,
+`GatheredParameters`, `summon_full_params`, `full_tensor`), and where one of these configurations shards nothing.
+
+## Why it is bad
+Under ZeRO-3 and FSDP a process holds a part of each weight. The model inside the wrapper gives what this process has:
+tensors of size 0, or flat parts. The run ends well, the file is small, and loading it stops with a size mismatch of
+`torch.Size([0])`, or fills the model with random weights.
+
+## Example
+```python
+import torch
+from accelerate import Accelerator, DeepSpeedPlugin
+from transformers import AutoModelForCausalLM
+
+accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=3))
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)
+model, optimizer = accelerator.prepare(model, optimizer)
+unwrapped = accelerator.unwrap_model(model)
+unwrapped.save_pretrained("out")
+```
+
+## Use instead
+```python
+import torch
+from accelerate import Accelerator, DeepSpeedPlugin
+from transformers import AutoModelForCausalLM
+
+accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=3))
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)
+model, optimizer = accelerator.prepare(model, optimizer)
+unwrapped = accelerator.unwrap_model(model)
+unwrapped.save_pretrained("out", state_dict=accelerator.get_state_dict(model))
+```
+
+## Fix safety
+`accelerator.get_state_dict(model)` takes the prepared model, and must be called on every process: it gathers. A folder
+that DeepSpeed saved as well (`save_checkpoint`) is made whole by its `zero_to_fp32.py`.
+
+## References
+- huggingface/accelerate#2294, huggingface/accelerate#3238, kohya-ss/sd-scripts#1782, huggingface/trl#2670
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.checks.source.sharding import Sharding, sharding_of
+from truetune.checks.source.wrapped_models import UNWRAPS
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+GATHERS = (
+    "get_state_dict",
+    "GatheredParameters",
+    "summon_full_params",
+    "full_tensor",
+    "FullStateDictConfig",
+    "StateDictOptions",
+    "get_model_state_dict",
+    "zero_to_fp32",
+    "fp32_state_dict_from_zero",
+    "consolidated_16bit",
+    "save_16bit_model",
+    "distributed.checkpoint",
+)
+"""Names in the ways to gather weights of PyTorch, accelerate and DeepSpeed"""
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
+IN_PLACE = ("torch.*.fully_shard",)
+"""It shards the model itself, and returns no wrapper"""
+
+
+def _saves(module: Module) -> Iterator[Call]:
+    """Calls that save, or read, the weights of a model inside its wrapper."""
+    for call in module.methods("save_pretrained", "state_dict"):
+        if call.receiver is not None and _is_inside(module, call.receiver):
+            yield call
+
+
+class ShardedWeightsNotGathered(SourceRule):
+    code = "TT718"
+    severity = "error"
+    looks_at = CodePlaces("weights that are saved from inside a wrapper", _saves)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        saves = [call for call in _saves(module) if call.lacks("state_dict")]
+        if not saves or module.mentions(*GATHERS):
+            return
+        sharding = sharding_of(module)
+        if sharding is not None:
+            for call in saves:
+                yield self._finding(call, sharding)
+
+    def _finding(self, call: Call, sharding: Sharding) -> Finding:
+        module = self.subject
+        by_trainer = any("trainer" in module.flow.kinds(one.node) for one in module.all_calls)
+        remedy = (
+            "save with trainer.save_model(), which gathers them"
+            if by_trainer
+            else "give state_dict=accelerator.get_state_dict(model), called on every process"
+        )
+        return self.finding(
+            f"{module.text_of(call.node.func)} takes the part of the weights that one process holds:"
+            f" {sharding.how} shards them",
+            remedy,
+            severity="error" if sharding.certain else "warning",
+            evidence=[f"{sharding.how}: {sharding.where}"],
+            cases=[at(module, call.node)],
+        )
+
+
+def _is_inside(module: Module, model: ast.expr) -> bool:
+    """Is it the model inside a wrapper: `unwrap_model(model)`, `engine.module`, or the model of a trainer?"""
+    if not module.mentions("unwrap_model", ".module", "Trainer", "fully_shard"):
+        return False
+    for origin in module.flow.origins(model):
+        node = origin.node
+        if isinstance(node, ast.Attribute):
+            is_of_trainer = node.attr == "model" and "trainer" in module.flow.kinds(node.value)
+            if node.attr == "module" or is_of_trainer:
+                return True
+        elif isinstance(node, ast.Call):
+            call = module.flow.call(node)
+            if call.method in UNWRAPS or _is_given_to(module, node, *TRAINERS, *IN_PLACE):
+                return True
+    return False
+
+
+def _is_given_to(module: Module, made: ast.Call, *patterns: str) -> bool:
+    """Is the model that this call made the first argument of such a call?"""
+    for call in module.calls(*patterns):
+        model = call.argument(0, "model")
+        if model is not None and any(one.node is made for one in module.flow.origins(model)):
+            return True
+    return False

@@ -1,0 +1,124 @@
+"""After a training, the file asks the base model again, and never what it trained.
+
+## What it does
+Looks at files that train a model and generate afterwards (`generate`, a pipeline, vLLM): an error where every model
+that is asked after the training was loaded anew by the name of the base, and nothing loads the output or an adapter,
+or asks the trained object. Answers of the base before the training, or beside those of the tuned model, are a
+comparison.
+
+## Why it is bad
+Loading the base by its name gives the published weights. The answers are those of an untrained model: the training
+seems to have no effect, and before and after are equal word for word.
+
+## Example
+```python
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+from trl import SFTTrainer
+
+BASE = "some/model"
+trainer = SFTTrainer(model=BASE, train_dataset=rows, peft_config=LoraConfig(r=8))
+trainer.train()
+trainer.save_model("out")
+model = AutoModelForCausalLM.from_pretrained(BASE)
+answers = model.generate(**batch, max_new_tokens=64)
+```
+
+## Use instead
+```python
+from peft import LoraConfig, PeftModel
+from transformers import AutoModelForCausalLM
+from trl import SFTTrainer
+
+BASE = "some/model"
+trainer = SFTTrainer(model=BASE, train_dataset=rows, peft_config=LoraConfig(r=8))
+trainer.train()
+trainer.save_model("out")
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(BASE), "out")
+answers = model.generate(**batch, max_new_tokens=64)
+```
+
+## Fix safety
+There is no automatic fix. An adapter's folder can be named to `AutoModelForCausalLM.from_pretrained` too, where peft is
+installed; a folder of whole weights is loaded by its own name.
+
+## References
+- huggingface/peft#515, substratusai/runbooks#43
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.execution_order import Route, places_of_training, routes, runs_after
+from truetune.checks.source.loaded_models import Asked, asked_by, is_base, trained_bases
+from truetune.checks.source.places import at
+from truetune.source.module import Module
+
+TAKES_UP = (
+    "PeftModel.from_pretrained",
+    "PeftModelForCausalLM",
+    "AutoPeftModel",
+    "load_adapter",
+    "load_lora",
+    "load_state_dict",
+    "set_peft_model_state_dict",
+    "lora_request",
+    "LoRARequest",
+    "add_weighted_adapter",
+    "load_state(",
+    "load_checkpoint",
+)
+"""Signs that trained weights are put into a model that was loaded by the base's name"""
+
+
+def _generations(module: Module) -> Iterator[Asked]:
+    """Calls that generate text in a file that trains."""
+    if not any(places_of_training(module)):
+        return
+    for call in module.methods("generate", "chat"):
+        if call.receiver is not None:
+            yield asked_by(module, call.node, call.receiver)
+    for node in module.nodes(ast.Call):
+        made = module.flow.made(node.func)
+        if made is not None and made.named("transformers.pipeline"):
+            yield asked_by(module, node, node.func)
+
+
+class UntrainedModelEvaluated(SourceRule):
+    code = "TT719"
+    severity = "error"
+    looks_at = CodePlaces("generations in files that train", _generations)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.mentions(*TAKES_UP):
+            return
+        trained = list(trained_bases(module))
+        trainings = [route for node in places_of_training(module) for route in routes(module, node)]
+        late = [asked for asked in _generations(module) if _is_late(module, asked, trainings)]
+        if not trained or not late:
+            return
+        if all(asked.loads and is_base(module, asked, trained) for asked in late):
+            yield self._finding(late[0], trained[0].load)
+
+    def _finding(self, asked: Asked, base: ast.Call) -> Finding:
+        module = self.subject
+        return self.finding(
+            "what is asked after the training is the base, loaded by its name: nothing loads what was"
+            " trained",
+            'load the output: PeftModel.from_pretrained(base, "out") for an adapter, its own folder for'
+            " whole weights",
+            cases=[at(module, asked.node), at(module, asked.loads[0]), at(module, base)],
+        )
+
+
+def _is_late(module: Module, asked: Asked, trainings: list[Route]) -> bool:
+    """Is there a way in which it runs after a training?"""
+    return any(
+        runs_after(late, training) for late in routes(module, asked.node) for training in trainings
+    )

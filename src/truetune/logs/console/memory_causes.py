@@ -1,0 +1,309 @@
+"""What needed the memory when a GPU ran out of it, by the traceback, the printed settings and the curve of memory.
+
+Each cause is a sign in the frames (a file, a function, a source line) with the advice that fits it. Frames are looked
+through in the order of the table, what is special first: a gather of DataParallel is no matter of the batch, and states
+of the optimizer do not depend on rows at all. Where no frame is a sign, what is left is advised: the batch and
+checkpointing, each only where the output does not say that it is in use already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from truetune.logs.console.printed_settings import PrintedSettings
+from truetune.logs.console.tracebacks import Frame
+from truetune.logs.log import Curve
+
+ADAPTER_SHARE = 0.04
+"""Trained share from which an adapter holds whole embeddings: LoRA on all linear layers trains 0.3 to 3 % at ranks of
+8 to 128, an embedding and a head of 128,000 tokens add 10 % and more to an 8-billion model"""
+ALL = 0.9
+"""Trained share of a full fine-tune"""
+LATE = 10
+"""Steps that fitted from which the first batches, and the optimizer's states, are no cause any more"""
+GROWTH_GIB, GROWTH_RECORDS = 1.0, 8
+"""Memory that grows with the steps: by this much, in records enough to see a line"""
+STRAIGHT = 0.97
+"""Correlation of memory with the step from which it grows with each step: a peak that follows the longest row rises in
+few jumps and then stays"""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCause:
+    """What needed the memory, and what to change."""
+
+    name: str
+    cause: str
+    advice: str
+    by_rows: bool = True
+    """Do fewer or shorter rows help?"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    cause: MemoryCause
+    file: str = ""
+    function: str = ""
+    code: str = ""
+    within: str = ""
+    """A function that stands above it in the traceback"""
+
+    def fits(self, frames: Sequence[Frame]) -> bool:
+        """Is it in these frames?"""
+        if self.within and not any(re.search(self.within, frame.function) for frame in frames):
+            return False
+        return any(
+            re.search(self.file, frame.file.replace("\\", "/"))
+            and re.search(self.function, frame.function)
+            and (not self.code or re.search(self.code, frame.code))
+            for frame in frames
+        )
+
+
+DATA_PARALLEL = MemoryCause(
+    "data-parallel",
+    "the traceback goes through nn.DataParallel: a script that was started with plain python on a machine of several"
+    " GPUs copies the model to each at every step, and the first GPU gathers the logits of all",
+    "start one process for each GPU (`torchrun --nproc-per-node N SCRIPT` or `accelerate launch"
+    " SCRIPT`), or name one GPU:"
+    " CUDA_VISIBLE_DEVICES=0",
+)
+KEPT_LOGITS = MemoryCause(
+    "evaluation-keeps-logits",
+    "the evaluation keeps the logits of all rows on the GPU (rows x length x vocabulary), for compute_metrics",
+    "preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1), or eval_accumulation_steps=1, or"
+    " prediction_loss_only=True where the loss is enough; `truetune lint SCRIPT` checks it",
+    by_rows=False,
+)
+EVALUATION = MemoryCause(
+    "evaluation-batch",
+    "it is an evaluation: per_device_eval_batch_size is 8 by default, whatever the training's is",
+    "per_device_eval_batch_size=1, and prediction_loss_only=True where no metric is computed",
+)
+EAGER = MemoryCause(
+    "eager-attention",
+    "eager attention holds the scores of all heads, rows x heads x length x length, once more"
+    " in float32 for the softmax",
+    'attn_implementation="sdpa" or "flash_attention_2" (Gemma 2: flash_attention_2 keeps its soft-capping), which never'
+    " hold the scores; output_attentions=True brings the eager one back",
+)
+STATES = MemoryCause(
+    "optimizer-states",
+    "the optimizer's states are made at its first step: 8 bytes for each trained parameter in"
+    " float32, whatever the batch",
+    "train fewer parameters, or take optim=paged_adamw_8bit (2 bytes for each); several GPUs share them (FSDP, ZeRO);"
+    " fewer or shorter rows do not help",
+    by_rows=False,
+)
+CACHE_IN_GENERATION = MemoryCause(
+    "generation-cache",
+    "the key-value cache of a generation grows with each token of each prompt of the batch",
+    "fewer prompts at a time, a smaller max_new_tokens, prompts padded to the longest of the batch (padding=True)",
+    by_rows=False,
+)
+CACHE_IN_TRAINING = MemoryCause(
+    "cache-in-training",
+    "the model fills a key-value cache in a forward pass of the training, which nothing reads",
+    "model.config.use_cache=False (gradient checkpointing does so)",
+)
+REFERENCE = MemoryCause(
+    "reference-model",
+    "the reference model's pass is another model beside the policy",
+    "with LoRA leave ref_model out: the adapter is turned off for it; else precompute_ref_log_probs=True",
+)
+LOGITS = MemoryCause(
+    "logits",
+    "it is the loss: logits are rows x length x vocabulary, and the cross entropy holds them again in float32",
+    "a loss that never holds all logits (use_liger_kernel=True, Cut Cross Entropy in Axolotl and Unsloth), or fewer or"
+    " shorter rows",
+)
+LOADING = MemoryCause(
+    "loading",
+    "the weights alone do not fit: they are being loaded, before any row",
+    "dtype=torch.bfloat16 (transformers before 5 loads float32 by default), 4-bit (BitsAndBytesConfig), or more GPUs;"
+    " end what else runs on the GPU (nvidia-smi)",
+    by_rows=False,
+)
+GATHER = MemoryCause(
+    "weights-gathered",
+    "all weights are gathered on one GPU to be saved or merged",
+    "save sharded (fsdp_state_dict_type: SHARDED_STATE_DICT), offload the full state_dict to"
+    " the CPU, or merge later on the"
+    " CPU: `truetune merge ADAPTER -o MERGED`",
+    by_rows=False,
+)
+ENGINE = MemoryCause(
+    "generation-engine",
+    "it is vLLM's part: its cache is reserved beside the training's memory",
+    "a smaller vllm_gpu_memory_utilization (gpu_memory_utilization for a server) or"
+    " max_model_len; vllm_enable_sleep_mode"
+    " gives the memory back between generations",
+    by_rows=False,
+)
+NORM = MemoryCause(
+    "clipping",
+    "gradients are clipped with copies of all of them at once (foreach)",
+    "train fewer parameters, or torch.nn.utils.clip_grad_norm_(..., foreach=False) in a loop of one's own",
+    by_rows=False,
+)
+IN_GENERATION = r"^(?:generate|_sample|_beam_search|_greedy_search|fast_generate)"
+SIGNS = (
+    _Sign(
+        DATA_PARALLEL,
+        file=r"nn/parallel/(?:data_parallel|replicate|parallel_apply|scatter_gather|comm)\.py$",
+    ),
+    _Sign(DATA_PARALLEL, function=r"^_worker$", file=r"parallel_apply"),
+    _Sign(ENGINE, file=r"/vllm/(?:worker|v1|engine|executor|model_executor)/"),
+    _Sign(
+        KEPT_LOGITS,
+        function=r"^(?:nested_concat|torch_pad_and_concatenate|nested_detach|_nested_gather)$",
+    ),
+    _Sign(KEPT_LOGITS, function=r"^(?:add|to_cpu_and_numpy)$", file=r"trainer_pt_utils"),
+    _Sign(KEPT_LOGITS, function=r"pad_across_processes|^gather_for_metrics$"),
+    _Sign(STATES, function=r"^_init_group$|^init_state|^_init_state$"),
+    _Sign(STATES, code=r"exp_avg|state\[.{1,20}\] = torch\.(?:zeros|empty)"),
+    _Sign(STATES, file=r"bitsandbytes/optim/|deepspeed/ops/adam/|torch/optim/|/optimizers?/"),
+    _Sign(NORM, function=r"^clip_grad_norm|^_get_total_norm$|^_clip_grads_with_norm_?$"),
+    _Sign(EAGER, function=r"^eager_attention_forward$|^eager_attention|^_attn$"),
+    _Sign(EAGER, code=r"attn_weights.{0,40}(?:softmax|matmul)|torch\.matmul\(query\w*, ?key"),
+    _Sign(EAGER, code=r"scores.{0,40}softmax|baddbmm\(.{0,60}query"),
+    _Sign(CACHE_IN_GENERATION, file=r"cache_utils\.py$", within=IN_GENERATION),
+    _Sign(CACHE_IN_TRAINING, file=r"cache_utils\.py$"),
+    _Sign(REFERENCE, function=r"^(?:compute_ref|compute_reference|null_ref_context)"),
+    _Sign(EVALUATION, function=r"^(?:evaluate|evaluation_loop|prediction_step|validation_step)$"),
+    _Sign(CACHE_IN_GENERATION, function=IN_GENERATION),
+    _Sign(
+        LOGITS,
+        function=r"cross_entropy|ForCausalLMLoss|log_softmax|logprobs|logps|get_batch_log|^entropy_from_logits",
+    ),
+    _Sign(
+        LOGITS,
+        code=r"logits\.float\(\)|self\.lm_head\(|logits\.to\(torch\.float|\.log_softmax\(|cross_entropy\(",
+    ),
+    _Sign(
+        GATHER,
+        function=r"^(?:save_model|_save_checkpoint|save_pretrained|get_state_dict|merge_and_unload|_unshard\w*full)",
+    ),
+    _Sign(
+        LOADING,
+        function=r"^(?:from_pretrained|_load_pretrained_model|load_checkpoint_and_dispatch|load_model)$",
+    ),
+    _Sign(LOADING, function=r"^convert$", file=r"nn/modules/module\.py$"),
+)
+"""The first that fits the frames holds"""
+
+
+def memory_cause(frames: Sequence[Frame], text: str) -> MemoryCause | None:
+    """What needed the memory, by the traceback; None where no frame is a sign."""
+    if re.search(r"Caught \w+ in replica \d", text):
+        return DATA_PARALLEL
+    return next((sign.cause for sign in SIGNS if sign.fits(frames)), None)
+
+
+def growth(memory: Curve) -> tuple[float, float] | None:
+    """Memory of the first and the last record in GiB where it grows with each step; None where it does not."""
+    curve = memory.finite()
+    if curve.step.size < GROWTH_RECORDS or np.ptp(curve.step) == 0:
+        return None
+    first, last = float(curve.value[0]), float(curve.value[-1])
+    half = float(curve.value[curve.value.size // 2])
+    if last - first < GROWTH_GIB or last - half < 0.25 * (last - first):
+        return None
+    straight = float(np.corrcoef(curve.step, curve.value)[0, 1])
+    return (first, last) if straight > STRAIGHT else None
+
+
+def trains_embeddings(settings: PrintedSettings) -> bool:
+    """Does the printed share of trained parameters say that more than an adapter's matrices is trained?"""
+    return settings.share is not None and ADAPTER_SHARE < settings.share < ALL
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStory:
+    """How a run came to use up the memory of its GPU."""
+
+    cause: MemoryCause | None
+    """What the traceback shows"""
+    settings: PrintedSettings
+    memory: Curve
+    """GiB in use by step, where the log has it"""
+    step: float
+    """Steps that fitted"""
+
+    @property
+    def comes_late(self) -> bool:
+        """Did many steps fit, so that the batch which failed was larger than those before?"""
+        by_rows = self.cause is None or self.cause in (LOGITS, EAGER)
+        return self.step >= LATE and by_rows and growth(self.memory) is None
+
+    def evidence(self) -> Iterator[str]:
+        """What the traceback and the output prove, one line each."""
+        grown = growth(self.memory)
+        if grown is not None:
+            steps = float(np.ptp(self.memory.finite().step))
+            yield (
+                f"memory in use grows from {grown[0]:.2f} to {grown[1]:.2f} GiB over {steps:,.0f}"
+                f" steps, by {(grown[1] - grown[0]) / steps * 1024:.3g} MiB a step: something of"
+                " each step is kept on the GPU, and the line that failed is only where it was full"
+            )
+        elif self.cause is not None:
+            yield f"what needed the memory: {self.cause.cause}"
+        if self.comes_late:
+            yield (
+                f"{self.step:,.0f} steps fitted before: most likely the batch that failed has longer rows"
+                " than those, one row many times as long as the others"
+            )
+        settings = self.settings
+        if trains_embeddings(settings) and settings.share is not None:
+            yield (
+                f"{settings.trained:,} parameters are trained, {settings.share:.1%} of all: an"
+                " adapter has 0.1 to 3 %, so embeddings or the head are trained whole"
+                " (modules_to_save, lora_modules_to_save, additional_target)"
+            )
+
+    def advice(self, gpu: str) -> str:
+        """What to change, in order; nothing that the output says is in use already."""
+        plan = (
+            f"compute which part is too large with `truetune plan SETTINGS --gpu {gpu}` (or a"
+            " script, or the model's folder, for SETTINGS)"
+        )
+        if growth(self.memory):
+            return (
+                "keep losses with .item() and outputs (hidden states, logits) with"
+                " .detach().cpu(), or not at all: look in the loop for lists and sums of tensors"
+                " (`truetune lint SCRIPT`); smaller batches only delay it"
+            )
+        return "; ".join((*self._changes(), plan))
+
+    def _changes(self) -> Iterator[str]:
+        if self.comes_late:
+            yield (
+                "see the longest rows with `truetune check DATA -t TOKENIZER -v`, and drop them or"
+                " cut them with max_length"
+            )
+        if trains_embeddings(self.settings) and self.cause in (None, STATES, NORM):
+            yield (
+                "leave embed_tokens and lm_head out of what is saved whole, unless tokens were"
+                " added (then trainable_token_indices trains these rows alone)"
+            )
+        if self.cause is not None:
+            yield self.cause.advice
+        if self.cause is None or self.cause.by_rows:
+            yield from _smaller_steps(self.settings, advises_rows=not self.comes_late)
+
+
+def _smaller_steps(settings: PrintedSettings, *, advises_rows: bool) -> Iterator[str]:
+    """What makes a step smaller and is not in use yet; rows unless those are advised already."""
+    if settings.batch is None or settings.batch > 1:
+        yield "halve per_device_train_batch_size and double gradient_accumulation_steps"
+    if not settings.checkpointing:
+        yield "turn gradient_checkpointing on"
+    if settings.batch == 1 and settings.checkpointing and advises_rows:
+        yield (
+            "the batch is 1 and checkpointing is on already: shorter rows (`truetune check DATA -t"
+            " TOKENIZER -v` prints the lengths), or more GPUs"
+        )

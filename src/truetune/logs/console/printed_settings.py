@@ -1,0 +1,197 @@
+"""Settings of a run that its console output prints, as far as advice depends on them.
+
+Trainers print what they were given: transformers `Instantaneous batch size per device = 1`, PEFT and LLaMA-Factory
+`trainable params: ... || all params: ...`, Unsloth a banner, DeepSpeed its offloading. Advice that names what is in use
+already sends the reader away, so rules look here first. What is not printed is None, never a default.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+COUNT = r"(?P<{}>[\d,]{{1,20}})"
+PATTERNS: tuple[tuple[str, str], ...] = (
+    ("batch", r"Instantaneous batch size per device ?= ?" + COUNT.format("batch")),
+    ("batch", r"Batch size per device ?= ?" + COUNT.format("batch")),
+    (
+        "batch",
+        r"(?:per_device_train_batch_size|micro_batch_size)['\"]?\s?[:=]\s?" + COUNT.format("batch"),
+    ),
+    ("accumulation", r"Gradient [Aa]ccumulation steps ?= ?" + COUNT.format("accumulation")),
+    ("world", r"(?:[Ww]orld[ _]size|Num GPUs(?: used)?)['\"]?\s?[:=]\s?" + COUNT.format("world")),
+    (
+        "trained",
+        r"trainable params: "
+        + COUNT.format("trained")
+        + r" \|\| all params: "
+        + COUNT.format("parameters"),
+    ),
+    (
+        "trained",
+        r"Trainable parameters ?= ?"
+        + COUNT.format("trained")
+        + r"(?:/| of )"
+        + COUNT.format("parameters"),
+    ),
+    ("trained", r"Number of trainable parameters ?= ?" + COUNT.format("trained")),
+    (
+        "checkpointing",
+        r"Gradient checkpointing enabled|Using gradient checkpointing"
+        r"|incompatible with gradient checkpointing|use_cache=False.{0,40}gradient checkpointing"
+        r"|gradient_checkpointing['\"]?\s?[:=]\s?[Tt]rue|Unsloth: Will smartly offload gradients",
+    ),
+    (
+        "offload",
+        r"Loading extension module cpu_adam|load cpu_adam op"
+        r"|offload_(?:param|optimizer)['\"]?\s?[:=]\s?\{[^}]{0,80}['\"]device['\"]: ['\"](?:cpu|nvme)"
+        r"|Offloading optimizer states to (?:CPU|NVMe)|fsdp_offload_params['\"]?\s?[:=]\s?[Tt]rue",
+    ),
+    (
+        "sharded",
+        r"\bZeRO-?3\b|ZeRO stage 3|[Ss]tage3|Parameter Offload:|zero3_init"
+        r"|FullyShardedDataParallel|\bFSDP\b|fully_shard|tensor[_ ]parallel[_ ]size['\"]?\s?[:=]\s?[2-9]",
+    ),
+    ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
+)
+"""What is printed -> how it reads; groups of a name hold its figure"""
+COMPILED = tuple((name, re.compile(pattern)) for name, pattern in PATTERNS)
+WORDS = (
+    "batch",
+    "ccumulation",
+    "orld",
+    "GPUs",
+    "rainable param",
+    "heckpoint",
+    "ffload",
+    "cpu_adam",
+    "ZeRO",
+    "tage 3",
+    "tage3",
+    "FSDP",
+    "zero3",
+    "fully_shard",
+    "FullySharded",
+    "tensor_parallel",
+    "tensor parallel",
+    "label_smoothing",
+)  # what a line holds that any of them fits: a search for words costs a tenth of the patterns
+SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "vLLM",
+        re.compile(r"vLLM API server version|Engine \d{3}: Avg prompt throughput|vllm serve "),
+    ),
+    ("SGLang", re.compile(r"server_args=ServerArgs\(|Decode batch[,.] #running-req")),
+    ("TGI", re.compile(r"text[-_]generation[-_](?:launcher|router)|compat_generate\{")),
+    (
+        "llama.cpp",
+        re.compile(
+            r"llama_(?:model_loader|new_context_with_model|kv_cache_init)?: |slot"
+            r" launch_slot_|main: server is listening"
+        ),
+    ),
+    (
+        "Ollama",
+        re.compile(
+            r"source=(?:server|routes|sched)\.go:\d+|\[GIN\] .{1,80}\"/api/(?:generate|chat)\""
+        ),
+    ),
+    (
+        "an HTTP server",
+        re.compile(
+            r"Uvicorn running on http|\"(?:POST|GET) /(?:v1|generate|predict)\S* HTTP/1\.\d\" \d{3}"
+        ),
+    ),
+)
+"""Programs that answer requests, and what only their logs hold; the first that fits names the log"""
+SERVER_WORDS = (
+    "vLLM",
+    "vllm serve",
+    "Engine ",
+    "ServerArgs",
+    "Decode batch",
+    "generation",
+    "compat_generate",
+    "llama_",
+    "slot ",
+    "main: server",
+    "source=",
+    "[GIN]",
+    "Uvicorn",
+    "HTTP/1.",
+)  # the same of servers
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedSettings:
+    """What the output says of the run; None or empty where it does not."""
+
+    batch: int | None = None
+    """Rows that one device takes at a time"""
+    accumulation: int | None = None
+    world: int | None = None
+    """Processes of the run"""
+    trained: int | None = None
+    parameters: int | None = None
+    checkpointing: bool = False
+    offload: bool = False
+    """Parameters or optimizer states are in the machine's memory"""
+    sharded: bool = False
+    """Each process holds a part of the weights alone (FSDP, ZeRO-3, tensor parallelism)"""
+    smoothing: float | None = None
+    """Label smoothing of a preference loss"""
+    server: str = ""
+    """The program that answers requests, where this is its log"""
+
+    @property
+    def share(self) -> float | None:
+        """Share of the parameters that are trained; None where it is not printed."""
+        return self.trained / self.parameters if self.trained and self.parameters else None
+
+
+@dataclass(slots=True)
+class SettingsReader:
+    """Collects what lines print of settings: of several values the last holds, as of several runs in one file."""
+
+    _counts: dict[str, int] = field(default_factory=dict)
+    _flags: set[str] = field(default_factory=set)
+    _smoothing: float | None = None
+    _server: str = ""
+
+    def take(self, text: str) -> None:
+        """One line without its prefixes."""
+        if not self._server and any(word in text for word in SERVER_WORDS):
+            fitting = (name for name, pattern in SERVERS if pattern.search(text))
+            self._server = next(fitting, "")
+        if not any(word in text for word in WORDS):
+            return
+        for name, pattern in COMPILED:
+            match = pattern.search(text)
+            if match is not None:
+                self._keep(name, match)
+
+    def done(self) -> PrintedSettings:
+        """What was printed."""
+        count = self._counts.get
+        return PrintedSettings(
+            batch=count("batch"),
+            accumulation=count("accumulation"),
+            world=count("world"),
+            trained=count("trained"),
+            parameters=count("parameters"),
+            checkpointing="checkpointing" in self._flags,
+            offload="offload" in self._flags,
+            sharded="sharded" in self._flags,
+            smoothing=self._smoothing,
+            server=self._server,
+        )
+
+    def _keep(self, name: str, match: re.Match[str]) -> None:
+        groups = match.groupdict()
+        if not groups:
+            self._flags.add(name)
+        for group, value in groups.items():
+            if group == "smoothing":
+                self._smoothing = float(value)
+            elif (digits := value.replace(",", "")).isdecimal():
+                self._counts[group] = int(digits)

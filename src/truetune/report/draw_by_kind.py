@@ -1,0 +1,38 @@
+"""What each kind of report draws on a terminal besides its findings.
+
+A kind's module registers its function with `draw_more`. Those modules import much (weights, answers, servers), so that
+each is loaded only when a report of its class is drawn.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import singledispatch
+
+from rich.console import Console
+
+from truetune.checks.report import Report
+
+DRAWERS = {
+    "DoctorReport": "doctored",
+    "EvaluationReport": "evaluated",
+    "MovementReport": "movement",
+    "RehearsalReport": "rehearsed",
+    "SampleReport": "sampled",
+    "ScoreReport": "sampled",
+    "ServiceReport": "service",
+    "TokenizedReport": "tokenized",
+}
+"""Modules that register with `draw_more`, by the class that they draw; what is not drawn is not imported"""
+
+
+def draw_more_of(report: Report, console: Console, verbose: bool) -> None:
+    """Draw what the report has besides findings."""
+    if module := DRAWERS.get(type(report).__name__):
+        importlib.import_module(f"truetune.report.{module}")
+    draw_more(report, console, verbose)
+
+
+@singledispatch
+def draw_more(report: Report, console: Console, verbose: bool) -> None:
+    """Draw what a kind of report has besides findings; the modules of DRAWERS register theirs."""

@@ -1,0 +1,343 @@
+"""Faults that whole sets of rows have: each is found in many forms, and real sets and near misses are silent."""
+
+from __future__ import annotations
+
+import base64
+import json
+import quopri
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+import truetune
+from tests import parts
+from truetune.demo import DATA
+
+ROWS = "escape-sequences-as-text template-inside-template encoded-text answer-stands-in-prompt"
+RULES = (
+    *ROWS.split(),
+    "answers-of-other-rows",
+    "shared-text-is-learned",
+    "kto-label-is-no-boolean",
+)
+SETS = (
+    "alpaca_en_demo.json",
+    "alpaca_zh_demo.json",
+    "c4_demo.jsonl",
+    "dpo_en_demo.json",
+    "dpo_zh_demo.json",
+    "glaive_toolcall_en_demo.json",
+    "glaive_toolcall_zh_demo.json",
+    "identity.json",
+    "kto_en_demo.json",
+    "reason_tool_use_demo_50.jsonl",
+    "v1_dpo_demo.jsonl",
+    "v1_sft_demo.jsonl",
+)
+Row = dict[str, Any]
+
+
+def check(rows: list[Row], folder: Path, rule: str, family: str = "qwen2.5-instruct") -> Any:
+    """What one rule says of rows."""
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return truetune.check(data=str(path), tokenizer=str(parts.folder(family)), select=rule)
+
+
+def severities(rows: list[Row], folder: Path, rule: str) -> list[str]:
+    """The severities of its findings."""
+    return [finding.severity for finding in check(rows, folder, rule).findings]
+
+
+@pytest.fixture(scope="module")
+def real() -> list[Row]:
+    """Questions and answers of a published set."""
+    text = parts.data("llamafactory/alpaca_en_demo.json").read_text(encoding="utf-8")
+    return [
+        {"question": row["instruction"] + "\n" + row["input"], "answer": row["output"]}
+        for row in json.loads(text)
+        if row["output"].strip()
+    ][:300]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_published_sets_are_silent(name: str) -> None:
+    found = truetune.check(
+        data=str(parts.data(f"llamafactory/{name}")),
+        tokenizer=str(parts.folder("qwen2.5-instruct")),
+        select=list(RULES),
+    ).findings
+    assert [finding for finding in found if finding.severity != "info"] == []
+
+
+def test_the_demo_is_silent() -> None:
+    report = truetune.check(
+        data=str(DATA), tokenizer=str(parts.folder("qwen3")), select=list(RULES)
+    )
+    assert report.findings == ()
+
+
+ESCAPED: dict[str, Callable[[str], str]] = {
+    "newlines": lambda text: text.replace("\n", "\\n"),
+    "of windows": lambda text: text.replace("\n", "\\r\\n"),
+    "json": json.dumps,
+    "html": lambda text: text.replace("'", "&#39;").replace('"', "&quot;"),
+    "breaks": lambda text: text.replace("\n", "<br>"),
+    "spreadsheet": lambda text: text.replace("\n", "_x000D_"),
+    "bytes": lambda text: text.replace("\n", "<0x0A>"),
+}
+
+
+@pytest.mark.parametrize("form", ESCAPED)
+def test_escapes_in_answers(form: str, real: list[Row], tmp_path: Path) -> None:
+    rows = [{**row, "answer": ESCAPED[form](row["answer"])} for row in real]
+    assert severities(rows, tmp_path, "escape-sequences-as-text") == ["warning"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Use print('a\\nb') to write two lines.",
+        "```python\nprint('a\\n\\n')\n```",
+        '{"text": "First.\\n\\nSecond."}',
+        "The gradient $\\nabla f$ is not \\neq 0 here.",
+        "It stands in C:\\new\\table\\names.txt on the disk.",
+        "The entity (&amp;) stands for an ampersand.",
+    ],
+)
+def test_escapes_that_are_meant(answer: str, tmp_path: Path) -> None:
+    rows = [{"question": f"Question {i}?", "answer": answer} for i in range(20)]
+    assert severities(rows, tmp_path, "escape-sequences-as-text") == []
+
+
+FRAMES = {
+    "llama 2": ("<s>[INST] {} [/INST]", "{} </s>"),
+    "llama 3": ("<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>", "{}<|eot_id|>"),
+    "gemma": ("<start_of_turn>user\n{}<end_of_turn>", "{}<end_of_turn>"),
+    "zephyr": ("<|user|>\n{}</s>", "{}</s>"),
+    "deepseek": ("<｜User｜>{}<｜Assistant｜>", "{}<｜end▁of▁sentence｜>"),
+    "alpaca": ("### Instruction:\n{}\n\n### Response:", "{}"),
+    "vicuna": ("USER: {} ASSISTANT:", "{}"),
+    "anthropic": ("Human: {}\n\nAssistant:", "{}"),
+}
+
+
+@pytest.mark.parametrize("family", FRAMES)
+def test_templates_in_contents(family: str, real: list[Row], tmp_path: Path) -> None:
+    asked, answered = FRAMES[family]
+    rows = [
+        {"question": asked.format(row["question"]), "answer": answered.format(row["answer"])}
+        for row in real
+    ]
+    assert severities(rows, tmp_path, "template-inside-template") == ["error"]
+
+
+def test_a_few_rows_may_talk_of_templates(real: list[Row], tmp_path: Path) -> None:
+    talk = [
+        {
+            "question": "How does Llama 2 end a prompt?",
+            "answer": "With [/INST], as a mark in text.",
+        },
+        {"question": "What is `<start_of_turn>`?", "answer": "`<start_of_turn>` opens a turn."},
+    ]
+    assert severities([*real, *talk], tmp_path, "template-inside-template") == []
+
+
+ENCODED: dict[str, Callable[[str], str]] = {
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "mail": lambda text: base64.encodebytes(text.encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "percent": quote,
+    "quoted-printable": lambda text: quopri.encodestring(text.encode(), quotetabs=True).decode(),
+    "bytes": lambda text: repr(text.encode()),
+    "list": lambda text: repr([text]),
+    "object": lambda text: repr({"text": [text], "answer_start": [7]}),
+}
+
+
+@pytest.mark.parametrize("form", ENCODED)
+def test_encoded_answers(form: str, real: list[Row], tmp_path: Path) -> None:
+    rows = [
+        {**row, "answer": ENCODED[form](row["answer"])} for row in real if len(row["answer"]) > 80
+    ]
+    assert "info" not in severities(rows, tmp_path, "encoded-text")
+    assert severities(rows, tmp_path, "encoded-text")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Encode this text as base64: I am here at home.", "SSBhbSBoZXJlIGF0IGhvbWUgYW5kIHdhaXQu"),
+        ("What is the commit?", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"),
+        ("Give me a list of fruits in Python.", "['apple', 'pear', 'plum']"),
+        ("Which long word is that?", "Donaudampfschifffahrtsgesellschaftskapitaen"),
+        ("Where is it?", "https://example.com/a%20b%20c%20d?q=%C3%A9"),
+        ("Which digits?", "3.14159265358979323846264338327950288419716939937510"),
+    ],
+)
+def test_answers_that_only_look_encoded(question: str, answer: str, tmp_path: Path) -> None:
+    rows = [{"question": question, "answer": answer} for _ in range(20)]
+    assert severities(rows, tmp_path, "encoded-text") == []
+
+
+CODES = {"billing": "Q7", "shipping": "Q9", "account": "Z1", "technical": "K4"}
+LEAKS = {
+    "line": "Ticket {i}\nGroup: {code}\n\n{text}",
+    "part of a line": "Ticket {i}\nRouting: eu-{label}-{digit}\n\n{text}",
+    "json": '{{"id": {i}, "group": "{code}", "text": "{text}"}}',
+    "pairs": "id={i} queue={label}_eu lang=en\n{text}",
+    "tag": "[{label}] {text}",
+    "hashtag": "{text} #{label}",
+    "element": "<ticket><dept>{code}</dept><body>{text}</body></ticket>",
+    "address": "To: {label}-support@example.com\n\n{text}",
+    "end": "{text}\n\nForwarded to {label}",
+}
+NO_LEAKS = {
+    "candidates": "Choose one of billing, shipping, account, technical.\nText: {text}",
+    "another field": "Channel: {channel}\n\n{text}",
+    "the field is the question": "Code: {code}",
+    "a field that is often wrong": "Group: {noisy}\n\n{text}",
+    "shuffled options": "Text: {text}\nOptions: {options}",
+}
+
+
+def _tickets(form: str) -> list[Row]:
+    rng = random.Random(5)
+    words = [
+        "printer",
+        "invoice",
+        "late",
+        "parcel",
+        "refund",
+        "login",
+        "mail",
+        "error",
+        "blue",
+        "slow",
+        "cable",
+        "wrong",
+        "update",
+    ]
+    rows = []
+    for i in range(200):
+        label = rng.choice(list(CODES))
+        noisy = label if rng.random() < 0.85 else rng.choice(list(CODES))
+        filled = form.format(
+            i=i,
+            label=label,
+            code=CODES[label],
+            noisy=CODES[noisy],
+            digit=rng.randint(1, 3),
+            channel=rng.choice(("mail", "web")),
+            options=", ".join(rng.sample(list(CODES), 4)),
+            text=" ".join(rng.choices(words, k=12)),
+        )
+        rows.append({"question": filled, "answer": label})
+    return rows
+
+
+@pytest.mark.parametrize("form", LEAKS)
+def test_labels_in_the_prompt(form: str, tmp_path: Path) -> None:
+    rows = _tickets(LEAKS[form])
+    assert severities(rows, tmp_path, "answer-stands-in-prompt") == ["warning"]
+
+
+@pytest.mark.parametrize("form", NO_LEAKS)
+def test_prompts_without_the_label(form: str, tmp_path: Path) -> None:
+    assert severities(_tickets(NO_LEAKS[form]), tmp_path, "answer-stands-in-prompt") == []
+
+
+@pytest.mark.parametrize("offset", [1, -1, 3])
+@pytest.mark.parametrize("start", [0, 150])
+def test_answers_some_rows_off(offset: int, start: int, real: list[Row], tmp_path: Path) -> None:
+    answers = [row["answer"] for row in real]
+    moved = answers[start:][offset:] + answers[start:][:offset]
+    rows = [
+        {**row, "answer": answer} for row, answer in zip(real, answers[:start] + moved, strict=True)
+    ]
+    (finding,) = check(rows, tmp_path, "answers-of-other-rows").findings
+    assert finding.severity == "error"
+    rows_away = f"{abs(offset)} row"
+    assert rows_away in finding.message
+    assert ("further on" in finding.message) == (offset < 0)
+    first = int(finding.message.split(":")[1].split()[0])
+    assert abs(first - start) < 12
+
+
+def test_answers_that_were_sorted_alone(real: list[Row], tmp_path: Path) -> None:
+    answers = sorted(row["answer"] for row in real)
+    rows = [{**row, "answer": answer} for row, answer in zip(real, answers, strict=True)]
+    assert severities(rows, tmp_path, "answers-of-other-rows") == ["error"]
+
+
+def test_turns_of_one_talk_in_several_rows(real: list[Row], tmp_path: Path) -> None:
+    rows = [
+        {"question": f"{before['answer']}\n\n{row['question']}", "answer": row["answer"]}
+        for before, row in pairwise(real)
+    ]
+    assert severities(rows, tmp_path, "answers-of-other-rows") == []
+
+
+def test_a_shared_policy_is_learned(real: list[Row], tmp_path: Path) -> None:
+    policy = "\n".join(row["answer"] for row in real[:6])
+    texts = [{"text": f"{policy}\n\n{row['question']}\n\nDecision: allow"} for row in real[6:]]
+    assert severities(texts, tmp_path, "shared-text-is-learned") == ["warning"]
+    copies = check(texts, tmp_path, "duplicate-rows").findings
+    assert [one.count for one in copies] in ([], [1]), "the published set holds one copy"
+    chats = [
+        {"question": f"{policy}\n\n{row['question']}", "answer": row["answer"]} for row in real
+    ]
+    assert severities(chats, tmp_path, "shared-text-is-learned") in ([], ["info"])
+
+
+def test_rows_with_one_document_are_no_copies(real: list[Row], tmp_path: Path) -> None:
+    document = " ".join(row["answer"] for row in real[:9])
+    rows = [
+        {"question": f"{document}\n{row['question']}", "answer": row["answer"]} for row in real[:8]
+    ]
+    assert check(rows, tmp_path, "duplicate-rows").findings == ()
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"), [("True", "False"), ("thumbs_up", "thumbs_down"), ("👍", "👎")]
+)
+def test_verdicts_in_words(good: str, bad: str, real: list[Row], tmp_path: Path) -> None:
+    rows = [
+        {"prompt": row["question"], "completion": row["answer"], "label": bad if i % 2 else good}
+        for i, row in enumerate(real[:40])
+    ]
+    (finding,) = check(rows, tmp_path, "kto-label-is-no-boolean").findings
+    assert (finding.count, finding.total) == (40, 40)
+
+
+def test_classes_are_no_verdicts(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": f"Review {i}", "completion": "positive", "label": "positive"} for i in range(9)
+    ]
+    report = check(rows, tmp_path, "kto-label-is-no-boolean")
+    assert report.formats == {"prompt-completion": 9}
+
+
+@pytest.mark.parametrize(("limit", "severity"), [(65_536, "warning"), (1_024, "info")])
+def test_one_long_row(limit: int, severity: str, real: list[Row], tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    log = {
+        "question": "What is wrong?\n" + "ERROR 17:02 no route to host\n" * 3_000,
+        "answer": "No.",
+    }
+    rows = [*real, log]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    report = truetune.check(
+        data=str(path),
+        tokenizer=str(parts.folder("qwen3")),
+        select="one-row-decides-memory",
+        max_length=limit,
+    )
+    (finding,) = report.findings
+    assert finding.severity == severity
+    assert [case.origin.line for case in finding.cases if case.origin] == [301]

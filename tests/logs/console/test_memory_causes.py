@@ -1,0 +1,178 @@
+"""Out of memory: what the traceback, the printed settings and the curve of memory show, and what is not advised."""
+
+# ruff: noqa: E501 - lines of logs stand as they are printed
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.logs.console.test_output import ENDED, found, traceback
+from truetune.logs.console.memory_error import read_memory_error
+
+SITE = "/opt/venv/lib/python3.11/site-packages"
+ASKED = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total capacity of 23.65 GiB of which 1.20 GiB is free. "
+IN_USE = "Of the allocated memory 21.60 GiB is allocated by PyTorch, and 402.11 MiB is reserved by PyTorch but unallocated."
+OWN = "Including non-PyTorch memory, this process has 22.44 GiB memory in use. "
+RESULT = "{'loss': 1.9, 'grad_norm': 0.9, 'learning_rate': 2e-05, 'epoch': 0.1}"
+
+
+def failed(
+    *frames: tuple[str, str, str], before: str = "", error: str = ASKED + OWN + IN_USE
+) -> str:
+    """A traceback with frames of file, function and source line."""
+    text = 'Traceback (most recent call last):\n  File "train.py", line 40, in <module>\n    trainer.train()\n'
+    for file, function, code in frames:
+        text += f'  File "{SITE}/{file}", line 17, in {function}\n    {code}\n'
+    return f"{before}{text}{error}\n"
+
+
+@pytest.mark.parametrize(
+    ("frames", "said", "unsaid"),
+    [
+        pytest.param([("torch/nn/parallel/data_parallel.py", "forward", "return self.gather(outputs, self.output_device)"),
+                      ("torch/nn/parallel/comm.py", "gather", "return torch._C._gather(tensors, dim, destination)")],
+                     "nn.DataParallel", "other processes", id="DataParallel gathers"),
+        pytest.param([("torch/nn/parallel/replicate.py", "replicate", "param_copies = _broadcast_coalesced_reshape(params, devices)")],
+                     "torchrun --nproc-per-node", "logits are rows", id="DataParallel copies"),
+        pytest.param([("torch/nn/parallel/distributed.py", "forward", "output = self._run_ddp_forward(*inputs, **kwargs)"),
+                      ("transformers/models/qwen2/modeling_qwen2.py", "forward", "down_proj = self.down_proj(x)")],
+                     "halve per_device_train_batch_size", "DataParallel:", id="DistributedDataParallel is another thing"),
+        pytest.param([("transformers/models/gemma2/modeling_gemma2.py", "eager_attention_forward", "attn_weights = nn.functional.softmax(attn_weights, dim=-1)")],
+                     'attn_implementation="sdpa"', "logits are rows", id="eager attention"),
+        pytest.param([("transformers/models/llama/modeling_llama.py", "forward", "attn_weights = torch.matmul(query_states, key_states.transpose(2, 3)) / math.sqrt(self.head_dim)")],
+                     "eager attention", "logits are rows", id="older eager attention"),
+        pytest.param([("torch/optim/adamw.py", "_init_group", 'state["exp_avg_sq"] = torch.zeros_like(p)')],
+                     "fewer or shorter rows do not help", "halve per_device", id="states of the optimizer"),
+        pytest.param([("bitsandbytes/optim/optimizer.py", "init_state", 'state["state1"] = self.get_state_buffer(p)')],
+                     "paged_adamw_8bit", "halve per_device", id="states of bitsandbytes"),
+        pytest.param([("transformers/trainer.py", "evaluation_loop", "all_preds.add(logits)"),
+                      ("transformers/trainer_pt_utils.py", "nested_concat", "return torch_pad_and_concatenate(tensors, new_tensors)")],
+                     "eval_accumulation_steps=1", "halve per_device", id="an evaluation keeps logits"),
+        pytest.param([("transformers/trainer.py", "evaluation_loop", "losses, logits, labels = self.prediction_step(model, inputs)"),
+                      ("transformers/models/llama/modeling_llama.py", "forward", "hidden_states = self.mlp(hidden_states)")],
+                     "per_device_eval_batch_size", "eval_accumulation_steps", id="an evaluation's batch"),
+        pytest.param([("transformers/generation/utils.py", "_sample", "outputs = model_forward(**model_inputs)"),
+                      ("transformers/cache_utils.py", "update", "self.keys = torch.cat([self.keys, key_states], dim=-2)")],
+                     "max_new_tokens", "cross entropy", id="a generation's cache"),
+        pytest.param([("transformers/models/llama/modeling_llama.py", "forward", "hidden_states = layer(hidden_states)"),
+                      ("transformers/cache_utils.py", "update", "self.keys = torch.cat([self.keys, key_states], dim=-2)")],
+                     "use_cache=False", "max_new_tokens", id="a cache in training"),
+        pytest.param([("transformers/loss/loss_utils.py", "ForCausalLMLoss", "logits = logits.float()"),
+                      ("torch/nn/functional.py", "cross_entropy", "return torch._C._nn.cross_entropy_loss(input)")],
+                     "use_liger_kernel", "eager attention", id="logits"),
+        pytest.param([("transformers/modeling_utils.py", "from_pretrained", "model = cls(config)"),
+                      ("torch/nn/modules/module.py", "convert", "return t.to(device)")],
+                     "dtype=torch.bfloat16", "halve per_device", id="loading"),
+        pytest.param([("vllm/v1/worker/gpu_worker.py", "initialize_cache", "self.model_runner.initialize_kv_cache(config)")],
+                     "vllm_gpu_memory_utilization", "halve per_device", id="an engine beside the training"),
+    ],
+)  # fmt: skip
+def test_the_traceback_says_what_needed_the_memory(
+    tmp_path: Path, frames: list[tuple[str, str, str]], said: str, unsaid: str
+) -> None:
+    text = found(tmp_path, failed(*frames))[ENDED]
+    assert said in text
+    assert unsaid not in text
+
+
+MLP = (
+    "transformers/models/qwen2/modeling_qwen2.py",
+    "forward",
+    "down_proj = self.down_proj(self.act_fn(x))",
+)
+
+
+def test_what_is_in_use_already_is_not_advised(tmp_path: Path) -> None:
+    printed = (
+        "[INFO|trainer.py:2412]  >>   Instantaneous batch size per device = 1\n"
+        "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`.\n"
+    )
+    text = found(tmp_path, failed(MLP, before=printed))[ENDED]
+    assert "halve" not in text
+    assert "turn gradient_checkpointing on" not in text
+    assert "the batch is 1 and checkpointing is on already" in text
+
+
+def test_a_batch_that_fails_late_has_longer_rows(tmp_path: Path) -> None:
+    bar = " 13%|█▎        | 64/500 [01:12<10:03,  1.13s/it]\n"
+    late = found(tmp_path, failed(MLP, before=f"{RESULT}\n{bar}"))[ENDED]
+    assert "64 steps fitted before" in late
+    assert "see the longest rows" in late
+    first = found(tmp_path, failed(MLP))[ENDED]
+    assert "fitted before" not in first
+
+
+def growing(sizes: list[float]) -> str:
+    return "".join(
+        f"epoch 0 step {50 * number} loss {2 - number / 100:.3f} mem {size:.2f} GiB\n"
+        for number, size in enumerate(sizes)
+    )
+
+
+def test_memory_that_grows_with_each_step_is_kept(tmp_path: Path) -> None:
+    grows = found(tmp_path, failed(MLP, before=growing([8 + 0.5 * n for n in range(20)])))[ENDED]
+    assert "something of each step is kept" in grows
+    assert ".detach().cpu()" in grows
+    assert "halve per_device_train_batch_size" not in grows
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [8 + min(n, 4) for n in range(20)],  # the longest row came early
+        [8.0] * 20,
+        [8, 8.2, 8.1, 8.2, 8.1, 8.3, 8.2, 8.1, 8.2, 8.3],
+        [8, 12, 12, 12, 12, 12, 12, 12, 12, 17],
+    ],
+)
+def test_a_peak_is_no_growth(tmp_path: Path, sizes: list[float]) -> None:
+    assert "of each step is kept" not in found(tmp_path, failed(MLP, before=growing(sizes)))[ENDED]
+
+
+def test_the_share_that_is_trained(tmp_path: Path) -> None:
+    adam = ("torch/optim/adamw.py", "_init_group", 'state["exp_avg"] = torch.zeros_like(p)')
+    whole = "trainable params: 1,092,616,192 || all params: 9,122,877,440 || trainable%: 11.9767\n"
+    text = found(tmp_path, failed(adam, before=whole))[ENDED]
+    assert "12.0% of all" in text
+    assert "leave embed_tokens and lm_head out" in text
+    for usual in (
+        "trainable params: 41,943,040 || all params: 8,072,204,288 || trainable%: 0.5196\n",
+        "trainable params: 8,030,261,248 || all params: 8,030,261,248 || trainable%: 100.0\n",
+    ):
+        assert "embed_tokens" not in found(tmp_path, failed(adam, before=usual))[ENDED]
+
+
+@pytest.mark.parametrize(
+    ("processes", "others"),
+    [
+        ("Process 402 has 22.44 GiB memory in use. ", 0.0),  # its own, as a container sees it
+        (OWN, None),
+        ("Process 17 has 9.80 GiB memory in use. " + OWN, 9.8),
+        ("Process 17 has 4.00 GiB memory in use. Process 402 has 22.30 GiB memory in use. ", 4.0),
+        ("Process 17 has 6.00 GiB memory in use. ", None),  # neither it nor what fits beside it
+    ],
+)
+def test_other_processes_are_named_where_the_figures_prove_them(
+    processes: str, others: float | None
+) -> None:
+    figures = read_memory_error(ASKED + processes + IN_USE)
+    if others:
+        assert figures.others == pytest.approx(others)
+        assert any("other processes" in line for line in figures.evidence())
+    else:
+        assert not any("other processes" in line for line in figures.evidence())
+
+
+def test_another_process_beside_a_small_one_is_proved() -> None:
+    text = (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.25 GiB of which 1.05 GiB is"
+        " free. Process 1 has 68.10 GiB memory in use. Of the allocated memory 9.10 GiB is allocated by PyTorch, and"
+        " 100.00 MiB is reserved by PyTorch but unallocated."
+    )
+    assert read_memory_error(text).others == pytest.approx(68.1)
+
+
+def test_a_traceback_of_the_users_code_alone_is_general(tmp_path: Path) -> None:
+    text = found(tmp_path, traceback(ASKED + OWN + IN_USE))[ENDED]
+    assert "cause: more rows or longer rows" in text
