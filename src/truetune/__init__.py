@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from truetune.checks.report import DataReport as DataReport
     from truetune.checks.report import Report as Report
     from truetune.data.predictions import Prediction as Prediction
-    from truetune.encoding.run import Encoded as Encoded
+    from truetune.encoding.encode_run import Encoded as Encoded
     from truetune.evaluation.evaluated_report import EvaluationReport as EvaluationReport
     from truetune.evaluation.own_loop import Generator as Generator
     from truetune.evaluation.own_loop import PredictionWriter as PredictionWriter
@@ -89,7 +89,7 @@ _HOMES = {
     "AuditCallback": "truetune.callback",
     "AuditReport": "truetune.checks.audit",
     "DataReport": "truetune.checks.report",
-    "Encoded": "truetune.encoding.run",
+    "Encoded": "truetune.encoding.encode_run",
     "EvaluationReport": "truetune.evaluation.evaluated_report",
     "Finding": "truetune.checks.findings",
     "Fixed": "truetune.fixing.run",
@@ -316,7 +316,7 @@ def encode(
 
     Raises a `truetune.errors.TruetuneError` where the input can't be read, rendered or encoded.
     """
-    from truetune.encoding.run import encode as run
+    from truetune.encoding.encode_run import encode as run
     from truetune.spec.files import spec_of
     from truetune.spec.run import Encoding
 
@@ -349,8 +349,8 @@ def train(
     """
     from pathlib import Path
 
-    from truetune.render.folder import locate
     from truetune.render.probes import tokenizer_of
+    from truetune.render.tokenizer_folder import locate
     from truetune.spec.files import find_settings, merged, spec_of
 
     given = find_settings(fspath(config), Path())[0] if config is not None else {}

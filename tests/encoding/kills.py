@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import truetune.encoding.run as encoding
-from truetune.encoding.entry import DATA, Entry
+import truetune.encoding.encode_run as encoding
+from truetune.encoding.encoded_folder import DATA, DiskEntry
 from truetune.spec.run import RunSpec
 
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
@@ -68,7 +68,7 @@ def _only_reads(event: str, arguments: tuple[object, ...]) -> bool:
 
 def state(out: Path) -> str:
     """What a reader finds: nothing, or the key of whole data."""
-    entry = Entry(out)
+    entry = DiskEntry(out)
     manifest = entry.manifest()
     if manifest is None:
         return "nothing"
@@ -85,7 +85,7 @@ def names(out: Path) -> list[str]:
 
 def main(data: str, tokenizer: str, out: Path) -> None:
     """Kill at each point, over an empty folder and over one that holds other data."""
-    encoding.STRETCH = 400
+    encoding.MIN_SHARD_BYTES = 400
 
     def run(**settings: object) -> int:
         encoding.encode(RunSpec(data=data, tokenizer=tokenizer, **settings), out, jobs=1)

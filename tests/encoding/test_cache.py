@@ -21,11 +21,11 @@ from pyarrow import parquet
 
 import truetune
 from truetune.demo import TOKENIZER
-from truetune.encoding import key, workers
-from truetune.encoding import run as run_module
+from truetune.encoding import cache_key, workers
+from truetune.encoding import encode_run as run_module
+from truetune.encoding.encode_run import Encoded
+from truetune.encoding.encoded_folder import open_encoded
 from truetune.encoding.engines import EnginesDiffer
-from truetune.encoding.entry import opened
-from truetune.encoding.run import Encoded
 from truetune.errors import DataError, UsageError
 from truetune.render.probes import chat
 
@@ -135,9 +135,9 @@ def test_a_setting_changed_and_it_is_made_anew(world: Path, name: str) -> None:
 
 def test_another_encoder_makes_it_anew(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encode(world)
-    monkeypatch.setattr(key, "VERSION", key.VERSION + 1)
+    monkeypatch.setattr(cache_key, "VERSION", cache_key.VERSION + 1)
     assert not encode(world).reused
-    monkeypatch.setattr(key, "LIBRARIES", (*key.LIBRARIES, "numpy"))
+    monkeypatch.setattr(cache_key, "LIBRARIES", (*cache_key.LIBRARIES, "numpy"))
     assert not encode(world).reused
 
 
@@ -149,12 +149,12 @@ def test_a_template_with_a_clock_is_made_anew_each_day(
     encode(world)
     assert encode(world).reused
 
-    class Tomorrow(key.datetime.date):
+    class Tomorrow(cache_key.datetime.date):
         @classmethod
         def today(cls) -> Tomorrow:
             return cls(2099, 1, 1)
 
-    monkeypatch.setattr(key.datetime, "date", Tomorrow)
+    monkeypatch.setattr(cache_key.datetime, "date", Tomorrow)
     assert not encode(world).reused
 
 
@@ -162,10 +162,10 @@ def test_a_folder_is_written_over_only_by_what_is_whole(world: Path) -> None:
     first = encode(world, out=world / "out")
     second = encode(world, out=world / "out", max_length=100, packing="best-fit")
     assert (second.reused, second.folder) == (False, first.folder)
-    assert opened(world / "out") == (world / "out", second.manifest)
+    assert open_encoded(world / "out") == (world / "out", second.manifest)
     with pytest.raises(DataError):
         encode(world, out=world / "out", max_length=3, overflow="error")
-    assert opened(world / "out")[1] == second.manifest
+    assert open_encoded(world / "out")[1] == second.manifest
     assert encode(world, out=world / "out", max_length=100, packing="best-fit").reused
 
 
@@ -203,7 +203,7 @@ def test_the_replay_finds_a_row_that_encodes_otherwise(
     world: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a change of a library that its version does not tell: every byte is as it was written."""
-    monkeypatch.setattr(run_module, "REPLAYED", 600)
+    monkeypatch.setattr(run_module, "VERIFIED_ROWS", 600)
     encoded = encode(world, out=world / "out", **settings)
     assert encode(world, out=world / "out", **settings).reused
     (entry,) = encoded.manifest["shards"]
@@ -235,7 +235,7 @@ def test_the_replay_finds_a_row_that_encodes_otherwise(
 
 
 def test_a_run_that_is_interrupted_goes_on(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "STRETCH", 700)
+    monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 700)
     encoded = workers.encode_shard
     done: list[int] = []
 
@@ -250,7 +250,7 @@ def test_a_run_that_is_interrupted_goes_on(world: Path, monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         encode(world, out=world / "out")
     with pytest.raises(DataError, match="holds no whole encoded data"):
-        opened(world / "out")
+        open_encoded(world / "out")
     whole = encode(world, out=world / "out")
     assert done == [0, 1, 2, 3, -1, *range(4, len(whole.manifest["shards"]))]
     assert whole.counts["encoded"] == 60
@@ -266,7 +266,7 @@ def test_a_run_that_is_interrupted_goes_on(world: Path, monkeypatch: pytest.Monk
 def test_engines_that_differ_begin_again_with_tokenizers(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "STRETCH", 700)
+    monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 700)
     encoded = workers.encode_shard
 
     def differing(maker: Any, task: Any, folder: Path) -> Any:

@@ -18,9 +18,9 @@ from tests import parts
 from truetune.checks.run import view
 from truetune.data.rows import read
 from truetune.demo import TOKENIZER
-from truetune.encoding import run as run_module
+from truetune.encoding import encode_run as run_module
+from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.run import Encoded
 from truetune.encoding.stream import batch
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.render.probes import chat, prepared
@@ -121,9 +121,9 @@ def test_processes_shards_and_streams_give_the_same(
         json.dumps([{"messages": chat("q", f"a{i}")} for i in range(50)])
     )
     both = [data, str(tmp_path / "b.json")]
-    monkeypatch.setattr(run_module, "STRETCH", 2000)
-    monkeypatch.setattr(run_module, "LONG", 30)
-    monkeypatch.setattr(run_module, "STREAMED", 20)
+    monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 2000)
+    monkeypatch.setattr(run_module, "PACKED_BYTES_PER_TOKEN", 30)
+    monkeypatch.setattr(run_module, "STREAMED_ROWS", 20)
     one = encode(both, tmp_path / "one", **settings)
     two = encode(both, tmp_path / "two", jobs=2, **settings)
     assert len(one.manifest["shards"]) > 5

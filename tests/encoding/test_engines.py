@@ -15,8 +15,14 @@ from tests import parts
 from truetune.demo import TOKENIZER
 from truetune.encoding import engines
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.engines import Encode, EnginesDiffer, Flat, fastest, reference
-from truetune.encoding.pieces import cut
+from truetune.encoding.engines import (
+    Encode,
+    EnginesDiffer,
+    FlatIds,
+    fastest_engine,
+    reference_engine,
+)
+from truetune.encoding.text_pieces import find_piece_rule
 from truetune.render.tokenizer import load
 
 NAMES = {
@@ -49,19 +55,19 @@ def corpus() -> list[str]:
 @pytest.mark.parametrize("family", NAMES)
 def test_the_fast_engine_of_a_family_agrees(family: str) -> None:
     backend = load(str(parts.folder(family))).backend
-    found = cut(backend)
+    found = find_piece_rule(backend)
     assert found is not None
-    engine = fastest(backend, ["one sample"], found.pattern)
+    engine = fastest_engine(backend, ["one sample"], found.pattern)
     assert engine.name.split()[0] == NAMES[family]
     texts = [text for text in corpus() if not found.pattern.search(text)]
-    fast, slow = engine.encode(texts), reference(backend).encode(texts)
+    fast, slow = engine.encode(texts), reference_engine(backend).encode(texts)
     assert np.array_equal(fast.offsets, slow.offsets)
     assert np.array_equal(fast.ids, slow.ids)
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama3.1-instruct"])
 def test_the_next_engine_is_as_good(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_MAKERS", {"kitoken": engines._kitoken})
+    monkeypatch.setattr(engines, "_MAKERS", {"kitoken": engines._make_kitoken})
     backend = load(str(parts.folder(family))).backend
     encoder = Encoder(backend, patience=0)
     encoder.encode(["settle on an engine"])
@@ -74,11 +80,11 @@ def lying(when: Callable[[list[str]], bool]) -> Callable[[tokenizers.Tokenizer],
     """An engine that gives another id where `when` says so."""
 
     def make(backend: tokenizers.Tokenizer) -> Encode:
-        truth = reference(backend).encode
+        truth = reference_engine(backend).encode
 
-        def encode(texts: list[str]) -> Flat:
+        def encode(texts: list[str]) -> FlatIds:
             found = truth(texts)
-            return Flat(found.ids + 1, found.offsets) if when(texts) else found
+            return FlatIds(found.ids + 1, found.offsets) if when(texts) else found
 
         return encode
 
@@ -89,14 +95,14 @@ def test_an_engine_that_differs_is_not_taken(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(engines, "_MAKERS", {"json": lying(lambda texts: "only here" in texts)})
     monkeypatch.setattr(engines.importlib.metadata, "version", lambda name: "0")
     backend = load(str(TOKENIZER)).backend
-    assert fastest(backend, ["somewhere"], NONE).name == "json 0"
-    assert fastest(backend, ["only here"], NONE).name.startswith("tokenizers")
+    assert fastest_engine(backend, ["somewhere"], NONE).name == "json 0"
+    assert fastest_engine(backend, ["only here"], NONE).name.startswith("tokenizers")
 
 
 def test_an_engine_that_differs_later_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "_MAKERS", {"json": lying(lambda texts: "é" in texts)})
     monkeypatch.setattr(engines, "PROBES", ("plain",))
-    monkeypatch.setattr(engines, "_pairs", lambda backend: [])
+    monkeypatch.setattr(engines, "_decode_random_pairs", lambda backend: [])
     monkeypatch.setattr(engines.importlib.metadata, "version", lambda name: "0")
     encoder = Encoder(load(str(TOKENIZER)).backend, patience=0)
     encoder.encode(["plain text"])

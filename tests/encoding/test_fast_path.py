@@ -17,14 +17,14 @@ import truetune
 from truetune.checks.floor import floor_of
 from truetune.data.rows import read
 from truetune.demo import TOKENIZER
-from truetune.encoding import run as run_module
-from truetune.encoding.run import Encoded
+from truetune.encoding import encode_run as run_module
+from truetune.encoding.encode_run import Encoded
 from truetune.errors import FastPathError
 from truetune.render import renderer as renderer_module
-from truetune.render.plan import Plan
 from truetune.render.probes import chat, prepared
-from truetune.render.recipe import Recipe, record
-from truetune.render.traced import Trace
+from truetune.render.recipe import Recipe, make_recipe
+from truetune.render.render_plan import Plan
+from truetune.render.traced_string import Trace
 from truetune.spec.run import RunSpec
 
 TEMPLATE = (
@@ -37,7 +37,7 @@ NOTICE = "all is made again without shortcuts; please report this"
 
 def without_guards(plans: list[Plan], trace: Trace) -> Recipe | None:
     """A recipe that does not see what the template asks."""
-    recipe = record(plans, trace)
+    recipe = make_recipe(plans, trace)
     return recipe and replace(recipe, guards=())
 
 
@@ -71,7 +71,7 @@ def contents(encoded: Encoded) -> dict[str, bytes]:
 def exact(spec: RunSpec, out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """The data as the template itself makes it."""
     with monkeypatch.context() as patch:
-        patch.setattr(renderer_module, "record", lambda *_: None)
+        patch.setattr(renderer_module, "make_recipe", lambda *_: None)
         encoded = encode(spec, out)
     assert encoded.notices == ()
     return contents(encoded)
@@ -85,7 +85,7 @@ def test_a_wrong_recipe_publishes_nothing(
     spec = write_rows(tmp_path, first_odd + 9, first_odd)
     spec = spec.model_copy(update={"encode": spec.encode.model_copy(update={"on_error": on_error})})
     wanted = exact(spec, tmp_path / "exact", monkeypatch)
-    monkeypatch.setattr(renderer_module, "record", without_guards)
+    monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
     found = encode(spec, tmp_path / "out")
     assert contents(found) == wanted
     assert found.counts["encoded"] == first_odd + 9
@@ -99,12 +99,12 @@ def test_a_proof_that_fails_late_voids_what_an_earlier_run_has_left(
 ) -> None:
     """The first shard holds a wrong row that no proof has seen; the run is interrupted, and goes on."""
     spec = write_rows(tmp_path, 200, 23, 23)
-    monkeypatch.setattr(run_module, "STRETCH", 6000)
+    monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 6000)
     text = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
     odd = [line.replace("question", "odd question") for line in text[150:]]
     (tmp_path / "rows.jsonl").write_text("".join([*text[:150], *odd]))
     wanted = exact(spec, tmp_path / "exact", monkeypatch)
-    monkeypatch.setattr(renderer_module, "record", without_guards)
+    monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
 
     def stop(what: str, done: int, total: int, rows: int, tokens: int) -> None:
         if what == "encoding" and rows:
@@ -120,7 +120,7 @@ def test_a_run_without_shortcuts_goes_on_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = write_rows(tmp_path, 200, 1)
-    monkeypatch.setattr(run_module, "STRETCH", 6000)
+    monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 6000)
     wanted = exact(spec, tmp_path / "exact", monkeypatch)
 
     def stop(what: str, done: int, total: int, rows: int, tokens: int) -> None:
@@ -128,11 +128,11 @@ def test_a_run_without_shortcuts_goes_on_without_them(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(renderer_module, "record", without_guards)
+        patch.setattr(renderer_module, "make_recipe", without_guards)
         with pytest.raises(KeyboardInterrupt):
             encode(spec, tmp_path / "out", progress=stop)
     made = []
-    monkeypatch.setattr(renderer_module, "record", lambda *args: made.append(args))
+    monkeypatch.setattr(renderer_module, "make_recipe", lambda *args: made.append(args))
     assert contents(encode(spec, tmp_path / "out")) == wanted
     assert not made, "no recipe was made by the run that goes on"
 
@@ -144,19 +144,19 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "patched" / "sitecustomize.py").write_text(
         "import dataclasses\n"
         "from truetune.render import recipe\n"
-        "whole = recipe.record\n"
+        "whole = recipe.make_recipe\n"
         "def record(plans, trace):\n"
         "    made = whole(plans, trace)\n"
         "    return made and dataclasses.replace(made, guards=())\n"
-        "recipe.record = record\n"
+        "recipe.make_recipe = record\n"
     )
     code = (
         "import sys\n"
-        "from truetune.encoding import run\n"
+        "from truetune.encoding import encode_run\n"
         "from truetune.spec.run import RunSpec\n"
-        "run.STRETCH = 12000\n"
+        "encode_run.MIN_SHARD_BYTES = 12000\n"
         "if __name__ == '__main__':\n"
-        "    found = run.encode(RunSpec.model_validate_json(sys.argv[1]), sys.argv[2], jobs=2)\n"
+        "    found = encode_run.encode(RunSpec.model_validate_json(sys.argv[1]), sys.argv[2], jobs=2)\n"
         "    print(len(found.manifest['shards']), *found.notices)\n"
     )
     path = os.pathsep.join([str(tmp_path / "patched"), *filter(None, sys.path)])
@@ -167,7 +167,7 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     shards, notice = ran.stdout.split(" ", 1)
     assert int(shards) > 2
     assert notice.strip().endswith(NOTICE)
-    monkeypatch.setattr(run_module, "STRETCH", 12000)
+    monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 12000)
     wanted = exact(spec, tmp_path / "exact in parts", monkeypatch)
     assert {
         path.name: path.read_bytes() for path in sorted((tmp_path / "out" / "data").iterdir())
@@ -179,7 +179,7 @@ def test_check_begins_again(
 ) -> None:
     spec = write_rows(tmp_path, 60, 37)
     wanted = truetune.check(spec.data, spec.tokenizer, template=spec.template)
-    monkeypatch.setattr(renderer_module, "record", without_guards)
+    monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
     with caplog.at_level(logging.WARNING):
         found = truetune.check(spec.data, spec.tokenizer, template=spec.template)
     assert found.findings == wanted.findings
@@ -191,7 +191,7 @@ def test_check_begins_again(
 def test_the_floor_of_a_loss_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = write_rows(tmp_path, 60, 37)
     wanted = floor_of(spec)
-    monkeypatch.setattr(renderer_module, "record", without_guards)
+    monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
     assert floor_of(spec) == wanted
 
 
@@ -204,7 +204,7 @@ def test_each_recipe_is_proved_from_its_first_row_on(
     renderer = prepared(spec).renderer()
     for row in rows:
         renderer.render(row)
-    monkeypatch.setattr(renderer_module, "record", without_guards)
+    monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
     longer = [replace(row, messages=[*row.messages, *row.messages]) for row in rows[:2]]
     renderer.render(longer[0])
     longer[1].messages[0] = {"role": "user", "content": "odd"}

@@ -15,8 +15,8 @@ from tests import parts
 from tests.encoding.test_encode import chats, encode, text_of, written
 from truetune.demo import TOKENIZER
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.engines import fastest
-from truetune.encoding.pieces import cut
+from truetune.encoding.engines import fastest_engine
+from truetune.encoding.text_pieces import find_piece_rule
 from truetune.errors import DataError
 from truetune.render.probes import chat
 from truetune.render.tokenizer import load
@@ -132,9 +132,9 @@ def test_what_has_no_source_can_forge_nothing(family: str, policy: str, tmp_path
 def test_an_engine_that_is_wrong_on_plain_text_is_not_taken() -> None:
     """kitoken 0.11 takes a line end before an apostrophe for a space in SmolLM2's tokenizer."""
     backend = load(str(parts.folder("smollm2"))).backend
-    found = cut(backend)
+    found = find_piece_rule(backend)
     assert found is not None
-    engine = fastest(backend, [], found.pattern)
+    engine = fastest_engine(backend, [], found.pattern)
     texts = ["x = [\n'data',\n'sudo',\n]", "\n's", "\t'll"]
     for i, text in enumerate(texts):
         assert (

@@ -19,12 +19,12 @@ import truetune
 from truetune.cli import commands
 from truetune.data.remote import Remote
 from truetune.demo import TOKENIZER
+from truetune.encoding import encode_run as run_module
 from truetune.encoding import on_ray
-from truetune.encoding import run as run_module
+from truetune.encoding.encode_run import Encoded
+from truetune.encoding.encoded_folder import DiskEntry, DiskStore
 from truetune.encoding.engines import EnginesDiffer
-from truetune.encoding.entry import Entry, Folder
-from truetune.encoding.run import Encoded
-from truetune.encoding.stream import void
+from truetune.encoding.stream import void_notice
 from truetune.errors import DataError
 from truetune.render.probes import chat, prepared
 from truetune.spec.run import RunSpec
@@ -49,9 +49,9 @@ def _cluster() -> Iterator[None]:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(run_module, "STRETCH", 3000)
-    monkeypatch.setattr(run_module, "LONG", 30)
-    monkeypatch.setattr(run_module, "STREAMED", 50)
+    monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 3000)
+    monkeypatch.setattr(run_module, "PACKED_BYTES_PER_TOKEN", 30)
+    monkeypatch.setattr(run_module, "STREAMED_ROWS", 50)
     (tmp_path / "a.jsonl").write_text(LINES)
     return tmp_path / "a.jsonl"
 
@@ -154,7 +154,7 @@ def test_a_broken_row_is_an_error_as_on_one_machine(
 class Ill(NamedTuple):
     """A folder; the worker that writes this name first does not live on, or finds that the engines differ."""
 
-    folder: Folder
+    folder: DiskStore
     name: str
     dies: bool
 
@@ -174,12 +174,14 @@ class Ill(NamedTuple):
 def test_workers_that_fall_ill(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    store = Entry.store
+    store = DiskEntry.store
     stores = [lambda entry: Ill(store(entry), "00003.parquet", dies)]
-    monkeypatch.setattr(Entry, "store", lambda entry: (stores.pop() if stores else store)(entry))
+    monkeypatch.setattr(
+        DiskEntry, "store", lambda entry: (stores.pop() if stores else store)(entry)
+    )
     encoded = encode(data, tmp_path / "out")
     assert encoded.counts["encoded"] == 200
-    wanted = () if dies else (void(EnginesDiffer("fast and slow encode 'x' differently")),)
+    wanted = () if dies else (void_notice(EnginesDiffer("fast and slow encode 'x' differently")),)
     assert encoded.notices == wanted
     assert dies or encoded.manifest["engines"][0].startswith("tokenizers")
     assert encode(data, tmp_path / "out", engine="local").reused

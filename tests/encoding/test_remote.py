@@ -21,10 +21,10 @@ from truetune.data.remote import Remote, place
 from truetune.data.rows import read
 from truetune.data.stretches import read_stretch, scan
 from truetune.demo import TOKENIZER
-from truetune.encoding import run as run_module
-from truetune.encoding.entry import entry_of, opened
-from truetune.encoding.objects import ObjectEntry
-from truetune.encoding.run import Encoded
+from truetune.encoding import encode_run as run_module
+from truetune.encoding.encode_run import Encoded
+from truetune.encoding.encoded_folder import entry_of, open_encoded
+from truetune.encoding.object_store import ObjectEntry
 from truetune.errors import DataError, UsageError
 from truetune.render.probes import chat
 
@@ -173,9 +173,9 @@ def test_a_stretch_fetches_its_own_bytes(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_store_holds_what_a_disk_holds(
     at: At, tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "STRETCH", 3000)
-    monkeypatch.setattr(run_module, "LONG", 30)
-    monkeypatch.setattr(run_module, "STREAMED", 50)
+    monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 3000)
+    monkeypatch.setattr(run_module, "PACKED_BYTES_PER_TOKEN", 30)
+    monkeypatch.setattr(run_module, "STREAMED_ROWS", 50)
     (tmp_path / "a.jsonl").write_bytes(LINES)
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(LINES))
     data = [
@@ -186,8 +186,8 @@ def test_a_store_holds_what_a_disk_holds(
     assert (here.counts, here.manifest["ledger"]) == (there.counts, there.manifest["ledger"])
     assert written(here) == written(there)
     assert len(there.manifest["shards"]) > 5
-    assert opened(at("out"))[1] == there.manifest
-    monkeypatch.setattr(run_module, "REPLAYED", 60)
+    assert open_encoded(at("out"))[1] == there.manifest
+    monkeypatch.setattr(run_module, "VERIFIED_ROWS", 60)
     assert encode(data, at("out"), **settings).reused
     if at("").startswith("file"):
         assert len(there.dataset()) == there.counts["packs"]
@@ -218,7 +218,7 @@ def test_other_settings_take_its_place(at: At) -> None:
     assert (second.folder / "dropped.jsonl").read_bytes() == b""
     with pytest.raises(DataError, match="longer than max_length"):
         encode(data, at("out"), max_length=20, overflow="error")
-    assert opened(at("out"))[1] == second.manifest
+    assert open_encoded(at("out"))[1] == second.manifest
 
 
 def test_damage_is_found(at: At) -> None:
@@ -232,7 +232,7 @@ def test_damage_is_found(at: At) -> None:
     path.remove()
     assert "No such file" in encode(data, at("out")).notices[0]
     with pytest.raises(DataError, match="holds no whole encoded data"):
-        opened(at("nothing"))
+        open_encoded(at("nothing"))
 
 
 def test_what_is_not_ours_is_left_alone(at: At) -> None:
@@ -262,7 +262,7 @@ def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
         return killing
 
-    monkeypatch.setattr(run_module, "STRETCH", 5000)
+    monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 5000)
     monkeypatch.setattr(Remote, "write", counted(write))
     monkeypatch.setattr(Remote, "remove", counted(remove))
     (tmp_path / "a.jsonl").write_bytes(LINES)

@@ -32,7 +32,7 @@ from truetune.generation.looks import Answer, Look, Prompt, Sample
 from truetune.generation.prompts import prompts_of
 from truetune.generation.scores import score
 from truetune.render.probes import prepared
-from truetune.render.served import contract_of
+from truetune.render.serving_contract import contract_of
 from truetune.spec.run import RunSpec
 
 ROWS = tiny.chats(8)

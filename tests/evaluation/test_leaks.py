@@ -12,7 +12,7 @@ from tests.auditing import tiny
 from tests.evaluation.held import probes_of, write
 from truetune.data.rows import read
 from truetune.demo import TOKENIZER
-from truetune.encoding.run import encode
+from truetune.encoding.encode_run import encode
 from truetune.evaluation.leaks import Leaks, seen_rows
 from truetune.generation.backends.place import Place
 from truetune.generation.looks import Prompt

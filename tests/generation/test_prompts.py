@@ -17,7 +17,7 @@ from tests.render.conversations import CALL, RESULT, SYSTEM, TOOLS, assistant, t
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read
 from truetune.demo import DATA, TOKENIZER
-from truetune.encoding.run import encode
+from truetune.encoding.encode_run import encode
 from truetune.generation.looks import Prompt
 from truetune.generation.prompts import control_of, prompts_of, text_of
 from truetune.render.probes import prepared

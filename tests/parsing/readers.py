@@ -172,7 +172,7 @@ def _tokens(path: Path) -> Any:
 
 
 def _templates(path: Path) -> Any:
-    from truetune.render.folder import read_json, read_templates
+    from truetune.render.tokenizer_folder import read_json, read_templates
 
     return read_templates(path.parent, read_json(path) or {})
 
@@ -399,7 +399,7 @@ def of_others() -> dict[str, list[Reader]]:
         ],
         "checkpoint.files": [Reader("model.safetensors.index.json", WEIGHT_MAP, _weights)],
         "checkpoint.tokens": [Reader("tokenizer.json", json.dumps(TOKENS).encode(), _tokens)],
-        "render.folder": [
+        "render.tokenizer_folder": [
             Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)
         ],
         "memory.architecture": [Reader("config.json", json.dumps(CONFIG).encode(), _architecture)],
@@ -442,9 +442,9 @@ OWN = {
     "checks.encodings": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
     "spec.other_names": WRITES,
-    "encoding.entry": TELLS,
-    "encoding.layout": TELLS,
-    "encoding.objects": TELLS,
+    "encoding.encoded_folder": TELLS,
+    "encoding.folder_layout": TELLS,
+    "encoding.object_store": TELLS,
     "evaluation.report": TELLS,
     "report.forms": TELLS,
     "spec.schema": TELLS,

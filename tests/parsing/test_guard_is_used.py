@@ -28,18 +28,21 @@ PARSERS = (
 )  # fmt: skip
 ALLOWED = {
     ("confinement/launch.py", "json.loads"): "orders that truetune gives to its own child",
-    ("encoding/entry.py", "json.loads"): "the manifest that truetune has just made",
-    ("encoding/objects.py", "json.loads"): "the manifest that truetune has just made",
+    ("encoding/encoded_folder.py", "json.loads"): "the manifest that truetune has just made",
+    ("encoding/object_store.py", "json.loads"): "the manifest that truetune has just made",
     ("encoding/shard.py", "json.loads"): "a line that truetune has just written",
     (
         "evaluation/report.py",
         "pyarrow.parquet.read_schema",
     ): "the schema alone, of a file that is to be replaced",
     (
-        "encoding/replay.py",
+        "encoding/spot_check.py",
         "pyarrow.parquet.read_table",
     ): "a data set that truetune has just written",
-    ("encoding/replay.py", "pyarrow.ipc.open_stream"): "a data set that truetune has just written",
+    (
+        "encoding/spot_check.py",
+        "pyarrow.ipc.open_stream",
+    ): "a data set that truetune has just written",
     (
         "evaluation/leaks.py",
         "pyarrow.dataset.dataset",

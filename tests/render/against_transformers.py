@@ -23,14 +23,14 @@ from tests.render import grammar
 from tests.render.conversations import SPECIAL
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
-from truetune.render.contract import stops_of
+from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
 from truetune.spec.run import RunSpec
 
 CLOCK = datetime.datetime(2026, 3, 1, 12, 30)
-STOPS = stops_of(("</s>", "<|im_end|>"), ("<|im_start|>",))
+STOPS = stop_patterns(("</s>", "<|im_end|>"), ("<|im_start|>",))
 ROWS = 40
 History = Literal["as-served", "single"]
 DEFECT = "defect of truetune"

@@ -14,7 +14,7 @@ from tests import parts
 from tests.render.conversations import CONVERSATIONS, TOOLS, assistant, turns, user
 from truetune.data.conversation import Conversation, Origin
 from truetune.errors import TemplateError
-from truetune.render.contract import CONTEXT_REWRITTEN, REWRITTEN
+from truetune.render.inference_contract import CONTEXT_REWRITTEN, REWRITTEN
 from truetune.render.probes import Probes, probes
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template

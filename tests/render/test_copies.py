@@ -9,14 +9,14 @@ import pytest
 from tests.render.conversations import turns, user
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.errors import TemplateError
-from truetune.render.contract import UNPLACED, stops_of
+from truetune.render.inference_contract import UNPLACED, stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
-from truetune.render.traced import parts
+from truetune.render.traced_string import parts
 from truetune.spec.run import RunSpec
 
-STOPS = stops_of(("</s>",), ())
+STOPS = stop_patterns(("</s>",), ())
 DUMPS = {
     "JSON": "{{ messages | tojson }}",
     "text": "{{ messages | string }}",
@@ -159,7 +159,9 @@ def test_turns_end_where_they_end_in_text_of_unknown_origin() -> None:
     messages = [
         {"role": ("user", "assistant")[i % 2], "content": f"{'AB'[i % 2]}{i}"} for i in range(6)
     ]
-    renderer = Renderer(Template(source), RunSpec(), stops_of(("<|im_end|>",), ("<|im_start|>",)))
+    renderer = Renderer(
+        Template(source), RunSpec(), stop_patterns(("<|im_end|>",), ("<|im_start|>",))
+    )
     (rendering,) = renderer.render(Conversation(Origin("unknown", 1, 0), "messages", messages))
     spans = [rendering.text[span.start : span.end] for span in rendering.spans]
     assert spans == ["B1<|im_end|>", "B3<|im_end|>", "B5<|im_end|>"]

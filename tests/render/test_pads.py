@@ -9,9 +9,9 @@ import tokenizers
 
 from tests import parts
 from truetune.demo import TOKENIZER
-from truetune.render.pads import good_pad
+from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
-from truetune.render.stops import stops
+from truetune.render.stop_tokens import find_stop_tokens
 from truetune.render.tokenizer import Special, Tokenizer, load
 from truetune.spec.run import RunSpec
 
@@ -59,9 +59,9 @@ def demo(*control: str, **special: str) -> Tokenizer:
 def test_the_right_pad(family: str) -> None:
     tokenizer = load(str(parts.folder(family)))
     ends = probes(tokenizer, RunSpec()).stops
-    pad, reason = good_pad(tokenizer, ends)
+    pad, reason = choose_pad_token(tokenizer, ends)
     assert (pad.token if pad else None) == PADS[family], reason
-    other, reason = good_pad(with_eos_as_pad(tokenizer), ends)
+    other, reason = choose_pad_token(with_eos_as_pad(tokenizer), ends)
     assert other is None or other.id not in {stop.id for stop in ends}
     assert (other.token if other else None) in (PADS[family], "<|dummy_0|>"), reason
 
@@ -69,11 +69,11 @@ def test_the_right_pad(family: str) -> None:
 def test_a_stop_of_generation_config_is_no_pad() -> None:
     qwen = load(str(parts.folder("qwen3")))
     qwen = dataclasses.replace(qwen, generation_config={"eos_token_id": [151645, 151643]})
-    assert [(s.id, s.origins) for s in stops(qwen)] == [
+    assert [(s.id, s.origins) for s in find_stop_tokens(qwen)] == [
         (151645, ("tokenizer", "generation_config")),
         (151643, ("generation_config",)),
     ]
-    pad, _ = good_pad(qwen, stops(qwen))
+    pad, _ = choose_pad_token(qwen, find_stop_tokens(qwen))
     assert pad is not None
     assert pad.token == "<|vision_pad|>"
 
@@ -82,7 +82,7 @@ def test_no_pad_beyond_the_embedding() -> None:
     llama = dataclasses.replace(
         load(str(parts.folder("llama3.1-instruct"))), embedding_rows=128_004
     )
-    pad, _ = good_pad(llama, ())
+    pad, _ = choose_pad_token(llama, ())
     assert pad is not None
     assert pad.token == "<|reserved_special_token_0|>"
 
@@ -100,7 +100,7 @@ def test_no_pad_beyond_the_embedding() -> None:
 )
 def test_preference(control: tuple[str, ...], special: dict[str, str], pad: str | None) -> None:
     tokenizer = demo(*control, **special)
-    found, _ = good_pad(tokenizer, stops(tokenizer))
+    found, _ = choose_pad_token(tokenizer, find_stop_tokens(tokenizer))
     assert (found.token if found else None) == pad
 
 
@@ -110,4 +110,4 @@ def test_unk_is_no_pad_where_text_becomes_it() -> None:
     backend = tokenizers.Tokenizer(model)
     backend.add_special_tokens(["<unk>", "</s>"])
     words = dataclasses.replace(tokenizer, backend=backend, special={"unk": Special("<unk>", 0)})
-    assert good_pad(words, ())[0] is None
+    assert choose_pad_token(words, ())[0] is None

@@ -18,10 +18,10 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source
 from truetune.data.records import Record
 from truetune.data.rows import conversations
-from truetune.render.contract import stops_of
-from truetune.render.places import JOINED, READ_AS, Place, places
+from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.template import Template
+from truetune.render.text_origins import JOINED, READ_AS, TextOrigin, text_origins
 from truetune.spec.run import RunSpec
 
 CHATML = (
@@ -99,7 +99,11 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
 @cache
 def renderer() -> Renderer:
     return Renderer(
-        Template(CHATML, SPECIAL), RunSpec(), stops_of(("<|im_end|>",), ()), bos="<s>", eos="</s>"
+        Template(CHATML, SPECIAL),
+        RunSpec(),
+        stop_patterns(("<|im_end|>",), ()),
+        bos="<s>",
+        eos="</s>",
     )
 
 
@@ -108,11 +112,11 @@ def read(row: Row, **more: Any) -> Conversation:
     return made
 
 
-def shown(row: Conversation) -> Iterator[tuple[str, Place]]:
+def shown(row: Conversation) -> Iterator[tuple[str, TextOrigin]]:
     """Each text that is not the template's, of both sides, and its place."""
     for side in (row, row.exchanged()) if row.rejected is not None else (row,):
         for rendering in renderer().exact(side):
-            found = places(side, rendering)
+            found = text_origins(side, rendering)
             assert [place.start for place in found[1:]] == [place.end for place in found[:-1]]
             assert (
                 (found[0].start, found[-1].end) == (0, len(rendering.text))

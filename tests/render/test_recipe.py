@@ -15,7 +15,7 @@ from tests.render.conversations import CONVERSATIONS, SPECIAL, TOOLS
 from tests.render.templates import all_templates
 from truetune.data.conversation import Conversation, Origin
 from truetune.errors import TemplateError
-from truetune.render.contract import stops_of
+from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Run
 from truetune.render.template import Template
@@ -58,7 +58,7 @@ HOSTILE = [
     "Reasoning: low",
     "/no_think",
 ]
-STOPS = stops_of(
+STOPS = stop_patterns(
     ("</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"), ("<|im_start|>", "<|call|>")
 )
 

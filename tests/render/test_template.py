@@ -11,9 +11,9 @@ import pytest
 from tests.render.conversations import CONVERSATIONS, SETTINGS, SPECIAL, TOOLS
 from tests.render.templates import all_templates
 from truetune.errors import TemplateError
-from truetune.render import traced
+from truetune.render import traced_string
 from truetune.render.template import Template
-from truetune.render.traced import Traced
+from truetune.render.traced_string import Traced
 
 
 def expected(
@@ -55,7 +55,7 @@ def test_renders_as_transformers_does(record_property: Any) -> None:
                         continue
                     assert template is not None, where
                     text = template.render(messages, tools=tools, **settings)
-                    assert "".join(traced.parts(text)) == wanted, where
+                    assert "".join(traced_string.parts(text)) == wanted, where
                     _check_map(text, {"messages": messages, "tools": tools})
                     counts["identical"] += 1
     record_property("grid", dict(counts))
@@ -65,7 +65,7 @@ def test_renders_as_transformers_does(record_property: Any) -> None:
 
 def _check_map(text: str, inputs: dict[str, Any]) -> None:
     """Every character that is said to come from a field is there in the field."""
-    for part in traced.parts(text):
+    for part in traced_string.parts(text):
         if not isinstance(part, Traced):
             continue
         assert sum(segment.length for segment in part.segments) == len(part.plain)
@@ -99,7 +99,7 @@ def test_options_of_tojson() -> None:
     )
     message = {"role": "user", "content": 'é "q" \n 😀'}
     text = Template(source).render([message])
-    assert "".join(traced.parts(text)) == expected(source, [message], None)
+    assert "".join(traced_string.parts(text)) == expected(source, [message], None)
 
 
 def test_documents_and_named_variables() -> None:
@@ -108,6 +108,8 @@ def test_documents_and_named_variables() -> None:
         " strftime_now('%Y')|length }}"
     )
     text = Template(source).render([], documents=[{"title": "T", "text": "x"}], style="rag")
-    assert "".join(traced.parts(text)) == "T: x\nrag4"
-    paths = [part.segments[0].path for part in traced.parts(text) if isinstance(part, Traced)]
+    assert "".join(traced_string.parts(text)) == "T: x\nrag4"
+    paths = [
+        part.segments[0].path for part in traced_string.parts(text) if isinstance(part, Traced)
+    ]
     assert paths == [("documents", 0, "title"), ("documents", 0, "text")]

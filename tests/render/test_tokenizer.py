@@ -11,7 +11,7 @@ import pytest
 from tests import parts
 from truetune.demo import TOKENIZER
 from truetune.errors import TokenizerError
-from truetune.render.pads import good_pad
+from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
@@ -72,14 +72,14 @@ def test_as_transformers_says(family: str) -> None:
 @pytest.mark.parametrize("family", PADS)
 def test_the_right_pad(family: str) -> None:
     tokenizer = load(str(parts.folder(family)))
-    pad, reason = good_pad(tokenizer, probes(tokenizer, RunSpec()).stops)
+    pad, reason = choose_pad_token(tokenizer, probes(tokenizer, RunSpec()).stops)
     assert (pad.token if pad else None) == PADS[family], reason
 
 
 def test_phi3_gets_a_pad_that_ends_nothing() -> None:
     tokenizer = load(str(parts.folder("phi3")))
     stops = probes(tokenizer, RunSpec()).stops
-    pad, _ = good_pad(tokenizer, stops)
+    pad, _ = choose_pad_token(tokenizer, stops)
     assert pad is not None
     assert pad.id not in {stop.id for stop in stops}
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truetune.render import traced
-from truetune.render.traced import Trace, Traced
-from truetune.render.traced_json import tojson
+from truetune.render import traced_string
+from truetune.render.traced_json import traced_tojson
+from truetune.render.traced_string import Trace, Traced
 
 TEXT = st.text(alphabet="ab \n<>/x{}é日😀\\\"'", max_size=12)
 SEPARATOR = st.sampled_from(["a", "ab", " ", "\n", "<", "é", "😀"])
@@ -33,7 +33,7 @@ STEPS = st.lists(st.one_of(OPERATIONS), max_size=6)
 
 
 def check(made: str, wanted: str, field: str) -> None:
-    assert "".join(traced.parts(made)) == wanted
+    assert "".join(traced_string.parts(made)) == wanted
     if not isinstance(made, Traced):
         return
     at = 0
@@ -46,7 +46,7 @@ def check(made: str, wanted: str, field: str) -> None:
 
 @given(TEXT, STEPS)
 def test_methods_give_what_str_gives(field: str, steps: list[tuple[str, tuple[Any, ...]]]) -> None:
-    made: str = traced.leaf(field, Trace(), ("field",))
+    made: str = traced_string.make_leaf(field, Trace(), ("field",))
     wanted = field
     for name, args in steps:
         made = getattr(made, name)(*args)
@@ -56,7 +56,7 @@ def test_methods_give_what_str_gives(field: str, steps: list[tuple[str, tuple[An
 
 @given(TEXT, SEPARATOR | st.none(), st.integers(-1, 2))
 def test_pieces_of_a_split(field: str, separator: str | None, limit: int) -> None:
-    leaf = traced.leaf(field, Trace(), ("field",))
+    leaf = traced_string.make_leaf(field, Trace(), ("field",))
     for made, wanted in (
         (leaf.split(separator, limit), field.split(separator, limit)),
         (leaf.rsplit(separator, limit), field.rsplit(separator, limit)),
@@ -83,18 +83,18 @@ def test_tojson(value: Any, ensure_ascii: bool) -> None:
 
     def wrap(item: Any) -> Any:
         if isinstance(item, str):
-            return traced.leaf(item, trace, ("field",))
+            return traced_string.make_leaf(item, trace, ("field",))
         if isinstance(item, dict):
             return {key: wrap(entry) for key, entry in item.items()}
         return [wrap(entry) for entry in item] if isinstance(item, list) else item
 
-    text = tojson(wrap(value), ensure_ascii=ensure_ascii)
-    assert "".join(traced.parts(text)) == json.dumps(value, ensure_ascii=ensure_ascii)
+    text = traced_tojson(wrap(value), ensure_ascii=ensure_ascii)
+    assert "".join(traced_string.parts(text)) == json.dumps(value, ensure_ascii=ensure_ascii)
 
 
 def test_questions_are_noted_with_their_answers() -> None:
     trace = Trace()
-    leaf = traced.leaf("a</think>b", trace, ("field",))
+    leaf = traced_string.make_leaf("a</think>b", trace, ("field",))
     assert "</think>" in leaf
     assert leaf.startswith("a")
     assert leaf != "x"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from truetune.render.template import Template
-from truetune.render.traced import Trace, Traced
+from truetune.render.traced_string import Trace, Traced
 
 ROW = [{"role": "user", "content": "yes"}, {"role": "assistant", "content": "no"}]
 

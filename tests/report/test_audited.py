@@ -18,7 +18,7 @@ from truetune.auditing.place import samples
 from truetune.checks.findings import Case, Finding
 from truetune.checks.report import AuditReport, Subject
 from truetune.demo import TOKENIZER
-from truetune.encoding.ledger import Ledger, ledger
+from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.probe.run_record import Record
 from truetune.render.probes import probes
 from truetune.render.rendering import Source
@@ -85,7 +85,9 @@ def audited(contents: list[str]) -> AuditReport:
     )
     total = np.zeros((len(Source), 2), np.int64)
     for sample in placed:
-        total += ledger(sample.source[~sample.padding], sample.supervised[~sample.padding]).counts
+        total += count_tokens(
+            sample.source[~sample.padding], sample.supervised[~sample.padding]
+        ).counts
     finding = Finding(
         "stop-token-never-supervised",
         "TT001",

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from truetune.checks.report import DataReport, Report
-from truetune.encoding.ledger import Ledger
+from truetune.encoding.token_counts import Ledger
 from truetune.evaluation.evaluated_report import EvaluationReport
 from truetune.generation.evaluated import Evaluated, Loss, Measured
 from truetune.generation.service import Compared, Service, Stopping

@@ -14,7 +14,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.report import DataReport, Lengths
 from truetune.data.conversation import Origin
-from truetune.encoding.ledger import Ledger
+from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
 from truetune.report.terminal import as_text, render_report, render_rules
 from truetune.report.text import share, visible, wrap

@@ -16,8 +16,8 @@ trl = pytest.importorskip("trl", minversion="1.16")
 from datasets import Dataset  # noqa: E402
 
 from tests.auditing.tiny import FRUITS, model, tokenizer  # noqa: E402
-from truetune.encoding.preferences import INTERRUPTED, SAME  # noqa: E402
-from truetune.encoding.run import encode  # noqa: E402
+from truetune.encoding.encode_run import encode  # noqa: E402
+from truetune.encoding.preferences import ANSWERS_EQUAL, INTERRUPTED  # noqa: E402
 from truetune.errors import DataError, SpecError, UsageError  # noqa: E402
 from truetune.spec.run import Encoding, RunSpec, Watch  # noqa: E402
 from truetune.spec.training import Lora, Training  # noqa: E402
@@ -188,7 +188,7 @@ def test_rows_that_tell_nothing_are_left_out_and_counted(base: Path, tmp_path: P
     assert data.encoded.counts["dropped"] == 3
     dropped = (data.encoded.folder / "dropped.jsonl").read_text(encoding="utf-8").splitlines()
     reasons = [json.loads(line)["reason"] for line in dropped]
-    assert reasons == [SAME, INTERRUPTED, "it is longer than max_length (128)"]
+    assert reasons == [ANSWERS_EQUAL, INTERRUPTED, "it is longer than max_length (128)"]
 
 
 def test_a_pair_is_never_cut(base: Path, tmp_path: Path) -> None:

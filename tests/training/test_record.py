@@ -18,7 +18,7 @@ from truetune.checkpoint.run_record import CONTRACT, RUN
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.checks.look import look
 from truetune.errors import UsageError
-from truetune.render.served import verify
+from truetune.render.serving_contract import verify
 from truetune.spec.run import RunSpec
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.ledger import Ledger, ledger
+from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED, Source
@@ -125,7 +125,7 @@ class Audit:
         total = np.zeros((len(Source), 2), np.int64)
         for sample in self.samples:
             kept = ~sample.padding
-            total += ledger(sample.source[kept], sample.supervised[kept]).counts
+            total += count_tokens(sample.source[kept], sample.supervised[kept]).counts
         return Ledger(total)
 
     def batches(self) -> Iterator[tuple[Sample, ...]]:

@@ -13,7 +13,7 @@ from truetune.data.formats import reader
 from truetune.data.json_text import parsed
 from truetune.data.messages import FUNCTION_CALL, SHAREGPT, is_messages
 from truetune.errors import DataError
-from truetune.render.plan import source_of
+from truetune.render.render_plan import source_of
 from truetune.render.rendering import Source
 from truetune.render.template import REASONING_KEYS
 

@@ -25,7 +25,7 @@ from truetune.auditing.turns import (
     mark_stops,
     marker_of,
 )
-from truetune.encoding.vocabulary import SPACE, Vocabulary
+from truetune.encoding.token_bytes import SPACE, TokenBytes
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED, Source
@@ -290,7 +290,7 @@ def _spelled(found: list[Line], probes: Probes | None) -> dict[int, bytes]:
     ids = {int(i) for line in found for i in np.unique(line.ids)}
     if probes is None:
         return dict.fromkeys(ids, b"")
-    vocabulary = Vocabulary(probes.tokenizer.backend)
+    vocabulary = TokenBytes(probes.tokenizer.backend)
     return {i: vocabulary.spell(i) if i >= 0 else b"" for i in ids}
 
 

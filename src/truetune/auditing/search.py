@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Field
-from truetune.render.plan import THINK_END
+from truetune.render.render_plan import THINK_END
 from truetune.render.rendering import Source
 
 WINDOW = 16

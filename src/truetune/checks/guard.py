@@ -42,8 +42,8 @@ from truetune.encoding.stream import batch as one_batch
 from truetune.errors import FindingsError
 from truetune.probe.failure_boundary import describe_error, run_contained
 from truetune.probe.run_record import Record
+from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes, probes
-from truetune.render.weights import RowsOfEmbedding
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
@@ -287,7 +287,7 @@ def _data_judgement(
     return rules.judgement()
 
 
-def _embedding(model: Any) -> RowsOfEmbedding | None:
+def _embedding(model: Any) -> EmbeddingRows | None:
     """The input embedding in memory; None where it is sharded, quantized, or there is none."""
     if model is None:
         return None

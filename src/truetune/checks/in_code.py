@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from truetune.checks.findings import Finding
-from truetune.render.pads import good_pad
+from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import Probes
 
 
@@ -18,7 +18,7 @@ def with_fix_in_code(finding: Finding, probes: Probes) -> Finding:
 
 
 def _set_pad(probes: Probes) -> str | None:
-    better, reason = good_pad(probes.tokenizer, probes.stops)
+    better, reason = choose_pad_token(probes.tokenizer, probes.stops)
     return (
         None
         if better is None

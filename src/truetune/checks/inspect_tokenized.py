@@ -17,8 +17,8 @@ from truetune.checks.rule import TokenizedRule
 from truetune.checks.whose import trainer_of
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Example
-from truetune.encoding.ledger import Ledger
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.token_bytes import TokenBytes
+from truetune.encoding.token_counts import Ledger
 from truetune.errors import TruetuneError
 from truetune.render.probes import prepared
 from truetune.render.rendering import Rendering
@@ -197,7 +197,7 @@ def view_of_ids(spec: RunSpec, path: str, row: int = 0, *, line: int | None = No
     chunk = placed.chunk
     part = slice(int(chunk.offsets[at]), int(chunk.offsets[at + 1]))
     ids, valid = chunk.ids[part], placed.valid[part]
-    vocabulary = Vocabulary(made.tokenizer.backend)
+    vocabulary = TokenBytes(made.tokenizer.backend)
     pieces = tuple(
         vocabulary.spell(id).decode("utf-8", "surrogateescape") if known else f"<id {id}>"
         for id, known in zip(ids.tolist(), valid.tolist(), strict=True)

@@ -21,7 +21,7 @@ from truetune.checks.settings import of_settings
 from truetune.checks.whose import Whose
 from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
 from truetune.errors import TokenizerError, UsageError
-from truetune.render.folder import locate
+from truetune.render.tokenizer_folder import locate
 from truetune.spec import located
 from truetune.spec.config import Config
 from truetune.spec.kind import NAMES, Kind, recognise

@@ -12,7 +12,7 @@ from truetune.encoding.batch import Example
 from truetune.errors import TemplateError
 from truetune.render.probes import Probes
 from truetune.render.template import OWN_KEYS, plain_data
-from truetune.render.traced import parts
+from truetune.render.traced_string import parts
 
 Kind = Literal["object", "list", "null"]
 

@@ -16,7 +16,7 @@ from truetune.data.media import NONE as NO_MEDIA
 from truetune.data.media import Media
 from truetune.drawers import drawer
 from truetune.encoding.batch import Example
-from truetune.encoding.ledger import Ledger
+from truetune.encoding.token_counts import Ledger
 from truetune.spec.run import RunSpec, Severity
 
 if TYPE_CHECKING:

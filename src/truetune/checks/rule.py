@@ -25,9 +25,9 @@ from truetune.checks.unmet import A_KIND, LOGGED_BY, NO_ANSWER, SEEN_BY, too_few
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.memory.machine import Launch
+from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
-from truetune.render.weights import RowsOfEmbedding
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec, Severity
 from truetune.trainers import UNKNOWN, TrainerFacts
@@ -70,7 +70,7 @@ class Setup:
     """Renderings of small conversations with this template, made once; they need no data."""
     trainer: TrainerFacts = UNKNOWN
     """What the trainer does that will read the rows"""
-    embedding: RowsOfEmbedding | None = None
+    embedding: EmbeddingRows | None = None
     """Of a model in memory; None: that of the files counts"""
 
 

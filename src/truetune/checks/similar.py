@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.fingerprint import HASHES, NOTHING
+from truetune.encoding.fingerprint import EMPTY_SKETCH, HASHES
 
 BANDS = 8
 NEAR = 0.8
@@ -38,7 +38,7 @@ def near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
     """Pairs of rows with at least NEAR of their sketch in common, each later row with one earlier row."""
     found: dict[int, int] = {}
     width = HASHES // BANDS
-    usable = np.flatnonzero((sketches != NOTHING).any(axis=1))
+    usable = np.flatnonzero((sketches != EMPTY_SKETCH).any(axis=1))
     for band in range(BANDS):
         keys = _keys(sketches[usable, band * width : (band + 1) * width])
         order = np.argsort(keys, kind="stable")
@@ -83,7 +83,7 @@ def _are_alike(
 def _answers_are_near(
     answers: NDArray[np.uint64], sketches: NDArray[np.uint32], early: int, late: int
 ) -> bool:
-    if (sketches[[early, late]] == NOTHING).all():
+    if (sketches[[early, late]] == EMPTY_SKETCH).all():
         return bool(answers[early] == answers[late])
     return bool((sketches[early] == sketches[late]).mean() >= NEAR)
 
@@ -109,7 +109,7 @@ def near_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) -> dict[in
         first = dict(zip(keys[:count].tolist(), range(count), strict=True))
         for row, key in enumerate(keys[count:].tolist()):
             other = first.get(key)
-            if other is not None and row not in found and sketches[row, 0] != NOTHING:
+            if other is not None and row not in found and sketches[row, 0] != EMPTY_SKETCH:
                 if (sketches[row] == others[other]).mean() >= NEAR:
                     found[row] = other
     return found

@@ -14,7 +14,7 @@ from truetune.checks.pairing import Pairing
 from truetune.checks.report import Lengths
 from truetune.data.media import Media
 from truetune.encoding.batch import Batch
-from truetune.encoding.ledger import Ledger, ledger
+from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import Source
 
 SHARES = 20
@@ -44,7 +44,7 @@ class Tally:
         self.rejected += len(batch.rejected)
         self.media += batch.media
         self.formats.update(row.format for row in batch.rows)
-        self.sources += ledger(batch.source, batch.supervised).counts
+        self.sources += count_tokens(batch.source, batch.supervised).counts
         self.unsupervised += int((supervised == 0).sum())
         self.by_length = grown(self.by_length, np.bincount(batch.lengths, minlength=1))
         self.learned = grown(

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from truetune.checks.report import TokenView
 from truetune.encoding.batch import Batch
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.token_bytes import TokenBytes
 
 
-def views_of(batch: Batch, vocabulary: Vocabulary) -> list[TokenView]:
+def views_of(batch: Batch, vocabulary: TokenBytes) -> list[TokenView]:
     """One view an example."""
     views = []
     for i, example in enumerate(batch.examples):
@@ -24,7 +24,7 @@ def views_of(batch: Batch, vocabulary: Vocabulary) -> list[TokenView]:
 
 
 def _pieces(
-    text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabulary: Vocabulary
+    text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabulary: TokenBytes
 ) -> tuple[str, ...]:
     """The characters of each token; its own bytes where it begins or ends inside a character."""
     if not len(ids):

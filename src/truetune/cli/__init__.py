@@ -38,7 +38,7 @@ from truetune.cli.training import train
 from truetune.cli.viewing import view
 from truetune.errors import FindingsError, TruetuneError
 from truetune.package import __version__
-from truetune.render.panics import is_panic
+from truetune.render.tokenizer_panics import is_panic
 
 TRAIN = {
     "torch",

@@ -146,8 +146,8 @@ def encode(
       truetune encode chats.jsonl -t path/to/model -o packed --max-length 4096 --packing best-fit
       truetune encode truetune.yaml             (settings from a file)
     """
-    from truetune.encoding.run import encode as run
-    from truetune.encoding.run import estimate
+    from truetune.encoding.encode_run import encode as run
+    from truetune.encoding.encode_run import estimate
     from truetune.report.encoded import encoded_page, estimate_json, render_encoded, render_estimate
     from truetune.report.progress import encoding
 

@@ -1,7 +1,7 @@
 """Formats: how the columns of a row become a Conversation.
 
 Texts are put together by `+` and cut by slices, as in data.messages: then it is known where each part of them stands in
-the file (render.places).
+the file (render.text_origins).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Batch: some rows of the data, rendered, encoded and labelled, as flat arrays."""
+"""Batch: some rows of the data, rendered, encoded and labelled, as flat arrays.
+
+Tokens of all examples lie end to end, with offsets, instead of a list of arrays: rules and counts run over a batch in
+one numpy operation. The trade-off: what belongs to an example is found through `offsets`, and to a row through
+`examples`, since a row may have none (rejected), one, or one for each turn.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from truetune.data.media import Media, media_of
 from truetune.encoding.fingerprint import (
     CONTENT,
     Fingerprints,
-    fingerprints,
+    make_fingerprints,
     rejected_phrases,
     word_sketches,
 )
@@ -74,6 +79,7 @@ class Batch:
 
     def per_example(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Count the true entries of a token mask in each example: (tokens,) -> (examples,)."""
+        # Differences of running totals: one pass over the tokens, however many examples there are.
         total = np.concatenate(([0], np.cumsum(mask)))
         return np.asarray(total[self.offsets[1:]] - total[self.offsets[:-1]], dtype=np.int64)
 
@@ -90,6 +96,8 @@ class Batch:
     @cached_property
     def contexts(self) -> NDArray[np.int64]:
         """(examples,) how many tokens stand before the first supervised one: all of them where there is none."""
+        # The end of all tokens stands for "none", so that the search always hits something; the minimum below moves it
+        # (and the first one of a later example) to the end of the example.
         learned = np.append(np.flatnonzero(self.supervised), len(self.ids))
         first = learned[np.searchsorted(learned, self.offsets[:-1])]
         return np.asarray(np.minimum(first, self.offsets[1:]) - self.offsets[:-1])
@@ -99,8 +107,9 @@ class Batch:
         """None where no example is one side of a pair."""
         if self.other is None:
             return None
-        mine = [i for i, example in enumerate(self.examples) if example.row.rejected is not None]
-        return Pairs(self if len(mine) == len(self.examples) else self.only(mine), self.other)
+        paired = [i for i, example in enumerate(self.examples) if example.row.rejected is not None]
+        chosen = self if len(paired) == len(self.examples) else self.only(paired)
+        return Pairs(chosen, self.other)
 
     def only(self, examples: Sequence[int]) -> Batch:
         """These examples, in order, without what belongs to the rows."""
@@ -121,14 +130,16 @@ class Batch:
     @cached_property
     def fingerprints(self) -> Fingerprints:
         """Of each row, for finding duplicates and neighbours."""
-        made = fingerprints(
+        chosen = make_fingerprints(
             self.rows, self._last_of(self.rows), self.ids, self.offsets, self.source
         )
         if self.other is None:
-            return made
-        theirs = rejected_phrases(self.other.ids, self.other.offsets, self.other.supervised)
-        numbers = [-1 if i is None else i for i in self.other._last_of(self.rows)]
-        return replace(made, phrases=np.minimum(made.phrases, theirs[numbers]))
+            return chosen
+        # A pair is the set of both sides' phrases; the minimum of two sketches is the sketch of the union.
+        other = self.other
+        rejected = rejected_phrases(other.ids, other.offsets, other.supervised)
+        numbers = [-1 if i is None else i for i in other._last_of(self.rows)]
+        return replace(chosen, phrases=np.minimum(chosen.phrases, rejected[numbers]))
 
     def word_sketches(self, left_out: NDArray[np.bool_]) -> NDArray[np.uint32]:
         """(rows, hashes) sketch of the contents' tokens; `left_out`: (vocabulary,) ids that do not count."""
@@ -137,5 +148,6 @@ class Batch:
 
     def _last_of(self, rows: list[Conversation]) -> list[int | None]:
         """The number of each row's last example, None where it has none."""
+        # The last of several is the longest: with `history: as-served` each holds all turns of the one before.
         last = {example.row.origin.row: i for i, example in enumerate(self.examples)}
         return [last.get(row.origin.row) for row in rows]

@@ -1,4 +1,12 @@
-"""Documents: the training examples of rows, each short enough, as arrays that are ready to be written."""
+"""Documents: the training examples of rows, each short enough, as arrays that are ready to be written.
+
+Between a batch and a file stand the decisions about single examples: is a row refused (a field that the template does
+not write, a control token in a content), is an example too long, does it teach anything. Each row comes out as
+documents, as dropped examples or as rejected, and nothing is left out without one of the three.
+
+The trade-off: these run row by row in Python, while rendering and encoding work on batches. They look at arrays for the
+whole batch first (`_forged`), so that the usual row costs a dictionary look-up.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +20,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.encoding.batch import Batch, Rejected
+from truetune.encoding.batch import Batch, Example, Rejected
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.forgery import forged
-from truetune.encoding.label import label, loss_weights
-from truetune.encoding.pieces import any_of
-from truetune.encoding.shorten import pinned, shared_out, with_later_question, without_oldest
+from truetune.encoding.forged_tokens import find_forged_token
+from truetune.encoding.shorten_rows import (
+    pin_trained_turns,
+    split_by_turns,
+    with_later_question,
+    without_oldest,
+)
 from truetune.encoding.stream import batch as one_batch
+from truetune.encoding.text_pieces import any_of
+from truetune.encoding.token_labels import label_tokens, loss_weights
 from truetune.errors import DataError
 from truetune.render.lost_fields import FieldTracker, LostField
-from truetune.render.places import places
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering, Source
+from truetune.render.text_origins import text_origins
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.run import RunSpec
 
+# (sources,) may a token of this source only stand for text? Control tokens of the template itself are no forgery.
 CONTENT = np.ones(len(Source), dtype=np.bool_)
 CONTENT[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
 HARMLESS = frozenset(("unknown-role", "mixed-formats", "lone-surrogate", "empty", "no-format"))
@@ -70,7 +84,7 @@ class Dropped(NamedTuple):
 
 
 @dataclass(slots=True)
-class Made:
+class DocumentsResult:
     """What became of some rows."""
 
     rows: int = 0
@@ -100,56 +114,60 @@ class DocumentMaker:
         self._tracker = FieldTracker(renderer)
         self._token = tokenizer.backend.id_to_token
         tokens = sorted(str(self._token(id)) for id in tokenizer.control)
-        self._controls = re.compile(any_of(tokens) if tokens else "(?!)")
+        self._controls = re.compile(any_of(tokens) if tokens else "(?!)")  # `(?!)` never matches
 
-    def make(self, rows: list[Conversation]) -> Made:
+    def make(self, rows: list[Conversation]) -> DocumentsResult:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
         return self.made_of(rows, one_batch(rows, self.renderer, self.encoder))
 
-    def made_of(self, rows: list[Conversation], batch: Batch) -> Made:
-        """The documents of the examples in a batch."""
-        made = Made(len(rows), rejected=list(batch.rejected))
+    def made_of(self, rows: list[Conversation], batch: Batch) -> DocumentsResult:
+        """The documents of the examples in a batch, which was made of `rows`."""
+        result = DocumentsResult(len(rows), rejected=list(batch.rejected))
         controls = self._forged(batch)
         lost = self._lost_fields(batch)
-        refused = {
-            row.origin.row: reason
-            for row in rows
-            if (reason := self._refusal(row, lost[row.origin.row]))
-        }
-        seen = {rejected.row.origin.row for rejected in batch.rejected}
+        refusals = {row.origin.row: self._refusal(row, lost[row.origin.row]) for row in rows}
+        with_result = {rejected.row.origin.row for rejected in batch.rejected}
+        # The examples of a row stand side by side. A row is taken whole: where one of them can't be encoded, none is.
         for number, examples in groupby(
             range(len(batch.examples)), lambda i: batch.examples[i].row.origin.row
         ):
-            seen.add(number)
-            found = Made()
+            with_result.add(number)
+            own_examples = list(examples)
+            row = batch.examples[own_examples[0]].row
             try:
-                for i in examples:
-                    if reason := refused.get(number):
-                        raise DataError(reason)
-                    self._add(found, batch, i, controls.get(i))
+                of_row = self._encode_row(batch, own_examples, controls, refusals.get(number))
             except DataError as error:
-                made.rejected.append(Rejected(batch.examples[i].row, str(error)))
+                result.rejected.append(Rejected(row, str(error)))
                 continue
-            row = batch.examples[i].row
-            if (
-                row.problems
-                and not found.documents
-                and all(d.reason == UNSUPERVISED for d in found.dropped)
-            ):
-                made.rejected.append(
-                    Rejected(row, "; ".join(problem.text for problem in row.problems))
-                )
+            if row.problems and _teaches_nothing(of_row):
+                # It was not read as its owner meant it: that is why nothing of it is supervised.
+                reason = "; ".join(problem.text for problem in row.problems)
+                result.rejected.append(Rejected(row, reason))
                 continue
-            made.documents += found.documents
-            made.dropped += found.dropped
-            made.shortened += found.shortened
-            made.lost += found.lost
-            if found.documents:
-                made.lost_fields.update({field.field for field in lost[number] if field.is_known})
-        made.dropped += [
-            Dropped(row.origin, 0, UNSUPERVISED) for row in rows if row.origin.row not in seen
+            result.documents += of_row.documents
+            result.dropped += of_row.dropped
+            result.shortened += of_row.shortened
+            result.lost += of_row.lost
+            if of_row.documents:
+                result.lost_fields.update(_known_fields(lost[number]))
+        # A chat of which no turn is learned has no example.
+        result.dropped += [
+            Dropped(row.origin, 0, UNSUPERVISED)
+            for row in rows
+            if row.origin.row not in with_result
         ]
-        return made
+        return result
+
+    def _encode_row(
+        self, batch: Batch, examples: list[int], controls: dict[int, int], refusal: str | None
+    ) -> DocumentsResult:
+        """What becomes of one row, whose examples have these numbers in the batch. Raises DataError."""
+        if refusal:
+            raise DataError(refusal)
+        result = DocumentsResult()
+        for i in examples:
+            self._add(result, batch, i, controls.get(i))
+        return result
 
     def _lost_fields(self, batch: Batch) -> defaultdict[int, list[LostField]]:
         """What of each row, by its number, reaches no token."""
@@ -175,16 +193,15 @@ class DocumentMaker:
             return "; ".join(lost)
         if misfit := self.misfit(row):
             return misfit
+        if self.settings.content_specials == "keep":
+            return None
         try:
-            found = (
-                None if self.settings.content_specials == "keep" else forged(row, self._controls)
-            )
+            forged = find_forged_token(row, self._controls)
         except RecursionError:
             return "it is nested too deeply"
-        return (
-            found
-            and f"{found}, where it can't be told from the template's own; drop or correct the row"
-        )
+        if forged is None:
+            return None
+        return f"{forged}, where it can't be told from the template's own; drop or correct the row"
 
     def misfit(self, row: Conversation) -> str | None:
         """Why a row is of no use in this kind of training."""
@@ -199,41 +216,61 @@ class DocumentMaker:
         """The first control token inside a content of each example that has one."""
         if self.settings.content_specials == "keep":
             return {}
-        places = np.flatnonzero(self._control[batch.ids] & CONTENT[batch.source])[::-1]
-        examples = np.searchsorted(batch.offsets, places, side="right") - 1
-        return dict(zip(examples.tolist(), places.tolist(), strict=True))
+        is_forged = self._control[batch.ids] & CONTENT[batch.source]  # (tokens,)
+        # From the last to the first: of several in one example, the first is the one that stays in the dict.
+        tokens = np.flatnonzero(is_forged)[::-1]
+        examples = np.searchsorted(batch.offsets, tokens, side="right") - 1
+        return dict(zip(examples.tolist(), tokens.tolist(), strict=True))
 
-    def _add(self, made: Made, batch: Batch, i: int, forged: int | None) -> None:
-        """Put what becomes of one example into `made`. Raises DataError where its row can't be encoded."""
-        row, rendering = batch.examples[i]
+    def _add(self, result: DocumentsResult, batch: Batch, i: int, forged: int | None) -> None:
+        """Put what becomes of one example into `result`. Raises DataError where its row can't be encoded.
+
+        Args:
+            result: of the example's row.
+            batch: holds the example.
+            i: its number in the batch.
+            forged: the number of its first forged control token; None where it has none.
+        """
         document = self._document(batch, i, forged)
         parts = [document]
         if self.limit is not None and len(document.ids) > self.limit:
-            if self.settings.overflow == "error":
-                raise DataError(
-                    f"an example of {len(document.ids):,} tokens is longer than max_length"
-                    f" ({self.limit:,}); raise it, or choose what to do with --overflow"
-                )
-            shorter = self._shorter(row, rendering, document)
-            parts = [part for part in shorter if len(part.ids) <= self.limit]
-            made.shortened += len(parts)
-            if parts:
-                made.lost += int(document.supervised.sum()) - sum(
-                    int(part.supervised.sum()) for part in parts
-                )
-            reason = f"it is longer than max_length ({self.limit:,})"
-            too_long = (
-                [part for part in shorter if len(part.ids) > self.limit] if shorter else [document]
-            )
-            made.dropped += [Dropped(row.origin, len(part.ids), reason) for part in too_long]
+            parts = self._shorten(result, batch.examples[i], document, self.limit)
         for part in parts:
             if part.supervised.any():
-                made.documents.append(part)
+                result.documents.append(part)
             else:
-                made.dropped.append(Dropped(row.origin, len(part.ids), UNSUPERVISED))
+                result.dropped.append(Dropped(part.origin, len(part.ids), UNSUPERVISED))
+
+    def _shorten(
+        self, result: DocumentsResult, example: Example, document: Document, limit: int
+    ) -> list[Document]:
+        """The parts of a document that is too long which fit; what does not fit is noted in `result` as dropped.
+
+        Raises DataError where `overflow` says that nothing may be cut.
+        """
+        if self.settings.overflow == "error":
+            raise DataError(
+                f"an example of {len(document.ids):,} tokens is longer than max_length"
+                f" ({limit:,}); raise it, or choose what to do with --overflow"
+            )
+        row, rendering = example
+        shorter = self._shorter(row, rendering, document)
+        parts = [part for part in shorter if len(part.ids) <= limit]
+        result.shortened += len(parts)
+        if parts:
+            remaining = sum(int(part.supervised.sum()) for part in parts)
+            result.lost += int(document.supervised.sum()) - remaining
+        too_long = [part for part in shorter if len(part.ids) > limit]
+        if not shorter:
+            too_long = [document]
+        reason = f"it is longer than max_length ({limit:,})"
+        result.dropped += [Dropped(row.origin, len(part.ids), reason) for part in too_long]
+        return parts
 
     def _document(self, batch: Batch, i: int, forged: int | None) -> Document:
+        """The document of one example; with a forged control token, it is encoded again or refused."""
         if forged is not None:
+            # The rest of the batch keeps its tokens: this example becomes a batch of its own.
             batch, i = self._as_text(batch, i, forged), 0
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         row, rendering = batch.examples[i]
@@ -258,7 +295,7 @@ class DocumentMaker:
             raise DataError(
                 f"{named}; this tokenizer can't encode it as text, choose --content-specials keep"
             )
-        source, supervised = label([example.rendering], encoded)
+        source, supervised = label_tokens([example.rendering], encoded)
         return Batch(
             [example.row],
             [example],
@@ -275,7 +312,7 @@ class DocumentMaker:
         row, rendering = batch.examples[i]
         exact = next(one for one in self.renderer.exact(row) if one.turn == rendering.turn)
         at = int(batch.starts[forged])
-        path = next(place.path for place in reversed(places(row, exact)) if place.start <= at)
+        path = next(place.path for place in reversed(text_origins(row, exact)) if place.start <= at)
         return f"the control token {self._token(int(batch.ids[forged]))} stands in {path}"
 
     def _shorter(
@@ -287,26 +324,27 @@ class DocumentMaker:
             return []
         if row.text is not None:
             return self._windows(document)
-        parts: list[Conversation | None]
-        if not row.is_chat:
-            parts = [
-                with_later_question(row, self._fits) if overflow == "truncate-prompt" else None
-            ]
-        else:
-            row = pinned(row, rendering)
-            if overflow == "split" and rendering.turn is None:
-                parts = [*shared_out(row, self._fits)]
-            else:
-                parts = [without_oldest(row, self._fits)]
-                if parts == [None] and overflow == "truncate-prompt":
-                    parts = [with_later_question(row, self._fits)]
-        found = []
-        for batch in (
-            one_batch([part], self.renderer, self.encoder) for part in parts if part is not None
-        ):
+        documents: list[Document] = []
+        for part in self._shorter_rows(row, rendering):
+            batch = one_batch([part], self.renderer, self.encoder)
             controls = self._forged(batch)
-            found += [self._document(batch, i, controls.get(i)) for i in range(len(batch.examples))]
-        return found
+            numbers = range(len(batch.examples))
+            documents += [self._document(batch, i, controls.get(i)) for i in numbers]
+        return documents
+
+    def _shorter_rows(self, row: Conversation, rendering: Rendering) -> list[Conversation]:
+        """The rows that an example which is too long becomes; none where no cut makes it short enough."""
+        overflow = self.settings.overflow
+        shorter = None
+        if row.is_chat:
+            row = pin_trained_turns(row, rendering)
+            # An example of one turn (`history: as-served`) can't be shared out: its other turns are context.
+            if overflow == "split" and rendering.turn is None:
+                return split_by_turns(row, self._fits)
+            shorter = without_oldest(row, self._fits)
+        if shorter is None and overflow == "truncate-prompt":
+            shorter = with_later_question(row, self._fits)
+        return [] if shorter is None else [shorter]
 
     def _fits(self, row: Conversation) -> bool:
         """Are all examples of a row short enough? False where the template refuses it."""
@@ -323,3 +361,15 @@ class DocumentMaker:
         return [
             document.part(slice(start, start + size)) for start in range(0, len(document.ids), size)
         ]
+
+
+def _known_fields(lost: list[LostField]) -> set[str]:
+    """The names of lost fields, but for keys that may be a note of their owner."""
+    return {field.field for field in lost if field.is_known}
+
+
+def _teaches_nothing(of_row: DocumentsResult) -> bool:
+    """Did a row give no document, for the only reason that nothing of it is supervised?"""
+    if of_row.documents:
+        return False
+    return all(dropped.reason == UNSUPERVISED for dropped in of_row.dropped)

@@ -1,4 +1,16 @@
-"""Encoder: texts in bulk to ids, and the character at which each token begins."""
+"""Encoder: texts in bulk to ids, and the character at which each token begins.
+
+How: each text is cut at its added tokens (`text_pieces`). Each different piece of a batch is encoded once, by a fast
+engine where one is proved (`engines`), and the pieces' tokens are laid end to end. Where a token begins in the text
+follows from the bytes that the tokens before it spell (`token_bytes`), which costs some numpy operations for a batch;
+only for texts that their ids do not spell (a normalizer changed them) the offsets of `tokenizers` are asked for.
+
+Arrays, all flat: the tokens of n texts are one array of ids, with offsets (n + 1,) that say where each text begins in
+it. In comments below, `texts`, `pieces`, `tokens`, `bytes` and `characters` as a dimension are such total numbers.
+
+The trade-off: index arithmetic instead of a loop over texts. A loop in Python costs more than encoding itself;
+`tests/encoding/test_encoder.py` compares ids and starts with those of `tokenizers` for every published family.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +27,28 @@ from numpy.typing import NDArray
 from truetune.encoding.engines import (
     Engine,
     EnginesDiffer,
-    Flat,
+    FlatIds,
     OddCharacters,
-    bounds,
-    fastest,
-    flat,
-    merged,
-    reference,
+    fastest_engine,
+    flatten_ids,
+    insert_ids,
+    offsets_of,
+    reference_engine,
 )
-from truetune.encoding.pieces import Cut, cut
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.text_pieces import PieceRule, find_piece_rule
+from truetune.encoding.token_bytes import TokenBytes
 
-PATIENCE = 1 << 21
-"""By then it pays to load a faster engine."""
-SAMPLES = 1000
-"""Pieces of the first texts that a fast engine must encode as `tokenizers` did."""
+ENGINE_LOAD_CHARACTERS = 1 << 21
+"""Characters after which it pays to load a faster engine. Chosen, not measured again: loading and proving one takes
+about a second. At half, small data waits for an engine that it hardly uses; at double, that much more is encoded
+slowly. Workers of a pool load it at once (0), for they live long."""
+SAMPLE_PIECES = 1000
+"""Pieces of the first texts that a fast engine must encode as `tokenizers` did: text as the data really has it. Chosen,
+not measured; more would prove more, and delay the first batch."""
 CHECK_EVERY = 499
-"""One in so many pieces that a fast engine encodes is encoded by `tokenizers` as well, and compared."""
+"""One in so many pieces that a fast engine encodes is encoded by `tokenizers` as well, and compared. Where `tokenizers`
+takes ten times as long, this adds 2 %. A prime, so that it does not fall in step with data that repeats (every tenth
+piece a system prompt)."""
 
 
 class Encoded(NamedTuple):
@@ -46,62 +63,82 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """Encodes without special tokens of its own: what stands in the text is all there is."""
+    """Encodes without special tokens of its own: what stands in the text is all there is.
+
+    Attributes:
+        backend: the tokenizer whose ids are the right ones.
+        engine: what encodes now; `tokenizers` itself until a faster one is loaded.
+        vocabulary: the bytes that each id spells.
+    """
 
     def __init__(
         self,
         backend: tokenizers.Tokenizer,
         *,
         only_reference: bool = False,
-        patience: int = PATIENCE,
+        patience: int = ENGINE_LOAD_CHARACTERS,
     ) -> None:
         """`patience` is how many characters `tokenizers` encodes before a faster engine is loaded."""
         self.backend = backend
-        self.vocabulary = Vocabulary(backend)
-        self.engine = self._reference = reference(backend)
-        self._cut = cut(backend)
+        self.vocabulary = TokenBytes(backend)
+        self.engine = self._reference = reference_engine(backend)
+        self._rule = find_piece_rule(backend)
         self._patience = patience
         self._odd = OddCharacters()
-        self._settled = only_reference or self._cut is None
+        self._settled = only_reference or self._rule is None
 
     def encode(self, texts: list[str]) -> Encoded:
         """Where the ids of a text spell it byte for byte, their lengths give the starts; else the offsets do.
 
-        Raises EnginesDiffer, a FastPathError.
+        Args:
+            texts: renderings, with their control tokens written out.
+
+        Raises:
+            EnginesDiffer: a FastPathError, where a fast engine gave other ids than `tokenizers`.
         """
-        if self._cut is None:
+        if self._rule is None:
             return self._placed(self._reference.encode(texts), texts, "")
-        parts = [self._cut.pattern.split(text) for text in texts]
-        if self._cut.prefix and any(split[0] for split in parts):
+        parts = [self._rule.pattern.split(text) for text in texts]
+        # Pieces are encoded behind a prefix where the beginning of a text is special to the tokenizer (it adds a
+        # space there). A text that does not begin with an added token has such a beginning itself.
+        if self._rule.prefix and any(split[0] for split in parts):
             return self._placed(self._reference.encode(texts), texts, "")
-        return self._by_pieces(parts, self._cut)
+        return self._by_pieces(parts, self._rule)
 
     def as_text(self, text: str, content: Sequence[tuple[int, int]]) -> Encoded | None:
         """One text, in which control tokens that begin in one of the ranges are only text.
 
-        None where this tokenizer can't do that.
+        Args:
+            text: a rendering.
+            content: (start, end) characters of the fields in it.
+
+        Returns:
+            The tokens of the one text; None where this tokenizer can't do that.
         """
-        if self._cut is None or self._cut.prefix:
+        if self._rule is None or self._rule.prefix:
             return None
-        pieces, at = [""], 0
-        for split in self._cut.pattern.split(text):
-            forged = split in self._cut.added and any(start <= at < end for start, end in content)
-            if split in self._cut.added and not forged:
+        added = self._rule.added
+        # Text and control tokens in turn: those with odd numbers are the template's own control tokens.
+        pieces = [""]
+        position = 0
+        for split in self._rule.pattern.split(text):
+            in_content = any(start <= position < end for start, end in content)
+            if split in added and not in_content:
                 pieces += [split, ""]
             else:
                 pieces[-1] += split
-            at += len(split)
-        known = [
-            (
-                [self._cut.added[piece]]
-                if i % 2
-                else self._literal.encode(piece, add_special_tokens=False).ids
-            )
-            for i, piece in enumerate(pieces)
-        ]
-        encoded = self._placed(flat(known), pieces, "", self._literal)
-        bases = bounds([len(piece) for piece in pieces])[:-1]
-        starts = encoded.starts + np.repeat(bases, np.diff(encoded.offsets)).astype(np.int32)
+            position += len(split)
+        piece_ids = []
+        for number, piece in enumerate(pieces):
+            if number % 2:
+                piece_ids.append([added[piece]])
+            else:
+                piece_ids.append(self._literal.encode(piece, add_special_tokens=False).ids)
+        encoded = self._placed(flatten_ids(piece_ids), pieces, "", self._literal)
+        # From characters of a piece to characters of the whole text.
+        piece_starts = offsets_of([len(piece) for piece in pieces])[:-1]
+        tokens_per_piece = np.diff(encoded.offsets)
+        starts = encoded.starts + np.repeat(piece_starts, tokens_per_piece).astype(np.int32)
         return Encoded(encoded.ids, encoded.offsets[[0, -1]], starts)
 
     @cached_property
@@ -111,153 +148,207 @@ class Encoder:
         backend.encode_special_tokens = True
         return backend
 
-    def _by_pieces(self, parts: list[list[str]], cut: Cut) -> Encoded:
-        """Encode each different piece once, and lay the pieces of each text end to end."""
-        numbers: defaultdict[str, int] = defaultdict(itertools.count(len(cut.added) + 1).__next__)
-        numbers.update({token: i for i, token in enumerate(("", *cut.added))})
-        everything = list(itertools.chain.from_iterable(parts))
-        order = np.fromiter(
-            map(numbers.__getitem__, everything), dtype=np.int64, count=len(everything)
-        )
-        sizes = np.fromiter(map(len, everything), dtype=np.int64, count=len(everything))
-        borders = bounds([len(split) for split in parts])
-        known = self._pieces(list(itertools.islice(numbers, len(cut.added) + 1, None)), cut)
+    def _by_pieces(self, parts: list[list[str]], rule: PieceRule) -> Encoded:
+        """Encode each different piece once, and lay the pieces of each text end to end.
 
-        lengths = np.diff(known.offsets)[order]
-        ends = bounds(lengths)
-        gather = np.repeat(known.offsets[order] - ends[:-1], lengths) + np.arange(ends[-1])
-        places = bounds(sizes)
-        within = places[:-1] - np.repeat(places[borders[:-1]], np.diff(borders))
-        starts = known.starts[gather] + np.repeat(within, lengths)
-        return Encoded(known.ids[gather], ends[borders], starts.astype(np.int32))
+        Args:
+            parts: of each text its pieces and added tokens in turn, as `re.split` gives them.
+            rule: how they were cut.
+        """
+        # Number each different piece in the order of its first use. The numbers up to len(added) are for the empty
+        # piece (between two added tokens) and for the added tokens, whose ids are known.
+        first_number = len(rule.added) + 1
+        numbers: defaultdict[str, int] = defaultdict(itertools.count(first_number).__next__)
+        numbers.update({token: number for number, token in enumerate(("", *rule.added))})
+        # (pieces,): all pieces of all texts in order, each as its number, and its length in characters.
+        all_pieces = list(itertools.chain.from_iterable(parts))
+        count = len(all_pieces)
+        # `fromiter` over `map` keeps both loops in C; a list in between would hold an object for each piece.
+        order = np.fromiter(map(numbers.__getitem__, all_pieces), dtype=np.int64, count=count)
+        characters = np.fromiter(map(len, all_pieces), dtype=np.int64, count=count)
+        text_offsets = offsets_of([len(split) for split in parts])  # (texts + 1,) into the pieces
+        new_pieces = list(itertools.islice(numbers, first_number, None))
+        unique = self._encode_unique(new_pieces, rule)
 
-    def _pieces(self, pieces: list[str], cut: Cut) -> Encoded:
-        """Nothing, the added tokens, and then these pieces, each as a text of its own."""
-        engine = self._engine(pieces, cut)
+        # Token k of the result is token `gather[k]` of the different pieces: where its piece begins there, plus how far
+        # it is behind the piece's first token here.
+        lengths = np.diff(unique.offsets)[order]  # (pieces,) in tokens
+        piece_offsets = offsets_of(lengths)  # (pieces + 1,) into the tokens
+        token_count = piece_offsets[-1]
+        gather = np.repeat(unique.offsets[order] - piece_offsets[:-1], lengths)
+        gather += np.arange(token_count)
+
+        # A token begins where it does in its piece, and its piece where it does in its text.
+        character_offsets = offsets_of(characters)  # (pieces + 1,) into the characters of all texts
+        text_starts = np.repeat(character_offsets[text_offsets[:-1]], np.diff(text_offsets))
+        piece_starts = character_offsets[:-1] - text_starts  # (pieces,) in characters of its text
+        starts = unique.starts[gather] + np.repeat(piece_starts, lengths)
+        return Encoded(unique.ids[gather], piece_offsets[text_offsets], starts.astype(np.int32))
+
+    def _encode_unique(self, pieces: list[str], rule: PieceRule) -> Encoded:
+        """Nothing, the added tokens, and then these pieces, each as a text of its own.
+
+        In the order of the numbers that `_by_pieces` gives them.
+        """
+        engine = self._engine(pieces, rule)
+        # Characters that are newer than a library's tables: only `tokenizers` has the tables of the right version.
         odd = [] if engine is self._reference else self._odd.among(pieces)
         if odd:
-            plain = [*pieces]
+            others = [*pieces]
             for i in odd:
-                plain[i] = ""
-            theirs = self._behind_prefix(self._reference, [pieces[i] for i in odd], cut.prefix)
-            found = merged(self._behind_prefix(engine, plain, cut.prefix), odd, theirs)
+                others[i] = ""
+            odd_ids = self._behind_prefix(self._reference, [pieces[i] for i in odd], rule.prefix)
+            ids = insert_ids(self._behind_prefix(engine, others, rule.prefix), odd, odd_ids)
         else:
-            found = self._behind_prefix(engine, pieces, cut.prefix)
+            ids = self._behind_prefix(engine, pieces, rule.prefix)
         if engine is not self._reference:
-            self._compare(engine, found, pieces, cut.prefix)
-        encoded = self._placed(found, pieces, cut.prefix)
-        count = len(cut.added)
+            self._compare(engine, ids, pieces, rule.prefix)
+        encoded = self._placed(ids, pieces, rule.prefix)
+        # In front of them: the empty piece without a token, and each added token as one token that begins at 0.
+        added_ids = np.array(list(rule.added.values()), dtype=np.int32)
+        count = len(added_ids)
         return Encoded(
-            np.concatenate((np.array(list(cut.added.values()), dtype=np.int32), encoded.ids)),
+            np.concatenate((added_ids, encoded.ids)),
             np.concatenate(([0], np.arange(count), encoded.offsets + count)),
             np.concatenate((np.zeros(count, dtype=np.int32), encoded.starts)),
         )
 
-    def _engine(self, pieces: list[str], cut: Cut) -> Engine:
+    def _engine(self, pieces: list[str], rule: PieceRule) -> Engine:
+        """What encodes these pieces; a faster engine is loaded once there was enough text for it."""
         if not self._settled:
             self._patience -= sum(map(len, pieces))
             if self._patience < 0:
-                self.engine, self._settled = (
-                    fastest(self.backend, pieces[:SAMPLES], cut.pattern, cut.prefix),
-                    True,
-                )
+                samples = pieces[:SAMPLE_PIECES]
+                self.engine = fastest_engine(self.backend, samples, rule.pattern, rule.prefix)
+                self._settled = True
         return self.engine
 
-    def _compare(self, engine: Engine, found: Flat, pieces: list[str], prefix: str) -> None:
-        odd = itertools.islice((i for i, piece in enumerate(pieces) if not piece.isascii()), 2)
-        chosen = sorted({*range(0, len(pieces), CHECK_EVERY), *odd})
-        wanted = self._behind_prefix(self._reference, [pieces[i] for i in chosen], prefix)
-        for place, i in enumerate(chosen):
-            if not np.array_equal(wanted.of(place), found.of(i)):
+    def _compare(self, engine: Engine, found: FlatIds, pieces: list[str], prefix: str) -> None:
+        """Compare some pieces' ids with those of `tokenizers`. Raises EnginesDiffer.
+
+        One in CHECK_EVERY, and the first two that are not ASCII: libraries differ there, and such pieces are rare in
+        English data.
+        """
+        not_ascii = (i for i, piece in enumerate(pieces) if not piece.isascii())
+        chosen = sorted({*range(0, len(pieces), CHECK_EVERY), *itertools.islice(not_ascii, 2)})
+        expected = self._behind_prefix(self._reference, [pieces[i] for i in chosen], prefix)
+        for number, i in enumerate(chosen):
+            if not np.array_equal(expected.of(number), found.of(i)):
                 raise EnginesDiffer(
                     f"{engine.name} and {self._reference.name} encode {pieces[i][:200]!r}"
                     " differently"
                 )
 
     @staticmethod
-    def _behind_prefix(engine: Engine, texts: list[str], prefix: str) -> Flat:
+    def _behind_prefix(engine: Engine, texts: list[str], prefix: str) -> FlatIds:
+        """The ids of texts as they are behind `prefix`, an added token, whose own id is left out."""
         if not prefix:
             return engine.encode(texts)
-        found = engine.encode([prefix + text for text in texts])
-        kept = np.ones(len(found.ids), dtype=np.bool_)
-        kept[found.offsets[:-1]] = False
-        return Flat(found.ids[kept], found.offsets - np.arange(len(found.offsets)))
+        encoded = engine.encode([prefix + text for text in texts])
+        # The first token of each text is the prefix; every text before it loses one token too.
+        is_text = np.ones(len(encoded.ids), dtype=np.bool_)
+        is_text[encoded.offsets[:-1]] = False
+        return FlatIds(encoded.ids[is_text], encoded.offsets - np.arange(len(encoded.offsets)))
 
     def _placed(
         self,
-        found: Flat,
+        found: FlatIds,
         texts: list[str],
         prefix: str,
         backend: tokenizers.Tokenizer | None = None,
     ) -> Encoded:
-        """With the starts: the bytes before a token, where a text is ASCII and its ids are known to spell it."""
-        counts = np.diff(found.offsets)
-        ends = bounds(self.vocabulary.lengths_of(found.ids))
-        starts = ends[:-1] - np.repeat(ends[found.offsets[:-1]], counts)
-        sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-        easy = (
-            np.fromiter(map(str.isascii, texts), dtype=np.bool_, count=len(texts))
-            & self.vocabulary.exact
-        )
-        easy &= np.diff(ends[found.offsets]) == sizes
-        others = np.flatnonzero(~easy)
+        """With the starts: the bytes before a token, where a text is ASCII and its ids are known to spell it.
+
+        Args:
+            found: the ids of `texts`.
+            texts: what was encoded.
+            prefix: an added token that stood before each text while it was encoded; empty for none.
+            backend: the tokenizer that gave the ids, where it is not `self.backend`.
+        """
+        counts = np.diff(found.offsets)  # (texts,) in tokens
+        # (tokens + 1,): where each token begins in the bytes that all ids spell, end to end.
+        byte_offsets = offsets_of(self.vocabulary.lengths_of(found.ids))
+        starts = byte_offsets[:-1] - np.repeat(byte_offsets[found.offsets[:-1]], counts)
+        # In ASCII a byte is a character. Of an exact vocabulary, as many bytes as the text has are its bytes.
+        characters = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        is_easy = np.fromiter(map(str.isascii, texts), dtype=np.bool_, count=len(texts))
+        is_easy &= self.vocabulary.exact
+        is_easy &= np.diff(byte_offsets[found.offsets]) == characters
+        others = np.flatnonzero(~is_easy)
         if len(others):
-            mask = np.repeat(~easy, counts)
-            theirs = Flat(found.ids[mask], bounds(counts[others]))
-            starts[mask] = self._compared(
-                theirs, [texts[i] for i in others.tolist()], prefix, backend or self.backend
+            in_others = np.repeat(~is_easy, counts)  # (tokens,)
+            other_ids = FlatIds(found.ids[in_others], offsets_of(counts[others]))
+            other_texts = [texts[i] for i in others.tolist()]
+            starts[in_others] = self._compared(
+                other_ids, other_texts, prefix, backend or self.backend
             )
         return Encoded(found.ids, found.offsets, starts.astype(np.int32))
 
     def _compared(
-        self, found: Flat, texts: list[str], prefix: str, backend: tokenizers.Tokenizer
+        self, found: FlatIds, texts: list[str], prefix: str, backend: tokenizers.Tokenizer
     ) -> NDArray[np.int64]:
-        """(tokens,) the starts: by the bytes that ids spell, for texts that they do not spell by the offsets."""
+        """(tokens,) the starts: by the bytes that ids spell, for texts that they do not spell by the offsets.
+
+        Two rows of bytes are compared: those of the texts, and those that the ids spell. Arguments as of `_placed`.
+        """
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-        raw = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-        borders, byte_borders = (
-            bounds([len(text) for text in texts]),
-            bounds([len(text) for text in encoded]),
+        text_bytes = np.frombuffer(b"".join(encoded), dtype=np.uint8)  # (bytes of the texts,)
+        spelled_bytes = self.vocabulary.bytes(found.ids)  # (bytes of the tokens,)
+        # Where each text begins: (texts + 1,) in characters, in bytes, and in the bytes that its ids spell.
+        character_offsets = offsets_of([len(text) for text in texts])
+        byte_offsets = offsets_of([len(text) for text in encoded])
+        token_offsets = offsets_of(self.vocabulary.lengths_of(found.ids))  # (tokens + 1,)
+        spelled_offsets = token_offsets[found.offsets]
+        byte_counts, spelled_counts = np.diff(byte_offsets), np.diff(spelled_offsets)  # (texts,)
+
+        # A text is spelled by its ids where both have equally many bytes, and the same ones. Only texts with equal
+        # numbers are compared, for then the two selections below stand byte under byte.
+        is_odd = spelled_counts != byte_counts
+        has_equal_count = np.repeat(~is_odd, byte_counts)
+        is_same = np.ones(len(text_bytes), dtype=np.bool_)
+        is_same[has_equal_count] = (
+            text_bytes[has_equal_count] == spelled_bytes[np.repeat(~is_odd, spelled_counts)]
         )
-        ends = bounds(self.vocabulary.lengths_of(found.ids))
-        counts, spelled = np.diff(found.offsets), self.vocabulary.bytes(found.ids)
-        odd = np.diff(ends[found.offsets]) != np.diff(byte_borders)
-        """texts that their ids do not spell"""
-        kept = np.repeat(~odd, np.diff(byte_borders))
-        same = np.ones(len(raw), dtype=np.bool_)
-        same[kept] = raw[kept] == spelled[np.repeat(~odd, np.diff(ends[found.offsets]))]
-        odd[np.repeat(np.arange(len(texts)), np.diff(byte_borders))[~same]] = True
-        shift = np.repeat(ends[found.offsets[:-1]] - byte_borders[:-1], counts)
-        """from where a text's bytes stand in `raw` to where they stand in `spelled`"""
-        places = np.clip(ends[:-1] - shift, 0, max(len(raw) - 1, 0))
-        starts = (_characters(raw)[places] if len(raw) else places) - np.repeat(
-            borders[:-1], counts
-        )
-        for i in np.flatnonzero(odd).tolist():
-            starts[found.offsets[i] : found.offsets[i + 1]] = self._one(
-                found.of(i), texts[i], prefix, backend
-            )
+        text_of_byte = np.repeat(np.arange(len(texts)), byte_counts)
+        is_odd[text_of_byte[~is_same]] = True
+
+        # Token k begins at byte `token_offsets[k]` of what is spelled. Odd texts have shifted those behind them; take
+        # the shift of each text away, and look up to which character the byte belongs.
+        tokens_per_text = np.diff(found.offsets)
+        shift = np.repeat(spelled_offsets[:-1] - byte_offsets[:-1], tokens_per_text)
+        # Clipped, for tokens of odd texts point anywhere, and an empty token at the very end points behind it.
+        token_bytes = np.clip(token_offsets[:-1] - shift, 0, max(len(text_bytes) - 1, 0))
+        characters = _character_indices(text_bytes)[token_bytes] if len(text_bytes) else token_bytes
+        starts = characters - np.repeat(character_offsets[:-1], tokens_per_text)
+        for i in np.flatnonzero(is_odd).tolist():
+            own_tokens = slice(found.offsets[i], found.offsets[i + 1])
+            starts[own_tokens] = self._one(found.of(i), texts[i], prefix, backend)
         return np.asarray(starts)
 
     def _one(
         self, ids: NDArray[np.int32], text: str, prefix: str, backend: tokenizers.Tokenizer
     ) -> NDArray[np.int64]:
         """(tokens,) the starts of a text that is spelled with a space before it, or otherwise than it stands there."""
-        raw, lengths = text.encode("utf-8", "surrogatepass"), self.vocabulary.lengths_of(ids)
+        raw = text.encode("utf-8", "surrogatepass")
         if raw and self.vocabulary.bytes(ids).tobytes() == b" " + raw:
-            places = np.maximum(np.cumsum(lengths) - lengths - 1, 0)
-            return np.asarray(_characters(np.frombuffer(raw, dtype=np.uint8))[places])
+            # SentencePiece writes a space before a text. It belongs to the first token, which begins at 0 still.
+            lengths = self.vocabulary.lengths_of(ids)
+            token_bytes = np.maximum(np.cumsum(lengths) - lengths - 1, 0)
+            return np.asarray(_character_indices(np.frombuffer(raw, dtype=np.uint8))[token_bytes])
         encoding = backend.encode(prefix + text, add_special_tokens=False)
-        if encoding.ids[bool(prefix) :] != ids.tolist():
+        behind_prefix = slice(bool(prefix), None)  # the prefix is one token
+        if encoding.ids[behind_prefix] != ids.tolist():
             raise EnginesDiffer(
                 f"{self.engine.name} and {self._reference.name} encode {text[:200]!r} differently"
             )
-        places = np.array(
-            [start - len(prefix) for start, _ in encoding.offsets[bool(prefix) :]], dtype=np.int64
-        )
-        return np.asarray(np.maximum.accumulate(np.maximum(places, 0)))
+        first_characters = [start for start, _ in encoding.offsets[behind_prefix]]
+        starts = np.array(first_characters, dtype=np.int64) - len(prefix)
+        # Offsets of a normalized text may step back (a letter and its accent are exchanged). Labels search in the
+        # starts, which must therefore rise.
+        return np.asarray(np.maximum.accumulate(np.maximum(starts, 0)))
 
 
-def _characters(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _character_indices(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
     """(bytes,) of UTF-8 -> (bytes,) the index of the character that each belongs to."""
+    # A character begins at every byte that is no continuation byte, 10xxxxxx.
     return np.cumsum((raw & 0xC0) != 0x80, dtype=np.int64) - 1

@@ -19,16 +19,17 @@ from truetune.data.files import Source
 from truetune.data.stretches import Scan, scan
 from truetune.encoding.documents import DocumentMaker
 from truetune.encoding.shard import Shard, Store, Task, encode_shard, maker_of
-from truetune.encoding.workers import AHEAD, Run
+from truetune.encoding.workers import TASKS_PER_WORKER, Run
 from truetune.errors import TruetuneError, UsageError
-from truetune.render.folder import files_of
 from truetune.render.probes import Probes, prepared
+from truetune.render.tokenizer_folder import files_of
 from truetune.spec.run import RunSpec
 
-DEATHS = 5
-"""Workers that may die over one task."""
-CANCELLED = 60
-"""Seconds that a cancelled task may take to end"""
+MAX_RETRIES = 5
+"""Workers that may die over one task. Chosen: nodes of a cluster go for reasons of their own, but a task that kills
+each worker must end some time."""
+CANCEL_TIMEOUT_S = 60
+"""Seconds that a cancelled task may take to end. Chosen, not measured: most shards take less."""
 
 
 class Parcel(NamedTuple):
@@ -43,12 +44,12 @@ class Parcel(NamedTuple):
         tokenizer, weights = made.tokenizer.folder, made.tokenizer.weights
         files = {}
         for path in files_of(tokenizer, weights):
-            folder, name = (
-                (weights, "model")
-                if path.parent == weights != tokenizer
-                else (tokenizer, "tokenizer")
-            )
-            files[f"{name}/{path.relative_to(folder)}"] = path.read_bytes()
+            # Two folders only where they are two, so that the worker sees the same layout.
+            if path.parent == weights and weights != tokenizer:
+                name = f"model/{path.relative_to(weights)}"
+            else:
+                name = f"tokenizer/{path.relative_to(tokenizer)}"
+            files[name] = path.read_bytes()
         files.setdefault("tokenizer/tokenizer.json", made.tokenizer.backend.to_str().encode())
         if made.spec.template is not None and made.spec.template not in made.tokenizer.templates:
             files["template.jinja"] = Path(made.spec.template).read_bytes()
@@ -62,12 +63,12 @@ class Parcel(NamedTuple):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(body)
             names = {"tokenizer": "tokenizer", "model": "model", "template": "template.jinja"}
-            there = {
-                field: str(path)
-                for field, name in names.items()
-                if (path := Path(place, name)).exists()
-            }
-            return prepared(self.spec.model_copy(update={"model": None} | there))
+            paths: dict[str, str | None] = {"model": None}
+            for setting, name in names.items():
+                path = Path(place, name)
+                if path.exists():
+                    paths[setting] = str(path)
+            return prepared(self.spec.model_copy(update=paths))
 
 
 def shards_by(jobs: int | None) -> Run:
@@ -76,83 +77,100 @@ def shards_by(jobs: int | None) -> Run:
     def run(
         made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
     ) -> Iterator[Shard]:
-        ray = _ray()
-        encode = ray.remote(max_retries=DEATHS, scheduling_strategy="SPREAD")(_encode)
+        ray = _connected_ray()
+        encode = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
+            _encode_in_worker
+        )
         parcel, here = [ray.put(Parcel.of(made))], os.getcwd()
-        yield from _ahead(
+        yield from _results_as_ready(
             lambda task: encode.remote(parcel, only_reference, task, store, here), tasks, jobs
         )
 
     return run
 
 
-def scans(sources: Sequence[Source], size: int, progress: Callable[[int], None]) -> list[Scan]:
+def scan_on_cluster(
+    sources: Sequence[Source], size: int, progress: Callable[[int], None]
+) -> list[Scan]:
     """`stretches.scan` of each file, side by side."""
-    ray = _ray()
-    look = ray.remote(max_retries=DEATHS, scheduling_strategy="SPREAD")(_scan)
-    here, found = os.getcwd(), {}
-    for i, made in _ahead(
-        lambda i: look.remote(i, sources[i], size, here), range(len(sources)), None
+    ray = _connected_ray()
+    scan_remotely = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
+        _scan_in_worker
+    )
+    here = os.getcwd()
+    scans: dict[int, Scan] = {}
+    for i, result in _results_as_ready(
+        lambda i: scan_remotely.remote(i, sources[i], size, here), range(len(sources)), None
     ):
-        found[i] = made
+        scans[i] = result
         progress(sources[i].path.stat().st_size)
-    return [found[i] for i in range(len(sources))]
+    return [scans[i] for i in range(len(sources))]
 
 
-def _ray() -> Any:
+def _connected_ray() -> Any:
+    """The module `ray`, connected to a cluster. Raises UsageError where it is not installed."""
     try:
         import ray
     except ImportError:
         raise UsageError("the engine ray needs Ray; install `truetune[ray]`") from None
     if not ray.is_initialized():
+        # Its workers' lines would stand among ours; what goes wrong there is raised here.
         ray.init(log_to_driver=False, logging_level=logging.WARNING)
     return ray
 
 
-def _encode(parcel: list[Any], only_reference: bool, task: Task, store: Store, here: str) -> Shard:
-    _stand(here)
-    return encode_shard(_maker(parcel[0], only_reference), task, store)
+def _encode_in_worker(
+    parcel: list[Any], only_reference: bool, task: Task, store: Store, here: str
+) -> Shard:
+    _enter_folder(here)
+    return encode_shard(_worker_maker(parcel[0], only_reference), task, store)
 
 
-def _scan(number: int, source: Source, size: int, here: str) -> tuple[int, Scan]:
-    _stand(here)
+def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[int, Scan]:
+    _enter_folder(here)
     return number, scan(source, size)
 
 
+# By the reference of the parcel, which is one for a run. It comes in a list, for Ray would else hand over its contents.
 @lru_cache(maxsize=2)
-def _maker(parcel: Any, only_reference: bool) -> DocumentMaker:
-    return maker_of(_ray().get(parcel).opened(), only_reference=only_reference, patience=0)
+def _worker_maker(parcel: Any, only_reference: bool) -> DocumentMaker:
+    """What makes the documents of a run in this worker; see `workers._worker_maker`."""
+    return maker_of(
+        _connected_ray().get(parcel).opened(), only_reference=only_reference, patience=0
+    )
 
 
-def _stand(here: str) -> None:
+def _enter_folder(here: str) -> None:
     """Relative paths mean on every node what they mean where the run was started, if it has that folder."""
     if os.path.isdir(here):
         os.chdir(here)
 
 
-def _ahead(submit: Callable[[Any], Any], things: Iterable[Any], jobs: int | None) -> Iterator[Any]:
+def _results_as_ready(
+    submit: Callable[[Any], Any], things: Iterable[Any], jobs: int | None
+) -> Iterator[Any]:
     """The results as they come; what waits is no more than keeps every core busy, and makes a cluster grow."""
-    ray = _ray()
+    ray = _connected_ray()
     pending: list[Any] = []
     try:
         for thing in things:
             while len(pending) >= (
-                jobs or AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                jobs or TASKS_PER_WORKER * max(1, int(ray.cluster_resources().get("CPU", 1)))
             ):
                 ready, pending = ray.wait(pending)
-                yield from map(_result, ready)
+                yield from map(_get_result, ready)
             pending.append(submit(thing))
         while pending:
             ready, pending = ray.wait(pending)
-            yield from map(_result, ready)
+            yield from map(_get_result, ready)
     finally:
         for reference in pending:
             ray.cancel(reference)
         if pending:  # none may write on where another run begins
-            ray.wait(pending, num_returns=len(pending), timeout=CANCELLED)
+            ray.wait(pending, num_returns=len(pending), timeout=CANCEL_TIMEOUT_S)
 
 
-def _result(reference: Any) -> Any:
+def _get_result(reference: Any) -> Any:
     """What a task returned. What it raised is raised here, without Ray's wrapping."""
     import ray
 

@@ -1,4 +1,9 @@
-"""Preferences: both sides of a pair, or an answer with its verdict, as documents that end with their stop token."""
+"""Preferences: both sides of a pair, or an answer with its verdict, as documents that end with their stop token.
+
+DPO and KTO compare log-probabilities of whole answers. That is right only if both sides have the same prompt as
+tokens, and if each answer is one stretch: a pair that is not so is dropped with the reason. The trade-off: nothing is
+shortened here, for cutting one side of a pair differently from the other would itself be a preference.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from truetune.data.conversation import Conversation
-from truetune.encoding.documents import Document, DocumentMaker, Dropped, Made
+from truetune.encoding.batch import Rejected
+from truetune.encoding.documents import Document, DocumentMaker, DocumentsResult, Dropped
 from truetune.encoding.stream import batch as one_batch
 
 NO_PROMPT = "there is no prompt before its answer"
 INTERRUPTED = (
     "its answer is not in one piece (turns of others stand inside), as TRL's trainers need it"
 )
-APART = "the prompts of its two sides differ as tokens"
-SAME = "both of its answers are the same tokens"
+PROMPTS_DIFFER = "the prompts of its two sides differ as tokens"
+ANSWERS_EQUAL = "both of its answers are the same tokens"
 
 
 class PreferenceMaker(DocumentMaker):
@@ -24,39 +30,35 @@ class PreferenceMaker(DocumentMaker):
     A document is the prompt and the answer to its stop token; text of the template behind that is left out.
     """
 
-    def make(self, rows: list[Conversation]) -> Made:
+    def make(self, rows: list[Conversation]) -> DocumentsResult:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
         batch = one_batch(rows, self.renderer, self.encoder)
-        made = self.made_of(rows, batch)
-        sides = [made]
+        result = self.made_of(rows, batch)
+        sides = [result]
         if batch.other is not None:
-            sides.append(
-                self.made_of([example.row for example in batch.other.examples], batch.other)
-            )
-        rejected = {r.row.origin.row: r for side in reversed(sides) for r in side.rejected}
-        dropped = {d.origin.row: d for side in reversed(sides) for d in side.dropped}
-        documents: dict[int, list[Document]] = {}
-        for side in sides:
-            for document in side.documents:
-                documents.setdefault(document.origin.row, []).append(document)
-        made.documents = []
+            other_rows = [example.row for example in batch.other.examples]
+            sides.append(self.made_of(other_rows, batch.other))
+        rejected, dropped = _left_out_by_row(sides)
+        documents = _documents_by_row(sides)
+        result.documents = []
         for row in rows:
             number = row.origin.row
             if number in rejected or number in dropped:
                 continue
-            found = documents[number]
+            of_row = documents[number]
             labels = [row.label] if row.rejected is None else [True, False]
-            if reason := _unfit(found, len(labels)):
-                dropped[number] = Dropped(
-                    row.origin, max(len(document.ids) for document in found), reason
-                )
+            reason = _why_unfit(of_row, len(labels))
+            if reason:
+                longest = max(len(document.ids) for document in of_row)
+                dropped[number] = Dropped(row.origin, longest, reason)
             else:
-                made.documents += [
-                    _ended(d)._replace(label=label) for d, label in zip(found, labels, strict=True)
+                result.documents += [
+                    _through_answer(document)._replace(label=label)
+                    for document, label in zip(of_row, labels, strict=True)
                 ]
-        made.rejected = [rejected[number] for number in sorted(rejected)]
-        made.dropped = [dropped[number] for number in sorted(dropped.keys() - rejected.keys())]
-        return made
+        result.rejected = [rejected[number] for number in sorted(rejected)]
+        result.dropped = [dropped[number] for number in sorted(dropped.keys() - rejected.keys())]
+        return result
 
     def misfit(self, row: Conversation) -> str | None:
         """Why a row is of no use in this kind of training."""
@@ -68,28 +70,56 @@ class PreferenceMaker(DocumentMaker):
         )
 
 
-def _unfit(found: Sequence[Document], sides: int) -> str | None:
-    """Why these documents of a row can't be trained on."""
-    if len(found) != sides or not all(
-        document.supervised[_answer(document)].all() for document in found
-    ):
+def _left_out_by_row(
+    sides: Sequence[DocumentsResult],
+) -> tuple[dict[int, Rejected], dict[int, Dropped]]:
+    """The rows of which any side is left out, by number: (rejected, dropped)."""
+    rejected: dict[int, Rejected] = {}
+    dropped: dict[int, Dropped] = {}
+    # From the last side to the first: where both are left out, the reason of the chosen one is told.
+    for side in reversed(sides):
+        rejected.update({one.row.origin.row: one for one in side.rejected})
+        dropped.update({one.origin.row: one for one in side.dropped})
+    return rejected, dropped
+
+
+def _documents_by_row(sides: Sequence[DocumentsResult]) -> dict[int, list[Document]]:
+    """The documents of each row by its number, those of the first side (the chosen answers) first."""
+    documents: dict[int, list[Document]] = {}
+    for side in sides:
+        for document in side.documents:
+            documents.setdefault(document.origin.row, []).append(document)
+    return documents
+
+
+def _why_unfit(documents: Sequence[Document], sides: int) -> str | None:
+    """Why these documents of a row, of which there should be `sides`, can't be trained on; None where they can."""
+    answers = [_answer_tokens(document) for document in documents]
+    are_whole = all(
+        document.supervised[answer].all()
+        for document, answer in zip(documents, answers, strict=True)
+    )
+    if len(documents) != sides or not are_whole:
         return INTERRUPTED
-    starts = [_answer(document).start for document in found]
+    starts = [answer.start for answer in answers]
     if 0 in starts:
         return NO_PROMPT
-    first, last = found[0], found[-1]
+    # Of a verdict, first and last are one document.
+    first, last = documents[0], documents[-1]
     if not np.array_equal(first.ids[: starts[0]], last.ids[: starts[-1]]):
-        return APART
-    if sides == 2 and np.array_equal(_ended(first).ids, _ended(last).ids):
-        return SAME
+        return PROMPTS_DIFFER
+    # Nothing can be learned from two equal answers: their difference is 0 whatever the model says.
+    if sides == 2 and np.array_equal(_through_answer(first).ids, _through_answer(last).ids):
+        return ANSWERS_EQUAL
     return None
 
 
-def _answer(document: Document) -> slice:
+def _answer_tokens(document: Document) -> slice:
     """From its first supervised token to its last one."""
-    places = np.flatnonzero(document.supervised)
-    return slice(int(places[0]), int(places[-1]) + 1)
+    supervised = np.flatnonzero(document.supervised)
+    return slice(int(supervised[0]), int(supervised[-1]) + 1)
 
 
-def _ended(document: Document) -> Document:
-    return document.part(slice(_answer(document).stop))
+def _through_answer(document: Document) -> Document:
+    """The document to the end of its answer: preference trainers would count a newline behind the stop token in."""
+    return document.part(slice(_answer_tokens(document).stop))

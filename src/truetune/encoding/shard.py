@@ -1,4 +1,9 @@
-"""Shard: one stretch of the data, encoded and written; the unit of work, of resuming and of replay."""
+"""Shard: one stretch of the data, encoded and written; the unit of work, of resuming and of the spot check.
+
+A worker reads its stretch, encodes it in memory and writes a few files under the shard's number. Workers share nothing,
+so that a shard is the same whoever made it, and a run that was killed goes on with the numbers that are missing. The
+trade-off: a shard is held whole in memory, and recipes and engines are learned anew in each process.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +22,21 @@ from pyarrow import parquet
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source
 from truetune.data.stretches import Stretch, read_stretch
-from truetune.encoding.documents import DocumentMaker, Made
-from truetune.encoding.encoder import PATIENCE, Encoder
-from truetune.encoding.ledger import Ledger
-from truetune.encoding.pack import best_fit
+from truetune.encoding.arrow_table import WrittenTables, make_table
+from truetune.encoding.documents import DocumentMaker, DocumentsResult
+from truetune.encoding.encoder import ENGINE_LOAD_CHARACTERS, Encoder
+from truetune.encoding.packing import best_fit
 from truetune.encoding.preferences import PreferenceMaker
 from truetune.encoding.stream import ROWS
-from truetune.encoding.table import table
+from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
 ORIGINS = ".origins.parquet"
-Broken = tuple[Origin, str]
+BrokenLine = tuple[Origin, str]
 """A line that holds no row, and why."""
-ARROW_ROWS = 1000
+RECORD_BATCH_ROWS = 1000
 """Rows of a record batch; `datasets` maps one at a time into memory."""
 
 
@@ -52,7 +57,7 @@ class Task(NamedTuple):
     stretch: Stretch | None
     rows: list[Conversation] | None
     """where the file can't be read from the middle"""
-    broken: Sequence[Broken] = ()
+    broken: Sequence[BrokenLine] = ()
     """lines among these that hold no row"""
     name: str = ""
     """the file's, as it is written beside its rows: no path of this machine"""
@@ -103,47 +108,20 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
 
     Raises DataError, FastPathError, OSError.
     """
-    spec = maker.spec
+    settings = maker.spec.encode
     broken = [*task.broken]
-    made = Made()
-    for chunk in _chunks(_rows(spec, task, broken)):
-        _add(made, maker.make(chunk))
-        if spec.encode.on_error == "error" and made.rejected:
-            row, reason = made.rejected[0]
-            raise DataError(f"{row.origin}: {reason} (--on-error skip leaves such rows out)")
-    maker.renderer.prove()
-    packs = None
-    if spec.encode.packing == "best-fit" and spec.max_length is not None:
-        packs = best_fit([len(document.ids) for document in made.documents], spec.max_length)
-    settings = spec.encode
-    written = table(
-        made.documents,
-        packs,
-        weights=settings.loss_weights,
-        sources=settings.sources,
-        verdicts=settings.preferences,
-        trainer=settings.trainer,
-        file=task.name,
-    )
-    name = f"{task.number:05d}.{spec.encode.form}"
-    bodies: dict[str, Any] = {name: _body(written.table, spec.encode.form)}
+    result = _encode_rows(maker, task, broken)
+    written = _tables_of(maker.spec, result, task.name)
+    name = f"{task.number:05d}.{settings.form}"
+    bodies: dict[str, Any] = {name: _table_bytes(written.table, settings.form)}
     if written.origins is not None:
-        bodies[f"{task.number:05d}{ORIGINS}"] = _body(written.origins, "parquet")
-    encoded = {document.origin.row for document in made.documents}
-    dropped = {drop.origin.row for drop in made.dropped} - encoded
-    bodies[f"{task.number:05d}.dropped.jsonl"] = _lines(
-        {**d.origin._asdict(), "file": task.name, "tokens": d.tokens, "reason": d.reason}
-        for d in made.dropped
-    )
-    bodies[f"{task.number:05d}.rejected.jsonl"] = _lines((
-        *({**origin._asdict(), "file": task.name, "reason": reason} for origin, reason in broken),
-        *({**row.origin._asdict(), "file": task.name, "reason": reason, "content": _content(row)}
-          for row, reason in made.rejected),
-    ))  # fmt: skip
-    bodies = {name: body for name, body in bodies.items() if len(body)}
+        bodies[f"{task.number:05d}{ORIGINS}"] = _table_bytes(written.origins, "parquet")
+    bodies |= _left_out_files(task, result, broken)
     files: dict[str, list[Any]] = {
         name: [memoryview(body).nbytes, digest_of(body)] for name, body in bodies.items()
     }
+    encoded = {document.origin.row for document in result.documents}
+    dropped = {drop.origin.row for drop in result.dropped} - encoded
     shard = Shard(
         number=task.number,
         file=name,
@@ -151,29 +129,95 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
         source=task.name,
         stretch=None if task.stretch is None else tuple(task.stretch),
         row=task.row,
-        rows=made.rows + len(broken),
+        rows=result.rows + len(broken),
         encoded=len(encoded),
         dropped=len(dropped),
-        rejected=len(made.rejected) + len(broken),
-        documents=len(made.documents),
+        rejected=len(result.rejected) + len(broken),
+        documents=len(result.documents),
         packs=written.table.num_rows,
-        dropped_documents=len(made.dropped),
-        shortened=made.shortened,
-        lost=made.lost,
+        dropped_documents=len(result.dropped),
+        shortened=result.shortened,
+        lost=result.lost,
         ledger=written.ledger.counts.tolist(),
-        longest=max((len(document.ids) for document in made.documents), default=0),
+        longest=max((len(document.ids) for document in result.documents), default=0),
         engine=maker.encoder.engine.name,
         files=files,
-        lost_fields=dict(made.lost_fields),
+        lost_fields=dict(result.lost_fields),
     )
+    # Nothing is left out silently, by a defect of ours either.
     if shard.rows != shard.encoded + shard.dropped + shard.rejected:
         raise RuntimeError(f"{task.source.path}: rows were lost: {shard}")
+    # The key was made of the digest of what was read first. Rows that came since would be under a wrong key.
     if task.stretch is not None and shard.rows != task.stretch.rows:
         raise DataError(f"{task.source.path}: the file changed while it was read; run again")
+    # Killed between two of these, the record says which files belong to the shard, and that one is missing.
     store.write(f"{task.number:05d}.json", json.dumps(asdict(shard)).encode())
     for part, body in bodies.items():
         store.write(part, body)
     return shard
+
+
+def _encode_rows(maker: DocumentMaker, task: Task, broken: list[BrokenLine]) -> DocumentsResult:
+    """What becomes of all rows of a task; lines that hold none are appended to `broken`.
+
+    Raises DataError for the first row that can't be encoded, where `on_error` says so, and FastPathError.
+    """
+    result = DocumentsResult()
+    for chunk in _chunk_rows(_read_rows(maker.spec, task, broken)):
+        _add_result(result, maker.make(chunk))
+        if maker.spec.encode.on_error == "error" and result.rejected:
+            row, reason = result.rejected[0]
+            raise DataError(f"{row.origin}: {reason} (--on-error skip leaves such rows out)")
+    # Before anything is written: a shard that is there counts as right.
+    maker.renderer.prove()
+    return result
+
+
+def _tables_of(spec: RunSpec, result: DocumentsResult, file: str) -> WrittenTables:
+    """The documents of a shard as tables, packed where that is asked for; `file` is their file's name."""
+    settings = spec.encode
+    packs = None
+    if settings.packing == "best-fit" and spec.max_length is not None:
+        packs = best_fit([len(document.ids) for document in result.documents], spec.max_length)
+    return make_table(
+        result.documents,
+        packs,
+        weights=settings.loss_weights,
+        sources=settings.sources,
+        verdicts=settings.preferences,
+        trainer=settings.trainer,
+        file=file,
+    )
+
+
+def _left_out_files(
+    task: Task, result: DocumentsResult, broken: Sequence[BrokenLine]
+) -> dict[str, bytes]:
+    """The files of a shard that say what is not in it, by their names; only those that have a line."""
+    bodies = {
+        f"{task.number:05d}.dropped.jsonl": _dropped_lines(result, task.name),
+        f"{task.number:05d}.rejected.jsonl": _rejected_lines(result, broken, task.name),
+    }
+    return {name: body for name, body in bodies.items() if body}
+
+
+def _dropped_lines(result: DocumentsResult, file: str) -> bytes:
+    """dropped.jsonl of a shard: where each example that is not written stands, and why."""
+    return _json_lines(
+        {**drop.origin._asdict(), "file": file, "tokens": drop.tokens, "reason": drop.reason}
+        for drop in result.dropped
+    )
+
+
+def _rejected_lines(result: DocumentsResult, broken: Sequence[BrokenLine], file: str) -> bytes:
+    """rejected.jsonl of a shard: lines that hold no row, then rows that can't be encoded, with their content."""
+    records: list[dict[str, Any]] = [
+        {**origin._asdict(), "file": file, "reason": reason} for origin, reason in broken
+    ]
+    for row, reason in result.rejected:
+        place = {**row.origin._asdict(), "file": file}
+        records.append({**place, "reason": reason, "content": _row_content(row)})
+    return _json_lines(records)
 
 
 def first_reason(shard: Shard, read: Callable[[str], bytes]) -> str | None:
@@ -182,7 +226,8 @@ def first_reason(shard: Shard, read: Callable[[str], bytes]) -> str | None:
     `read` gives the bytes of one of the shard's files.
     """
     for name in ("rejected.jsonl", "dropped.jsonl"):
-        if (part := f"{shard.number:05d}.{name}") in shard.files:
+        part = f"{shard.number:05d}.{name}"
+        if part in shard.files:
             record = json.loads(read(part).split(b"\n", 1)[0])
             return f"{record['file']}:{record['line']}: {record['reason']}"
     return None
@@ -206,15 +251,19 @@ def lost_fields_of(shards: Iterable[Shard]) -> dict[str, int]:
     return dict(total.most_common())
 
 
-def maker_of(made: Probes, *, only_reference: bool, patience: int = PATIENCE) -> DocumentMaker:
+def maker_of(
+    made: Probes, *, only_reference: bool, patience: int = ENGINE_LOAD_CHARACTERS
+) -> DocumentMaker:
     """What makes the documents of a run; kept from shard to shard, for it learns the shapes of rows."""
     encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=patience)
+    # Rows and pieces are both made without shortcuts, or both with them: a notice says only "without shortcuts".
     made = replace(made, only_reference=only_reference)
     kind = PreferenceMaker if made.spec.encode.preferences else DocumentMaker
     return kind(made.spec, made.tokenizer, made.renderer(), encoder)
 
 
-def _rows(spec: RunSpec, task: Task, broken: list[Broken]) -> Iterable[Conversation]:
+def _read_rows(spec: RunSpec, task: Task, broken: list[BrokenLine]) -> Iterable[Conversation]:
+    """The rows of a task, read from its stretch or handed over with it; see `_encode_rows` for `broken`."""
     if task.stretch is None:
         return task.rows or ()
     on_broken = None
@@ -233,38 +282,46 @@ def _rows(spec: RunSpec, task: Task, broken: list[Broken]) -> Iterable[Conversat
     )
 
 
-def _chunks(rows: Iterable[Conversation]) -> Iterator[list[Conversation]]:
+def _chunk_rows(rows: Iterable[Conversation]) -> Iterator[list[Conversation]]:
+    """The rows in lists of ROWS, the size of a batch."""
     source = iter(rows)
-    while chunk := list(islice(source, ROWS)):
+    chunk = list(islice(source, ROWS))
+    while chunk:
         yield chunk
+        chunk = list(islice(source, ROWS))
 
 
-def _add(made: Made, more: Made) -> None:
-    made.rows += more.rows
-    made.documents += more.documents
-    made.dropped += more.dropped
-    made.rejected += more.rejected
-    made.shortened += more.shortened
-    made.lost += more.lost
-    made.lost_fields += more.lost_fields
+def _add_result(result: DocumentsResult, more: DocumentsResult) -> None:
+    """Add what became of more rows to `result`."""
+    result.rows += more.rows
+    result.documents += more.documents
+    result.dropped += more.dropped
+    result.rejected += more.rejected
+    result.shortened += more.shortened
+    result.lost += more.lost
+    result.lost_fields += more.lost_fields
 
 
-def _body(made: Any, form: str) -> Any:
+def _table_bytes(table: Any, form: str) -> Any:
+    """A pyarrow.Table as the bytes of a file, a pyarrow.Buffer; `form` is parquet or arrow."""
     sink = arrow.BufferOutputStream()
     if form == "parquet":
-        parquet.write_table(made, sink, compression="zstd", use_dictionary=["file"])
+        # Dictionaries pay for the one column of repeated names; ids of a vocabulary only overflow them.
+        parquet.write_table(table, sink, compression="zstd", use_dictionary=["file"])
     else:
-        with arrow.ipc.new_stream(sink, made.schema) as writer:
-            writer.write_table(made, max_chunksize=ARROW_ROWS)
+        with arrow.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=RECORD_BATCH_ROWS)
     return sink.getvalue()
 
 
-def _lines(records: Iterable[dict[str, Any]]) -> bytes:
+def _json_lines(records: Iterable[dict[str, Any]]) -> bytes:
+    """JSON Lines; a lone surrogate, which UTF-8 can't hold, as its escape, which JSON reads back."""
     body = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     return body.encode("utf-8", "backslashreplace")
 
 
-def _content(row: Conversation) -> dict[str, Any]:
+def _row_content(row: Conversation) -> dict[str, Any]:
+    """What a rejected row holds, so that it can be looked at without its file."""
     fields = {
         "messages": row.messages,
         "prompt": row.prompt,

@@ -3,6 +3,8 @@
 A process that is killed by SIGKILL can't end its workers. On Linux the kernel is asked to (PR_SET_PDEATHSIG);
 everywhere a thread looks for the parent as well. This module imports nothing heavy: a worker sets both up before it
 imports the rest.
+
+The trade-off: a worker ends without cleaning up. What it writes is atomic, so that nothing half is left.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import sys
 import threading
 import time
 
-LOOK_S = 0.5
-"""Seconds between two looks for the parent"""
+POLL_S = 0.5
+"""Seconds between two looks for the parent. Chosen: a worker may live so long after it, at two cheap calls a second."""
 _PR_SET_PDEATHSIG = 1
+"""Of <sys/prctl.h>; Python has no name for it"""
 
 
 def start_worker(parent: int) -> None:
@@ -27,6 +30,7 @@ def start_worker(parent: int) -> None:
     """
     end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Default thresholds (700 objects) would walk through thousands of renderings again and again, for nothing.
     gc.set_threshold(200_000, 20, 20)
 
 
@@ -37,13 +41,15 @@ def end_with_parent(parent: int) -> None:
         with_kernel = ctypes.CDLL(None, use_errno=True)
         with_kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     threading.Thread(
-        target=_watch, args=(parent,), name="truetune-parent-watch", daemon=True
+        target=_watch_parent, args=(parent,), name="truetune-parent-watch", daemon=True
     ).start()
+    # It may have ended before the signal was asked for: then it never comes.
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _watch(parent: int) -> None:
+def _watch_parent(parent: int) -> None:
+    """End this process once it has another parent: an orphan is given to init, or to a subreaper."""
     while os.getppid() == parent:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     os._exit(1)

@@ -1,4 +1,9 @@
-"""Workers: shards encoded side by side, by processes of this machine; `on_ray` has those of a cluster."""
+"""Workers: shards encoded side by side, by processes of this machine; `on_ray` has those of a cluster.
+
+Processes and not threads, for rendering is Python. loky's pool starts fresh interpreters instead of forks: a fork of a
+process with Rust threads in it may hang. The trade-off is half a second of imports a worker, so that one task, or one
+core, needs none: `in_turn` does the same here.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +18,13 @@ from truetune.encoding.worker_life import start_worker
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
 
-AHEAD = 2
-"""Tasks a worker that wait for it; more would only hold rows in memory."""
+TASKS_PER_WORKER = 2
+"""Tasks a worker that wait for it; more would only hold rows in memory. With one, it would wait for the next."""
 Run = Callable[[Probes, Iterable[Task], Store, bool], Iterator[Shard]]
+"""(tokenizer, tasks, where to write, without shortcuts?) -> the shards, as they are done"""
 
 
-def cores() -> int:
+def usable_cores() -> int:
     """Cores that this process may use, of its affinity and its container."""
     import loky
 
@@ -45,10 +51,10 @@ def in_processes(count: int) -> Run:
         pool = loky.ProcessPoolExecutor(count, initializer=start_worker, initargs=(os.getpid(),))
         spec, done = made.spec.model_dump_json(), False
         try:
-            yield from _ahead(
+            yield from _results_as_ready(
                 lambda task: pool.submit(_in_worker, spec, only_reference, task, store),
                 tasks,
-                count * AHEAD,
+                count * TASKS_PER_WORKER,
             )
             done = True
         finally:
@@ -58,18 +64,22 @@ def in_processes(count: int) -> Run:
 
 
 def _in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Shard:
-    return encode_shard(_maker(spec, only_reference), task, store)
+    return encode_shard(_worker_maker(spec, only_reference), task, store)
 
 
+# Kept from task to task, for loading a tokenizer takes longer than many a shard. Two, for a run may start again without
+# shortcuts. The settings come as JSON, which can be hashed.
 @lru_cache(maxsize=2)
-def _maker(spec: str, only_reference: bool) -> DocumentMaker:
-    made = prepared(RunSpec.model_validate_json(spec))
-    return maker_of(made, only_reference=only_reference, patience=0)
+def _worker_maker(spec: str, only_reference: bool) -> DocumentMaker:
+    """What makes the documents of a run in this worker."""
+    probes = prepared(RunSpec.model_validate_json(spec))
+    return maker_of(probes, only_reference=only_reference, patience=0)
 
 
-def _ahead(
+def _results_as_ready(
     submit: Callable[[Task], Future[Shard]], tasks: Iterable[Task], limit: int
 ) -> Iterator[Shard]:
+    """The shards as they are done, while at most `limit` tasks wait or run; raises what a task raised."""
     pending: set[Future[Shard]] = set()
     for task in tasks:
         if len(pending) >= limit:

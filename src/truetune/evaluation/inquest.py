@@ -24,7 +24,7 @@ from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
 from truetune.generation.prompts import control_of
 from truetune.generation.scores import score
 from truetune.render.probes import Probes
-from truetune.render.served import breaks
+from truetune.render.serving_contract import contract_breaks
 from truetune.render.tokenizer import Tokenizer
 
 ASKED = 8
@@ -169,7 +169,9 @@ def _pad(tokenizer: Tokenizer) -> Token | None:
 
 def _prompts(place: Place, probes: Probes) -> dict[str, Any]:
     contract = read_object(place.contract, []) if place.contract else None
-    return {"prompts": tuple(breaks(contract, probes))} if contract else {"contract": False}
+    return (
+        {"prompts": tuple(contract_breaks(contract, probes))} if contract else {"contract": False}
+    )
 
 
 def _of_look(look: Look) -> Stopping | None:

@@ -14,7 +14,7 @@ from truetune.data.conversation import Conversation
 from truetune.data.output_folder import file_digest
 from truetune.data.rows import read
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.layout import DATA, manifest_in
+from truetune.encoding.folder_layout import DATA, manifest_in
 from truetune.encoding.stream import batches, with_proof
 from truetune.generation.backends.place import Place
 from truetune.generation.looks import Prompt

@@ -16,7 +16,7 @@ from truetune.generation.backends.opening import Options
 from truetune.generation.backends.place import Place, served_stops
 from truetune.generation.prompts import text_of
 from truetune.render.probes import Probes
-from truetune.render.traced import parts
+from truetune.render.traced_string import parts
 
 TAIL = 12
 """Tokens that are shown where prompts differ"""

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from truetune.generation.words import words
 from truetune.parsing.json_reader import RowDecoder, parse_json
 from truetune.parsing.limits import REPLY
-from truetune.render.plan import THINK_END
+from truetune.render.render_plan import THINK_END
 
 Kind = Literal["number", "letter", "word", "json"]
 FORMS = (

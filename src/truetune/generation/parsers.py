@@ -19,7 +19,7 @@ from typing import Any
 from truetune.errors import SpecError
 from truetune.parsing.json_reader import parse_json, read_json
 from truetune.parsing.limits import REPLY, SETTINGS
-from truetune.render.plan import THINK_END
+from truetune.render.render_plan import THINK_END
 
 Parser = Callable[[str], Any]
 """Gives what it read; None or any exception where it can't."""

@@ -14,14 +14,14 @@ from truetune.auditing.turns import marker_of
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.documents import CONTENT, HARMLESS
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.label import label
+from truetune.encoding.token_labels import label_tokens
 from truetune.errors import TemplateError
 from truetune.generation.looks import Chat, Prompt
 from truetune.render.probes import Probes, prepared
 from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import OWN_KEYS
 from truetune.render.tokenizer import Tokenizer
-from truetune.render.traced import parts
+from truetune.render.traced_string import parts
 from truetune.spec.run import Learn, RunSpec
 
 CANDIDATES = 16
@@ -137,7 +137,7 @@ class PromptMaker:
         if not reference.strip():
             raise NoPrompt("it has no answer")
         encoded = self.encoder.encode([text])
-        source, supervised = label([asked.rendering], encoded)
+        source, supervised = label_tokens([asked.rendering], encoded)
         control = np.isin(encoded.ids, list(self.tokenizer.control)) & CONTENT[source]
         if control.any() and self.spec.encode.content_specials != "keep":
             raise NoPrompt("a control token stands in its contents")

@@ -20,17 +20,18 @@ from truetune.data.conversation import Conversation, Message
 from truetune.data.json_text import parsed
 from truetune.data.media import PARTS
 from truetune.errors import TemplateError
-from truetune.render.contract import turn_weights
+from truetune.render.inference_contract import turn_weights
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import OWN_KEYS, REASONING_KEYS, path_text
-from truetune.render.traced import STRUCTURE_KEYS, UNKNOWN, parts
+from truetune.render.traced_string import STRUCTURE_KEYS, UNKNOWN, parts
 
 CALLS = ("tool_calls", "function_call")
 ANSWERS = ("content", *CALLS, *REASONING_KEYS)
 """Keys of a turn that hold what the model says"""
 NAME = "name"
 KNOWN = frozenset((*ANSWERS, NAME, "tools", "functions", "documents"))
+"""Keys that templates are known to read; a row that has others may keep notes in them"""
 RESULT_ROLES = frozenset(("tool", "function", "ipython"))
 BESIDE_MESSAGES: tuple[Literal["tools", "documents"], ...] = ("tools", "documents")
 UNREAD_KEYS = frozenset((*STRUCTURE_KEYS, *OWN_KEYS, "id", "tool_call_id", "index"))
@@ -76,25 +77,29 @@ class FieldTracker:
             return []
         written = _written_fields(renderings)
         weights = turn_weights(row, self.renderer.spec_of(row))
-        shown = max(len(row.messages) if one.turn is None else one.turn + 1 for one in renderings)
-        found: list[LostField] = []
-        for index, message in enumerate(row.messages[:shown]):
+        # What stands behind the last turn that any example trains is in no rendering, and is not lost for it.
+        rendered_messages = max(
+            len(row.messages) if one.turn is None else one.turn + 1 for one in renderings
+        )
+        lost: list[LostField] = []
+        for index, message in enumerate(row.messages[:rendered_messages]):
             keys = list(self._lost_keys(row, index, written))
             if keys:
                 is_empty = not any(name.startswith(f"messages[{index}].") for name in written)
                 is_trained = weights.get(index, 0.0) > 0
-                found += [_lost_field(key, index, message, is_trained, is_empty) for key in keys]
-            if (media := _media_types(message)) and not self._are_media_written(row, index, media):
-                found.append(
-                    LostField(
-                        "images" if set(media) == {"image"} else "media", index, "loses", True
-                    )
-                )
-        found += [
-            LostField(name, None, "loses", True)
-            for name in self._lost_beside_messages(row, written)
-        ]
-        return found
+                lost += [_lost_field(key, index, message, is_trained, is_empty) for key in keys]
+            lost += self._lost_media(row, index)
+        for name in self._lost_beside_messages(row, written):
+            lost.append(LostField(name, None, "loses", True))
+        return lost
+
+    def _lost_media(self, row: Conversation, index: int) -> list[LostField]:
+        """The images, sound or video of a message, where the template writes nothing for them."""
+        media = _media_types(row.messages[index])
+        if not media or self._are_media_written(row, index, media):
+            return []
+        name = "images" if set(media) == {"image"} else "media"
+        return [LostField(name, index, "loses", True)]
 
     def _lost_keys(self, row: Conversation, index: int, written: frozenset[str]) -> Iterator[str]:
         """The keys of a message whose texts reach no token."""
@@ -104,7 +109,7 @@ class FieldTracker:
                 continue
             if key == NAME and message.get("role") in RESULT_ROLES:
                 continue  # the call before it says whose result it is
-            if not _is_said_in_content(message, key) and self._is_proved_lost(
+            if not _content_repeats_field(message, key) and self._is_proved_lost(
                 row, index, key, written
             ):
                 yield key
@@ -115,7 +120,7 @@ class FieldTracker:
             if (
                 name in written
                 or not _has_text(value)
-                or _are_said(_texts(value), _prompt_text(row))
+                or _contains_texts(_iter_texts(value), _prompt_text(row))
             ):
                 continue
             if self._is_proved_lost(row, None, name, written):
@@ -127,11 +132,12 @@ class FieldTracker:
         """Provenance is the proof, unless some text has an unknown origin: then it is what another text changes."""
         if UNKNOWN_ORIGIN not in written:
             return True
+        # Two renderings more for this field of this row: only for templates that do what can't be followed.
         if index is None:
-            other = replace(row, **{key: _altered(getattr(row, key))})
+            other = replace(row, **{key: _alter_texts(getattr(row, key))})
         else:
             other = _with_message(
-                row, index, {**row.messages[index], key: _altered(row.messages[index][key])}
+                row, index, {**row.messages[index], key: _alter_texts(row.messages[index][key])}
             )
         return self._renders_alike(row, other)
 
@@ -184,15 +190,24 @@ def _field_of(path: str) -> str:
 def _lost_field(
     key: str, index: int, message: Message, is_trained: bool, is_empty: bool
 ) -> LostField:
+    """A key of a message whose texts are lost, with what that does to training.
+
+    Args:
+        key: the key.
+        index: the message's number.
+        message: the message.
+        is_trained: is it a turn that is learned?
+        is_empty: does no token come from any of its fields?
+    """
     effect: Effect = "loses"
     if is_trained and is_empty and key in ANSWERS:
         effect = "empties"
     elif is_trained and key in CALLS:
         effect = "changes"
-    return LostField(_called(key, message), index, effect, key in KNOWN)
+    return LostField(_user_name(key, message), index, effect, key in KNOWN)
 
 
-def _called(key: str, message: Message) -> str:
+def _user_name(key: str, message: Message) -> str:
     """A field as a user calls it."""
     if key == NAME:
         return "names"
@@ -203,61 +218,67 @@ def _called(key: str, message: Message) -> str:
 
 
 def _has_text(value: Any) -> bool:
-    return next(_texts(value), None) is not None
+    """Is there any text in a value that a template could write?"""
+    return next(_iter_texts(value), None) is not None
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _iter_texts(value: Any) -> Iterator[str]:
     """The texts in a value that a template could write, also inside JSON that stands as text."""
     if isinstance(value, str):
+        # Arguments of a call are often JSON in a string, and templates write what is in it in another form.
         inner = parsed(value, [])
         if inner is not value:
-            yield from _texts(inner)
+            yield from _iter_texts(inner)
         elif value.strip():
             yield value
     elif isinstance(value, dict) and _media_type(value) is None:
         for key, item in value.items():
             if key not in UNREAD_KEYS:
-                yield from _texts(item)
+                yield from _iter_texts(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _iter_texts(item)
 
 
-def _altered(value: Any) -> Any:
+def _alter_texts(value: Any) -> Any:
     """The same value with other texts."""
     if isinstance(value, str):
         return value + ALTERED
     if isinstance(value, dict):
-        return {key: item if key in UNREAD_KEYS else _altered(item) for key, item in value.items()}
-    return [_altered(item) for item in value] if isinstance(value, list) else value
+        return {
+            key: item if key in UNREAD_KEYS else _alter_texts(item) for key, item in value.items()
+        }
+    return [_alter_texts(item) for item in value] if isinstance(value, list) else value
 
 
-def _is_said_in_content(message: Message, key: str) -> bool:
+def _content_repeats_field(message: Message, key: str) -> bool:
     """Does the message's own content say all that a field says? Calls often stand in both."""
     content = message.get("content")
     if key == "content" or not isinstance(content, str):
         return False
-    if key in CALLS and not all(
-        _is_called(name, content) for name in _names_of_calls(message[key])
-    ):
-        return False
-    return _are_said(_texts(message[key]), content)
+    if key in CALLS:
+        # "I will search for it" is no call of `search`: the name must stand as code does.
+        names = _names_of_calls(message[key])
+        if not all(_names_function(name, content) for name in names):
+            return False
+    return _contains_texts(_iter_texts(message[key]), content)
 
 
-def _are_said(texts: Iterable[str], text: str) -> bool:
+def _contains_texts(texts: Iterable[str], text: str) -> bool:
     """Does a text hold all of these, also as JSON escapes them?"""
     plain = text.replace("\\n", "\n").replace('\\"', '"')
     return all(one.strip() in text or one.strip() in plain for one in texts)
 
 
 def _names_of_calls(value: Any) -> Iterator[str]:
+    """The functions that a `tool_calls` or `function_call` names, with or without the key `function` around them."""
     for call in value if isinstance(value, list) else [value]:
         function = call.get("function", call) if isinstance(call, dict) else None
         if isinstance(function, dict) and isinstance(function.get("name"), str):
             yield function["name"]
 
 
-def _is_called(name: str, content: str) -> bool:
+def _names_function(name: str, content: str) -> bool:
     """Does a content name a function as code, JSON or a tag does, and not as a word of a sentence?"""
     return (
         re.search(rf"""["'=>`]{re.escape(name)}["'<>`]|\b{re.escape(name)}\s*\(""", content)
@@ -278,6 +299,7 @@ def _with_message(row: Conversation, index: int, message: Message) -> Conversati
 
 
 def _media_types(message: Message) -> tuple[str, ...]:
+    """The kinds of its parts that are no text, in order: image, audio, video."""
     content = message.get("content")
     return tuple(filter(None, map(_media_type, content))) if isinstance(content, list) else ()
 

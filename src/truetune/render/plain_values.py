@@ -1,4 +1,8 @@
-"""Plain values: what is proved to hold no field of a conversation, and so is the same for every row of a recipe."""
+"""Plain values: what is proved to hold no field of a conversation, and so is the same for every row of a recipe.
+
+Proved by exact type: a value of any class that is not named here might carry a field inside. The trade-off: an object
+that holds none (a namespace of numbers) counts as not plain, and its template loses its recipe.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ def is_plain(value: Any) -> bool:
         return all(is_plain(item) for item in value)
     if isinstance(value, dict):
         return all(is_plain(key) and is_plain(item) for key, item in value.items())
+    # An undefined value holds a name and a hint for errors; a range holds integers.
     return isinstance(value, Undefined | range)
 
 

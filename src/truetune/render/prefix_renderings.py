@@ -13,10 +13,10 @@ from itertools import accumulate
 
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
-from truetune.render.plan import Mark, leaf_path
+from truetune.render.render_plan import Mark, leaf_path
 from truetune.render.template import LimitError, Parts, Template
 from truetune.render.template_protocol import PrefixRequest
-from truetune.render.traced import UNKNOWN, Trace, Traced
+from truetune.render.traced_string import UNKNOWN, Trace, Traced
 from truetune.spec.run import RunSpec
 
 OWN = ("messages", "tools", "documents", "add_generation_prompt")
@@ -94,19 +94,23 @@ class PrefixRenderings:
         self._texts: dict[int, RenderedText] = {}
         self._results: dict[tuple[int, bool], Parts | TemplateError] = {}
         # All of them at once: each request to the template process costs as much as rendering some turns.
-        wanted = {(self.count, False): True}
+        # (messages, generation prompt) -> with provenance? The whole comes first: what the others share with the first
+        # rendering of a request is not sent again.
+        traced_by_prefix = {(self.count, False): True}
         for index in turns:
-            wanted.setdefault((index + 1, False), not is_long)
+            traced_by_prefix.setdefault((index + 1, False), not is_long)
             if index:
-                wanted.setdefault((index, True), not is_long)
+                traced_by_prefix.setdefault((index, True), not is_long)
         self._request(
-            [PrefixRequest(count, prompt, traced) for (count, prompt), traced in wanted.items()]
+            [PrefixRequest(*prefix, traced) for prefix, traced in traced_by_prefix.items()]
         )
 
     def text(self, count: int) -> RenderedText:
         """Of the first `count` messages."""
         if count not in self._texts:
             parts = self._run(count, False)
+            # It parts from the whole conversation: the template rewrites its history, and provenance is needed to tell
+            # where the turn stands.
             if self.is_long and ends_in_unknown(parts):
                 parts = self._run_traced(count)
             self._texts[count] = RenderedText(parts, begins_whole=count == self.count)

@@ -1,4 +1,9 @@
-"""Probes: what a chat template does to small conversations, known before the first row."""
+"""Probes: what a chat template does to small conversations, known before the first row.
+
+No template is recognised by its text or its model's name. What ends a turn, for one, is seen by rendering an answer and
+looking at what stands behind it. The trade-off: a template that treats short chats otherwise than real ones misleads
+the probe; rows are judged by their own renderings all the same.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +15,17 @@ from typing import Any, NamedTuple
 
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.errors import SpecError, TemplateError
-from truetune.render.contract import Stops, stops_of
+from truetune.render.inference_contract import StopPatterns, stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
-from truetune.render.stops import stops
+from truetune.render.stop_tokens import find_stop_tokens
 from truetune.render.template import Template
 from truetune.render.tokenizer import Special, Stop, Tokenizer, load
-from truetune.render.traced import parts
+from truetune.render.traced_string import parts
 from truetune.spec.near import near, near_path
 from truetune.spec.run import RunSpec
 
+# Texts that no template has in it, and that no template would treat in a special way.
 QUESTION = "Where is the lighthouse?"
 ANSWER = "On the northern cliff."
 
@@ -48,6 +54,7 @@ class Probes:
     @cached_property
     def terminator(self) -> Terminator | None:
         """None where there is no template, or none of the probes renders."""
+        # Some templates refuse a chat without a system message, others one with it.
         for messages in (
             chat(QUESTION, ANSWER),
             [{"role": "system", "content": "Be brief."}, *chat(QUESTION, ANSWER)],
@@ -62,12 +69,12 @@ class Probes:
     @cached_property
     def stops(self) -> tuple[Stop, ...]:
         """All tokens that end a turn, and who says so."""
-        return stops(self.tokenizer, self.terminator.token if self.terminator else None)
+        return find_stop_tokens(self.tokenizer, self.terminator.token if self.terminator else None)
 
     @cached_property
-    def marks(self) -> Stops:
+    def marks(self) -> StopPatterns:
         """How turns end, for the contract."""
-        return stops_of([stop.token for stop in self.stops], self._control)
+        return stop_patterns([stop.token for stop in self.stops], self._control)
 
     @cached_property
     def _control(self) -> dict[str, int]:
@@ -75,7 +82,7 @@ class Probes:
         return {token.content: id for id, token in decoder.items() if id in self.tokenizer.control}
 
     def _first_control(self, text: str) -> Special | None:
-        pattern = stops_of((), self._control).control
+        pattern = stop_patterns((), self._control).control
         match = pattern.search(text) if pattern else None
         return Special(match[0], self._control[match[0]]) if match else None
 

@@ -1,4 +1,9 @@
-"""Rendering: the text of one training example, and where each of its characters came from."""
+"""Rendering: the text of one training example, and where each of its characters came from.
+
+Positions are characters of `text`; tokens come later (`encoding.token_labels`). Sources, places and starts are parallel
+lists and no list of records, since one is made for each example of the data, and recipes share the first two among all
+rows of a shape. `runs` gives them as records to code that reads few.
+"""
 
 from __future__ import annotations
 
@@ -105,6 +110,7 @@ class Rendering:
     def runs(self) -> list[Run]:
         """In order, without gaps, covering the whole text."""
         bounds = zip(self.starts, self.starts[1:], self.sources, self.places, strict=False)
+        # A field that is empty in this row is a source of no length: nothing came from it.
         return [
             Run(start, end, source, *place) for start, end, source, place in bounds if start < end
         ]

@@ -2,6 +2,10 @@
 
 The template itself runs in a process of its own, under limits that the kernel enforces (`template_process`). Here stand
 what it is given and what becomes of its replies.
+
+The trade-off: each request crosses a pipe and is written as JSON on its way back, which costs about as much as
+rendering a few turns; so all renderings of a conversation are asked for at once (`run_all`), and what they share is
+sent once.
 """
 
 from __future__ import annotations
@@ -13,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.errors import TemplateError
-from truetune.render import traced
+from truetune.render import traced_string
 from truetune.render.template_process import LimitError as LimitError
 from truetune.render.template_process import next_number, shared_process
 from truetune.render.template_protocol import REASONING_KEYS as REASONING_KEYS
 from truetune.render.template_protocol import PrefixRequest, RenderRequest
-from truetune.render.traced import Node, Path, Segment, Trace, Traced
+from truetune.render.traced_string import Node, Path, Segment, Trace, Traced
 
 OWN_KEYS = frozenset(("train", "weight"))
 """Keys of a message that are for truetune and that no template sees."""
@@ -85,7 +89,7 @@ class Template:
         the template raises, goes past its limits, or reaches for what the sandbox denies.
         """
         inputs = self.inputs(messages, tools, documents)
-        return traced.concat(
+        return traced_string.concat(
             self.run(inputs, Trace(), len(messages), add_generation_prompt, variables)
         )
 
@@ -102,7 +106,7 @@ class Template:
         Raises as `render`.
         """
         inputs = TemplateInputs(plain_data(messages), plain_data(tools), plain_data(documents))
-        return traced.concat(self.run(inputs, Trace(), len(messages), False, variables))
+        return traced_string.concat(self.run(inputs, Trace(), len(messages), False, variables))
 
     def inputs(
         self, messages: list[dict[str, Any]], tools: list[Any] | None, documents: list[Any] | None
@@ -143,6 +147,7 @@ class Template:
         stands in the first's parts, and the rest is one part whose provenance is unknown; the trace is opaque then.
         Raises LimitError where a rendering goes past the limits, and ever after.
         """
+        # A template that has passed a limit once is not tried again: each row would take the full time to fail.
         if self.refused is not None:
             raise self.refused
         request = RenderRequest(
@@ -165,6 +170,7 @@ class Template:
 def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | TemplateError]:
     """The renderings of a reply, their atoms and questions tied to `trace`."""
     nodes = _read_nodes(reply["nodes"])
+    # A trace may be opaque before: the questions of several requests are collected in one.
     trace.opaque = trace.opaque or reply["opaque"]
     for number, question, arguments, answer in reply["answers"]:
         trace.answers[nodes[number], question, _as_tuples(arguments)] = answer
@@ -174,17 +180,20 @@ def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | Templat
             yield TemplateError(rendering["error"])
             continue
         if "parts" in rendering:
+            # With provenance. The parts that it begins with alike are those of the first rendering.
             own = tuple(_read_part(part, nodes, trace) for part in rendering["parts"])
             parts = (*(first or ())[: rendering["shared_parts"]], *own)
         else:
+            # Rendered plainly: equal characters at the beginning are taken to come from the same fields.
             shared = _cut_parts(first or (), rendering["shared_characters"])
             rest = rendering["rest"]
-            parts = (*shared, traced.unknown(rest, trace)) if rest else shared
+            parts = (*shared, traced_string.unknown_text(rest, trace)) if rest else shared
         first = parts if first is None else first
         yield parts
 
 
 def _read_nodes(entries: list[Any]) -> list[Node]:
+    """The expressions of a reply. Each entry names its parent by number, which is smaller than its own."""
     nodes: list[Node] = []
     for operation, parent, *arguments in entries:
         origin = _as_tuples(parent) if operation == "leaf" else nodes[parent]
@@ -196,7 +205,7 @@ def _read_part(part: Any, nodes: list[Node], trace: Trace) -> str | Traced:
     if isinstance(part, str):
         return part
     number, text, segments = part
-    return traced.atom(
+    return traced_string.make_atom(
         text, trace, nodes[number], tuple(_read_segment(*segment) for segment in segments)
     )
 
@@ -238,6 +247,7 @@ def plain_data(value: Any) -> Any:
     """
     if value is None or type(value) in (str, int, float, bool):
         return value
+    # Subclasses (an enum, a numpy float) become what they are a kind of: their own methods stay out of the sandbox.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -255,6 +265,10 @@ def plain_data(value: Any) -> Any:
 
 def path_text(path: Path) -> str:
     """`messages[2].content`"""
-    return "".join(
-        f"[{p}]" if isinstance(p, int) else f".{p}" if i else p for i, p in enumerate(path)
-    )
+    text = ""
+    for depth, key in enumerate(path):
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            text += f".{key}" if depth else key
+    return text

@@ -36,10 +36,11 @@ from truetune.render.template_protocol import (
     RenderRequest,
 )
 
+# Twice what all timers of the process allow together (`template_protocol`).
 REPLY_SECONDS = 120.0
 """Wall-clock time for one reply. The timers of the process count processor time and end it long before, unless the
 machine gives it next to none."""
-START = (
+WORKER_PROGRAM = (
     "import sys; sys.path[:] = {path!r}; sys.setrecursionlimit(1000); "
     "from truetune.render.template_worker import main; main()"
 )
@@ -85,18 +86,20 @@ class TemplateProcess:
         self._compiled.add(template)
 
     def _ask(self, request: CompileRequest | RenderRequest) -> dict[str, Any]:
+        """Send a request and read its reply. Raises LimitError where the process ended or a limit was passed."""
         process = self._prepare()
         message = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
         deadline = time.monotonic() + REPLY_SECONDS
         try:
-            _write(process, HEADER.pack(len(message)) + message)
-            (length,) = HEADER.unpack(_read(process, HEADER.size, deadline))
+            _write_all(process, HEADER.pack(len(message)) + message)
+            (length,) = HEADER.unpack(_read_exactly(process, HEADER.size, deadline))
+            # What ran a template is not trusted: a length that it can't have sent honestly would have us allocate it.
             if length > MAX_REPLY:
-                raise _Ended
+                raise _ProcessEnded
             reply: dict[str, Any] = json.loads(
-                _read(process, length, deadline).decode("utf-8", "surrogatepass")
+                _read_exactly(process, length, deadline).decode("utf-8", "surrogatepass")
             )
-        except (_Ended, OSError, ValueError):
+        except (_ProcessEnded, OSError, ValueError):
             raise LimitError(_why_ended(self._stop())) from None
         except BaseException:
             # Ctrl-C between request and reply: the next request must not read this one's reply.
@@ -117,7 +120,7 @@ class TemplateProcess:
     def _prepare(self) -> subprocess.Popen[bytes]:
         """The process, started where there is none."""
         if self._process is None:
-            self._process = _start()
+            self._process = _start_process()
             self._compiled = set()
         return self._process
 
@@ -130,6 +133,7 @@ class TemplateProcess:
         """End the process; its return code, negative where a signal ended it before us."""
         process, self._process = self._process, None
         assert process is not None
+        # A process that is well ends when its input does.
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             with contextlib.suppress(OSError):
@@ -141,41 +145,44 @@ class TemplateProcess:
         return -signal.SIGALRM
 
 
-class _Ended(Exception):
+class _ProcessEnded(Exception):
     """The process has closed its pipe, or gave no reply in time."""
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start_process() -> subprocess.Popen[bytes]:
     # `-I -S`: no site, no sitecustomize, no variables of Python's; the path is ours, so that Jinja is the same one.
     path = [str(Path(__file__).parents[2]), *filter(None, sys.path)]
-    command = [sys.executable, "-I", "-S", "-c", START.format(path=path)]
+    command = [sys.executable, "-I", "-S", "-c", WORKER_PROGRAM.format(path=path)]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
     )
 
 
-def _write(process: subprocess.Popen[bytes], data: bytes) -> None:
+def _write_all(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write all of `data`; an unbuffered pipe may take less at a time."""
     assert process.stdin is not None
     view = memoryview(data)
     while view:
         view = view[process.stdin.write(view) :]
 
 
-def _read(process: subprocess.Popen[bytes], count: int, deadline: float) -> bytes:
+def _read_exactly(process: subprocess.Popen[bytes], count: int, deadline: float) -> bytes:
     assert process.stdout is not None
     chunks: list[bytes] = []
     while count:
+        # `read` alone would wait for ever on a process that hangs in a way that no timer of processor time sees.
         if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            raise _Ended
+            raise _ProcessEnded
         chunk = process.stdout.read(min(count, 1 << 20))
         if not chunk:
-            raise _Ended
+            raise _ProcessEnded
         chunks.append(chunk)
         count -= len(chunk)
     return b"".join(chunks)
 
 
 def _why_ended(code: int) -> str:
+    """What a user is told of a process with this return code: by which signal a limit was passed."""
     if code in (-signal.SIGPROF, -signal.SIGVTALRM, -signal.SIGALRM):
         return (
             f"the chat template ran for more than {MAX_SECONDS:g} s on one conversation and was"

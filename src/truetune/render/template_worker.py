@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import jinja2
 
-from truetune.render import traced
+from truetune.render import traced_string
 from truetune.render.template_environment import TemplateEnvironment
 from truetune.render.template_protocol import (
     HEADER,
@@ -44,13 +44,15 @@ from truetune.render.template_protocol import (
     PrefixRequest,
     RenderRequest,
 )
-from truetune.render.traced import Node, Trace, Traced
 from truetune.render.traced_environment import TracedEnvironment
+from truetune.render.traced_string import Node, Trace, Traced
 
 MAX_TRACED_SECONDS = 1.0
-"""Processor time for the second rendering. Past it the text stands without provenance."""
+"""Processor time for the second rendering. Past it the text stands without provenance. Chosen as MAX_SECONDS: at half,
+long rows of slow templates lose their provenance; at double, a row may take that much longer to be refused."""
 MAX_TEMPLATES = 64
-"""Compiled templates that are kept."""
+"""Compiled templates that are kept. Chosen, not measured: a run has two at most, but tests and servers ask for many,
+and memory is bounded."""
 
 
 LATE_IMPORTS = (
@@ -75,7 +77,7 @@ class TracingStopped(BaseException):
 
 
 class CompiledTemplate:
-    """A template in both environments."""
+    """A template in both environments: compiled twice, for the traced one generates other code."""
 
     def __init__(self, source: str) -> None:
         self.environment = TemplateEnvironment()
@@ -96,6 +98,7 @@ class Worker:
         return self.render(request)
 
     def compile(self, request: CompileRequest) -> dict[str, Any]:
+        # The oldest goes. The parent is told `unknown_template` where it asks for that one again, and sends its source.
         while len(self.templates) >= MAX_TEMPLATES:
             del self.templates[next(iter(self.templates))]
         limit_processor_time(MAX_SECONDS)
@@ -127,14 +130,15 @@ class Worker:
         started = time.process_time()
         for rendering in request.renderings:
             reply.add(
-                rendering, _render(template, request, rendering, plain_inputs, traced_inputs, trace)
+                rendering,
+                _render_twice(template, request, rendering, plain_inputs, traced_inputs, trace),
             )
             if time.process_time() - started > MAX_CONVERSATION_SECONDS:
                 return {"too_slow": True}
         return reply.as_dict()
 
 
-class Failed(NamedTuple):
+class FailedRendering(NamedTuple):
     """A rendering that raised."""
 
     message: str
@@ -142,11 +146,11 @@ class Failed(NamedTuple):
 
 def _traced_inputs(request: RenderRequest, trace: Trace) -> dict[str, Any]:
     """The template's variables, each string in them an atom of `trace`."""
-    messages = traced.wrap_texts(request.messages, ("messages",), trace)
+    messages = traced_string.wrap_texts(request.messages, ("messages",), trace)
     return {
         "messages": [alias_reasoning(message) for message in messages],
-        "tools": traced.wrap_texts(request.tools, ("tools",), trace),
-        "documents": traced.wrap_texts(request.documents, ("documents",), trace),
+        "tools": traced_string.wrap_texts(request.tools, ("tools",), trace),
+        "documents": traced_string.wrap_texts(request.documents, ("documents",), trace),
     }
 
 
@@ -160,38 +164,41 @@ def alias_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _render(
+def _render_twice(
     template: CompiledTemplate,
     request: RenderRequest,
     rendering: PrefixRequest,
     plain_inputs: dict[str, Any],
     traced_inputs: dict[str, Any],
     trace: Trace,
-) -> str | Failed:
+) -> str | FailedRendering:
     """The text, a Traced where it is known what it was made of."""
+    # One clock for both renderings and all rows, so that a template which writes the time writes it once.
     template.environment.now = template.traced_environment.now = request.now
     limit_processor_time(MAX_SECONDS)
     try:
-        text = _run(template.plain, plain_inputs, request, rendering)
+        text = _run_template(template.plain, plain_inputs, request, rendering)
         failure = None
     except Exception as error:
-        failure = _failure(error)
+        failure = _describe_failure(error)
     finally:
         limit_processor_time(0)
     if failure is None and len(text) > MAX_TEXT:
-        return Failed(
+        return FailedRendering(
             f"the chat template wrote {len(text):,} characters from one conversation (the limit is"
             f" {MAX_TEXT:,})"
         )
     if not rendering.traced:
+        # What this one asked of the fields is not known, so that no recipe may be made of the row.
         trace.opaque = True
         return failure or text
     traced_text = _run_traced(template, traced_inputs, request, rendering, trace)
     if failure is not None:
+        # That it raises is a fact for recipes too, where the traced one asked its questions up to the same error.
         trace.opaque = trace.opaque or traced_text is not None
         return failure
     if traced_text is None or str.__str__(traced_text) != text:
-        return traced.unknown(text, trace)
+        return traced_string.unknown_text(text, trace)
     return traced_text
 
 
@@ -205,10 +212,11 @@ def _run_traced(
     """The text with provenance; None where this rendering raised, or lost what its text was made of."""
     environment = template.traced_environment
     environment.start(trace)
+    # SIGPROF, which ends the process in the first rendering, only ends this one: its text is there already.
     try:
         signal.signal(signal.SIGPROF, _stop_tracing)
         limit_processor_time(MAX_TRACED_SECONDS)
-        text = _run(template.traced, inputs, request, rendering)
+        text = _run_template(template.traced, inputs, request, rendering)
     except jinja2.TemplateError:
         return None  # that it raised hangs on questions in the trace
     except (Exception, TracingStopped):
@@ -224,7 +232,7 @@ def _stop_tracing(*_: Any) -> NoReturn:
     raise TracingStopped
 
 
-def _run(
+def _run_template(
     template: jinja2.Template,
     inputs: dict[str, Any],
     request: RenderRequest,
@@ -236,23 +244,25 @@ def _run(
         "messages": inputs["messages"][: rendering.messages],
         "add_generation_prompt": rendering.generation_prompt,
     }
+    # Not `template.render`: it joins the output by its own `"".join`, which would lose the provenance.
     context = template.new_context(variables)
     text: str = template.environment.concat(template.root_render_func(context))
     return text
 
 
-def _failure(error: Exception) -> Failed:
+def _describe_failure(error: Exception) -> FailedRendering:
+    """What a user is told of an error of a template. Raises MemoryError, after which the process can't go on."""
     if isinstance(error, RecursionError):
-        return Failed("the chat template calls itself without end")
+        return FailedRendering("the chat template calls itself without end")
     if isinstance(error, MemoryError):
         raise error  # the process is spent; see `main`
     if isinstance(error, OSError) and error.errno == errno.EMFILE:
-        return Failed(
+        return FailedRendering(
             "the chat template needs a part of Python that its process may not load (a rare text"
             " encoding, say)"
         )
     kind = "" if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: "
-    return Failed(f"the chat template raised: {kind}{error}"[:10_000])
+    return FailedRendering(f"the chat template raised: {kind}{error}"[:10_000])
 
 
 class _Reply:
@@ -266,15 +276,15 @@ class _Reply:
         self.first: tuple[str | Traced, ...] | None = None
         self.first_text = ""
 
-    def add(self, rendering: PrefixRequest, text: str | Failed) -> None:
-        if isinstance(text, Failed):
+    def add(self, rendering: PrefixRequest, text: str | FailedRendering) -> None:
+        if isinstance(text, FailedRendering):
             self.renderings.append({"error": text.message})
             return
         if not rendering.traced:
             shared = count_shared_characters(text, self.first_text)
             self.renderings.append({"shared_characters": shared, "rest": text[shared:]})
             return
-        parts = traced.parts(text)
+        parts = traced_string.parts(text)
         if self.first is None:
             self.first = parts
             self.first_text = str.__str__(text)
@@ -299,6 +309,7 @@ class _Reply:
         return self.numbers[node]
 
     def as_dict(self) -> dict[str, Any]:
+        # Of an opaque trace the answers are of no use to anyone, and there may be very many.
         answers: list[Any] = []
         if not self.trace.opaque:
             answers = [
@@ -325,6 +336,7 @@ def count_shared(first: tuple[str | Traced, ...], parts: tuple[str | Traced, ...
 
 def count_shared_characters(one: str, other: str) -> int:
     """How many characters two texts begin with alike."""
+    # The usual case: a prompt is a beginning of the whole.
     if other.startswith(one):
         return len(one)
     low, high = 0, min(len(one), len(other))
@@ -349,6 +361,8 @@ def limit_processor_time(seconds: float) -> None:
 
 def import_what_templates_use() -> None:
     """Load what Jinja imports where a template first needs it, while files can still be opened."""
+    # Code paths that import or open something on their first use are taken once: an error message with its line, the
+    # time zone of `strftime`. After `give_up_rights` they would fail, for one row or another.
     for name in LATE_IMPORTS:
         importlib.import_module(name)
     with contextlib.suppress(jinja2.TemplateSyntaxError):
@@ -369,9 +383,11 @@ def give_up_rights() -> None:
             0,
         ),  # no new descriptor: no file, no socket; those that are open stay
     ):
+        # A lower limit that somebody has set can't be raised again; to ask for it would be an error.
         hard = resource.getrlimit(limit)[1]
         if hard != resource.RLIM_INFINITY:
             value = min(value, hard)
+        # Hard limits, too: the soft ones a template that reached Python could raise again.
         resource.setrlimit(limit, (value, value))
 
 
@@ -385,25 +401,26 @@ def main() -> None:
     import_what_templates_use()
     give_up_rights()
     worker = Worker()
-    while (message := _read(requests, parent)) is not None:
+    while (message := _read_message(requests, parent)) is not None:
         try:
-            reply = _encode(worker.answer(pickle.loads(message)))
+            reply = _encode_reply(worker.answer(pickle.loads(message)))
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
-        _write(replies, HEADER.pack(len(reply)) + reply)
+        _write_all(replies, HEADER.pack(len(reply)) + reply)
 
 
-def _encode(reply: dict[str, Any]) -> bytes:
+def _encode_reply(reply: dict[str, Any]) -> bytes:
     data = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "surrogatepass"
     )
     if len(data) > MAX_REPLY:
-        return _encode({"too_large": len(data)})
+        return _encode_reply({"too_large": len(data)})
     return data
 
 
-def _read(requests: io.FileIO, parent: int) -> bytes | None:
+def _read_message(requests: io.FileIO, parent: int) -> bytes | None:
     """The next message; None where there is none any more, or nobody who could send one."""
+    # A parent that was killed closes its pipe, unless a child that it forked holds it open: so look for it each second.
     while not select.select([requests], [], [], 1.0)[0]:
         if os.getppid() != parent:
             return None
@@ -422,7 +439,7 @@ def _read_exactly(requests: io.FileIO, count: int) -> bytes | None:
     return b"".join(chunks)
 
 
-def _write(replies: io.FileIO, data: bytes) -> None:
+def _write_all(replies: io.FileIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[replies.write(view) :]

@@ -2,6 +2,10 @@
 
 Ids are those of `tokenizer.json`. transformers 5 rebuilds the pre-tokenizer of some classes (`LlamaTokenizer`) and
 then gives other ids for text that begins with white space; the published ids are those of the file.
+
+What transformers adds to that file (tokens that other files name, special tokens by name) is done here in its order,
+so that ids agree. The trade-off: its rules are written twice, theirs and here, and `tests/render/test_tokenizer.py`
+compares the two; in return `truetune check` starts without transformers and torch.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from truetune.errors import TokenizerError, shortened
-from truetune.render.folder import locate, read_json, read_templates
-from truetune.render.panics import is_panic, panic_text_withheld
-from truetune.render.weights import embedding_rows
+from truetune.render.embedding_weights import embedding_rows
+from truetune.render.tokenizer_folder import locate, read_json, read_templates
+from truetune.render.tokenizer_panics import is_panic, panic_text_withheld
 
-NAMES = ("bos", "eos", "pad", "unk")
+SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
 
 
 class Special(NamedTuple):
@@ -78,11 +82,11 @@ def with_special(tokenizer: Tokenizer, tokens: Mapping[str, str]) -> Tokenizer:
 
     A token that the vocabulary does not hold is left out: the trainer adds it.
     """
-    ids = {
-        name.removesuffix("_token"): (token, tokenizer.backend.token_to_id(token))
-        for name, token in tokens.items()
-    }
-    known = {name: Special(token, id) for name, (token, id) in ids.items() if id is not None}
+    known = {}
+    for name, token in tokens.items():
+        id = tokenizer.backend.token_to_id(token)
+        if id is not None:
+            known[name.removesuffix("_token")] = Special(token, id)
     return replace(tokenizer, special={**tokenizer.special, **known}) if known else tokenizer
 
 
@@ -93,9 +97,10 @@ def load(name: str, *, model: str | None = None) -> Tokenizer:
     """
     folder = locate(name)
     weights = locate(model) if model else folder
+    # BaseException, for a panic of Rust code is no Exception; every other one goes on.
     try:
         with panic_text_withheld():
-            return _load(folder, weights)
+            return _load_folder(folder, weights)
     except BaseException as error:
         if not is_panic(error):
             raise
@@ -105,24 +110,29 @@ def load(name: str, *, model: str | None = None) -> Tokenizer:
         ) from None
 
 
-def _load(folder: Path, weights: Path) -> Tokenizer:
+def _load_folder(folder: Path, weights: Path) -> Tokenizer:
     config = read_json(folder / "tokenizer_config.json") or {}
     model_config = read_json(weights / "config.json") or {}
-    backend = _backend(folder)
+    backend = _load_backend(folder)
+    # Some published files carry them (128 tokens, pad to the longest): every encode would be cut and filled silently.
     truncation, padding = backend.truncation, backend.padding
     backend.no_truncation()
     backend.no_padding()
-    settings = _settings(folder, config, padding)
-    named = _named(settings, model_config, backend)
-    _complete(
-        backend, folder, config, [*named.values(), *_strings(settings.get("extra_special_tokens"))]
+    settings = _merge_settings(folder, config, padding)
+    named = _special_tokens_by_name(settings, model_config, backend)
+    _add_missing_tokens(
+        backend,
+        folder,
+        config,
+        [*named.values(), *_token_texts(settings.get("extra_special_tokens"))],
     )
-    special = {
-        name: Special(token, id)
-        for name, token in named.items()
-        if (id := backend.token_to_id(token)) is not None
-    }
+    special = {}
+    for name, token in named.items():
+        id = backend.token_to_id(token)
+        if id is not None:
+            special[name] = Special(token, id)
     added = backend.get_added_tokens_decoder()
+    # What a post-processor adds is asked of it, not read from its settings: there are several kinds.
     ids = backend.encode("x", add_special_tokens=True).ids
     return Tokenizer(
         folder=folder,
@@ -144,7 +154,11 @@ def _load(folder: Path, weights: Path) -> Tokenizer:
     )
 
 
-def _backend(folder: Path) -> tokenizers.Tokenizer:
+def _load_backend(folder: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a folder; of older forms (a SentencePiece model) by transformers, where that is installed.
+
+    Raises TokenizerError.
+    """
     path = folder / "tokenizer.json"
     if path.is_file():
         try:
@@ -173,69 +187,82 @@ def _backend(folder: Path) -> tokenizers.Tokenizer:
     return backend
 
 
-def _settings(
+def _merge_settings(
     folder: Path, config: dict[str, Any], padding: dict[str, Any] | None
 ) -> dict[str, Any]:
     """What transformers starts from: special_tokens_map.json wins, but only where the config lists no added tokens."""
-    older = (
-        {}
-        if "added_tokens_decoder" in config
-        else read_json(folder / "special_tokens_map.json") or {}
-    )
-    state = (
-        {"pad_token": padding["pad_token"], "padding_side": padding["direction"]} if padding else {}
-    )
+    older: dict[str, Any] = {}
+    if "added_tokens_decoder" not in config:
+        older = read_json(folder / "special_tokens_map.json") or {}
+    state: dict[str, Any] = {}
+    if padding:
+        state = {"pad_token": padding["pad_token"], "padding_side": padding["direction"]}
     settings = {**state, **config, **older}
     if not settings.get("extra_special_tokens"):
         settings["extra_special_tokens"] = settings.get("additional_special_tokens")
     return settings
 
 
-def _named(
+def _special_tokens_by_name(
     settings: dict[str, Any], model_config: dict[str, Any], backend: tokenizers.Tokenizer
 ) -> dict[str, str]:
     """Special tokens by name; those that config.json numbers where the tokenizer's files name none, as GPT-2's do."""
     extra = settings.get("extra_special_tokens")
-    named = {
-        key.removesuffix("_token"): text
-        for key, value in {**settings, **(extra if isinstance(extra, dict) else {})}.items()
-        if key.endswith("_token")
-        for text in _strings([value])
-    }
-    if named or any(f"{name}_token" in settings for name in NAMES):
+    # A list of extra tokens has no names; a mapping (`image_token`) has.
+    values = {**settings, **extra} if isinstance(extra, dict) else settings
+    named: dict[str, str] = {}
+    for key, value in values.items():
+        if key.endswith("_token"):
+            for text in _token_texts([value]):
+                named[key.removesuffix("_token")] = text
+    # A name that is set to null counts as named: its owner says that there is none.
+    if named or any(f"{name}_token" in settings for name in SPECIAL_NAMES):
         return named
-    ids = {name: model_config.get(f"{name}_token_id") for name in NAMES}
-    spelled = {name: backend.id_to_token(id) for name, id in ids.items() if isinstance(id, int)}
-    return {name: token for name, token in spelled.items() if token}
+    for name in SPECIAL_NAMES:
+        id = model_config.get(f"{name}_token_id")
+        token = backend.id_to_token(id) if isinstance(id, int) else None
+        if token:
+            named[name] = token
+    return named
 
 
-def _strings(tokens: Any) -> list[str]:
+def _token_texts(tokens: Any) -> list[str]:
     """The texts of tokens that are written as strings or as objects."""
     values = tokens if isinstance(tokens, list) else []
     texts = (value.get("content") if isinstance(value, dict) else value for value in values)
     return [text for text in texts if isinstance(text, str) and text]
 
 
-def _complete(
+def _add_missing_tokens(
     backend: tokenizers.Tokenizer, folder: Path, config: dict[str, Any], special: list[str]
 ) -> None:
     """Add the tokens that other files name and tokenizer.json lacks, in the order of transformers, for the same ids."""
-    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    known = _added_tokens(backend)
     listed = config.get("added_tokens_decoder")
     if listed is None:
-        texts = [
-            text for text in read_json(folder / "added_tokens.json") or {} if text not in known
-        ]
+        in_file = read_json(folder / "added_tokens.json") or {}
+        texts = [text for text in in_file if text not in known]
         tokens = [tokenizers.AddedToken(text, normalized=text not in special) for text in texts]
     else:
-        try:
-            tokens = [tokenizers.AddedToken(**listed[id]) for id in sorted(listed, key=int)]
-        except (TypeError, ValueError, AttributeError) as error:
-            raise TokenizerError(
-                f"{folder / 'tokenizer_config.json'}: added_tokens_decoder: {error}"
-            ) from None
+        tokens = _listed_tokens(folder, listed)
+        # By repr, for AddedToken compares by its text alone: one with other flags (lstrip) replaces the file's.
         tokens = [token for token in tokens if repr(token) != repr(known.get(token.content))]
     backend.add_tokens(tokens)
-    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    known = _added_tokens(backend)
     new = [known.get(text) or tokenizers.AddedToken(text, normalized=False) for text in special]
     backend.add_special_tokens([token for token in new if not token.special])
+
+
+def _added_tokens(backend: tokenizers.Tokenizer) -> dict[str, tokenizers.AddedToken]:
+    """The added tokens of a tokenizer by their text."""
+    return {token.content: token for token in backend.get_added_tokens_decoder().values()}
+
+
+def _listed_tokens(folder: Path, listed: Any) -> list[tokenizers.AddedToken]:
+    """The tokens of `added_tokens_decoder`, by rising id. Raises TokenizerError where it is malformed."""
+    try:
+        return [tokenizers.AddedToken(**listed[id]) for id in sorted(listed, key=int)]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise TokenizerError(
+            f"{folder / 'tokenizer_config.json'}: added_tokens_decoder: {error}"
+        ) from None

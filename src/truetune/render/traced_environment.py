@@ -25,7 +25,7 @@ from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 
-from truetune.render import traced
+from truetune.render import traced_string
 from truetune.render.plain_values import SCALARS, is_comparable, is_container, is_plain
 from truetune.render.template_environment import (
     GenerationTag,
@@ -34,8 +34,8 @@ from truetune.render.template_environment import (
     TemplateNamespace,
     raise_exception,
 )
-from truetune.render.traced import Trace, Traced
-from truetune.render.traced_json import tojson
+from truetune.render.traced_json import traced_tojson
+from truetune.render.traced_string import Trace, Traced
 
 ALLOWED_NODES: tuple[type[nodes.Node], ...] = (
     nodes.Template,
@@ -93,7 +93,11 @@ TRACED_METHODS = frozenset(
         "splitlines",
         "partition",
         "rpartition",
-        *(name for name in (*traced.QUESTIONS, *traced.MAPPINGS) if not name.startswith("_")),
+        *(
+            name
+            for name in (*traced_string.QUESTIONS, *traced_string.MAPPINGS)
+            if not name.startswith("_")
+        ),
     )
 )
 """Methods of a field that `Traced` implements for plain arguments."""
@@ -175,11 +179,15 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 class TracedCodeGenerator(CodeGenerator):
     """Jinja's compiler, with each operation that it would leave to Python sent to the environment."""
 
+    # Jinja runs constant output expressions while it compiles, and writes the result as a literal. `Impossible` is how
+    # its own compiler says "not a constant": only text of the template itself is folded.
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
         if not isinstance(node, nodes.TemplateData):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)
 
+    # `a ~ b`: Jinja would call `markup_join` or `str_join` of its runtime, which are module functions that an
+    # environment can't replace.
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
         self.write("environment.concat((")
         for item in node.nodes:
@@ -198,6 +206,7 @@ class TracedCodeGenerator(CodeGenerator):
             self.write(")")
         self.write(")")
 
+    # Jinja compiles `x[a:b]` to a Python slice of x; everything else it already sends to `environment.getitem`.
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
         if not isinstance(node.arg, nodes.Slice):
             super().visit_Getitem(node, frame)
@@ -214,8 +223,16 @@ class TracedCodeGenerator(CodeGenerator):
 
 
 class TracedEnvironment(TemplateEnvironment):
-    """One per template. `trace` is set before each rendering."""
+    """The environment of one template, which renders with provenance. `start` is called before each rendering.
 
+    Attributes:
+        trace: where the questions of this rendering are noted.
+        lost_provenance: the output may hold characters of a field as if they were the template's. Such a rendering is
+            thrown away whole, and the plain one is used with unknown provenance.
+        has_unknown_nodes: the template uses a construct that ALLOWED_NODES does not name.
+    """
+
+    # Jinja's sandbox sends only the operators in these sets to `call_binop` and `call_unop`.
     code_generator_class = TracedCodeGenerator
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "**", "%"))
     intercepted_unops = frozenset(("+", "-"))
@@ -226,7 +243,13 @@ class TracedEnvironment(TemplateEnvironment):
         self.lost_provenance = False
         """Something was made of fields that could hold their text without its provenance (bytes, say)."""
         self.has_unknown_nodes = False
-        own_filters = {"tojson": tojson, "join": self._join, "safe": _keep, "string": self.to_text}
+        # Every filter and test is wrapped, those of a later Jinja too: what no list names counts as untraced.
+        own_filters = {
+            "tojson": traced_tojson,
+            "join": self._join,
+            "safe": _keep_value,
+            "string": self.to_text,
+        }
         for name, filter in {**self.filters, **own_filters}.items():
             self.filters[name] = self._traced_filter(name, filter)
         own_tests: dict[str, Callable[..., Any]] = {
@@ -245,6 +268,7 @@ class TracedEnvironment(TemplateEnvironment):
             trace.opaque = True
             self.lost_provenance = True
 
+    # The tree is judged here, before the compiler optimises or rewrites any of it.
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
         self.has_unknown_nodes = not all(
@@ -255,7 +279,7 @@ class TracedEnvironment(TemplateEnvironment):
     # text
 
     def concat(self, strings: Iterable[str]) -> str:
-        return traced.concat(strings)
+        return traced_string.concat(strings)
 
     def to_text(self, value: Any) -> str:
         """`str(value)`, with provenance."""
@@ -268,12 +292,12 @@ class TracedEnvironment(TemplateEnvironment):
         return self._unknown_text(text)
 
     def _unknown_text(self, text: str) -> str:
-        return traced.unknown(text, self.trace)
+        return traced_string.unknown_text(text, self.trace)
 
     def _join(self, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
         if attribute is not None:
             value = [self.getitem(item, attribute) for item in value]
-        return traced.join(self.to_text(d), [self.to_text(item) for item in value])
+        return traced_string.join(self.to_text(d), [self.to_text(item) for item in value])
 
     # what is not traced
 
@@ -283,15 +307,26 @@ class TracedEnvironment(TemplateEnvironment):
         """The result of an operation that the trace can't hold.
 
         Plain arguments are no fields, so what is made of them is the same for every row.
+
+        Args:
+            operation: what is called with `args` and `kwargs`.
+            args: values of the template; any may be, or hold, a field.
+            kwargs: likewise.
+
+        Returns:
+            What the operation returns; a text of it as a Traced of unknown origin.
         """
         if is_plain(args) and is_plain(kwargs):
             return operation(*args, **kwargs)
         self.trace.opaque = True
         result = operation(*args, **kwargs)
-        if isinstance(result, Traced) or (type(result) is not str and type(result) in SCALARS):
+        is_number_or_none = type(result) is not str and type(result) in SCALARS
+        if isinstance(result, Traced) or is_number_or_none:
             return result
         if isinstance(result, str):
             return self._unknown_text(str(result))
+        # Anything else (bytes, an iterator, a list with plain copies) might put a field's characters into the output
+        # unmarked. Nobody can look into it, so the whole rendering counts as one of unknown provenance.
         holds_only_traced = isinstance(result, list | tuple) and all(
             isinstance(item, Traced) for item in result
         )
@@ -302,20 +337,16 @@ class TracedEnvironment(TemplateEnvironment):
     # operators
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        if operator == "+" and isinstance(left, str) and isinstance(right, str):
-            return traced.concat((left, right))
-        if operator == "+" and type(left) is type(right) and isinstance(left, list | tuple):
-            return left + right
-        if operator == "*" and isinstance(left, Traced) and type(right) is int:
-            return left * right
-        if operator == "*" and isinstance(right, Traced) and type(left) is int:
-            return right * left
-        if (
-            operator == "%"
-            and type(left) is str
-            and (text := _fill_percent_s(left, right)) is not None
-        ):
-            return text
+        """`left operator right`: text and lists are joined, repeated and formatted with provenance, nothing else."""
+        result = None
+        if operator == "+":
+            result = _add_with_provenance(left, right)
+        elif operator == "*":
+            result = _repeat_with_provenance(left, right)
+        elif operator == "%" and type(left) is str:
+            result = _fill_percent_s(left, right)
+        if result is not None:
+            return result
         return self._untraced(self.binop_table[operator], (left, right), {})
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
@@ -339,63 +370,67 @@ class TracedEnvironment(TemplateEnvironment):
         if operator == "notin":
             return not self._contains(right, left)
         operation = COMPARE[operator]
+        # `Traced` notes the question itself, also where it stands on the right: Python asks the subclass first.
         if isinstance(left, Traced) and is_comparable(right):
             return operation(left, right)
         if isinstance(right, Traced) and is_comparable(left):
             return operation(left, right)
-        if operator in ("eq", "ne") and left is right and isinstance(left, list | dict):
-            return operator == "eq"  # one and the same part of the conversation, whatever it holds
-        if operator in ("eq", "ne") and (is_container(left) and is_comparable(right)):
-            return operator == "ne"  # a list is no text, whatever it holds
+        if operator in ("eq", "ne"):
+            if left is right and isinstance(left, list | dict):
+                # One and the same part of the conversation, whatever it holds.
+                return operator == "eq"
+            if is_container(left) and is_comparable(right):
+                # A list is no text, whatever it holds.
+                return operator == "ne"
         return self._untraced(operation, (left, right), {})
 
     def _contains(self, container: Any, item: Any) -> bool:
-        if isinstance(container, Traced) and type(item) is str:
-            return item in container
+        """`item in container`, its questions noted where one side is plain text."""
         if isinstance(item, Traced):
+            texts = _plain_texts_of(container)
+            if texts is not None:
+                return item.is_one_of(texts)
             if type(container) is str:
                 return item.is_part_of(container)
-            if isinstance(container, dict) and all(type(key) is str for key in container):
-                return item.is_one_of(tuple(container))
-            if isinstance(container, list | tuple) and all(
-                type(entry) in SCALARS for entry in container
-            ):
-                return item.is_one_of(tuple(entry for entry in container if type(entry) is str))
-        elif isinstance(container, list | tuple) and type(item) is str:
-            return any(self._equals_text(entry, item) for entry in container)
-        elif isinstance(container, dict) and type(item) in SCALARS:
-            return (
-                item in container
-            )  # a field can't be a key without an opaque trace: its hash was asked for
+        elif type(item) is str and isinstance(container, Traced):
+            return item in container
+        elif type(item) is str and isinstance(container, list | tuple):
+            # Entry by entry, as Python's own `in` does, so that a field among them notes its comparison.
+            return any(bool(self.compare("eq", entry, item)) for entry in container)
+        elif type(item) in SCALARS and isinstance(container, dict):
+            # A field can't be a key without an opaque trace: its hash was asked for.
+            return item in container
         return bool(self._untraced(lambda one, other: other in one, (container, item), {}))
-
-    def _equals_text(self, entry: Any, text: str) -> bool:
-        return bool(self.compare("eq", entry, text))
 
     # subscripts
 
+    # `content.parts` must be undefined as it is of a str. Without this, templates would see the attributes of `Traced`.
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, Traced) and not hasattr(str, attribute):
             return self.undefined(obj=obj, name=attribute)
         return super().getattr(obj, attribute)
 
+    # Jinja falls back to attributes here, `content['parts']`: the same as above.
     def getitem(self, obj: Any, argument: Any) -> Any:
         if isinstance(obj, Traced) and isinstance(argument, str) and not hasattr(str, argument):
             return self.undefined(obj=obj, name=argument)
         if type(argument) in SCALARS or isinstance(argument, Undefined):
             return super().getitem(obj, argument)
+        # The subscript is a field: which entry it names depends on what the row holds.
         return self._untraced(super().getitem, (obj, argument), {})
 
     def slice(self, obj: Any, start: Any, stop: Any, step: Any) -> Any:
-        if type(start) in SCALARS and type(stop) in SCALARS and type(step) in SCALARS:
-            if isinstance(obj, str | list | tuple):
-                return obj[start:stop:step]
+        """`obj[start:stop:step]`; compiled code calls it (`TracedCodeGenerator.visit_Getitem`)."""
+        bounds_are_plain = all(type(bound) in SCALARS for bound in (start, stop, step))
+        if bounds_are_plain and isinstance(obj, str | list | tuple):
+            return obj[start:stop:step]
         return self._untraced(
             lambda value, *bounds: value[slice(*bounds)], (obj, start, stop, step), {}
         )
 
     # calls
 
+    # The odd names are Jinja's: a macro may have arguments called `self` and `context`.
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         # Jinja hands the variables of loops and blocks on, for functions that take the context. No function here does.
         for name in ("_loop_vars", "_block_vars"):
@@ -411,7 +446,11 @@ class TracedEnvironment(TemplateEnvironment):
         return __self._untraced(call, args, kwargs)
 
     def _keeps_trace(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Is it a function of templates, which only hands its arguments on?"""
+        """Is it a function of templates, which only hands its arguments on?
+
+        A macro is code of the template, whose operations come here one by one; `dict` and `namespace` store values
+        without looking at them; so do the methods of STRUCTURAL_METHODS.
+        """
         if isinstance(function, Macro | LoopContext | TemplateDict):
             return True
         if function is TemplateNamespace:
@@ -434,15 +473,17 @@ class TracedEnvironment(TemplateEnvironment):
     def _call_method(
         self, method: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        """The result of a bound method: with provenance for the known ones of a text, else untraced."""
         owner, name = method.__self__, method.__name__
         if isinstance(owner, Traced) and name in TRACED_METHODS and not kwargs and is_plain(args):
             return call(*args)
         if isinstance(owner, str) and name == "join" and len(args) == 1 and not kwargs:
             items = list(args[0])
             if all(isinstance(item, str) for item in items):
-                return traced.join(owner, items)
+                return traced_string.join(owner, items)
             return self._untraced(owner.join, (items,), {})
         if isinstance(owner, Traced):
+            # An unknown method, or keyword arguments, which the node of an atom has no place for.
             self.trace.opaque = True
         return self._untraced_method(owner, call, args, kwargs)
 
@@ -454,6 +495,7 @@ class TracedEnvironment(TemplateEnvironment):
             lambda _, *args, **kwargs: call(*args, **kwargs), (owner, *args), kwargs
         )
 
+    # `'...'.format(x)` reaches attributes through its fields, so the sandbox replaces it; here also for its provenance.
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         format = super().wrap_str_format(value)
         if format is None:
@@ -471,19 +513,29 @@ class TracedEnvironment(TemplateEnvironment):
 
     def _traced_filter(self, name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
         """The filter, taken for an untraced operation unless it is listed and its arguments are plain."""
+        # Filters that are marked so get the context or environment as their first argument. It holds every field of
+        # the row, and must not count as a value that the filter was given.
         environment_args = 1 if hasattr(filter, "jinja_pass_arg") else 0
+        takes_text_arguments = name in TEXT_ARGUMENT_FILTERS
+        needs_text = name in TEXT_FILTERS
+
+        def keeps_trace(values: tuple[Any, ...], options: tuple[Any, ...]) -> bool:
+            """Does the filter look at shapes alone, or ask its questions through `Traced`?"""
+            if name == "dictsort":
+                return not options  # by key, and keys are structure
+            if name not in STRUCTURAL_FILTERS:
+                return False
+            if needs_text and not isinstance(values[0], str):
+                return False
+            return takes_text_arguments or is_plain(options)
 
         def apply(*args: Any, **kwargs: Any) -> Any:
             values = args[environment_args:]
-            options = (*values[1:], *kwargs.values())
-            follows = name in STRUCTURAL_FILTERS and (
-                name in TEXT_ARGUMENT_FILTERS or is_plain(options)
-            )
-            if follows and (name not in TEXT_FILTERS or isinstance(values[0], str)):
+            if keeps_trace(values, (*values[1:], *kwargs.values())):
                 return filter(*args, **kwargs)
-            if name == "dictsort" and not options:
-                return filter(*args)  # by key, and keys are structure
             if name in ELEMENT_FILTERS:
+                # The order or choice of elements depends on what fields hold, so no recipe; but the elements are the
+                # very objects that went in, and keep their provenance.
                 self.trace.opaque = self.trace.opaque or not (is_plain(values) and is_plain(kwargs))
                 return filter(*args, **kwargs)
             return self._untraced(
@@ -497,6 +549,7 @@ class TracedEnvironment(TemplateEnvironment):
         return apply
 
     def _traced_test(self, name: str, test: Callable[..., Any]) -> Callable[..., Any]:
+        """The test (`is ...`): a comparison through `compare`, one of types as it is, any other one untraced."""
         if name in COMPARISONS:
             operator = COMPARISONS[name]
             return lambda left, right: self.compare(operator, left, right)
@@ -517,14 +570,37 @@ class TracedEnvironment(TemplateEnvironment):
         return apply
 
 
+def _add_with_provenance(left: Any, right: Any) -> Any:
+    """`left + right` of two texts, two lists or two tuples; None for anything else."""
+    if isinstance(left, str) and isinstance(right, str):
+        return traced_string.concat((left, right))
+    # Only lengths and order change; the fields in them stay what they are.
+    if type(left) is type(right) and isinstance(left, list | tuple):
+        return left + right
+    return None
+
+
+def _repeat_with_provenance(left: Any, right: Any) -> str | None:
+    """`left * right` of a field and a number, in either order; None for anything else."""
+    if isinstance(left, Traced) and type(right) is int:
+        return left * right
+    if isinstance(right, Traced) and type(left) is int:
+        return right * left
+    return None
+
+
 def _fill_percent_s(template: str, values: Any) -> str | None:
     """`template % values` with provenance, where the template has no conversion but %s, and each value is text.
 
     None for any other format.
     """
+    if "\0" in template:
+        return None
+    # `%%` stands for `%`; it must not be cut as the beginning of `%%s`. NUL holds its place meanwhile.
     pieces = template.replace("%%", "\0").split("%s")
+    has_other_conversion = any("%" in piece for piece in pieces)
     items = values if isinstance(values, tuple) else (values,)
-    if "\0" in template or any("%" in piece for piece in pieces) or len(items) != len(pieces) - 1:
+    if has_other_conversion or len(items) != len(pieces) - 1:
         return None
     if not all(isinstance(item, str) for item in items):
         return None
@@ -532,10 +608,20 @@ def _fill_percent_s(template: str, values: Any) -> str | None:
     parts = [literals[0]]
     for item, literal in zip(items, literals[1:], strict=True):
         parts += [item, literal]
-    return traced.concat(parts)
+    return traced_string.concat(parts)
 
 
-def _keep(value: Any) -> Any:
+def _plain_texts_of(container: Any) -> tuple[str, ...] | None:
+    """The texts that a field can be equal to in a dict's keys or a list of scalars; None for any other container."""
+    if isinstance(container, dict):
+        keys = tuple(container)
+        return keys if all(type(key) is str for key in keys) else None
+    if isinstance(container, list | tuple) and all(type(entry) in SCALARS for entry in container):
+        return tuple(entry for entry in container if type(entry) is str)
+    return None
+
+
+def _keep_value(value: Any) -> Any:
     """`safe` marks text for automatic escaping, which chat templates do not use."""
     return value
 

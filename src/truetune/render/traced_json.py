@@ -1,6 +1,9 @@
 """`tojson` with provenance: each field inside the JSON text keeps the path that it came from.
 
 The values are written with a mark in the place of each field, and the marks are then replaced by the fields' own JSON.
+So the layout (separators, indents, order of keys) is json.dumps' own, whatever its options, and each field is known
+to be one piece of the text. The trade-off: two passes; and where a text of the row looks like a mark, the provenance of
+the whole is given up.
 """
 
 from __future__ import annotations
@@ -9,12 +12,22 @@ import json
 import re
 from typing import Any
 
-from truetune.render.traced import MAX_DEPTH, UNKNOWN, Segment, Traced, atom, concat, cut, unknown
+from truetune.render.traced_string import (
+    MAX_DEPTH,
+    UNKNOWN,
+    Segment,
+    Traced,
+    concat,
+    cut_segments,
+    make_atom,
+    unknown_text,
+)
 
+# NUL, a number, NUL, as JSON writes it: template text and fields all but never hold it.
 _MARK = re.compile(r"\\u0000(\d+)\\u0000")
 
 
-def tojson(
+def traced_tojson(
     value: Any,
     ensure_ascii: bool = False,
     indent: Any = None,
@@ -38,6 +51,7 @@ def tojson(
     )
     if not inside:
         return text
+    # Text and numbers of marks in turn. Any other count means that a key, or text of the template, holds a mark.
     pieces = _MARK.split(text)
     if len(pieces) != 2 * len(inside) + 1:
         plain = json.dumps(
@@ -47,7 +61,7 @@ def tojson(
             separators=separators,
             sort_keys=sort_keys,
         )
-        return unknown(plain, inside[0].trace)
+        return unknown_text(plain, inside[0].trace)
     return concat(
         _json_body(inside[int(piece)], ensure_ascii) if i % 2 else piece
         for i, piece in enumerate(pieces)
@@ -60,6 +74,8 @@ def json_body(text: str, ensure_ascii: bool) -> str:
 
 
 def _json_body(string: Traced, ensure_ascii: bool) -> str:
+    """What stands between the quotes for a field, with the provenance of each character that is no escape."""
+    # JSON escapes character by character: the body of a compound is the bodies of its parts, one after the other.
     if string.parts is not None:
         return concat(
             (
@@ -69,24 +85,24 @@ def _json_body(string: Traced, ensure_ascii: bool) -> str:
             )
             for part in string.parts
         )
-    text, segments, end = string.plain, [], 0
-    mine = string.segments
-    for match in re.finditer(
-        r'["\\\x00-\x1f]|[^\x00-\x7f]' if ensure_ascii else r'["\\\x00-\x1f]', text
-    ):
+    text = string.plain
+    # The characters that JSON writes as an escape; DEL is none of them.
+    escaped = r'["\\\x00-\x1f]|[^\x00-\x7f]' if ensure_ascii else r'["\\\x00-\x1f]'
+    segments: list[Segment] = []
+    end = 0
+    for match in re.finditer(escaped, text):
         start = match.start()
-        path = cut(mine, start, start + 1)[0].path
-        segments += [
-            *cut(mine, end, start),
-            Segment(len(json_body(match[0], ensure_ascii)), path, -1),
-        ]
+        # An escape is several characters for one: of its place only the field is said (offset -1).
+        path = cut_segments(string.segments, start, start + 1)[0].path
+        segments += cut_segments(string.segments, end, start)
+        segments.append(Segment(len(json_body(match[0], ensure_ascii)), path, -1))
         end = start + 1
-    segments += cut(mine, end, len(text))
+    segments += cut_segments(string.segments, end, len(text))
     body = json_body(text, ensure_ascii)
     if string.depth >= MAX_DEPTH:
         string.trace.opaque = True
-        return atom(body, string.trace, ("leaf", UNKNOWN), tuple(segments))
-    return atom(
+        return make_atom(body, string.trace, ("leaf", UNKNOWN), tuple(segments))
+    return make_atom(
         body,
         string.trace,
         ("json_body", string.node, (ensure_ascii,)),

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from truetune.encoding.layout import DATA
-from truetune.encoding.run import Encoded, Estimate
+from truetune.encoding.encode_run import Encoded, Estimate
+from truetune.encoding.folder_layout import DATA
 from truetune.report.as_json import ledger_json
 from truetune.report.shown import outcome
 from truetune.report.terminal import ledger_table, lost_line

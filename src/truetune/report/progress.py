@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeR
 from rich.text import Text
 
 from truetune.checks.run import Progress as Checking
-from truetune.encoding.run import Progress as Encoding
+from truetune.encoding.encode_run import Progress as Encoding
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from truetune.checks.catalogue import find, page, rules, station
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.report import AuditReport, DataReport, Report, Subject
 from truetune.checks.rule import Rule
-from truetune.encoding.ledger import Ledger
+from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audited, judged
 from truetune.report.draw_by_kind import draw_more_of

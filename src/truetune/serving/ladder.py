@@ -21,7 +21,7 @@ from truetune.generation.backends.local import Local
 from truetune.generation.backends.opening import Options, opened
 from truetune.generation.backends.place import Place, placed, served_stops
 from truetune.generation.looks import Answer
-from truetune.render.served import contract_of, verify
+from truetune.render.serving_contract import contract_of, verify
 from truetune.render.tokenizer import Tokenizer
 from truetune.serving.effect import Effect, Places, effect
 from truetune.training.proof import asked_of

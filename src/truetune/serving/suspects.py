@@ -10,7 +10,7 @@ from typing import Any
 from truetune.errors import TemplateError
 from truetune.render.probes import Probes
 from truetune.render.template import Template
-from truetune.render.traced import parts
+from truetune.render.traced_string import parts
 from truetune.serving.trained import Trained
 
 ROLES = ("system", "user", "assistant")

@@ -11,7 +11,7 @@ from truetune.checkpoint.files import read_object
 from truetune.data.conversation import Conversation
 from truetune.generation.backends.place import Place
 from truetune.render.probes import Probes
-from truetune.render.served import contract_of, verify
+from truetune.render.serving_contract import contract_of, verify
 
 LOOKED_AT = 200
 """Rows of the data among which those that are asked are sought"""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
 from truetune.render.probes import Probes
 from truetune.render.rendering import Rendering, Source
@@ -216,7 +216,7 @@ def _headers(
 
     Its bytes are those of its ids: some added tokens swallow the white space beside them (Phi-3's do).
     """
-    vocabulary = Vocabulary(backend)
+    vocabulary = TokenBytes(backend)
     for role, found in texts.items():
         shared = _common(found, added)
         for text in [shared] if len(shared.strip()) >= SHORTEST else dict.fromkeys(found):

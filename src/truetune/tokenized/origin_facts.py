@@ -9,13 +9,13 @@ from typing import Any
 
 from truetune.data.files import Source, resolve
 from truetune.data.output_folder import file_digest
-from truetune.encoding.key import digest_of
-from truetune.encoding.layout import DATA, MANIFEST, manifest_in
+from truetune.encoding.cache_key import digest_of
+from truetune.encoding.folder_layout import DATA, MANIFEST, manifest_in
 from truetune.errors import DataError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import MODEL_FILE
-from truetune.render.folder import files_of
 from truetune.render.probes import Probes
+from truetune.render.tokenizer_folder import files_of
 from truetune.spec.kind import recognise
 from truetune.spec.run import RunSpec
 

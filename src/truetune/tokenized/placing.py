@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.token_bytes import TokenBytes
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
 from truetune.tokenized.chunks import Chunk, Ints, Mask
@@ -65,7 +65,7 @@ class Placer:
 
     def __init__(self, probes: Probes) -> None:
         special = probes.tokenizer.special
-        self.vocabulary = Vocabulary(probes.tokenizer.backend)
+        self.vocabulary = TokenBytes(probes.tokenizer.backend)
         self.layout: Layout = layout_of(probes)
         self.stops = frozenset(stop.id for stop in probes.stops)
         self.pad = special["pad"].id if "pad" in special else None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
 from truetune.generation.garbage import fault
 from truetune.render.probes import Probes
@@ -54,7 +54,7 @@ class RoundTrips:
 
     def __init__(self, probes: Probes) -> None:
         self._probes = probes
-        self._vocabulary = Vocabulary(probes.tokenizer.backend)
+        self._vocabulary = TokenBytes(probes.tokenizer.backend)
         self._added = np.array(
             sorted(probes.tokenizer.backend.get_added_tokens_decoder()), np.int64
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Origin
-from truetune.encoding.ledger import Ledger, ledger
+from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import IGNORED, Source
 from truetune.tokenized.chunks import Chunk, Ints, Mask
 from truetune.tokenized.placing import Placed, Placer
@@ -120,7 +120,7 @@ class Summary:
         self.tokens += int(text.sum())
         self.labels |= chunk.labels is not None
         self.masks.update(chunk.masks)
-        self.counts += ledger(placed.source[text], chunk.supervised[text]).counts
+        self.counts += count_tokens(placed.source[text], chunk.supervised[text]).counts
         self.highest = max(self.highest, int(chunk.ids.max()))
         control = chunk.ids[text & np.isin(chunk.ids, self._placer.control)]
         found, times = np.unique(control, return_counts=True)

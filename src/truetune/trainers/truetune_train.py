@@ -23,17 +23,17 @@ FACTS = TrainerFacts(
                 "text": "all",
             }
         ),
-        "truetune/render/contract.py",
-        "plans",
+        "truetune/render/inference_contract.py",
+        "plan_examples",
     ),
-    finds_answers_by=Fact("contract", "truetune/render/contract.py", "plans"),
+    finds_answers_by=Fact("contract", "truetune/render/inference_contract.py", "plan_examples"),
     pads_masked_by=Fact("position", "truetune/collate.py", "PaddingCollator"),
     pads_on=Fact("right", PAD, "_padded"),
     missing_pad=Fact("chosen", PAD, "_padded"),
     clashing_pad=Fact("replaced", PAD, "_padded"),
     appends_eos=Fact(frozenset(), "truetune/render/probes.py", "Probes.renderer (append_eos)"),
     doubles_bos=Fact(True, "truetune/render/renderer.py", "Renderer._plain"),
-    stops_learned=Fact("turn", "truetune/render/contract.py", "plans"),
+    stops_learned=Fact("turn", "truetune/render/inference_contract.py", "plan_examples"),
     cut=Fact(
         Cut(2048, "max_length", "count", "dropped"), "truetune/training/defaults.py", "LENGTH"
     ),

@@ -9,8 +9,8 @@ from pathlib import Path
 import tokenizers
 
 from truetune.data.atomic import write
-from truetune.render.folder import files_of, read_json
 from truetune.render.tokenizer import load
+from truetune.render.tokenizer_folder import files_of, read_json
 from truetune.spec.run import RunSpec
 
 OWNER = "truetune-work.json"

@@ -10,8 +10,8 @@ import torch
 import transformers
 
 from truetune.errors import UsageError
+from truetune.render.embedding_weights import find_embedding
 from truetune.render.tokenizer import Tokenizer
-from truetune.render.weights import embedding
 from truetune.spec.training import Training
 from truetune.training.recipe import Choice
 
@@ -74,7 +74,7 @@ def dtype_of(tokenizer: Tokenizer, training: Training) -> tuple[Any, list[Choice
         )
     if training.fp16:
         return torch.float16, [Choice("dtype", "float16", "fp16 is set; the adapter is float32")]
-    stored = embedding(tokenizer.weights)
+    stored = find_embedding(tokenizer.weights)
     if stored is not None and stored.dtype == "F32" and native_bf16():
         why = (
             "the frozen base is float32 on disk; this machine computes bfloat16 natively, in half"

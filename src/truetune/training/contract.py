@@ -11,7 +11,7 @@ from truetune.checkpoint.run_record import CONTRACT
 from truetune.data import atomic
 from truetune.data.rows import read
 from truetune.render.probes import Probes
-from truetune.render.served import contract_of
+from truetune.render.serving_contract import contract_of
 
 ROWS = 4
 LOOKED_AT = 200

@@ -13,7 +13,7 @@ from truetune.memory.estimate import GIB
 from truetune.memory.machine import machine
 from truetune.memory.plan import Plan, memory_of, plan
 from truetune.memory.remedies import Proposal, Remedy, remedies
-from truetune.render.folder import locate
+from truetune.render.tokenizer_folder import locate
 from truetune.spec.files import merged, spec_of
 from truetune.spec.run import RunSpec
 from truetune.training.recipe import CHECKPOINTING

@@ -16,7 +16,7 @@ from truetune.checks.settings import of_settings
 from truetune.data.conversation import Conversation
 from truetune.data.files import resolve
 from truetune.data.rows import read
-from truetune.encoding.names import names_of
+from truetune.encoding.source_names import names_of
 from truetune.errors import FindingsError
 from truetune.package import __version__
 from truetune.probe.peek_batches import peek_batches

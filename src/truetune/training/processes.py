@@ -23,7 +23,7 @@ from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 
 from truetune.errors import SpecError, TokenizerError, UsageError
 from truetune.memory.architecture import read
-from truetune.render.folder import locate
+from truetune.render.tokenizer_folder import locate
 from truetune.spec.run import RunSpec
 
 PATIENCE = timedelta(days=7)

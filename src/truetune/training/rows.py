@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.pack import best_fit
-from truetune.encoding.run import Encoded, Progress, encode
+from truetune.encoding.encode_run import Encoded, Progress, encode
+from truetune.encoding.packing import best_fit
 from truetune.errors import DataError, UsageError
 from truetune.render.rendering import IGNORED
 from truetune.spec.run import RunSpec

@@ -31,7 +31,7 @@ from truetune.data.output_folder import (
     strangers,
 )
 from truetune.errors import DataError, TruetuneError, UsageError
-from truetune.render.folder import locate
+from truetune.render.tokenizer_folder import locate
 from truetune.spec.run import RunSpec
 from truetune.training.added import is_our_tokenizer
 from truetune.training.watch.store import NAMED, is_finding, is_look

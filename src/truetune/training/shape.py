@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, read
-from truetune.render.folder import locate, read_json
+from truetune.render.tokenizer_folder import locate, read_json
 from truetune.spec.run import RunSpec
 
 

@@ -10,7 +10,7 @@ import transformers
 
 from truetune.data.rows import read
 from truetune.errors import TokenizerError, UsageError
-from truetune.render.pads import good_pad
+from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import ANSWER, QUESTION, Probes, chat
 from truetune.spec.run import RunSpec
 from truetune.training.recipe import Choice
@@ -87,7 +87,7 @@ def _padded(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
     """Choose a pad, on the right: a place that no stop token and no text takes."""
     was = tokenizer.pad_token
     if "pad_token" not in probes.spec.training.special_tokens:
-        pad, why = good_pad(probes.tokenizer, probes.stops)
+        pad, why = choose_pad_token(probes.tokenizer, probes.stops)
         if pad is None and _full(probes):
             tokenizer.pad_token = was or tokenizer.eos_token
             why = (

@@ -14,7 +14,7 @@ from pathlib import Path
 from truetune.data import atomic
 from truetune.data.output_folder import Input, check_output_folder, remove_empty_folders
 from truetune.errors import UsageError
-from truetune.render.folder import OF_TOKENIZER
+from truetune.render.tokenizer_folder import TOKENIZER_FILES
 
 BESIDE = (
     "tokenizer.model.v*",
@@ -139,7 +139,7 @@ def _remove_work(work: Path) -> None:
 
 def copy_tokenizer(source: Path, to: Path) -> list[str]:
     """The files of a tokenizer with its templates, as they are; gives their names."""
-    named = [source / name for name in OF_TOKENIZER]
+    named = [source / name for name in TOKENIZER_FILES]
     found = [
         path
         for path in (*named, *(p for glob in BESIDE for p in sorted(source.glob(glob))))

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from truetune.data.files import Source
 from truetune.data.output_folder import file_digest
 from truetune.data.records import Record
-from truetune.encoding.layout import DATA, MANIFEST, ORIGIN, manifest_in
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.folder_layout import DATA, MANIFEST, ORIGIN, manifest_in
+from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import DataError, SpecError
-from truetune.render.folder import files_of
 from truetune.render.rendering import IGNORED
 from truetune.render.rendering import Source as Kind
 from truetune.render.tokenizer import Tokenizer, load
+from truetune.render.tokenizer_folder import files_of
 from truetune.report.page.rows import Row, bits, empty, letters, other_labels, spelled
 from truetune.spec.run import RunSpec
 
@@ -54,7 +54,7 @@ class Packs:
         self.folder, self.manifest = folder, manifest
         self.tokenizer = load(spec.tokenizer, model=spec.model)
         self.notice = other_tokenizer(self.tokenizer, manifest)
-        self.vocabulary = Vocabulary(self.tokenizer.backend)
+        self.vocabulary = TokenBytes(self.tokenizer.backend)
         self._control = np.array(sorted(self.tokenizer.control), np.int64)
         self._origins = lru_cache(maxsize=2)(self._read_origins)
 

@@ -11,7 +11,7 @@ from tests.parts import folder
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
 from truetune.checks.source.free_pads import ADD, ANY, FREE_PADS, RUN, free_pad
-from truetune.render.pads import good_pad
+from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
@@ -34,7 +34,7 @@ PARTS = [
 def test_what_is_recorded_of_a_name_is_what_its_tokenizer_has(part: str, name: str) -> None:
     place = str(folder(part))
     tokenizer = load(place)
-    token, _ = good_pad(tokenizer, probes(tokenizer, RunSpec(model=place)).stops)
+    token, _ = choose_pad_token(tokenizer, probes(tokenizer, RunSpec(model=place)).stops)
     by_name, by_folder = free_pad(name), free_pad(place)
     assert by_name is not None
     assert by_folder is not None

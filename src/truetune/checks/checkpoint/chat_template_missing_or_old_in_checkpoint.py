@@ -40,7 +40,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.errors import TokenizerError
-from truetune.render.folder import read_templates
+from truetune.render.tokenizer_folder import read_templates
 
 REMEDY = "save the tokenizer that was used for training beside the weights"
 TOKENIZER = ("tokenizer_config.json", "tokenizer.json", "tokenizer.model", "vocab.json")
@@ -146,5 +146,5 @@ def _trained(found: Checkpoint) -> dict[str, str]:
 
 
 def _digest(text: str) -> str:
-    """As encoding/key.py makes it"""
+    """As encoding/cache_key.py makes it"""
     return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()

@@ -50,7 +50,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.errors import TruetuneError
-from truetune.render.served import verify
+from truetune.render.serving_contract import verify
 
 TOKENIZER = "tokenizer.json"
 

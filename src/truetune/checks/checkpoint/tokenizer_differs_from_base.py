@@ -45,7 +45,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.errors import TokenizerError
-from truetune.render.folder import read_json
+from truetune.render.tokenizer_folder import read_json
 
 CUTS = ("normalizer", "pre_tokenizer")
 

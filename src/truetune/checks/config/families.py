@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from truetune.errors import TruetuneError
-from truetune.render.folder import locate
 from truetune.render.probes import ANSWER, QUESTION, Probes, chat, prepared
+from truetune.render.tokenizer_folder import locate
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 

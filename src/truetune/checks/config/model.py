@@ -14,7 +14,7 @@ from truetune.errors import TokenizerError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.json_reader import read_json as read_json_file
 from truetune.parsing.limits import MODEL_FILE, TENSOR_HEADER
-from truetune.render.folder import locate, read_json
+from truetune.render.tokenizer_folder import locate, read_json
 from truetune.spec.config import Config
 
 DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}

@@ -51,7 +51,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.errors import TokenizerError
-from truetune.render.folder import read_json
+from truetune.render.tokenizer_folder import read_json
 
 
 class PadMasksEosInPretraining(ConfigRule):

@@ -44,8 +44,8 @@ from truetune.checks.places import at_character, last_example, message_start
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.encoding.forgery import forged
-from truetune.encoding.pieces import any_of
+from truetune.encoding.forged_tokens import find_forged_token
+from truetune.encoding.text_pieces import any_of
 
 
 class SpecialTokenInStructure(DataRule):
@@ -64,7 +64,7 @@ class SpecialTokenInStructure(DataRule):
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
         for row in batch.rows:
-            if found := forged(row, self.controls):
+            if found := find_forged_token(row, self.controls):
                 self.odd += 1
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(self._case(batch, row, found))

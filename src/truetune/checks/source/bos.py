@@ -7,8 +7,8 @@ from enum import Enum
 
 from truetune.checks.source.families import likely_families, names_of
 from truetune.errors import TruetuneError
-from truetune.render.folder import locate
 from truetune.render.probes import ANSWER, QUESTION, chat, prepared
+from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
 from truetune.spec.run import RunSpec
 

@@ -19,7 +19,7 @@ from truetune.checks.source.model_names import possible_texts
 from truetune.errors import TokenizerError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE
-from truetune.render.folder import locate
+from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
 
 ENCODED = (

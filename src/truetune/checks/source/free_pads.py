@@ -1,8 +1,8 @@
 """Which token of its own vocabulary a model's tokenizer can pad with.
 
 Known from the tokenizer's folder, where it is on this machine, else from the name of the model. The table holds what
-`render.pads.good_pad` chose for the published tokenizers (tests run it again), or what their files say. Where neither
-is known, the remedy is in words that hold for any tokenizer.
+`render.pad_token.choose_pad_token` chose for the published tokenizers (tests run it again), or what their files say.
+Where neither is known, the remedy is in words that hold for any tokenizer.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from truetune.checks.source.families import likely_names, name_arguments, plain_name
 from truetune.errors import TruetuneError
-from truetune.render.folder import locate
-from truetune.render.pads import good_pad
+from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load
+from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
 from truetune.spec.run import RunSpec
 
@@ -124,7 +124,7 @@ def _of_folder(name: str) -> FreePad | None:
     try:
         folder = str(locate(name))
         tokenizer = load(folder)
-        token, _ = good_pad(tokenizer, probes(tokenizer, RunSpec(model=folder)).stops)
+        token, _ = choose_pad_token(tokenizer, probes(tokenizer, RunSpec(model=folder)).stops)
     except (TruetuneError, OSError, ValueError):
         return None
     return FreePad(name, token.token if token is not None else None, RUN)

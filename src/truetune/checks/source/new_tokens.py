@@ -10,7 +10,7 @@ from truetune.checks.source.families import Family, families, names_of, vocabula
 from truetune.errors import TokenizerError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE
-from truetune.render.folder import locate
+from truetune.render.tokenizer_folder import locate
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

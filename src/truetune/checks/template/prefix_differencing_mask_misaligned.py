@@ -46,7 +46,7 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
-from truetune.render.contract import NO_PROMPT, REWRITTEN
+from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 
 
 class PrefixDifferencingMaskMisaligned(DataRule):

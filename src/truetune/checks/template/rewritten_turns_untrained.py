@@ -53,7 +53,7 @@ from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.thinking_stripped_from_history import reasons
 from truetune.encoding.batch import Batch
-from truetune.render.contract import REWRITTEN
+from truetune.render.inference_contract import REWRITTEN
 
 
 class RewrittenTurnsUntrained(DataRule):

@@ -56,8 +56,8 @@ from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
-from truetune.render.contract import REWRITTEN, turn_weights
-from truetune.render.plan import THINK_END
+from truetune.render.inference_contract import REWRITTEN, turn_weights
+from truetune.render.render_plan import THINK_END
 from truetune.render.rendering import Rendering, Source
 from truetune.render.template import REASONING_KEYS
 

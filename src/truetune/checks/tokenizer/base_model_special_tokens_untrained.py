@@ -42,7 +42,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
-from truetune.render.weights import embedding
+from truetune.render.embedding_weights import find_embedding
 
 SAMPLE = 1000
 TWINS = 3
@@ -57,7 +57,7 @@ class BaseModelSpecialTokensUntrained(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.matrix = setup.embedding or embedding(setup.tokenizer.weights)
+        self.matrix = setup.embedding or find_embedding(setup.tokenizer.weights)
         self.control = np.zeros(setup.tokenizer.vocabulary, dtype=np.bool_)
         self.control[list(setup.tokenizer.control)] = self.matrix is not None
         self.used: set[int] = set()

@@ -45,7 +45,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_STOPS
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
-from truetune.render.pads import good_pad
+from truetune.render.pad_token import choose_pad_token
 from truetune.render.tokenizer import Stop
 from truetune.spec.run import Severity
 
@@ -97,7 +97,7 @@ class PadIsStopToken(DataRule):
         )
         if clash is None:
             return
-        better, reason = good_pad(self.tokenizer, self.probes.stops)
+        better, reason = choose_pad_token(self.tokenizer, self.probes.stops)
         yield self.finding(
             f"the pad token {clash.token} ({clash.id}) is also a stop token",
             f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,

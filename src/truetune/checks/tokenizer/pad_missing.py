@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
-from truetune.render.pads import good_pad
+from truetune.render.pad_token import choose_pad_token
 
 
 class PadMissing(DataRule):
@@ -63,7 +63,7 @@ class PadMissing(DataRule):
     def findings(self) -> Iterator[Finding]:
         if "pad" in self.tokenizer.special:
             return
-        better, reason = good_pad(self.tokenizer, self.probes.stops)
+        better, reason = choose_pad_token(self.tokenizer, self.probes.stops)
         yield self.finding(
             "the tokenizer has no pad token; trainers fall back to EOS, which some collators then"
             " mask",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.encoding.pieces import any_of
+from truetune.encoding.text_pieces import any_of
 from truetune.fixing.edits import Edit, Path, Put
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage, one
 from truetune.fixing.turns import loaded

@@ -18,7 +18,7 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import REPLY
 from truetune.render.template import Template
 from truetune.render.tokenizer import Tokenizer
-from truetune.render.traced import parts
+from truetune.render.traced_string import parts
 
 ENDED = frozenset(
     {"stop", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call"}

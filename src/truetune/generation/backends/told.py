@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.token_bytes import TokenBytes
 from truetune.generation.backends.backend import Ids, Scored
 from truetune.generation.backends.crew import Wait
 from truetune.generation.backends.fields import asker, tried
@@ -256,7 +256,7 @@ class Teller:
     @cached_property
     def _ids(self) -> dict[bytes, int | None]:
         """By what they spell; None where several spell the same."""
-        vocabulary, found = Vocabulary(self.tokenizer.backend), {}
+        vocabulary, found = TokenBytes(self.tokenizer.backend), {}
         for id in range(self.tokenizer.vocabulary):
             spelled = vocabulary.spell(id)
             found[spelled] = None if spelled in found else id

@@ -12,7 +12,7 @@ from truetune.checks.rule import Setup
 from truetune.checks.template.generation_tags_off_the_turn import CLOSE, CLOSES, OPEN, OPENS
 from truetune.errors import TemplateError
 from truetune.render.template import Template
-from truetune.render.traced import parts
+from truetune.render.traced_string import parts
 
 Mask = NDArray[np.bool_]
 

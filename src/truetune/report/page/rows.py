@@ -49,10 +49,10 @@ from truetune.checks.pairs.sides import limit_of
 from truetune.checks.report import TokenView
 from truetune.checks.rows_again import rows_again
 from truetune.data.conversation import Origin
-from truetune.encoding.vocabulary import Vocabulary
+from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
-from truetune.render.places import Place, places
 from truetune.render.rendering import IGNORED
+from truetune.render.text_origins import TextOrigin, text_origins
 from truetune.report.text import clip, many
 from truetune.spec.run import RunSpec
 
@@ -232,7 +232,7 @@ def other_labels(ids: NDArray[Any], labels: NDArray[Any] | None) -> dict[str, li
     return {"labels": [None if label == IGNORED else label for label in labels.tolist()]}
 
 
-def spelled(ids: NDArray[Any], vocabulary: Vocabulary) -> list[str]:
+def spelled(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
     """The characters of each token where there is no text to compare with; bytes of a part as lone surrogates."""
     spellings = {
         id: vocabulary.spell(id).decode("utf-8", "surrogateescape")
@@ -265,7 +265,7 @@ def _runs(view: TokenView) -> Iterator[list[Any]]:
     holds none.
     """
     found, text, starts = (
-        iter(places(*view.example)),
+        iter(text_origins(*view.example)),
         view.example.rendering.text,
         view.starts.tolist(),
     )
@@ -286,7 +286,7 @@ def _runs(view: TokenView) -> Iterator[list[Any]]:
         )
 
 
-def _entry(place: Place | None, start: int, added: bool) -> tuple[str, int, int, int | None]:
+def _entry(place: TextOrigin | None, start: int, added: bool) -> tuple[str, int, int, int | None]:
     if place is None or place.offset < 0:
         return ("", -1, -1, None) if place is None else (place.path, -1, -1, place.message)
     offset = place.offset + start - place.start

@@ -1,4 +1,8 @@
-"""The embedding of a model, read from its safetensors files without torch."""
+"""The embedding of a model, read from its safetensors files without torch.
+
+Memory-mapped: rules look at a few hundred rows (are those of new tokens untrained?), and the file may have gigabytes.
+bfloat16, which numpy has not, stays as its 16 bits until rows of it are asked for.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from truetune.checkpoint.safetensors import BrokenFile, read_header
 from truetune.errors import TokenizerError
 
 
-class RowsOfEmbedding(Protocol):
+class EmbeddingRows(Protocol):
     """An input embedding matrix, on disk or in memory."""
 
     @property
@@ -59,7 +63,7 @@ class Embedding(NamedTuple):
         return floats(self.values[ids], self.dtype)
 
 
-def embedding(folder: Path) -> Embedding | None:
+def find_embedding(folder: Path) -> Embedding | None:
     """The embedding in a model folder; None where it has no safetensors, or none with one that can be read.
 
     Raises TokenizerError for a file that is cut off or no safetensors file.
@@ -74,18 +78,20 @@ def embedding(folder: Path) -> Embedding | None:
                 f"{path}: {header.faults[0]}; download it again, or name another folder with"
                 " --model"
             )
-        found = among({tensor.name: tensor for tensor in header.tensors})
-        if found is not None:
-            tensor = found.tensor
+        # Sharded models hold it in one of their files, mostly the first.
+        match = among({tensor.name: tensor for tensor in header.tensors})
+        if match is not None:
+            tensor = match.tensor
             return Embedding(path, tensor.name, mapped(tensor), tensor.dtype)
     return None
 
 
 def embedding_rows(folder: Path, config: dict[str, Any]) -> int | None:
     """Rows of the embedding: of the weights, else by config.json; None where neither says."""
-    found = embedding(folder)
-    if found is not None:
-        return int(found.values.shape[0])
+    matrix = find_embedding(folder)
+    if matrix is not None:
+        return matrix.row_count
+    # Models of text and images keep the vocabulary's size one level deeper.
     for part in (config, config.get("text_config")):
         if isinstance(part, dict) and isinstance(part.get("vocab_size"), int):
             return int(part["vocab_size"])

@@ -20,16 +20,16 @@ from typing import Any, NamedTuple, TypeVar
 
 from truetune.data.output_folder import ELSEWHERE, Input, Listed, check_output_folder, listing_from
 from truetune.data.remote import Remote
-from truetune.encoding.layout import (
+from truetune.encoding.folder_layout import (
     ASIDE,
     DATA,
     MANIFEST,
-    NAMES,
     ORIGIN,
+    PUBLISHED_NAMES,
     WORK,
-    described,
+    dataset_files,
     files_of_manifest,
-    listed,
+    listing_entry,
     manifest_in,
     manifest_of,
 )
@@ -38,10 +38,10 @@ from truetune.errors import UsageError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
-AT_ONCE = 16
-"""Requests under way."""
+MAX_REQUESTS = 16
+"""Requests under way. Chosen, not measured: each waits for the network most of its time."""
 PUBLISHING = "publishing.json"
-WORKING = re.compile(
+UNPUBLISHED_NAMES = re.compile(
     r"\.work/[0-9a-f]{16}/(\d{5,}\.(json|dropped\.jsonl|rejected\.jsonl)|publishing\.json)"
 )
 """Names below the folder of what a run writes before it publishes"""
@@ -49,7 +49,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Objects(NamedTuple):
+class ObjectStore(NamedTuple):
     """Where the parts of a run stand in an object store."""
 
     folder: Remote
@@ -108,19 +108,19 @@ class ObjectEntry:
         if listing is None:
             return f"{self.folder / MANIFEST} is of an older format"
 
-        def look(name: str) -> str | None:
+        def damage_of(name: str) -> str | None:
             path = self.folder / name
             try:
-                whole = listed(path.read_bytes()) == listing[name]
+                is_unchanged = listing_entry(path.read_bytes()) == listing[name]
             except FileNotFoundError as error:
                 return f"{path}: {error.strerror}"
-            if not whole:
+            if not is_unchanged:
                 raise UsageError(
                     f"{path}: is not as truetune wrote it: its contents have changed; {ELSEWHERE}"
                 )
             return None
 
-        return next(filter(None, _at_once(look, listing)), None)
+        return next(filter(None, _map_in_threads(damage_of, listing)), None)
 
     def begun(self, key: str) -> bool:
         """Has a run with this key been interrupted here, after its first shard?"""
@@ -130,26 +130,27 @@ class ObjectEntry:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
         self._tag = digest_of(key.encode())[:16]
         sizes = self._sizes()
-        found = {}
+        whole: dict[int, Shard] = {}
         for shard in self._shards(self._tag):
-            files = _files(shard, self.store())
+            # The record came before the files: a shard whose files are missing, or are cut off, is made again.
+            files = _shard_files(shard, self.store())
             if all(sizes.get(name) == entry.size for name, entry in files.items()):
-                found[shard.number] = shard
-        return found
+                whole[shard.number] = shard
+        return whole
 
     def discard(self) -> None:
         """Remove what the run has written, of which nothing is to be kept."""
         shards = self._shards(self._tag)
-        self._remove([name for shard in shards for name in _files(shard, self.store())])
+        self._remove([name for shard in shards for name in _shard_files(shard, self.store())])
         self._remove([f"{WORK}/{self._tag}/{shard.number:05d}.json" for shard in shards])
 
     def first_reason(self, shard: Shard) -> str | None:
         """Why the first row of a shard that was left out could not be encoded; None where none was."""
         return first_reason(shard, lambda name: self.store().at(name).read_bytes())
 
-    def store(self) -> Objects:
+    def store(self) -> ObjectStore:
         """Where the shards of the run that has begun are written."""
-        return Objects(self.folder, self._tag)
+        return ObjectStore(self.folder, self._tag)
 
     def publish(
         self, shards: Sequence[Shard], facts: Mapping[str, Any], form: str
@@ -163,24 +164,21 @@ class ObjectEntry:
             self._all_there(names)
             aside = {name: self._joined(name, shards) for name in ASIDE}
         except FileNotFoundError:
-            if (found := self.manifest()) and found["key"] == facts["key"]:
-                return found
+            # Two runs of one key write the same bytes: what the faster one has published is this run's result too.
+            published_before = self.manifest()
+            if published_before and published_before["key"] == facts["key"]:
+                return published_before
             raise
         if form == "arrow":
-            aside |= {
-                f"{DATA}/{name}": text for name, text in described(names, facts["key"]).items()
-            }
-        files = {name: listed(text) for name, text in aside.items()}
+            for name, text in dataset_files(names, facts["key"]).items():
+                aside[f"{DATA}/{name}"] = text
+        files = {name: listing_entry(text) for name, text in aside.items()}
         for shard in shards:
-            of_shard = _files(shard, self.store())
-            files |= {
-                name: entry for name, entry in of_shard.items() if not name.startswith(f"{WORK}/")
-            }
+            files |= _published_files(shard, self.store())
         # While dropped.jsonl is exchanged no manifest would be true: there is none, and this record says what is ours
         record = {"old": self._records().whole, "new": {name: files[name] for name in aside}}
-        record["new"][MANIFEST] = Listed(
-            0, ""
-        )  # a store that is no object store may leave it cut off
+        # Without a size, for a store that is no object store may leave it cut off.
+        record["new"][MANIFEST] = Listed(0, "")
         (self.folder / WORK / self._tag / PUBLISHING).write(json.dumps(record).encode())
         (self.folder / MANIFEST).remove()
         for name, text in aside.items():
@@ -198,9 +196,10 @@ class ObjectEntry:
     def _all_there(self, names: Sequence[str]) -> None:
         """Raises FileNotFoundError where a shard is gone: another run has ended here meanwhile."""
         folder = self.folder / DATA
-        whole = {path.name for path in folder.iterdir()}
-        if gone := [name for name in names if name not in whole]:
-            raise (folder / gone[0]).missing()
+        present = {path.name for path in folder.iterdir()}
+        for name in names:
+            if name not in present:
+                raise (folder / name).missing()
 
     def _joined(self, name: str, shards: Sequence[Shard]) -> bytes:
         """dropped.jsonl or rejected.jsonl of all shards. Raises FileNotFoundError where a part is gone."""
@@ -210,7 +209,7 @@ class ObjectEntry:
             for part, shard in zip(parts, shards, strict=True)
             if part in shard.files
         ]
-        return b"".join(_at_once(Remote.read_bytes, there))
+        return b"".join(_map_in_threads(Remote.read_bytes, there))
 
     def _sizes(self) -> dict[str, int]:
         """All objects of the folder by their name below it, with their bytes."""
@@ -227,21 +226,21 @@ class ObjectEntry:
         records = [
             path
             for path in folder.iterdir()
-            if WORKING.fullmatch(f"{WORK}/{tag}/{path.name}")
+            if UNPUBLISHED_NAMES.fullmatch(f"{WORK}/{tag}/{path.name}")
             and path.suffix == ".json"
             and path.name != PUBLISHING
         ]
-        return [shard for shard in _at_once(_shard, records) if shard is not None]
+        return [shard for shard in _map_in_threads(_read_shard, records) if shard is not None]
 
     def _records(self) -> _Records:
         """What all records in the folder list."""
         whole = dict(files_of_manifest(self.manifest()) or {})
         unfinished: set[str] = set()
         for folder in (self.folder / WORK).iterdir():
-            if not WORKING.fullmatch(f"{WORK}/{folder.name}/{PUBLISHING}"):
+            if not UNPUBLISHED_NAMES.fullmatch(f"{WORK}/{folder.name}/{PUBLISHING}"):
                 continue
             for shard in self._shards(folder.name):
-                unfinished.update(_files(shard, Objects(self.folder, folder.name)))
+                unfinished.update(_shard_files(shard, ObjectStore(self.folder, folder.name)))
             try:
                 record = parse_json((folder / PUBLISHING).read_bytes(), RESULT)
             except (FileNotFoundError, ValueError):
@@ -265,7 +264,7 @@ class ObjectEntry:
                 "was not written by truetune, or by an older version of it",
             )
         for name, size in there.items():
-            if name == MANIFEST or name in records.unfinished or WORKING.fullmatch(name):
+            if name == MANIFEST or name in records.unfinished or UNPUBLISHED_NAMES.fullmatch(name):
                 continue
             if name not in records.whole:
                 yield self.folder / name, "truetune did not write it"
@@ -276,29 +275,33 @@ class ObjectEntry:
         """Remove what our records list and manifest.json does not, then the records."""
         manifest = files_of_manifest(self.manifest())
         if manifest is None:
+            # A run was interrupted: the records are what the next one goes on from.
             return
-        there, records = self._sizes(), self._records()
-        old = [name for name, entry in records.whole.items() if there.get(name) == entry.size]
-        unfinished = [name for name in records.unfinished if name in there]
+        sizes, records = self._sizes(), self._records()
+        ours = {name for name, entry in records.whole.items() if sizes.get(name) == entry.size}
+        ours |= records.unfinished & sizes.keys()
         # A record could name any object of the folder: only names that encode gives are removed.
-        named = {name for name in (*old, *unfinished) if NAMES.fullmatch(name)}
-        self._remove(name for name in named if name not in manifest)
-        self._remove(name for name in there if WORKING.fullmatch(name))
+        self._remove(
+            name for name in ours if PUBLISHED_NAMES.fullmatch(name) and name not in manifest
+        )
+        self._remove(name for name in sizes if UNPUBLISHED_NAMES.fullmatch(name))
         if not any(path.is_file() for path in (self.folder / WORK).rglob("*")):
             (self.folder / WORK).remove()
 
     def _remove(self, names: Iterable[str]) -> None:
-        _at_once(Remote.remove, [self.folder / name for name in names])
+        _map_in_threads(Remote.remove, [self.folder / name for name in names])
 
 
 class _Records(NamedTuple):
+    """What the records in a folder say is ours."""
+
     whole: dict[str, Listed]
     """Objects of data that is, or was, published"""
     unfinished: set[str]
     """Names of objects of runs that have not ended; a store that is no object store may have cut them off"""
 
 
-def _files(shard: Shard, store: Objects) -> dict[str, Listed]:
+def _shard_files(shard: Shard, store: ObjectStore) -> dict[str, Listed]:
     """The files of a shard by their names below the folder."""
     skip = len(store.folder.path) + 1 if store.folder.path else 0
     return {
@@ -307,7 +310,16 @@ def _files(shard: Shard, store: Objects) -> dict[str, Listed]:
     }
 
 
-def _shard(path: Remote) -> Shard | None:
+def _published_files(shard: Shard, store: ObjectStore) -> dict[str, Listed]:
+    """The files of a shard that stay: not its lines of dropped.jsonl and rejected.jsonl, which stand below .work/."""
+    return {
+        name: entry
+        for name, entry in _shard_files(shard, store).items()
+        if not name.startswith(f"{WORK}/")
+    }
+
+
+def _read_shard(path: Remote) -> Shard | None:
     """None where it is cut off, as a store that is no object store may leave it."""
     try:
         return Shard(**parse_json(path.read_bytes(), RESULT))
@@ -315,6 +327,7 @@ def _shard(path: Remote) -> Shard | None:
         return None
 
 
-def _at_once(work: Callable[[T], R], things: Iterable[T]) -> list[R]:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+def _map_in_threads(work: Callable[[T], R], things: Iterable[T]) -> list[R]:
+    """`work` of each thing, in order; in threads, since each waits for the network. Raises what one of them raised."""
+    with ThreadPoolExecutor(MAX_REQUESTS) as pool:
         return list(pool.map(work, things))

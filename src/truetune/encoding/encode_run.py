@@ -1,4 +1,13 @@
-"""Encoding a data set: every row to ids and labels, once, with proof; or the proof that it has been done."""
+"""Encoding a data set: every row to ids and labels, once, with proof; or the proof that it has been done.
+
+The order of things: read every byte once for its digest and its stretches (`Job.of`), make the key, look whether the
+folder holds that key already (then check it and stop), else give the stretches out to workers as shards (`_run_shards`)
+and publish what they wrote.
+
+Shortcuts (recipes, fast engines) are proved while they work. Where one is proved wrong, all shards of the run are made
+again without any: the trade-off is that one wrong row costs a whole run, which has to be rare to be worth it, and is
+then right without asking which rows were spoiled.
+"""
 
 from __future__ import annotations
 
@@ -22,40 +31,43 @@ from truetune.data.remote import Place, Remote, place
 from truetune.data.rows import conversations, read
 from truetune.data.stretches import Scan, one_by_one
 from truetune.encoding import on_ray
-from truetune.encoding.documents import Made
-from truetune.encoding.entry import AnyEntry, entry_of
-from truetune.encoding.key import inputs_of, key_of
-from truetune.encoding.layout import DATA
-from truetune.encoding.ledger import Ledger
-from truetune.encoding.names import names_of
-from truetune.encoding.replay import replay
-from truetune.encoding.shard import Broken, Shard, Task, ledger_of, lost_fields_of, maker_of
-from truetune.encoding.stream import void, with_proof
-from truetune.encoding.table import table as table_of
-from truetune.encoding.workers import Run, cores, in_processes, in_turn
+from truetune.encoding.arrow_table import make_table
+from truetune.encoding.cache_key import inputs_of, key_of
+from truetune.encoding.documents import DocumentsResult
+from truetune.encoding.encoded_folder import AnyEntry, entry_of
+from truetune.encoding.folder_layout import DATA
+from truetune.encoding.shard import BrokenLine, Shard, Task, ledger_of, lost_fields_of, maker_of
+from truetune.encoding.source_names import names_of
+from truetune.encoding.spot_check import verify_random_rows
+from truetune.encoding.stream import void_notice, with_proof
+from truetune.encoding.token_counts import Ledger
+from truetune.encoding.workers import Run, in_processes, in_turn, usable_cores
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
 
-STRETCH = 1 << 23
-"""Bytes of data that make one shard."""
-SHARDS, LARGEST = 10_000, 1 << 26
+MIN_SHARD_BYTES = 1 << 23
+"""Bytes of data that make one shard. Chosen, not measured: a second or so of work, so that the cores end at about the
+same time, and what a killed run loses is little; smaller ones would make many small files."""
+MAX_SHARDS, MAX_SHARD_BYTES = 10_000, 1 << 26
 """Shards that data beyond 80 GB is cut into, if none of them gets more bytes than this: a worker holds one whole, in
 about 1 GB at the largest."""
-LONG = 1 << 10
+PACKED_BYTES_PER_TOKEN = 1 << 10
 """Bytes of data a token of max_length that make one shard, where rows are packed: some hundred packs, so that the last
 one, which may be half empty, weighs little."""
-STREAMED = 4096
-"""Rows that make one shard, where a file can only be read from its start."""
-REPLAYED = 8
-"""Rows that are encoded again where encoded data is found."""
+STREAMED_ROWS = 4096
+"""Rows that make one shard, where a file can only be read from its start: they are handed to the worker, so that their
+number and not their bytes bounds what waits. Chosen, not measured."""
+VERIFIED_ROWS = 8
+"""Rows that are encoded again where encoded data is found. Chosen: they take less time than reading the shards that
+they stand in."""
 
-SAMPLED = 1000
-"""Rows that a dry run encodes."""
+ESTIMATE_ROWS = 1000
+"""Rows that a dry run encodes. Chosen: seconds, and some percent off where the first rows are like the rest."""
 
 Name = str | PathLike[str] | Remote
 Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[Scan]]
-ENGINES: dict[str, Scans] = {"local": one_by_one, "ray": on_ray.scans}
+ENGINES: dict[str, Scans] = {"local": one_by_one, "ray": on_ray.scan_on_cluster}
 """How each reads the data once."""
 Progress = Callable[[str, int, int, int, int], None]
 """Called with what is done (reading, encoding), bytes done, bytes in all, rows and tokens."""
@@ -93,8 +105,10 @@ class Encoded:
         """A `datasets.Dataset` of the rows. Needs `datasets`."""
         import datasets
 
+        # Arrow files are described by state.json; Parquet files need none.
         if (self.folder / DATA / "state.json").is_file():
             return datasets.load_from_disk(str(self.folder / DATA))
+        # `load_dataset` takes names for patterns: a folder called `run[1]` would match nothing.
         files = [
             glob.escape(str(self.folder / DATA / shard["file"]))
             for shard in self.manifest["shards"]
@@ -125,35 +139,32 @@ def encode(
     if engine not in ENGINES:
         raise UsageError(f"engine {engine}: expected {' or '.join(ENGINES)}")
     job = Job.of(spec, progress, ENGINES[engine])
-    entry = _entry(out, cache, job.key)
+    entry = _open_entry(out, cache, job.key)
     entry.check_outside(inputs_read(job.spec, job.made, job.sources))
     with explained_write_errors(entry.folder), entry.locked():
         notices: list[str] = []
-        found = entry.manifest()
-        if found is not None and found.get("key") == job.key:
-            damage = entry.damage(found)
+        present = entry.manifest()
+        if present is not None and present.get("key") == job.key:
+            damage = entry.damage(present)
             if damage is None:
-                replay(job.made, job.sources, found, entry, REPLAYED)
-                return Encoded(entry.folder, found, True, (), time.perf_counter() - started)
+                verify_random_rows(job.made, job.sources, present, entry, VERIFIED_ROWS)
+                return Encoded(entry.folder, present, True, (), time.perf_counter() - started)
             notices.append(f"{damage}: all is encoded anew")
-        run = _workers(engine, jobs, job.tasks_at_most)
+        run = _choose_workers(engine, jobs, job.tasks_at_most)
+        # A run that was killed after a shortcut had failed goes on without shortcuts.
+        only_reference = entry.begun(_work_key(job, only_reference=True))
         try:
-            shards = _run(
-                job,
-                entry,
-                run,
-                progress,
-                only_reference=entry.begun(_key(job, only_reference=True)),
-            )
+            shards = _run_shards(job, entry, run, progress, only_reference=only_reference)
         except FastPathError as error:
-            notices.append(void(error))
-            shards = _run(job, entry, run, progress, only_reference=True)
-        counts = _counts(shards, job.spec)
+            notices.append(void_notice(error))
+            shards = _run_shards(job, entry, run, progress, only_reference=True)
+        counts = _sum_counts(shards, job.spec)
         if not counts["encoded"]:
+            # An empty data set would be found by the next run, and trained on.
             why = _why_none(counts, shards, entry)
             entry.discard()
             raise DataError(why)
-        notices += _notices(job.spec, shards)
+        notices += _count_notices(job.spec, shards)
         manifest: dict[str, Any] = {
             "key": job.key,
             "inputs": job.inputs,
@@ -171,17 +182,16 @@ def encode(
     return Encoded(entry.folder, manifest, False, tuple(notices), time.perf_counter() - started)
 
 
-def inputs_read(spec: RunSpec, made: Probes, sources: Sequence[Source]) -> list[Input]:
+def inputs_read(spec: RunSpec, probes: Probes, sources: Sequence[Source]) -> list[Input]:
     """What is read to encode: an output must be none of it."""
-    named = [place(name) for name in spec.data]
-    found = [Input("data", path) for path in (*named, *(source.path for source in sources))]
-    found += [
-        Input("the tokenizer", made.tokenizer.folder),
-        Input("the model", made.tokenizer.weights),
-    ]
-    if spec.template is not None and spec.template not in made.tokenizer.templates:
-        found.append(Input("the chat template", Path(spec.template)))
-    return found
+    # Both what was named (a folder) and the files in it: an output inside a data folder would be read the next time.
+    inputs = [Input("data", place(name)) for name in spec.data]
+    inputs += [Input("data", source.path) for source in sources]
+    inputs.append(Input("the tokenizer", probes.tokenizer.folder))
+    inputs.append(Input("the model", probes.tokenizer.weights))
+    if spec.template is not None and spec.template not in probes.tokenizer.templates:
+        inputs.append(Input("the chat template", Path(spec.template)))
+    return inputs
 
 
 @contextmanager
@@ -190,6 +200,7 @@ def explained_write_errors(folder: Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        # Only of files that we write: one that can't be read is another error, and not for this text.
         written = isinstance(folder, Path) and str(error.filename or "").startswith(
             str(folder.absolute())
         )
@@ -228,37 +239,75 @@ class Estimate:
 def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = None) -> Estimate:
     """Encode the first rows, and write nothing. Raises what `encode` raises, but for rows that can't be encoded."""
     job = Job.of(spec, None, one_by_one)
-    entry = _entry(out, cache, job.key)
-    rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), SAMPLED))
+    entry = _open_entry(out, cache, job.key)
+    rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), ESTIMATE_ROWS))
 
-    def encoded(only_reference: bool) -> Made:
+    def encode_rows(only_reference: bool) -> DocumentsResult:
         maker = maker_of(job.made, only_reference=only_reference)
-        found = maker.make(rows)
+        result = maker.make(rows)
         maker.renderer.prove()
-        return found
+        return result
 
-    made = with_proof(encoded)
-    table = table_of(made.documents, None).ledger
-    all_rows = sum(stretch.rows for found in job.scans for stretch in found.stretches)
-    known = all(found.stretches for found in job.scans)
-    problems = Counter([d.reason for d in made.dropped] + [r.reason for r in made.rejected])
-    found = entry.manifest()
+    result = with_proof(encode_rows)
+    ledger = make_table(result.documents, None).ledger
+    problems = Counter(drop.reason for drop in result.dropped)
+    problems.update(rejected.reason for rejected in result.rejected)
+    present = entry.manifest()
     return Estimate(
-        entry.folder,
-        found is not None and found.get("key") == job.key,
-        len(rows),
-        len(made.documents),
-        table,
-        dict(made.lost_fields.most_common()),
-        (
-            table.total
-            if len(rows) < SAMPLED
-            else table.total * all_rows // len(rows)
-            if known
-            else None
-        ),
-        dict(problems.most_common(5)),
+        folder=entry.folder,
+        reused=present is not None and present.get("key") == job.key,
+        rows=len(rows),
+        documents=len(result.documents),
+        ledger=ledger,
+        lost_fields=dict(result.lost_fields.most_common()),
+        whole=_estimate_tokens(job, ledger.total, len(rows)),
+        problems=dict(problems.most_common(5)),
     )
+
+
+def _estimate_tokens(job: Job, tokens: int, rows: int) -> int | None:
+    """The tokens of all the data, from those of its first rows; None where the number of all rows is not known.
+
+    Some files can only be read from their start; nobody has counted their rows before they are encoded.
+    """
+    if rows < ESTIMATE_ROWS:
+        return tokens  # these were all
+    if not all(scan.stretches for scan in job.scans):
+        return None
+    all_rows = sum(stretch.rows for scan in job.scans for stretch in scan.stretches)
+    return tokens * all_rows // rows
+
+
+def _check_settings(spec: RunSpec) -> None:
+    """Raises SpecError for settings of `encode` that contradict each other."""
+    settings = spec.encode
+    is_packed = settings.packing != "none"
+    if is_packed and spec.max_length is None:
+        raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
+    if settings.overflow != "drop" and spec.max_length is None:
+        raise SpecError(f"overflow {settings.overflow} needs max_length; give --max-length")
+    if settings.trainer == "axolotl" and is_packed:
+        raise SpecError(
+            "Axolotl loses the borders in packed rows; leave packing to its sample_packing"
+        )
+    if settings.preferences:
+        _check_preference_settings(settings.overflow, is_packed=is_packed)
+    if settings.trainer != "transformers":
+        for name in ("loss_weights", "sources"):
+            if getattr(settings, name):
+                raise SpecError(f"{settings.trainer} has no use for {name}; leave them out")
+
+
+def _check_preference_settings(overflow: str, *, is_packed: bool) -> None:
+    """Raises SpecError for settings that would spoil pairs and verdicts."""
+    if overflow not in ("drop", "error"):
+        raise SpecError(
+            f"overflow {overflow} would cut the two sides of a pair differently; use drop"
+        )
+    if is_packed:
+        raise SpecError(
+            "pairs and verdicts are compared whole and can't share a row; leave packing out"
+        )
 
 
 @dataclass
@@ -274,51 +323,40 @@ class Job:
 
     @classmethod
     def of(cls, spec: RunSpec, progress: Progress | None, scanned_by: Scans) -> Job:
-        """Read the tokenizer, and every byte of the data once."""
-        if spec.encode.packing != "none" and spec.max_length is None:
-            raise SpecError(
-                "packing needs max_length, the length of a packed row; give --max-length"
-            )
-        if spec.encode.overflow != "drop" and spec.max_length is None:
-            raise SpecError(f"overflow {spec.encode.overflow} needs max_length; give --max-length")
-        if spec.encode.trainer == "axolotl" and spec.encode.packing != "none":
-            raise SpecError(
-                "Axolotl loses the borders in packed rows; leave packing to its sample_packing"
-            )
-        if spec.encode.preferences and spec.encode.overflow not in ("drop", "error"):
-            raise SpecError(
-                f"overflow {spec.encode.overflow} would cut the two sides of a pair differently;"
-                " use drop"
-            )
-        if spec.encode.preferences and spec.encode.packing != "none":
-            raise SpecError(
-                "pairs and verdicts are compared whole and can't share a row; leave packing out"
-            )
-        for name in ("loss_weights", "sources"):
-            if spec.encode.trainer != "transformers" and getattr(spec.encode, name):
-                raise SpecError(f"{spec.encode.trainer} has no use for {name}; leave them out")
-        made = prepared(spec)
+        """Read the tokenizer, and every byte of the data once.
+
+        Args:
+            spec: the settings.
+            progress: called while the data is read.
+            scanned_by: reads it, one of ENGINES.
+
+        Raises:
+            SpecError: for settings that contradict each other.
+            DataError: for a file that holds no row.
+        """
+        _check_settings(spec)
+        probes = prepared(spec)
         sources = resolve(spec.data)
         total = sum(source.path.stat().st_size for source in sources)
-        size = max(STRETCH, min(LARGEST, total // SHARDS))
+        size = max(MIN_SHARD_BYTES, min(MAX_SHARD_BYTES, total // MAX_SHARDS))
         if spec.encode.packing != "none":
-            size = max(size, LONG * (spec.max_length or 0))
+            size = max(size, PACKED_BYTES_PER_TOKEN * (spec.max_length or 0))
         done = 0
 
-        def read(count: int) -> None:
+        def report_read(count: int) -> None:
             nonlocal done
             done += count
             if progress is not None:
                 progress("reading", done, total, 0, 0)
 
-        scans = scanned_by(sources, size, read)
-        for source, found in zip(sources, scans, strict=True):
-            if source.path.stat().st_size == 0 or (
-                found.stretches and not any(s.rows for s in found.stretches)
-            ):
+        scans = scanned_by(sources, size, report_read)
+        for source, scan in zip(sources, scans, strict=True):
+            # Without stretches the rows are not counted yet: `_streamed` raises the same.
+            has_no_rows = scan.stretches and not any(stretch.rows for stretch in scan.stretches)
+            if source.path.stat().st_size == 0 or has_no_rows:
                 raise DataError(f"{source.path}: the file holds no row")
-        inputs = inputs_of(spec, made, sources, scans)
-        return cls(spec, made, sources, scans, inputs, key_of(inputs))
+        inputs = inputs_of(spec, probes, sources, scans)
+        return cls(spec, probes, sources, scans, inputs, key_of(inputs))
 
     @property
     def tasks_at_most(self) -> int | None:
@@ -333,24 +371,24 @@ class Job:
         """(task, bytes that it reads)."""
         number = row = 0
         names = names_of(self.sources).names
-        for source, name, found in zip(self.sources, names, self.scans, strict=True):
-            for stretch in found.stretches:
-                yield (
-                    Task(number, source, row, stretch, None, name=name),
-                    stretch.stop - stretch.start,
-                )
-                number, row = number + 1, row + stretch.rows
-            if not found.stretches:
+        for source, name, scan in zip(self.sources, names, self.scans, strict=True):
+            for stretch in scan.stretches:
+                byte_count = stretch.stop - stretch.start
+                yield Task(number, source, row, stretch, None, name=name), byte_count
+                number += 1
+                row += stretch.rows
+            if not scan.stretches:
                 size = source.path.stat().st_size
-                for rows, broken, share in self._streamed(source, row, size):
-                    yield Task(number, source, row, None, rows, broken, name), share
-                    number, row = number + 1, row + len(rows) + len(broken)
+                for rows, broken, byte_count in self._streamed(source, row, size):
+                    yield Task(number, source, row, None, rows, broken, name), byte_count
+                    number += 1
+                    row += len(rows) + len(broken)
 
     def _streamed(
         self, source: Source, row: int, size: int
-    ) -> Iterator[tuple[list[Conversation], list[Broken], int]]:
+    ) -> Iterator[tuple[list[Conversation], list[BrokenLine], int]]:
         """(rows, lines that hold none, bytes read)."""
-        broken: list[Broken] = []
+        broken: list[BrokenLine] = []
         on_broken = (
             (lambda *line: broken.append(line)) if self.spec.encode.on_error == "skip" else None
         )
@@ -360,17 +398,22 @@ class Job:
                 "columns": self.spec.map,
                 "on_broken": on_broken,
             }
-            found = conversations(records(source, raw), source, row, **form)
-            reached, empty = 0, True
-            while (rows := list(islice(found, STREAMED))) or broken:
-                before, reached, empty = reached, max(reached, min(raw.tell(), size)), False
+            stream = conversations(records(source, raw), source, row, **form)
+            reached = 0
+            is_empty = True
+            rows = list(islice(stream, STREAMED_ROWS))
+            while rows or broken:
+                is_empty = False
+                # Of a compressed file: how far its bytes are read. A reader may step back, progress must not.
+                before, reached = reached, max(reached, min(raw.tell(), size))
                 yield rows, broken[:], reached - before
                 broken.clear()
-            if empty:
+                rows = list(islice(stream, STREAMED_ROWS))
+            if is_empty:
                 raise DataError(f"{source.path}: the file holds no row")
 
 
-def home() -> Place:
+def cache_home() -> Place:
     """Where encoded data is kept when no folder is named: $TRUETUNE_CACHE, else the user's cache folder."""
     import os
 
@@ -381,56 +424,62 @@ def home() -> Place:
     return place(root) / "encoded"
 
 
-def _entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
-    return entry_of(place(out) if out is not None else place(cache or home()) / key[:20])
+def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
+    """The folder to write to; 20 digits of the key, 80 bits, name one in a cache and are enough to tell all apart."""
+    return entry_of(place(out) if out is not None else place(cache or cache_home()) / key[:20])
 
 
-def _workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
+def _choose_workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
+    """What runs the tasks; never more processes than tasks, and none at all for one."""
     if engine == "ray":
         return on_ray.shards_by(jobs)
-    jobs = jobs or cores()
+    jobs = jobs or usable_cores()
     count = jobs if tasks is None else min(jobs, tasks)
     return in_processes(count) if count > 1 else in_turn
 
 
-def _run(
+def _run_shards(
     job: Job, entry: AnyEntry, run: Run, progress: Progress | None, *, only_reference: bool
 ) -> list[Shard]:
     """All shards in order: those that are there from a run before, and the others."""
-    shards = entry.begin(_key(job, only_reference=only_reference))
+    shards = entry.begin(_work_key(job, only_reference=only_reference))
     total = sum(source.path.stat().st_size for source in job.sources)
     sizes: dict[int, int] = {}
     done = rows = tokens = 0
 
-    def tell(shard: Shard) -> None:
+    def report_shard(shard: Shard) -> None:
         nonlocal done, rows, tokens
-        done, rows, tokens = done + sizes[shard.number], rows + shard.rows, tokens + shard.tokens
+        done += sizes[shard.number]
+        rows += shard.rows
+        tokens += shard.tokens
         if progress is not None:
             progress("encoding", done, total, rows, tokens)
 
     if progress is not None:
         progress("encoding", 0, total, 0, 0)
 
-    def missing() -> Iterator[Task]:
+    # A generator, for the rows of a streamed file are read only when a worker has room for them.
+    def missing_tasks() -> Iterator[Task]:
         for task, size in job.tasks():
             sizes[task.number] = size
             if task.number in shards:
-                tell(shards[task.number])
+                report_shard(shards[task.number])
             else:
                 yield task
 
-    for shard in run(job.made, missing(), entry.store(), only_reference):
+    for shard in run(job.made, missing_tasks(), entry.store(), only_reference):
         shards[shard.number] = shard
-        tell(shard)
+        report_shard(shard)
     return [shards[number] for number in sorted(shards)]
 
 
-def _key(job: Job, *, only_reference: bool) -> str:
+def _work_key(job: Job, *, only_reference: bool) -> str:
     """What the parts of an interrupted run are kept under: those that were made with a shortcut are void without it."""
     return job.key + " without shortcuts" * only_reference
 
 
-def _counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
+def _sum_counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
+    """The counts of all shards, as they stand in the manifest. Raises RuntimeError where rows are missing in them."""
     names = (
         "rows",
         "encoded",
@@ -461,8 +510,9 @@ def _why_none(counts: Mapping[str, int], shards: Iterable[Shard], entry: AnyEntr
     return f"{text}; the first: {reason}" if reason else text
 
 
-def _notices(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:
-    counts = _counts(shards, spec)
+def _count_notices(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:
+    """What a user should know of the counts: all that is not as it stood in the data."""
+    counts = _sum_counts(shards, spec)
     texts = {
         "dropped_documents": "examples that are not written: {:,} (dropped.jsonl says why)",
         "rejected": "rows that could not be encoded: {:,} (rejected.jsonl says why)",

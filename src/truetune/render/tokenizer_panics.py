@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STDERR = 2
+"""The file descriptor, which Rust code writes to without asking Python"""
 
 
 def is_panic(error: BaseException) -> bool:
@@ -26,6 +27,8 @@ def is_panic(error: BaseException) -> bool:
 @contextmanager
 def panic_text_withheld() -> Iterator[None]:
     """Keep back what is written to descriptor 2; show it at the end, unless a panic is raised."""
+    # Another thread could write to descriptor 2 meanwhile, and its words would be held back, or fork, and a child
+    # would keep the temporary file for its stderr.
     if threading.active_count() > 1:
         yield
         return
@@ -34,7 +37,7 @@ def panic_text_withheld() -> Iterator[None]:
     except OSError:  # it is closed
         yield
         return
-    with os.fdopen(stderr, "wb", buffering=0) as shown, tempfile.TemporaryFile() as withheld:
+    with os.fdopen(stderr, "wb", buffering=0) as real_stderr, tempfile.TemporaryFile() as withheld:
         if sys.stderr is not None:
             sys.stderr.flush()
         os.dup2(withheld.fileno(), STDERR)
@@ -47,7 +50,8 @@ def panic_text_withheld() -> Iterator[None]:
         finally:
             if sys.stderr is not None:
                 sys.stderr.flush()
-            os.dup2(shown.fileno(), STDERR)
+            os.dup2(real_stderr.fileno(), STDERR)
             withheld.seek(0)
             if not panicked:
-                shown.write(withheld.read())
+                # Warnings of a library that worked are the user's.
+                real_stderr.write(withheld.read())

@@ -40,7 +40,7 @@ from truetune.data.output_folder import (
     strangers,
 )
 from truetune.data.remote import Place, Remote, place
-from truetune.encoding.layout import (
+from truetune.encoding.folder_layout import (
     ASIDE,
     DATA,
     FORMAT,
@@ -48,24 +48,25 @@ from truetune.encoding.layout import (
     MANIFEST,
     ORIGIN,
     WORK,
-    described,
+    dataset_files,
     files_of_manifest,
-    listed,
+    listing_entry,
     manifest_in,
     manifest_of,
     shard_name,
 )
-from truetune.encoding.objects import ObjectEntry
+from truetune.encoding.object_store import ObjectEntry
 from truetune.encoding.shard import ORIGINS, Shard, first_reason
 from truetune.errors import DataError, UsageError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
 OWNER, PUBLISH = "owner.json", "publish.json"
+# The whole file is compared with what we would write, byte for byte: any other owner.json is somebody else's.
 OWNER_HEAD = f'{{"truetune": "encode, unfinished", "format": {FORMAT}, "key": "'
 
 
-class Folder(NamedTuple):
+class DiskStore(NamedTuple):
     """Where the parts of a run stand on a disk."""
 
     path: Path
@@ -90,27 +91,23 @@ class Publication(NamedTuple):
     @classmethod
     def read(cls, path: Path) -> Publication | None:
         """None where there is none, or it is none of ours."""
-        found = _read_object(path)
-        if found is None or found.get("format") != FORMAT:
+        record = _read_object(path)
+        if record is None or record.get("format") != FORMAT:
             return None
-        old, new, sources = (
-            listing_from(found.get("old")),
-            listing_from(found.get("new")),
-            found.get("sources"),
-        )
-        if (
-            old is None
-            or new is None
-            or not isinstance(sources, dict)
-            or sources.keys() != new.keys()
-        ):
+        old = listing_from(record.get("old"))
+        new = listing_from(record.get("new"))
+        sources = record.get("sources")
+        if old is None or new is None or not isinstance(sources, dict):
             return None
+        if sources.keys() != new.keys():
+            return None
+        # Files are moved from these names: one that points out of .work/ would move somebody else's.
         if not all(isinstance(source, str) and _is_in_work(source) for source in sources.values()):
             return None
         return cls(old, new, sources)
 
 
-class Entry:
+class DiskEntry:
     """One folder; every change of it is made under its lock."""
 
     def __init__(self, folder: Path) -> None:
@@ -175,22 +172,26 @@ class Entry:
             atomic.write(self.work / OWNER, _owner_body(key))
         (self.work / DATA).mkdir(exist_ok=True)
         self._remove_parts()
-        found = {}
+        whole: dict[int, Shard] = {}
         for path, shard in self._shards():
             if all(
                 is_listed_file(self.work / DATA / name, entry, self._digest)
-                for name, entry in _files(shard)
+                for name, entry in _shard_files(shard)
             ):
-                found[shard.number] = shard
+                whole[shard.number] = shard
             else:
-                remove_listed_files(self.work / DATA, dict(_files(shard)), digest=self._digest)
+                # Killed between its record and its last file: what is there of it is ours by that record.
+                remove_listed_files(
+                    self.work / DATA, dict(_shard_files(shard)), digest=self._digest
+                )
                 path.unlink(missing_ok=True)
+        # Removing the last file of a folder removes the folder.
         (self.work / DATA).mkdir(exist_ok=True)
-        return found
+        return whole
 
-    def store(self) -> Folder:
+    def store(self) -> DiskStore:
         """Where the shards of the run that has begun are written."""
-        return Folder((self.work / DATA).absolute())
+        return DiskStore((self.work / DATA).absolute())
 
     def discard(self) -> None:
         """Remove what the run has written, of which nothing is to be kept. Raises OSError."""
@@ -212,44 +213,53 @@ class Entry:
         Raises OSError, and UsageError where something has come into the folder meanwhile that truetune did not write.
         """
         names = [shard_name(i, len(shards), form) for i in range(len(shards))]
+        # By the place of each file in the folder: what is listed of it, and where it stands below .work/ until then.
         new: dict[str, Listed] = {}
         sources: dict[str, str] = {}
         for shard, name in zip(shards, names, strict=True):
-            for part, entry in _files(shard):
+            for part, entry in _shard_files(shard):
                 if part == shard.file:
                     final = f"{DATA}/{name}"
                 elif part.endswith(ORIGINS):
                     final = f"{ORIGIN}/{shard.number:05d}.parquet"
                 else:
-                    continue
-                new[final], sources[final] = entry, f"{DATA}/{part}"
-        made = {
-            f"{DATA}/{name}": text
-            for name, text in described(names, facts["key"]).items()
-            if form == "arrow"
-        }
-        for aside in ASIDE:
-            parts = [self.work / DATA / f"{shard.number:05d}.{aside}" for shard in shards]
-            made[aside] = b"".join(part.read_bytes() for part in parts if part.is_file())
-        new |= {name: listed(text) for name, text in made.items()}
-        made[MANIFEST] = manifest_of(shards, names, facts, new)
-        new[MANIFEST] = listed(made[MANIFEST])
-        sources |= {name: Path(name).name for name in made}
+                    continue  # dropped and rejected lines, which become one file of all shards
+                new[final] = entry
+                sources[final] = f"{DATA}/{part}"
+        bodies = self._describing_files(shards, names, facts["key"], form)
+        new |= {name: listing_entry(text) for name, text in bodies.items()}
+        bodies[MANIFEST] = manifest_of(shards, names, facts, new)
+        new[MANIFEST] = listing_entry(bodies[MANIFEST])
+        sources |= {name: Path(name).name for name in bodies}
         publication = Publication(self._published(), new, sources)
+        # The record of what is to come stands before the first of it: a run that is killed here is ended by the next.
         atomic.write(self.work / PUBLISH, publication.as_json())
-        for name, text in made.items():
+        for name, text in bodies.items():
             atomic.write(self.work / sources[name], text)
         self._check_strangers(SHARDS_KEPT)
         self._carry_out(publication)
-        published: dict[str, Any] = json.loads(made[MANIFEST])
+        published: dict[str, Any] = json.loads(bodies[MANIFEST])
         return published
+
+    def _describing_files(
+        self, shards: Sequence[Shard], names: Sequence[str], key: str, form: str
+    ) -> dict[str, bytes]:
+        """The files beside the shards, by their places: what `datasets` reads, dropped.jsonl and rejected.jsonl."""
+        bodies: dict[str, bytes] = {}
+        if form == "arrow":
+            for name, text in dataset_files(names, key).items():
+                bodies[f"{DATA}/{name}"] = text
+        for aside in ASIDE:
+            parts = [self.work / DATA / f"{shard.number:05d}.{aside}" for shard in shards]
+            bodies[aside] = b"".join(part.read_bytes() for part in parts if part.is_file())
+        return bodies
 
     def _published(self) -> dict[str, Listed]:
         """The files that are there, as manifest.json lists them, and manifest.json."""
         listing = files_of_manifest(self.manifest())
         if listing is None:
             return {}
-        return {**listing, MANIFEST: listed((self.folder / MANIFEST).read_bytes())}
+        return {**listing, MANIFEST: listing_entry((self.folder / MANIFEST).read_bytes())}
 
     def _carry_out(self, publication: Publication) -> None:
         """Remove the old files, move the new ones to their places, manifest.json last. Killed at any point, it is taken
@@ -266,23 +276,27 @@ class Entry:
                     self.folder, publication.old, digest=self._digest, only=[MANIFEST]
                 )
             atomic.sync(self.folder)
-            gone = [
+            # What is not waiting was moved by the run that was killed: it is new already, and stays.
+            outdated = [
                 name for name in publication.old if name in waiting or name not in publication.new
             ]
-            remove_listed_files(self.folder, publication.old, digest=self._digest, only=gone)
+            remove_listed_files(self.folder, publication.old, digest=self._digest, only=outdated)
             for name in sorted(waiting, key=lambda name: name == MANIFEST):
-                target = self.folder / name
-                if os.path.lexists(target):
-                    raise refuse(
-                        Stranger(target, "has come here while truetune wrote"), HALF_PUBLISHED
-                    )
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if name == MANIFEST:
-                    for folder in {(self.folder / other).parent for other in publication.new}:
-                        atomic.sync(folder)
-                (self.work / publication.sources[name]).rename(target)
+                self._move_to_place(publication, name)
             atomic.sync(self.folder)
         self._clear_work()
+
+    def _move_to_place(self, publication: Publication, name: str) -> None:
+        """Move a new file to its place, where nothing may stand. Raises UsageError where something does."""
+        target = self.folder / name
+        if os.path.lexists(target):
+            raise refuse(Stranger(target, "has come here while truetune wrote"), HALF_PUBLISHED)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if name == MANIFEST:
+            # All others are on the disk before the file that says so: power may fail between two renames.
+            for folder in {(self.folder / other).parent for other in publication.new}:
+                atomic.sync(folder)
+        (self.work / publication.sources[name]).rename(target)
 
     def _finish_publishing(self) -> None:
         """End what a killed run has begun to publish, or forget it where it had not yet changed anything."""
@@ -297,12 +311,13 @@ class Entry:
         if ready:
             self._carry_out(publication)
         else:
-            made = {
+            # Killed while it wrote the describing files. The shards stay, for the next run with this key.
+            describing = {
                 publication.sources[name]: entry
                 for name, entry in publication.new.items()
                 if not publication.sources[name].startswith(f"{DATA}/")
             }
-            remove_listed_files(self.work, made, digest=self._digest)
+            remove_listed_files(self.work, describing, digest=self._digest)
             (self.work / PUBLISH).unlink()
 
     def _check_strangers(self, instead: str = ELSEWHERE) -> None:
@@ -327,20 +342,30 @@ class Entry:
             old = {name: entry for name, entry in publication.old.items() if name != MANIFEST}
 
         def also_ours(path: Path) -> bool:
-            here = self.folder / path
-            if path == Path(LOCK):
-                return is_our_lock(here)
-            if path == Path(MANIFEST):
-                return listing is not None and not here.is_symlink()
-            if path == Path(WORK):
-                return here.is_dir() and not here.is_symlink()
             entry = None if publication is None else publication.new.get(path.as_posix())
-            return is_listed_file(here, entry, self._digest)
+            return self._is_ours(path, entry, has_listing=listing is not None)
 
         folders = (DATA, ORIGIN) if publication is not None else ()
         yield from strangers(
             self.folder, old, digest=self._digest, folders=folders, also_ours=also_ours
         )
+
+    def _is_ours(self, path: Path, entry: Listed | None, *, has_listing: bool) -> bool:
+        """Is something in the folder ours, though no manifest lists it: the lock, manifest.json itself, .work/?
+
+        Args:
+            path: below the folder.
+            entry: what a run that was killed while it published lists of it.
+            has_listing: is manifest.json one that we wrote?
+        """
+        here = self.folder / path
+        if path == Path(LOCK):
+            return is_our_lock(here)
+        if path == Path(MANIFEST):
+            return has_listing and not here.is_symlink()
+        if path == Path(WORK):
+            return here.is_dir() and not here.is_symlink()
+        return is_listed_file(here, entry, self._digest)
 
     def _strangers_in_work(self) -> Iterator[Stranger]:
         if not self.work.is_dir():
@@ -378,13 +403,15 @@ class Entry:
 
     def _work_listing(self) -> dict[str, Listed]:
         """All files below .work/ that a record lists."""
-        found = {
-            f"{DATA}/{name}": entry for _, shard in self._shards() for name, entry in _files(shard)
-        }
+        listing: dict[str, Listed] = {}
+        for _, shard in self._shards():
+            for name, entry in _shard_files(shard):
+                listing[f"{DATA}/{name}"] = entry
         publication = self._publication()
         if publication is not None:
-            found |= {publication.sources[name]: entry for name, entry in publication.new.items()}
-        return found
+            for name, entry in publication.new.items():
+                listing[publication.sources[name]] = entry
+        return listing
 
     def _shards(self) -> Iterator[tuple[Path, Shard]]:
         """The records in .work/data/, and the shards that they tell of."""
@@ -438,11 +465,9 @@ def _is_part(path: Path) -> bool:
     part = atomic.PART.fullmatch(path.name)
     if part is None:
         return False
-    return (
-        part["name"] in IN_WORK
-        if path.parent == Path()
-        else path.parent == Path(DATA) and _is_work_name(part["name"])
-    )
+    if path.parent == Path():
+        return part["name"] in IN_WORK
+    return path.parent == Path(DATA) and _is_work_name(part["name"])
 
 
 def _is_work_name(name: str) -> bool:
@@ -457,7 +482,7 @@ def _is_in_work(source: str) -> bool:
     return name in IN_WORK if not slash else folder == DATA and _is_work_name(name)
 
 
-def _files(shard: Shard) -> Iterator[tuple[str, Listed]]:
+def _shard_files(shard: Shard) -> Iterator[tuple[str, Listed]]:
     """The files of a shard by their names in .work/data/."""
     yield from (listing_from(shard.files) or {}).items()
 
@@ -470,12 +495,13 @@ def _owner_of(work: Path) -> str | None:
     """The key of the run that a .work/ belongs to; None where it is not ours."""
     path = work / OWNER
     body = _read_object(path)
-    key = (
-        body.get("key")
-        if body is not None and not path.is_symlink() and not work.is_symlink()
-        else None
-    )
-    return key if isinstance(key, str) and path.read_bytes() == _owner_body(key) else None
+    # A link could lead to a folder of another run, or of the user.
+    if body is None or path.is_symlink() or work.is_symlink():
+        return None
+    key = body.get("key")
+    if not isinstance(key, str) or path.read_bytes() != _owner_body(key):
+        return None
+    return key
 
 
 def _is_begun_owner(path: Path) -> bool:
@@ -490,22 +516,22 @@ def _is_begun_owner(path: Path) -> bool:
 def _read_object(path: Path) -> dict[str, Any] | None:
     """A JSON object of ours; None where there is none, or something else."""
     try:
-        found = parse_json(path.read_bytes(), RESULT)
+        value = parse_json(path.read_bytes(), RESULT)
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
-AnyEntry = Entry | ObjectEntry
+AnyEntry = DiskEntry | ObjectEntry
 
 
 def entry_of(folder: str | Path | Remote) -> AnyEntry:
     """The entry at a path or a URI. Raises DataError for a URI that Arrow has no filesystem for."""
     where = place(folder)
-    return ObjectEntry(where) if isinstance(where, Remote) else Entry(where)
+    return ObjectEntry(where) if isinstance(where, Remote) else DiskEntry(where)
 
 
-def opened(folder: str | Path | Remote) -> tuple[Place, dict[str, Any]]:
+def open_encoded(folder: str | Path | Remote) -> tuple[Place, dict[str, Any]]:
     """(folder, manifest) of whole encoded data. Raises DataError where it is not whole."""
     entry = entry_of(folder)
     manifest = entry.manifest()

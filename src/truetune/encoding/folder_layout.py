@@ -8,6 +8,9 @@ dropped.jsonl    examples that are not written, and why
 rejected.jsonl   rows that could not be read, rendered or encoded, and why
 .work/           a run that has not ended
 .lock            held while a run writes, on a disk
+
+The trade-off: everything is listed by size and digest, which means a pass over all bytes when a folder is opened for
+writing. In return no file of a user is ever removed because it has a name of ours.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ FORMAT = 2
 READABLE = (1, FORMAT)
 MANIFEST, DATA, ORIGIN, WORK = "manifest.json", "data", "origins", ".work"
 ASIDE = ("dropped.jsonl", "rejected.jsonl")
-NAMES = re.compile(
+PUBLISHED_NAMES = re.compile(
     r"data/(train|data)-[0-9a-f-]*\d{5,}(-of-\d{5,})?\.(parquet|arrow)|data/(state|dataset_info)\.json"
     r"|origins/([0-9a-f]{16}-)?\d{5,}\.parquet|(dropped|rejected)\.jsonl"
 )
@@ -43,39 +46,42 @@ def manifest_of(
     shards: Sequence[Shard], names: Sequence[str], facts: Mapping[str, Any], files: Listing
 ) -> bytes:
     """manifest.json; `names` are those of the shards in data/, `files` all files but manifest.json itself."""
-    described = [
-        {**shard.__dict__, "file": name} for shard, name in zip(shards, names, strict=True)
-    ]
-    for shard in described:
-        del shard["files"]
-    body = {"format": FORMAT, **facts, "files": {name: list(files[name]) for name in sorted(files)}}
-    return json.dumps({**body, "shards": described}, indent=1, ensure_ascii=False).encode()
+    records = []
+    for shard, name in zip(shards, names, strict=True):
+        record = {**shard.__dict__, "file": name}
+        del record[
+            "files"
+        ]  # names of the run's parts, which are gone; `files` lists them by their places
+        records.append(record)
+    listing = {name: list(files[name]) for name in sorted(files)}
+    body = {"format": FORMAT, **facts, "files": listing, "shards": records}
+    return json.dumps(body, indent=1, ensure_ascii=False).encode()
 
 
 def manifest_in(folder: Place) -> dict[str, Any] | None:
     """What a folder holds; None where it is not whole, or of a format that is not known."""
     try:
-        found = parse_json((folder / MANIFEST).read_bytes(), RESULT)
+        manifest = parse_json((folder / MANIFEST).read_bytes(), RESULT)
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and found.get("format") in READABLE else None
+    is_known = isinstance(manifest, dict) and manifest.get("format") in READABLE
+    return manifest if is_known else None
 
 
 def files_of_manifest(manifest: Mapping[str, Any] | None) -> dict[str, Listed] | None:
     """The files that a manifest lists; None where it is not one that truetune wrote, or is of an older format."""
-    if (
-        manifest is None
-        or manifest.get("format") != FORMAT
-        or not KEY.fullmatch(str(manifest.get("key")))
-    ):
+    if manifest is None or manifest.get("format") != FORMAT:
         return None
-    found = listing_from(manifest.get("files"))
-    if found is None or not all(NAMES.fullmatch(name) for name in found):
+    if not KEY.fullmatch(str(manifest.get("key"))):
         return None
-    return found
+    # A manifest that lists `../thesis.tex` would have it removed. Only names that `encode` gives are believed.
+    listing = listing_from(manifest.get("files"))
+    if listing is None or not all(PUBLISHED_NAMES.fullmatch(name) for name in listing):
+        return None
+    return listing
 
 
-def listed(body: Any) -> Listed:
+def listing_entry(body: Any) -> Listed:
     """What a listing says of a file with these bytes."""
     return Listed(memoryview(body).nbytes, hashlib.blake2b(body, digest_size=20).hexdigest())
 
@@ -85,19 +91,15 @@ def shard_name(i: int, count: int, form: str) -> str:
     return f"{'train' if form == 'parquet' else 'data'}-{i:05d}-of-{count:05d}.{form}"
 
 
-def described(names: Sequence[str], key: str) -> dict[str, bytes]:
+def dataset_files(names: Sequence[str], key: str) -> dict[str, bytes]:
     """The files that `datasets.load_from_disk` reads beside Arrow files."""
     state: dict[str, Any] = {
-        **{
-            "_data_files": [{"filename": name} for name in names],
-            "_fingerprint": key[:16],
-            "_split": "train",
-        },
-        **{
-            "_format_columns": None,
-            "_format_kwargs": {},
-            "_format_type": None,
-            "_output_all_columns": False,
-        },
+        "_data_files": [{"filename": name} for name in names],
+        "_fingerprint": key[:16],
+        "_split": "train",
+        "_format_columns": None,
+        "_format_kwargs": {},
+        "_format_type": None,
+        "_output_all_columns": False,
     }
     return {"state.json": json.dumps(state).encode(), "dataset_info.json": b"{}"}

@@ -1,4 +1,9 @@
-"""Finding a tokenizer folder, and reading the small files in it."""
+"""Finding a tokenizer folder, and reading the small files in it.
+
+Names are looked up as transformers does (a folder, a tokenizer.json, the local hub cache), and chat templates in its
+order, so that truetune judges the template that training will use. The trade-off: the hub itself is never asked. A
+model that is not in the cache is an error with the command that fetches it, where transformers would download it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from truetune.parsing.json_reader import read_json as read_json_file
 from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.near import near_path
 
-OF_TOKENIZER = (
+TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -24,12 +29,15 @@ OF_TOKENIZER = (
     "tokenizer.model",
     "spiece.model",
 )
-OF_MODEL = ("config.json", "generation_config.json")
+MODEL_FILES = ("config.json", "generation_config.json")
 
 
 def files_of(folder: Path, weights: Path) -> list[Path]:
     """The files that say what a tokenizer does, in order; `weights` is the folder of config.json."""
-    named = [*(folder / name for name in OF_TOKENIZER), *(weights / name for name in OF_MODEL)]
+    named = [
+        *(folder / name for name in TOKENIZER_FILES),
+        *(weights / name for name in MODEL_FILES),
+    ]
     return [path for path in named if path.is_file()] + sorted(
         (folder / "additional_chat_templates").glob("*.jinja")
     )
@@ -40,6 +48,7 @@ def locate(name: str) -> Path:
 
     Raises TokenizerError where there is none. The network is never asked.
     """
+    # A path first, as in transformers: a folder `owner/model` here wins over a model of that name.
     path = Path(name).expanduser()
     if path.is_file():
         if path.name == "tokenizer.json":
@@ -47,25 +56,28 @@ def locate(name: str) -> Path:
         raise TokenizerError(f"{name} is a file; a tokenizer is a folder with a tokenizer.json")
     if path.is_dir():
         return path
-    cached = _cached(name)
+    cached = _find_in_hub_cache(name)
     if cached is not None:
         return cached
-    hint = near_path(path) or _fetched(name)
+    hint = near_path(path) or _download_hint(name)
     raise TokenizerError(
         f"{name}: no such folder, and no model of that name in the local hub cache{hint}"
     )
 
 
-def _cached(name: str) -> Path | None:
+def _find_in_hub_cache(name: str) -> Path | None:
+    """The snapshot of a model in the local hub cache; None where it is not there."""
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     model = hub / f"models--{name.replace('/', '--')}"
     main = model / "refs" / "main"
-    if main.is_file() and (snapshot := model / "snapshots" / main.read_text().strip()).is_dir():
-        return snapshot
-    return max(
-        (model / "snapshots").glob("*/"), key=lambda folder: folder.stat().st_mtime, default=None
-    )
+    if main.is_file():
+        snapshot = model / "snapshots" / main.read_text().strip()
+        if snapshot.is_dir():
+            return snapshot
+    # Fetched by a revision, there is no ref of main: the snapshot that came last is the best guess.
+    snapshots = (model / "snapshots").glob("*/")
+    return max(snapshots, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -89,46 +101,62 @@ def read_templates(folder: Path, config: dict[str, Any]) -> dict[str, str]:
     if (folder / "chat_template.jinja").is_file():
         files = {"default": folder / "chat_template.jinja", **files}
     if files:
-        return {name: _text(path) for name, path in files.items()}
+        return {name: _read_text(path) for name, path in files.items()}
+    # chat_template.json is the form that processors of vision models are saved in.
     inside = config.get("chat_template")
     if inside is None:
         inside = (read_json(folder / "chat_template.json") or {}).get("chat_template")
-    try:
-        found = {e["name"]: e["template"] for e in inside} if isinstance(inside, list) else inside
-    except (KeyError, TypeError):
-        found = {"default": None}
-    found = {"default": found} if isinstance(found, str) else found or {}
-    if not isinstance(found, dict) or not all(
-        isinstance(part, str) for pair in found.items() for part in pair
-    ):
+    templates = _templates_in(inside)
+    if templates is None:
         raise TokenizerError(
             f"{folder}: chat_template: expected a text, or a list of objects with name and template"
         )
-    return found
+    return templates
 
 
-def _text(path: Path) -> str:
+def _templates_in(value: Any) -> dict[str, str] | None:
+    """The templates by name that a key `chat_template` holds; None where it is of no form that is known.
+
+    A text is the template `default`; a list of {"name", "template"} is what transformers wrote for models with several.
+    """
+    if isinstance(value, str):
+        return {"default": value}
+    if not value:
+        return {}
+    if isinstance(value, list):
+        try:
+            value = {entry["name"]: entry["template"] for entry in value}
+        except (KeyError, TypeError):
+            return None
+    if not isinstance(value, dict):
+        return None
+    are_texts = all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
+    return value if are_texts else None
+
+
+def _read_text(path: Path) -> str:
+    """A file as UTF-8. Raises TokenizerError where it is not."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise TokenizerError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
 
 
-def _fetched(name: str) -> str:
+def _download_hint(name: str) -> str:
     """How a model of the hub gets into the cache; its weights are not needed."""
-    owner, slash, model = name.partition("/")
-    named = (
-        slash
-        and owner
-        and model
-        and not {":", "\\", " "} & set(name)
-        and "/" not in model
-        and owner[0] not in ".~"
-    )
-    named = named and not Path(owner).exists()
+    if not _looks_like_hub_name(name):
+        return ""
     return (
         f"; fetch its small files: hf download {name} --include '*.json' '*.jinja' '*.txt'"
         " '*.model'"
-        if named
-        else ""
     )
+
+
+def _looks_like_hub_name(name: str) -> bool:
+    """Is it `owner/model`, and no path: not relative, not of Windows, not below a folder that is here?"""
+    owner, _, model = name.partition("/")
+    if not owner or not model or "/" in model:
+        return False
+    if {":", "\\", " "} & set(name) or owner[0] in ".~":
+        return False
+    return not Path(owner).exists()

@@ -1,4 +1,8 @@
-"""Ledger: tokens by where they came from, and by whether they are learned."""
+"""Ledger: tokens by where they came from, and by whether they are learned.
+
+The table that shows a wrong mask at a glance: supervised user tokens, or stop tokens that are not. One bincount over
+both at once, since it runs over every token that is encoded; ledgers of shards are added cell by cell.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,13 @@ class Ledger:
         ]
 
 
-def ledger(source: NDArray[np.uint8], supervised: NDArray[np.bool_]) -> Ledger:
-    """The ledger of some tokens: (tokens,), (tokens,)."""
+def count_tokens(source: NDArray[np.uint8], supervised: NDArray[np.bool_]) -> Ledger:
+    """The ledger of some tokens.
+
+    Args:
+        source: (tokens,) values of Source.
+        supervised: (tokens,) are they learned?
+    """
+    # Cell 2 s + 1 is "source s, supervised". Source has 12 values, so that uint8 holds it.
     cells = source * np.uint8(2) + supervised
     return Ledger(np.bincount(cells, minlength=2 * len(Source)).reshape(len(Source), 2))

@@ -1,4 +1,8 @@
-"""Key: everything that shapes what `encode` writes, and its digest."""
+"""Key: everything that shapes what `encode` writes, and its digest.
+
+Data is encoded again whenever its key is another one. The trade-off is to key on more than matters: a new version of a
+library encodes all again, though it mostly changes nothing; a stale result would be trained on unseen.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,16 @@ from typing import Any
 
 from truetune.data.files import Source
 from truetune.data.stretches import Scan
-from truetune.encoding.names import names_of
+from truetune.encoding.source_names import names_of
 from truetune.package import __version__
-from truetune.render.folder import files_of
 from truetune.render.probes import Probes
+from truetune.render.tokenizer_folder import files_of
 from truetune.spec.run import RunSpec
 
 VERSION = 3
 """Of what `encode` writes; a change that gives other columns or other values raises it."""
 LIBRARIES = ("tokenizers", "jinja2", "pyarrow")
+"""Libraries that make the ids, the text and the files. Not the fast engines: what they give is proved to be equal."""
 SHAPING = (
     "format",
     "map",
@@ -36,11 +41,18 @@ SHAPING = (
 
 
 def inputs_of(
-    spec: RunSpec, made: Probes, sources: Sequence[Source], scans: Sequence[Scan]
+    spec: RunSpec, probes: Probes, sources: Sequence[Source], scans: Sequence[Scan]
 ) -> dict[str, Any]:
-    """What the key is the digest of; it stands in the manifest."""
+    """What the key is the digest of; it stands in the manifest.
+
+    Args:
+        spec: the settings, of which those in SHAPING count.
+        probes: the tokenizer and its templates.
+        sources: the data files.
+        scans: what reading each of them gave, its digest above all.
+    """
     templates = [
-        template for template in (made.template, made.tool_template) if template is not None
+        template for template in (probes.template, probes.tool_template) if template is not None
     ]
     inputs: dict[str, Any] = {
         "encoder": VERSION,
@@ -52,12 +64,13 @@ def inputs_of(
         ],
         "tokenizer": {
             path.name: digest_of(path.read_bytes())
-            for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
+            for path in files_of(probes.tokenizer.folder, probes.tokenizer.weights)
         },
         "templates": {template.name: digest_of(template.source.encode()) for template in templates},
         "settings": spec.model_dump(mode="json", include=set(SHAPING)),
     }
     if any("strftime_now" in template.source for template in templates):
+        # Such a template writes the day into every row: tomorrow it writes another text.
         inputs["date"] = datetime.date.today().isoformat()
     return inputs
 

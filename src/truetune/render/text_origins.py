@@ -15,7 +15,7 @@ from truetune.data.conversation import Conversation
 from truetune.data.json_text import parsed
 from truetune.render.rendering import Rendering
 from truetune.render.template import path_text
-from truetune.render.traced import Path, Trace, Traced, cut, wrap_texts
+from truetune.render.traced_string import Path, Trace, Traced, cut_segments, wrap_texts
 
 JOINED = "put between the columns"
 """Where the text stands that a reader joins columns with"""
@@ -24,7 +24,7 @@ READ_AS = "read as "
 FIELDS = ("messages", "tools", "documents", "prompt", "completion", "text")
 
 
-class Place(NamedTuple):
+class TextOrigin(NamedTuple):
     """`text[start:end]` of a rendering stands in one place of the file."""
 
     start: int
@@ -37,21 +37,24 @@ class Place(NamedTuple):
     """The message of the conversation that it is part of."""
 
 
-def places(row: Conversation, rendering: Rendering) -> list[Place]:
+def text_origins(row: Conversation, rendering: Rendering) -> list[TextOrigin]:
     """In order, without gaps, covering the whole text.
 
     A string that stands in the file as JSON (`messages`, a tool call) is taken for what it holds.
     """
-    found = None if row.raw is None else dict(_fields(row, {run.path for run in rendering.runs}))
-    made = []
+    fields = None
+    if row.raw is not None:
+        fields = dict(_find_fields(row, {run.path for run in rendering.runs}))
+    origins = []
     for start, end, _, path, offset in rendering.runs:
-        message = _message(path)
-        for length, own, place in _own(found, path, offset, end - start):
-            made.append(Place(start, start := start + length, own, place, message))
-    return made
+        message = _message_index(path)
+        for length, file_path, file_offset in _split_field(fields, path, offset, end - start):
+            origins.append(TextOrigin(start, start + length, file_path, file_offset, message))
+            start += length
+    return origins
 
 
-def _own(
+def _split_field(
     found: dict[str, Traced] | None, path: str, offset: int, length: int
 ) -> Iterator[tuple[int, str, int]]:
     """(length, path, offset) of the stretches of a field."""
@@ -65,55 +68,64 @@ def _own(
         names = {path_text(segment.path) for segment in text.all_segments() if segment.path}
         yield length, names.pop() if len(names) == 1 else READ_AS + path, -1
     else:
-        for size, own, place in cut(text.all_segments(), offset, offset + length):
+        for size, own, place in cut_segments(text.all_segments(), offset, offset + length):
             yield size, path_text(own) if own else JOINED, place
 
 
-def _fields(row: Conversation, wanted: set[str]) -> Iterator[tuple[str, Traced]]:
-    """Texts of a row by their paths, as what is known of where they stand."""
-    texts = {path: text for path, text in _texts(row) if path_text(path) in wanted}
-    for raw in (lambda: row.raw, lambda: _unfolded(row.raw)):
-        again = _again(row, raw()) if texts else {}
-        for path, text in [*texts.items()]:
-            place = again.get(path)
-            if isinstance(place, Traced) and place.plain == text:
-                yield path_text(path), place
-                del texts[path]
+def _find_fields(row: Conversation, wanted: set[str]) -> Iterator[tuple[str, Traced]]:
+    """Texts of a row by their paths, as what is known of where they stand.
+
+    Args:
+        row: a row with what it was read from.
+        wanted: the paths that are asked for.
+    """
+    missing = {path: text for path, text in _row_texts(row) if path_text(path) in wanted}
+    # First as it stands in the file; then with what is inside strings of JSON, whose characters the first can't follow.
+    # Only what comes out as the same text is believed: a reader may look at fields in ways that tracing changes.
+    for raw in (lambda: row.raw, lambda: _parse_inner_json(row.raw)):
+        again = _read_again(row, raw()) if missing else {}
+        for path, text in [*missing.items()]:
+            traced = again.get(path)
+            if isinstance(traced, Traced) and traced.plain == text:
+                yield path_text(path), traced
+                del missing[path]
 
 
-def _again(row: Conversation, raw: Any) -> dict[Path, str]:
+def _read_again(row: Conversation, raw: Any) -> dict[Path, str]:
     """The texts of a row that is read again; nothing where it can't be."""
     assert row.read is not None
     try:
-        return dict(_texts(row.read(wrap_texts(raw, (), Trace()), row.origin)))
+        return dict(_row_texts(row.read(wrap_texts(raw, (), Trace()), row.origin)))
     except (RecursionError, TypeError, ValueError):
         return {}
 
 
-def _texts(row: Conversation) -> Iterator[tuple[Path, str]]:
+def _row_texts(row: Conversation) -> Iterator[tuple[Path, str]]:
+    """(path, text) of all texts of a row."""
     for name in FIELDS:
-        yield from _strings(getattr(row, name), (name,))
+        yield from _nested_strings(getattr(row, name), (name,))
 
 
-def _strings(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def _nested_strings(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _strings(item, (*path, key))
+            yield from _nested_strings(item, (*path, key))
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            yield from _strings(item, (*path, i))
+            yield from _nested_strings(item, (*path, i))
 
 
-def _unfolded(value: Any) -> Any:
+def _parse_inner_json(value: Any) -> Any:
     """With what stands in it as JSON."""
     value = parsed(value, [])
     if isinstance(value, dict):
-        return {key: _unfolded(item) for key, item in value.items()}
-    return [_unfolded(item) for item in value] if isinstance(value, list) else value
+        return {key: _parse_inner_json(item) for key, item in value.items()}
+    return [_parse_inner_json(item) for item in value] if isinstance(value, list) else value
 
 
-def _message(path: str) -> int | None:
-    found = re.match(r"messages\[(\d+)\]", path)
-    return int(found[1]) if found else None
+def _message_index(path: str) -> int | None:
+    """The message that a path leads into; None for one beside the messages."""
+    match = re.match(r"messages\[(\d+)\]", path)
+    return int(match[1]) if match else None
