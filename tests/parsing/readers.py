@@ -62,6 +62,11 @@ CONSOLE = b"""{'loss': 2.5, 'epoch': 0.1}
     trainer.train()
 ValueError: no rows
 """
+SHELL = b"""#!/bin/bash
+#SBATCH --gres=gpu:4
+export N=4
+torchrun --nproc_per_node $N train.py --lr 1e-4 && vllm serve m --enforce-eager
+"""
 WEIGHT_MAP = b'{"weight_map": {"a": "b.safetensors"}}'
 RESULT = b'{"schema": "truetune.report/1", "subjects": [], "findings": []}'
 VALUE_ERRORS = ("ValueError", "JSONDecodeError", "InputLimitError")
@@ -151,6 +156,13 @@ def _lint(path: Path) -> Any:
     from truetune.checks.lint import lint
 
     return lint([path])
+
+
+def _modelfile(path: Path) -> Any:
+    from truetune.checks.inspect_modelfile import inspect_modelfile
+    from truetune.spec.run import RunSpec
+
+    return inspect_modelfile(str(path), RunSpec())
 
 
 def _safetensors(path: Path) -> Any:
@@ -392,6 +404,21 @@ def of_others() -> dict[str, list[Reader]]:
         "logs.several": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
         "logs.events": [Reader("events.out.tfevents.1", events_file(), _log)],
         "logs.wandb_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
+        "checks.lint": [
+            Reader("serve.sh", SHELL, _lint),
+            Reader(
+                "Dockerfile",
+                b'FROM vllm/vllm-openai\nCMD ["--model", "m", "--enforce-eager"]\n',
+                _lint,
+            ),
+        ],
+        "checks.inspect_modelfile": [
+            Reader(
+                "Modelfile",
+                b'FROM ./m\nTEMPLATE """{{ .Prompt }}"""\nPARAMETER stop x\n',
+                _modelfile,
+            )
+        ],
         "source.module": [Reader("train.py", PYTHON, _lint)],
         "source.notebook": [Reader("train.ipynb", json.dumps(NOTEBOOK).encode(), _lint)],
         "checkpoint.safetensors": [
@@ -420,6 +447,9 @@ SWALLOWS = (
 WRITES = "reads what truetune itself wrote or ships"
 TELLS = "tells files of truetune's own from others: what can't be read is another's"
 OF_A_ROW = "text inside of a row that fixing.pieces has read, which is fed"
+TYPES_ALONE = (
+    "the records of a file that checks.lint or checks.inspect_modelfile reads, which are fed"
+)
 OF_A_FIELD = (
     "a text of a row that data.records has read, which is fed; no JSON or literal is no finding"
 )
@@ -439,6 +469,15 @@ OWN = {
     "spec.stacks.signatures": WRITES,
     "evaluation.own_loop": TELLS,
     "spec.pins": SWALLOWS,
+    "checks.model_identity": SWALLOWS,
+    "source.walk": TELLS,
+    "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
+    "checks.commands.server_generates_slowly": TYPES_ALONE,
+    "checks.commands.server_loads_no_weights": TYPES_ALONE,
+    "checks.job_launches": TYPES_ALONE,
+    "checks.modelfile.modelfile_serves_the_base": TYPES_ALONE,
+    "checks.rule": TYPES_ALONE,
+    "checks.vllm_servers": TYPES_ALONE,
     "checks.encodings": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
     "spec.other_names": WRITES,
