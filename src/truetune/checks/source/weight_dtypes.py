@@ -38,7 +38,7 @@ def may_shard(text: str) -> bool:
 
 
 def made_narrow(module: Module, model: ast.expr, narrow: Dtype) -> ast.AST | None:
-    """What gives the weights that dtype, where one thing made the model; through wrappers that train its own weights."""
+    """What gives the weights that dtype, where one thing made the model; through wrappers that train its weights."""
     part: ast.expr | None = model
     for _ in range(DEPTH):
         origins = module.flow.origins(part) if part is not None else ()
