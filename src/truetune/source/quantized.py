@@ -46,7 +46,7 @@ def _name_given(module: Module, call: Call) -> ast.Name | None:
     """The one name that the call's result is assigned to; None where it goes elsewhere."""
     statement = next(module.parents(call.node), None)
     if isinstance(statement, ast.AnnAssign):
-        targets = [statement.target]
+        targets: list[ast.expr] = [statement.target]
     elif isinstance(statement, ast.Assign):
         targets = list(statement.targets)
     else:
