@@ -338,3 +338,17 @@ def test_strings_that_a_script_maps_to_messages_are_not_judged(code: str, tmp_pa
     told = [item for item in report.not_judged if item.code == "TT211"]
     assert all("train.py, line" in item.reason for item in told)
     assert len(told) + len(MAPS[code]) == 1
+
+
+def test_a_text_file_is_a_log_where_it_has_records(tmp_path: Path) -> None:
+    script, log, notes = (tmp_path / name for name in ("train.py", "log.txt", "requirements.txt"))
+    script.write_text(SCRIPT)
+    log.write_text("".join(f"step {i} loss {2.7 if i == 0 else 'nan'}\n" for i in range(30)))
+    notes.write_text("torch\ntrl==1.16\n")
+    alone = truetune.check([script])
+    assert codes(truetune.check([script, log])) == codes(alone) | {"TT802"}
+    beside = truetune.check([script, notes])
+    assert codes(beside) == codes(alone)
+    assert [part.what for part in beside.not_judged if part.place == str(notes)] == [
+        "the text file"
+    ]

@@ -20,7 +20,7 @@ from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
 from truetune.checks.whose import Whose
 from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
-from truetune.errors import TokenizerError, UsageError
+from truetune.errors import DataError, TokenizerError, UsageError
 from truetune.render.tokenizer_folder import locate
 from truetune.spec import located
 from truetune.spec.config import Config
@@ -381,7 +381,19 @@ def _commands(path: str, seen: Look) -> Report:
 def _log(path: str, seen: Look) -> Report:
     from truetune.checks.diagnose import diagnose
 
-    return diagnose(path, spec=seen.spec)
+    try:
+        return diagnose(path, spec=seen.spec)
+    except DataError as error:
+        if Path(path).suffix.lower() != ".txt":
+            raise
+        unread = NotJudged(  # notes and lists of packages are called so too
+            "the text file",
+            str(error).removeprefix(f"{path}: "),
+            place=path,
+            unlock="name the log of a run",
+            asked=False,
+        )
+        return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
 
 
 def _checkpoint(path: str, seen: Look) -> Report:

@@ -15,6 +15,7 @@ from truetune.source.guards import (
 )
 from truetune.source.module import Module
 from truetune.source.prepared import cuts_rows, freezes_parameters
+from truetune.source.quantized import quantization_configs
 from truetune.source.values import UNKNOWN
 from truetune.spec import stacks
 from truetune.spec.config import Config, Place
@@ -24,7 +25,6 @@ from truetune.spec.stacks.transformers import METHODS, defaults
 
 PARTS = {
     "LoraConfig": ("peft.LoraConfig",),
-    "BitsAndBytesConfig": ("transformers.BitsAndBytesConfig",),
     "from_pretrained": (
         "transformers.AutoModel*.from_pretrained",
         "transformers.*For*LM.from_pretrained",
@@ -53,6 +53,7 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     """
     trainers = [(call, names[0]) for call in module.all_calls if (names := _trainers(module, call))]
     parts = {name: list(module.calls(*patterns)) for name, patterns in PARTS.items()}
+    parts["BitsAndBytesConfig"] = list(quantization_configs(module))
     parts["train"] = [
         call for call in module.methods("train") if "trainer" in module.flow.kinds(call.receiver)
     ]

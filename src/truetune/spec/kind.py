@@ -63,6 +63,8 @@ MANY = 20_000
 """Entries of a folder that are looked at"""
 CONSOLE = frozenset((".log", ".out", ".err"))
 """What a run printed"""
+PRINTED = re.compile(r"[^\[{]|\{'|\[[A-Za-z0-9][^\]\n]*\]")
+"""How a text begins that is no JSON: `Epoch 1`, `{'loss': 2.1}`, `[INFO|trainer.py:2134]`"""
 TABLES = frozenset((".parquet", ".arrow", ".feather", ".ipc"))
 ROWS = frozenset((".jsonl", ".ndjson", ".csv", ".tsv", *TABLES))
 PACKED = frozenset(SUFFIXES)
@@ -219,6 +221,8 @@ def _file(path: Path, trained_by: TrainerName | None) -> Kind:
     if suffix in (".yaml", ".yml", ".toml"):
         return _settings(path, trained_by)
     head = _head(path).lstrip("\ufeff \t\r\n")
+    if suffix == ".txt" and "\0" not in head and PRINTED.match(head):
+        return "log"
     if suffix == ".ipynb" or (
         suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head
     ):

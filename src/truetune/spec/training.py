@@ -147,8 +147,8 @@ class Training(_Part):
     """Losses that are no numbers are left out of what is logged."""
     eval_accumulation_steps: int | None = None
     """Batches of an evaluation after which results go to the CPU."""
-    eval_logits_kept: bool = False
-    """Metrics are computed from logits that nothing reduces beforehand."""
+    eval_logits_kept: bool | None = None
+    """Metrics are computed from logits that nothing reduces beforehand; settings alone do not say it."""
     load_best_model_at_end: bool | None = None
     """The checkpoint with the best evaluation is loaded at the end."""
     metric_for_best_model: str | None = None

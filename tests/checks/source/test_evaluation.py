@@ -91,6 +91,34 @@ def test_metrics(text: str, expected: list[str], tmp_path: Path) -> None:
     assert codes(text, tmp_path, "TT742", "TT756") == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "fires"),
+    [
+        ("trl.SFTTrainer('org/base', eval_dataset=held, compute_metrics=f)", True),
+        ("trl.SFTTrainer(model, eval_dataset=held, compute_metrics=lambda p: {'n': 1})", True),
+        ("trl.SFTTrainer('org/base', eval_dataset=held, compute_metrics=None)", False),
+        ("trl.SFTTrainer('org/base', train_dataset=rows, compute_metrics=f)", False),
+        (
+            "trl.SFTTrainer('org/base', eval_dataset=held, compute_metrics=f,"
+            " preprocess_logits_for_metrics=first)",
+            False,
+        ),
+        ("transformers.Trainer(classifier, eval_dataset=held, compute_metrics=f)", False),
+        (
+            "class T(trl.SFTTrainer):\n    def prediction_step(self, *a):\n        return (0, 1, 2)\n"
+            "T('org/base', eval_dataset=held, compute_metrics=f)",
+            False,
+        ),
+    ],
+)
+def test_a_trainer_of_causal_models_keeps_logits_whatever_loads_them(
+    text: str, fires: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(f"import transformers\nimport trl\n{text}\n", encoding="utf-8")
+    assert len(lint([path], select=("TT756",)).findings) == fires
+
+
 MAPPED = "m = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=m)"
 RANK = "import os\nrank = int(os.environ['LOCAL_RANK'])\n"
 

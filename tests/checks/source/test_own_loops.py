@@ -142,4 +142,114 @@ def test_loaders_of_several_processes(text: str, found: bool, tmp_path: Path) ->
     ],
 )
 def test_four_bits_without_a_compute_dtype(text: str, found: bool, tmp_path: Path) -> None:
+    given = "\nAutoModelForCausalLM.from_pretrained('m', quantization_config=q)"
+    text += given * text.startswith("q =")
     assert codes(text, tmp_path, "TT784") == ["TT784w"] * found
+
+
+LOADED = "q = BitsAndBytesConfig(load_in_4bit=True)\n{}\n"
+LOADS = "m = AutoModelForCausalLM.from_pretrained('a'{})"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (LOADED.format(LOADS.format("")), True),
+        (LOADED.format(LOADS.format(", device_map={'': 0}") + "\nprint(q)"), True),
+        (LOADED.format("q.bnb_4bit_quant_type = 'nf4'\n" + LOADS.format("")), True),
+        (
+            (
+                "def load():\n    q = BitsAndBytesConfig(load_in_8bit=True)\n"
+                "    return AutoModelForCausalLM.from_pretrained('a')\nload()"
+            ),
+            True,
+        ),
+        (
+            "def f():\n    q = BitsAndBytesConfig()\ndef g(q):\n    "
+            + LOADS.format(", quantization_config=q"),
+            True,
+        ),
+        (LOADED.format(LOADS.format(", quantization_config=q")), False),
+        (LOADED.format(LOADS.format(", **{'quantization_config': q}")), False),
+        (LOADED.format("k = dict(quantization_config=q)\n" + LOADS.format(", **k")), False),
+        (LOADED.format("import trl\na = trl.SFTConfig(model_init_kwargs={'q': q})"), False),
+        (
+            LOADED.format("def load():\n    return " + LOADS.format(", quantization_config=q")[4:]),
+            False,
+        ),
+        (
+            "class A:\n    q = BitsAndBytesConfig()\n" + LOADS.format(", quantization_config=A.q"),
+            False,
+        ),
+        ("class A:\n    def f(self):\n        self.q = BitsAndBytesConfig()\n", False),
+        ("def f():\n    q = BitsAndBytesConfig()\n    return q\n", False),
+        ("q = None\nif x:\n    " + LOADED.format(LOADS.format(", quantization_config=q")), False),
+        (LOADED.format(LOADS.format(", quantization_config=globals()['q']")), False),
+        ("def f():\n    global q\n    q = BitsAndBytesConfig()\n", False),
+    ],
+)
+def test_settings_of_a_quantization_that_nothing_reads(
+    text: str, found: bool, tmp_path: Path
+) -> None:
+    assert codes(text, tmp_path, "TT734") == ["TT734e"] * found
+    if found:  # what says that 4-bit weights are there is silent
+        assert codes(text, tmp_path, "TT784", "TT793") == []
+
+
+HALF = "m = AutoModelForCausalLM.from_pretrained('m', dtype=torch.float16).cuda()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (HALF + "o = torch.optim.AdamW(m.parameters(), lr=2e-5)", True),
+        (HALF.replace("dtype", "torch_dtype") + "o = torch.optim.Adam(m.parameters())", True),
+        (
+            HALF.replace("torch.float16", "'float16'")
+            + "o = torch.optim.AdamW(list(m.parameters()))",
+            True,
+        ),
+        ("m = model.half()\no = torch.optim.AdamW(m.parameters(), eps=1e-9)", True),
+        ("m = model.to('cuda', torch.half)\no = torch.optim.AdamW(m.parameters())", True),
+        (
+            "m = model.to(dtype=torch.float16)\no = torch.optim.AdamW(m.parameters(), foreach=False)",
+            True,
+        ),
+        (HALF + "o = torch.optim.AdamW([p for p in m.parameters() if p.requires_grad])", True),
+        (
+            HALF
+            + "g = [{'params': [p for n, p in m.named_parameters() if 'bias' in n], 'weight_decay': 0}]\n"
+            "o = torch.optim.AdamW(g)",
+            True,
+        ),
+        (HALF + "o = torch.optim.AdamW(m.parameters(), eps=1e-6)", False),
+        (HALF + "o = torch.optim.AdamW(m.parameters(), eps=args.eps)", False),
+        (HALF + "o = torch.optim.AdamW(m.parameters(), fused=True)", False),
+        (HALF + "o = torch.optim.SGD(m.parameters(), lr=1e-2)", False),
+        (HALF.replace("float16", "bfloat16") + "o = torch.optim.AdamW(m.parameters())", False),
+        (HALF + "m = m.float()\no = torch.optim.AdamW(m.parameters())", False),
+        (
+            HALF
+            + "for p in m.parameters():\n    p.data = p.data.float()\no = torch.optim.AdamW(m.parameters())",
+            False,
+        ),
+        (
+            HALF + "m = get_peft_model(m, LoraConfig())\no = torch.optim.AdamW(m.parameters())",
+            False,
+        ),
+        (HALF + "head = torch.nn.Linear(8, 8)\no = torch.optim.AdamW(head.parameters())", False),
+        (
+            HALF + "a = Accelerator(deepspeed_plugin=x)\no = torch.optim.AdamW(m.parameters())",
+            False,
+        ),
+        (
+            HALF
+            + "m.requires_grad_(False)\nfor p in m.lm_head.float().parameters(): p.requires_grad = True\n"
+            "o = torch.optim.AdamW([p for p in m.parameters() if p.requires_grad])",
+            False,
+        ),
+        (HALF + "import deepspeed\no = torch.optim.AdamW(m.parameters())", False),
+    ],
+)
+def test_float16_weights_under_adam(text: str, found: bool, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT733") == ["TT733e"] * found

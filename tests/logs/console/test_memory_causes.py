@@ -176,3 +176,48 @@ def test_another_process_beside_a_small_one_is_proved() -> None:
 def test_a_traceback_of_the_users_code_alone_is_general(tmp_path: Path) -> None:
     text = found(tmp_path, traceback(ASKED + OWN + IN_USE))[ENDED]
     assert "cause: more rows or longer rows" in text
+
+
+NOTEBOOK = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 24.00 MiB. GPU 0 has a total capacity of 23.64 GiB of"
+    " which 14.81 MiB is free. {}Including non-PyTorch memory, this process has 2.70 GiB memory in use. Of the allocated"
+    " memory 2.30 GiB is allocated by PyTorch, and 28.00 MiB is reserved by PyTorch but unallocated."
+)
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ("Process 48213 has 20.91 GiB memory in use. ", "end process 48213, which holds 20.9 GiB"),
+        (
+            "Process 17 has 10.00 GiB memory in use. Process 18 has 10.91 GiB memory in use. ",
+            "end processes 17, 18, which hold 20.9 GiB",
+        ),
+        ("", "end what else holds 20.9 GiB"),
+    ],
+)
+def test_what_holds_the_gpu_is_ended_before_the_batch_is_halved(
+    tmp_path: Path, listed: str, said: str
+) -> None:
+    text = found(tmp_path, traceback(NOTEBOOK.format(listed)))[ENDED]
+    assert said in text
+    assert text.index(said) < text.index("halve per_device_train_batch_size")
+    assert "expandable_segments" not in text
+
+
+@pytest.mark.parametrize(
+    ("frame", "idle", "is_enough"),
+    [
+        (("torch/optim/adam.py", "_init_group", 'state["exp_avg_sq"] = torch.zeros_like(p)'), "4.40 GiB", False),
+        (("transformers/modeling_utils.py", "from_pretrained", "model.load()"), "4.40 GiB", False),
+        (("transformers/models/qwen2/modeling_qwen2.py", "forward", "down_proj = self.down_proj(x)"), "4.40 GiB", True),
+        (("transformers/models/qwen2/modeling_qwen2.py", "forward", "down_proj = self.down_proj(x)"), "1.90 GiB", False),
+    ],
+)  # fmt: skip
+def test_pieces_are_enough_where_one_tensor_failed_that_fits_them(
+    tmp_path: Path, frame: tuple[str, str, str], idle: str, *, is_enough: bool
+) -> None:
+    error = ASKED + OWN + IN_USE.replace("402.11 MiB", idle)
+    assert (
+        "expandable_segments" in found(tmp_path, failed(frame, error=error))[ENDED]
+    ) is is_enough

@@ -458,3 +458,20 @@ def test_a_text_that_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Buy milk.\n")
     with pytest.raises(DataError, match="nor a traceback or progress"):
         read_run(tmp_path / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("losses", "is_at_once"),
+    [
+        ("2.7 nan nan nan nan nan", True),
+        ("2.7 2.6 2.6 nan nan nan", False),
+        ("nan nan nan nan nan nan", False),
+        ("2.7 nan 2.6 2.6 2.5 2.5", False),
+    ],
+)
+def test_the_first_update_made_the_weights_nan(
+    tmp_path: Path, losses: str, *, is_at_once: bool
+) -> None:
+    lines = (f"step {step} loss {loss}" for step, loss in enumerate(losses.split()))
+    text = found(tmp_path, "\n".join(lines) + "\n")["loss-not-finite"]
+    assert ("1e-8 is 0" in text) is is_at_once

@@ -48,6 +48,7 @@ from truetune.checks.config.keys import case
 from truetune.checks.config.model import settings
 from truetune.checks.devices.model import eval_rows
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate import GIB
 
@@ -58,6 +59,14 @@ LITTLE = 1 * GIB
 class EvalOomLogitsKept(DeviceRule):
     code = "TT661"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if self.training.eval_logits_kept is not None:
+            return None
+        return Unmet(
+            "settings do not say whether metrics are computed from logits: compute_metrics is code",
+            "set training.eval_logits_kept, or lint the script (evaluation-keeps-all-logits)",
+        )
 
     def findings(self) -> Iterator[Finding]:
         training, spec = self.training, self.config.spec

@@ -24,7 +24,8 @@ log:
 ```
 
 ## Fix safety
-Go back to a checkpoint before the first one. Train in bf16 instead of fp16; drop the rows without a label.
+Go back to a checkpoint before the first one. Where the first update made the weights NaN there is none: float16 weights
+under Adam do so, whatever the learning rate. Train in bf16 instead of fp16; drop the rows without a label.
 
 ## References
 - huggingface/transformers#13758, huggingface/trl#6702
@@ -41,8 +42,22 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure, steps
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet import LOGGED_BY
+from truetune.logs.log import Curve
 
 LOSSES = ("loss", "eval_loss")
+LATER = (
+    "go back to the checkpoint before it, lower the learning rate or train in bf16, and"
+    " look for rows without a label"
+)
+AT_ONCE = (
+    "load the weights as float32 or bfloat16, where they are float16: Adam's eps of 1e-8 is 0 in"
+    " float16, so that its first step divides by 0 (`truetune lint SCRIPT` checks it); then look"
+    " for rows without a label, and for a learning rate without warm-up"
+)
+THE_FIRST_UPDATE = (
+    "the loss before the first update is finite and each after it is not: that update made the"
+    " weights NaN"
+)
 
 
 class LossNotFinite(LogRule):
@@ -68,13 +83,14 @@ class LossNotFinite(LogRule):
             first = float(curve.step[bad][0])
             stays = bool(bad[np.argmax(bad) :].all())
             count, total = int(bad.sum()), int(curve.step.size)
+            at_once = name == "loss" and stays and _fails_at_the_first_update(curve)
             older = [step for step in self.subject.checkpoints if step < first]
             yield self.finding(
                 f"{name} is not finite at {count:,} of {total:,} logged steps"
                 + (f", and never again from step {first:,.0f} on" if stays else ""),
-                "go back to the checkpoint before it, lower the learning rate or train in bf16, and"
-                " look for rows without a label",
+                AT_ONCE if at_once else LATER,
                 evidence=(steps(curve.step[bad]),)
+                + ((THE_FIRST_UPDATE,) if at_once else ())
                 + (
                     (f"the last checkpoint before it: checkpoint-{older[-1]}",)
                     if older and name == "loss"
@@ -84,3 +100,11 @@ class LossNotFinite(LogRule):
                 total=total,
                 figure=figure(name, {name: curve}, {"not finite": first}),
             )
+
+
+def _fails_at_the_first_update(curve: Curve) -> bool:
+    """Is the first step of all finite and the second not, in a log of each step? Counts begin at 0 or 1."""
+    if curve.step.size < 2 or not np.isfinite(curve.value[0]) or np.isfinite(curve.value[1]):
+        return False
+    first, second = float(curve.step[0]), float(curve.step[1])
+    return first <= 1 and second == first + 1

@@ -92,8 +92,9 @@ class RunEndedInAnException(OutputRule):
     def _remedy(self, failure: Failure) -> str:
         known = failure.message
         if known is not None and known.name == OUT_OF_MEMORY and self.subject.output is not None:
-            gpu = read_memory_error(failure.raised.text).gpu
-            return self._memory_story(failure, self.subject.output).advice(gpu)
+            figures = read_memory_error(failure.raised.text)
+            advice = self._memory_story(failure, self.subject.output).advice(figures.gpu)
+            return ": ".join(part for part in (figures.advice(), advice) if part)
         if known is not None:
             return known.advice.replace("{gpu}", "SIZE")
         frame = failure.raised.users_frame
@@ -126,10 +127,11 @@ class RunEndedInAnException(OutputRule):
                 yield f"in {raised.frames[-1]}"
         output = self.subject.output
         if known is not None and known.name == OUT_OF_MEMORY and output is not None:
-            yield from read_memory_error(raised.text).evidence()
-            proofs = tuple(self._memory_story(failure, output).evidence())
+            figures, story = read_memory_error(raised.text), self._memory_story(failure, output)
+            yield from figures.evidence(asks_on=story.asks_on)
+            proofs = tuple(story.evidence())
             yield from proofs
-            yield from described(known, cause=not proofs)
+            yield from described(known, cause=not proofs and not figures.is_shared)
         elif known is not None:
             yield from described(known)
         others = [

@@ -1,8 +1,9 @@
 """Metrics are computed from the logits of the whole evaluation set.
 
 ## What it does
-Looks for a trainer of a causal model with `compute_metrics` and neither `preprocess_logits_for_metrics` nor
-`eval_accumulation_steps` nor `batch_eval_metrics`, that is given rows to evaluate on, or asked to evaluate.
+Looks for a trainer of a causal model (`SFTTrainer` trains no other) with `compute_metrics` and neither
+`preprocess_logits_for_metrics` nor `eval_accumulation_steps` nor `batch_eval_metrics`, that is given rows to evaluate
+on, or asked to evaluate.
 
 ## Why it is bad
 The logits of all rows are kept until the end: rows x length x vocabulary x 4 bytes. 500 rows of 1,024 tokens at a
@@ -46,25 +47,30 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.metrics_unshifted import CAUSAL, TRAINERS, TRAINERS_WITH_METRICS
+from truetune.checks.source.metrics_unshifted import TRAINERS_OF_CAUSAL, trainers_of_causal
 from truetune.checks.source.places import at
 
-ELSEWHERE = ("eval_accumulation_steps", "batch_eval_metrics", "prediction_loss_only")
+ELSEWHERE = (
+    "eval_accumulation_steps",
+    "batch_eval_metrics",
+    "prediction_loss_only",
+    "def prediction_step",
+    "def evaluation_loop",
+)
+"""What keeps less, or may: a method of the trainer's own class gives back what it likes"""
 
 
 class EvaluationKeepsAllLogits(SourceRule):
     code = "TT756"
     severity = "warning"
-    looks_at = TRAINERS_WITH_METRICS
+    looks_at = TRAINERS_OF_CAUSAL
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if module.mentions(*ELSEWHERE):
             return
-        if not any(call.named(*CAUSAL) for call in module.all_calls):
-            return
         evaluates = any(module.methods("evaluate", "predict"))
-        for call in module.calls(*TRAINERS):
+        for call in trainers_of_causal(module):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
             given = call.keywords.get("compute_metrics")

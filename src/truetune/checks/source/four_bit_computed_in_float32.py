@@ -44,15 +44,15 @@ from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
+from truetune.source.quantized import CONFIG, quantization_configs
 
-CONFIG = "transformers.BitsAndBytesConfig"
 LOADERS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 DTYPE = "bnb_4bit_compute_dtype"
 
 
 def _loads_in_4bit(module: Module) -> Iterator[Call]:
     """Calls that say that a model is loaded in 4 bits."""
-    for call in module.calls(CONFIG, *LOADERS):
+    for call in (*quantization_configs(module), *module.calls(*LOADERS)):
         position = 1 if call.named(CONFIG) else -1
         if module.flow.value(call.argument(position, "load_in_4bit")) is True:
             yield call

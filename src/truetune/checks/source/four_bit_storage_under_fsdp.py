@@ -62,6 +62,7 @@ from truetune.errors import SpecError
 from truetune.source.calls import Call
 from truetune.source.config import configs_of_source
 from truetune.source.module import Module
+from truetune.source.quantized import quantization_configs
 from truetune.spec import located
 from truetune.spec.stacks.readers import launches_of
 
@@ -71,7 +72,7 @@ CONFIG_FILE = re.compile(r"--config_file[= ]([^\s\"']+)")
 
 
 def _four_bit(module: Module) -> Iterator[Call]:
-    for call in module.calls("transformers.BitsAndBytesConfig"):
+    for call in quantization_configs(module):
         if module.flow.value(call.keywords.get("load_in_4bit")) is True:
             yield call
 

@@ -51,7 +51,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces, calls_with
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -73,7 +73,6 @@ CAUSAL = (
     "unsloth.Fast*Model.from_pretrained",
 )
 TRAINERS = ("transformers.Trainer", "trl.SFTTrainer")
-TRAINERS_WITH_METRICS = calls_with("trainers with compute_metrics", ("compute_metrics",), *TRAINERS)
 NOT_SEEN = Unmet(
     "how predictions are made and compared is not seen: a function given to the trainer is not in"
     " these files",
@@ -84,7 +83,7 @@ NOT_COMPARED = Unmet(
 )
 
 
-def _trainers(module: Module) -> Iterator[Call]:
+def trainers_of_causal(module: Module) -> Iterator[Call]:
     """Trainers of causal models that are given compute_metrics."""
     is_causal = any(call.named(*CAUSAL) for part in module.with_linked for call in part.all_calls)
     for call in module.calls(*TRAINERS):
@@ -94,16 +93,21 @@ def _trainers(module: Module) -> Iterator[Call]:
             yield call
 
 
+TRAINERS_OF_CAUSAL = CodePlaces(
+    "trainers of causal models with compute_metrics", trainers_of_causal
+)
+
+
 class MetricsUnshifted(SourceRule):
     code = "TT742"
     severity = "error"
-    looks_at = CodePlaces("trainers of causal models with compute_metrics", _trainers)
+    looks_at = TRAINERS_OF_CAUSAL
 
     def unmet(self) -> Unmet | None:
         if (missing := super().unmet()) is not None:
             return missing
         module = self.subject
-        for call in _trainers(module):
+        for call in trainers_of_causal(module):
             functions = functions_given(module, call)
             if functions is None:
                 return NOT_SEEN
@@ -113,7 +117,7 @@ class MetricsUnshifted(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _trainers(module):
+        for call in trainers_of_causal(module):
             functions = functions_given(module, call)
             if functions is None or shifts(functions):
                 continue

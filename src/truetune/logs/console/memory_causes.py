@@ -123,8 +123,9 @@ LOGITS = MemoryCause(
 )
 LOADING = MemoryCause(
     "loading",
-    "the weights alone do not fit: they are being loaded, before any row",
-    "dtype=torch.bfloat16 (transformers before 5 loads float32 by default), 4-bit (BitsAndBytesConfig), or more GPUs;"
+    "the weights alone do not fit into what is free: they are being loaded, before any row",
+    "dtype=torch.bfloat16 (transformers before 5 loads float32 by default), 4-bit (a BitsAndBytesConfig that"
+    " from_pretrained is given as quantization_config: one that is only built does nothing), or more GPUs;"
     " end what else runs on the GPU (nvidia-smi)",
     by_rows=False,
 )
@@ -233,6 +234,12 @@ class MemoryStory:
     """GiB in use by step, where the log has it"""
     step: float
     """Steps that fitted"""
+
+    @property
+    def asks_on(self) -> bool:
+        """Would more tensors follow the one that failed, so that room for this one alone is not enough?"""
+        grows = growth(self.memory) is not None
+        return grows or (self.cause is not None and not self.cause.by_rows)
 
     @property
     def comes_late(self) -> bool:

@@ -27,7 +27,7 @@ PATTERNS = tuple(
         ("reserved", r"; {} cached"),
     )
 )
-OTHERS = re.compile(r"Process \d+ has ([\d.]{1,12} (?:bytes|KiB|MiB|GiB|TiB)) memory in use")
+OTHERS = re.compile(r"Process (\d+) has ([\d.]{1,12} (?:bytes|KiB|MiB|GiB|TiB)) memory in use")
 UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 GIB = float(1 << 30)
 CARDS = (8, 10, 11, 12, 16, 20, 22, 24, 32, 40, 45, 48, 64, 80, 94, 96, 141, 180, 192, 288)
@@ -37,6 +37,10 @@ CONTEXT = 3.0
 cuBLAS"""
 ROUNDED = 0.1
 """GiB by which the figures of one message may disagree: each is rounded, and they are read one after another"""
+PIECES = 0.01
+"""Of the capacity, held in pieces: less is rounding of blocks, which no allocator gives back"""
+OTHERS_MATTER = 0.5
+"""GiB that other processes hold: a display and an idle CUDA context take less"""
 LARGE_REQUEST = 0.2
 """Of the capacity, in one tensor: weights come in smaller ones, logits and attention scores do not"""
 
@@ -53,6 +57,20 @@ class MemoryFigures:
     """Held by PyTorch and in no use"""
     others: float | None
     """In use by other processes on this GPU; None where the figures do not prove it"""
+    processes: tuple[str, ...] = ()
+    """Numbers of these processes, as far as the message names them"""
+
+    @property
+    def is_shared(self) -> bool:
+        """Do other processes hold a part of this GPU that matters?"""
+        return self.others is not None and self.others > OTHERS_MATTER
+
+    @property
+    def pieces_suffice(self) -> bool:
+        """Does PyTorch hold more in pieces than the one tensor needs that failed?"""
+        if self.idle is None or self.asked is None or self.is_shared:
+            return False
+        return self.idle > self.asked and self.idle > PIECES * (self.capacity or 0.0)
 
     @property
     def gpu(self) -> str:
@@ -61,8 +79,21 @@ class MemoryFigures:
             return "SIZE"
         return f"{next((card for card in CARDS if card >= self.capacity - 0.5), round(self.capacity))}GB"
 
-    def evidence(self) -> list[str]:
-        """The numbers, and what they show, one line each."""
+    def advice(self) -> str:
+        """How to get back what other processes hold; empty where none do."""
+        if not self.is_shared or self.others is None:
+            return ""
+        many = len(self.processes) > 1
+        named = f"process{'es' if many else ''} {', '.join(self.processes)}"
+        what = f"{named}, which hold{'' if many else 's'}" if self.processes else "what else holds"
+        return (
+            f"end {what} {_size(self.others)} of this GPU (nvidia-smi shows what it is; restart the"
+            " kernel of a notebook), take another GPU with CUDA_VISIBLE_DEVICES, or give each rank"
+            " a GPU of its own (torch.cuda.set_device); only if it does not fit then"
+        )
+
+    def evidence(self, *, asks_on: bool = False) -> list[str]:
+        """The numbers, and what they show, one line each; `asks_on`: more tensors would follow the one that failed."""
         lines = []
         parts = (
             ("asked for", self.asked),
@@ -73,14 +104,14 @@ class MemoryFigures:
         )
         if said := [f"{_size(value)} {what}" for what, value in parts if value is not None]:
             lines.append(", ".join(said))
-        if self.others is not None and self.others > 0.5:
+        if self.is_shared and self.others is not None:
             lines.append(
                 f"other processes hold {_size(self.others)} of this GPU: an earlier run that has"
                 " not ended, a notebook, or another rank on the same GPU (nvidia-smi lists them)"
             )
-        if self.idle is not None and self.asked is not None and self.idle > self.asked:
+        if self.pieces_suffice and not asks_on:
             lines.append(
-                "what PyTorch holds in pieces would be enough: set"
+                "what PyTorch holds in pieces is more than this tensor needs: try"
                 " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
             )
         if self.asked is not None and self.capacity and self.asked > LARGE_REQUEST * self.capacity:
@@ -102,34 +133,44 @@ def read_memory_error(text: str) -> MemoryFigures:
     idle = found.get("idle")
     if idle is None and "reserved" in found and "allocated" in found:
         idle = max(0.0, found["reserved"] - found["allocated"])
+    others, processes = _others(
+        {number: _gib(size) for number, size in OTHERS.findall(text)}, found, idle
+    )
     return MemoryFigures(
         asked=found.get("asked"),
         capacity=found.get("capacity"),
         free=found.get("free"),
         allocated=found.get("allocated"),
         idle=idle,
-        others=_others([_gib(size) for size in OTHERS.findall(text)], found, idle),
+        others=others,
+        processes=processes,
     )
 
 
-def _others(listed: list[float], found: dict[str, float], idle: float | None) -> float | None:
-    """What other processes hold, in GiB; None where the figures do not prove that there are any.
+def _others(
+    listed: dict[str, float], found: dict[str, float], idle: float | None
+) -> tuple[float | None, tuple[str, ...]]:
+    """What other processes hold, in GiB, and their numbers; None where the figures do not prove that there are any.
 
     PyTorch asks the driver for the processes of a GPU and knows its own by the process id. In a container the ids
     differ, so that its own memory is printed as that of `Process N`, and no line says `this process has`.
     """
     in_use = found["capacity"] - found["free"] if {"capacity", "free"} <= found.keys() else None
+    held = sum(listed.values())
     if "own" in found:
-        return sum(listed) if listed else in_use - found["own"] if in_use is not None else None
+        unlisted = in_use - found["own"] if in_use is not None else None
+        return (held, tuple(listed)) if listed else (unlisted, ())
     if "allocated" not in found:
-        return None
+        return None, ()
     own = found["allocated"] + (idle or 0.0)
-    if in_use is not None and own + sum(listed) <= in_use + ROUNDED:
-        return sum(listed) if listed else None  # both have room: none of those listed is this one
-    fits = [size for size in listed if -ROUNDED <= size - own <= CONTEXT]
+    if in_use is not None and own + held <= in_use + ROUNDED:
+        # both have room: none of those listed is this one
+        return (held, tuple(listed)) if listed else (None, ())
+    fits = {number: size for number, size in listed.items() if -ROUNDED <= size - own <= CONTEXT}
     if not fits:
-        return None
-    return sum(listed) - min(fits)
+        return None, ()
+    itself = min(fits, key=lambda number: fits[number])
+    return held - fits[itself], tuple(number for number in listed if number != itself)
 
 
 def _gib(size: str) -> float:

@@ -1,0 +1,60 @@
+"""Settings of a quantization are built, and no model is given them.
+
+## What it does
+Looks for a `BitsAndBytesConfig` under a name that nothing reads, in a file that loads a model. Silent where the name
+may be read from elsewhere: an attribute of a class, a `global`, a text, another file that runs with it.
+
+## Why it is bad
+The model is loaded as if the settings were not there: 13 billion parameters take 26 GB in bfloat16 in place of 7 in 4
+bits, and a run that was planned for one GPU of 24 GB runs out of memory while it loads.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+settings = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype="bfloat16")
+model = AutoModelForCausalLM.from_pretrained("model")
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+settings = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype="bfloat16")
+model = AutoModelForCausalLM.from_pretrained("model", quantization_config=settings)
+```
+
+## Fix safety
+There is no automatic fix: a file may load several models, and only one may be meant.
+
+## References
+- huggingface/transformers documentation, "bitsandbytes": `from_pretrained(quantization_config=...)`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.quantized import CONFIG, is_unused
+
+
+class QuantizationConfigUnused(SourceRule):
+    code = "TT734"
+    severity = "error"
+    looks_at = calls_of("settings of bitsandbytes that are built", CONFIG)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.calls(CONFIG):
+            if is_unused(module, call):
+                yield self.finding(
+                    "a BitsAndBytesConfig is built and given to no model: weights are loaded"
+                    " without it",
+                    "give it to from_pretrained as quantization_config (for a trainer that loads"
+                    " by name: in model_init_kwargs)",
+                    cases=[at(module, call.node)],
+                )
