@@ -79,6 +79,10 @@ def test_markers_of_another_model(masked: str, before: str, tmp_path: Path) -> N
         (MASKED.format(LLAMA), TEMPLATE.format("zephyr"), RENDERED),
         (MASKED.format("A:"), "tokenizer.chat_template = open('my.jinja').read()", RENDERED),
         (MASKED.format("### Response:\\n"), "", "'### Response:\\n' + row['answer']"),
+        # The script writes them itself, and asks the trained model by the chat template.
+        (MASKED.format("### A:\\n"), f"PROMPT = '### Q: {{}}\\n### A:\\n'; {RENDERED}", "row['q']"),
+        (MASKED.format("### A:\\n") + f"\n{RENDERED}", "from mine import PROMPT", "row['q']"),
+        (MASKED.format("A:"), RENDERED.replace(")", ", add_generation_prompt=True)"), "row['q']"),
         # Nobody knows the marker.
         ("trainer = train_on_responses_only(trainer)", "", RENDERED),
         (

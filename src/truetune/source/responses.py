@@ -55,9 +55,9 @@ def _marker(module: Module, given: ast.expr | None) -> str | None:
     puts in the tokenizer's place, but where this template is known to open its turns otherwise.
     """
     marker = module.flow.value(given) if given is not None else None
-    if not isinstance(marker, str) or not marker or _sets_template(module):
+    if given is None or not isinstance(marker, str) or not marker.strip():
         return None
-    if next(module.methods("apply_chat_template"), None) is None:
+    if _sets_template(module) or _writes(module, marker) or not _renders(module, given):
         return None
     replaced = next(module.calls(REPLACES_TEMPLATE), None)
     if replaced is None:
@@ -72,6 +72,22 @@ def _mark(module: Module, replaced: Call) -> str | None:
     if not isinstance(name, str):
         return None
     return next((mark for of, mark in MARK_OF_TEMPLATE.items() if name.startswith(of)), None)
+
+
+def _renders(module: Module, given: ast.expr) -> bool:
+    """Does the script render conversations by a chat template before it gives the marker? Behind it, and with a
+    generation prompt, it asks the trained model."""
+    return any(
+        call.node.lineno < given.lineno
+        and module.flow.value(call.keywords.get("add_generation_prompt")) is not True
+        for call in module.methods("apply_chat_template")
+    )
+
+
+def _writes(module: Module, marker: str) -> bool:
+    """Does the script write the marker in a text of its own too?"""
+    texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
+    return sum(marker.strip() in text for text in texts) > 1
 
 
 def _sets_template(module: Module) -> bool:
