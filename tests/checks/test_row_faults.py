@@ -283,6 +283,57 @@ def test_turns_of_one_talk_in_several_rows(real: list[Row], tmp_path: Path) -> N
     assert severities(rows, tmp_path, "answers-of-other-rows") == []
 
 
+def _canned(names: int, items: int, rows: int) -> list[Row]:
+    """Tickets with replies from seven filled-in templates: part of the words coincide with those of other tickets."""
+    rng = random.Random(names + items + rows)
+
+    def invented(count: int) -> list[str]:
+        return [
+            "".join(rng.choice("bcdfgklmnprst") + rng.choice("aeiou") for _ in range(3))
+            for _ in range(count)
+        ]
+
+    customers, things = invented(names), invented(items)
+    replies = [" ".join(invented(15)) for _ in range(7)]
+    filled = []
+    for _ in range(rows):
+        question = f"This is {rng.choice(customers)}. My {rng.choice(things)} is broken"
+        answer = f"{rng.choice(replies)} within {rng.randint(5, 25)} days"
+        if rng.random() < 0.5:
+            answer += f", your {rng.choice(things)}"
+        if rng.random() < 0.5:
+            answer += f". Kind regards, {rng.choice(customers)}"
+        filled.append(
+            {"question": f"{question}, order {rng.randint(9999, 99999)}", "answer": answer}
+        )
+    return filled
+
+
+@pytest.mark.parametrize(("names", "items", "rows"), [(10, 30, 60), (40, 12, 120), (100, 40, 300)])
+@pytest.mark.parametrize("in_order", [False, True])
+def test_canned_replies_belong_to_no_row(
+    names: int, items: int, rows: int, in_order: bool, tmp_path: Path
+) -> None:
+    canned = _canned(names, items, rows)
+    if in_order:  # an export by the macro that was used: neighbours have one reply
+        canned.sort(key=lambda row: row["answer"])
+    assert severities(canned, tmp_path, "answers-of-other-rows") == []
+
+
+def test_refusals_belong_to_no_row(real: list[Row], tmp_path: Path) -> None:
+    refusal = "I am sorry, I cannot help with this request."
+    rows = [{**row, "answer": refusal} if n % 5 else row for n, row in enumerate(real)]
+    assert severities(rows, tmp_path, "answers-of-other-rows") == []
+
+
+def test_answers_that_went_astray_among_canned_ones(real: list[Row], tmp_path: Path) -> None:
+    answers = [row["answer"] for row in real]
+    random.Random(2).shuffle(answers)
+    rows = [{**row, "answer": answer} for row, answer in zip(real, answers, strict=True)]
+    rows += _canned(40, 40, 100)
+    assert severities(rows, tmp_path, "answers-of-other-rows") == ["error"]
+
+
 def test_a_shared_policy_is_learned(real: list[Row], tmp_path: Path) -> None:
     policy = "\n".join(row["answer"] for row in real[:6])
     texts = [{"text": f"{policy}\n\n{row['question']}\n\nDecision: allow"} for row in real[6:]]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.whose import first_row, row_kind
+from truetune.checks.whose import LABELS_BY_SCRIPT, first_row, row_kind
 from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import Tokenizer
@@ -134,7 +134,11 @@ class LearnedTally:
             trainer=facts.name,
             called=facts.called_for_pairs if pairs else facts.called,
             because=self._because(),
-            sure=facts.name is not None and (pairs or self.decision.learned is not None),
+            sure=(
+                facts.name is not None
+                and (pairs or self.decision.learned is not None)
+                and not self.spec.training.other.get(LABELS_BY_SCRIPT)
+            ),
             about=facts.template.value == "own" or self._finds_otherwise(),
             tokens=self.tokens,
             supervised=self.supervised,

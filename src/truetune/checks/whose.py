@@ -20,6 +20,7 @@ from truetune.source.config import config_of_source
 from truetune.source.module import Module
 from truetune.source.module import read as read_module
 from truetune.source.prepared import made_messages
+from truetune.source.responses import ResponseMasking, response_masking
 from truetune.source.walk import sources
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
@@ -40,6 +41,8 @@ ORDER: tuple[TrainerName, ...] = (
 assert set(ORDER) == set(NAMES)
 POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*")
 """They pad given labels with -100"""
+LABELS_BY_SCRIPT = "train_on_responses_only"
+"""The key, among the settings without a field, that says that a script labels the answers itself"""
 WHOLE_PACKS = ("wrapped", "bfd_split")
 """Packing that joins all texts, or goes on with the rest of a long one in another row"""
 
@@ -53,6 +56,8 @@ class Sighting(NamedTuple):
     training: Training | None = None
     """What a script sets"""
     max_length: int | None = None
+    masking: ResponseMasking | None = None
+    """How a script labels the answers itself"""
 
 
 @dataclass
@@ -104,6 +109,9 @@ class Whose:
             update["training"] = scripts[0].training
             if spec.max_length is None and scripts[0].max_length is not None:
                 update["max_length"] = scripts[0].max_length
+        masking = scripts[0].masking if len(scripts) == 1 else None
+        if masking is not None:
+            update |= _over_masks(spec, update.get("training", spec.training), masking)
         return spec.model_copy(update=update)
 
     def note(self) -> str:
@@ -112,6 +120,21 @@ class Whose:
             return ""
         found = ", ".join(f"{sighting.name} ({sighting.where})" for sighting in self.seen)
         return f"several trainers are among the paths: {found}; name one with --trainer"
+
+
+def _over_masks(spec: RunSpec, training: Training, masking: ResponseMasking) -> dict[str, Any]:
+    """The settings that a script's own labels stand for; none where the run says itself what is learned."""
+    if spec.model_fields_set & {"learn", "mask_by", "response_marker"}:
+        return {}
+    what = "last" if masking.last_only else "assistant"
+    other = {**training.other, LABELS_BY_SCRIPT: True}
+    update: dict[str, Any] = {
+        "learn": spec.learn.model_copy(update={"what": what}),
+        "training": training.model_copy(update={"other": other}),
+    }
+    if masking.marker is not None:
+        update |= {"mask_by": "response-marker", "response_marker": masking.marker}
+    return update
 
 
 def _module(file: Path) -> Module | None:
@@ -133,7 +156,8 @@ def sighting_of(module: Module) -> Sighting | None:
     except SpecError:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same
     pads = _pads(module, facts_of(name))
-    return Sighting(name, module.path, training.model_copy(update={"pads_masked_by": pads}), limit)
+    training = training.model_copy(update={"pads_masked_by": pads})
+    return Sighting(name, module.path, training, limit, response_masking(module))
 
 
 def _calls(module: Module, name: TrainerName) -> bool:

@@ -76,9 +76,25 @@ def _cut(learned: Learned) -> str:
     return f"a cut at {learned.limit:,} ({name}) loses {learned.lost:,} of them"
 
 
+def _own_template(report: DataReport) -> str:
+    """That the trainer has a template of its own, where it has; empty otherwise."""
+    learned = report.learned
+    if learned is None or learned.trainer is None or not learned.about:
+        return ""
+    return f", and {learned.called} renders them by one of its own, which is not read here"
+
+
 def verdict(report: DataReport, width: int = 10_000) -> Text:
     """What is learned, in one sentence."""
     ledger = report.ledger
+    if not report.examples and report.rejected:
+        # Nobody learns "nothing" here: who renders rows by a template of its own trains on them all the same.
+        rows = many(report.rows, "row")
+        line = (
+            "what is learned is not known: the tokenizer's template renders none of"
+            f" {rows}" + _own_template(report)
+        )
+        return Text("\n".join(wrap(line, width)), style="bold")
     if not ledger.supervised:
         line = f"learns nothing: no token of {many(report.examples, 'example')} is supervised"
         return Text("\n".join(wrap(line, width)), style="bold red")

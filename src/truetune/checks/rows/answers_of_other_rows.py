@@ -3,8 +3,9 @@
 ## What it does
 Compares each question with its own answer, with those of the rows around it and with all others, by the rare words that
 they share. It fires where, from some row on, the answer one or several rows away is far nearer than the row's own (six
-standard errors), and where questions have one answer that is far nearer than all others and it is hardly ever their
-own. Rows whose questions and answers share no rare words (labels, translations) are not judged.
+standard errors), and where question and answer belong to each other alone (each is far nearer to the other than all
+else) and hardly ever stand in one row. Rows whose questions and answers share no rare words (labels, translations,
+canned replies that serve many rows) are not judged.
 
 ## Why it is bad
 The model learns fluent answers to other questions. The loss falls as it should, for most of it is in the language; what
@@ -37,7 +38,7 @@ import numpy as np
 
 from truetune.checks.affinity import Affinity
 from truetune.checks.displaced_answers import (
-    LEAST_STAND_OUT,
+    MIN_PAIRS,
     Shift,
     are_apart,
     find_shift,
@@ -65,11 +66,11 @@ class AnswersOfOtherRows(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.seen = self.compared = self.told = self.near_own = 0
+        self.seen = self.compared = self.pairs = self.own_pairs = 0
         self.chunk: list[tuple[str, str, Origin]] = []
         self.shift: Shift | None = None
         self.apart: tuple[int, int] | None = None
-        """Questions with one answer far nearer than the others, and those of them where it is their own"""
+        """Questions that are a pair with some answer, and those of them where it is their own"""
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
@@ -88,15 +89,18 @@ class AnswersOfOtherRows(DataRule):
         self._compare()
         if not self.compared:
             return Unmet(f"it is about {FEWEST} questions with an answer or more")
-        if self.told < LEAST_STAND_OUT:
-            return Unmet("it is about questions and answers that share rare words; these do not")
+        if self.pairs < MIN_PAIRS:
+            return Unmet(
+                "it is about questions and answers that share rare words with each other alone;"
+                " these do not"
+            )
         return None
 
     def figure(self) -> Measurement:
         return counted(
             "questions whose nearest answer is their own, of those with one far nearer than all others",
-            self.near_own,
-            self.told,
+            self.own_pairs,
+            self.pairs,
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -104,15 +108,15 @@ class AnswersOfOtherRows(DataRule):
         if self.shift is not None:
             yield self._of_shift(self.shift)
         elif self.apart is not None:
-            told, own = self.apart
+            pairs, own = self.apart
             yield self.finding(
-                f"the answers stand beside other questions: {told:,} questions have one answer that"
+                f"the answers stand beside other questions: {pairs:,} questions have one answer that"
                 f" is far nearer than all others, and for {own:,} of them it is their own",
                 "build the rows again: join questions and answers by a key, and sort or filter"
                 " whole rows",
                 cases=self.cases,
-                count=told - own,
-                total=told,
+                count=pairs - own,
+                total=pairs,
             )
 
     def _of_shift(self, shift: Shift) -> Finding:
@@ -138,11 +142,11 @@ class AnswersOfOtherRows(DataRule):
         if len(chunk) < FEWEST:
             return
         affinity = Affinity([one[0] for one in chunk], [one[1] for one in chunk])
-        out, nearest = affinity.standing_out(), affinity.nearest()
-        told, own = int(out.sum()), int((nearest == np.arange(len(chunk)))[out].sum())
+        paired, nearest = affinity.pairs(), affinity.nearest()
+        pairs, own = int(paired.sum()), int((nearest == np.arange(len(chunk)))[paired].sum())
         self.compared += len(chunk)
-        self.told += told
-        self.near_own += own
+        self.pairs += pairs
+        self.own_pairs += own
         if self.shift is not None or self.apart is not None:
             return
         self.shift = find_shift(affinity, chunk)
@@ -151,7 +155,9 @@ class AnswersOfOtherRows(DataRule):
             self.cases = [
                 other_answer(chunk, row, row + self.shift.offset) for row in rows[:SHOWN_CASES]
             ]
-        elif are_apart(affinity, told, own):
-            self.apart = told, own
-            away = np.flatnonzero(out & (nearest != np.arange(len(chunk))))[:SHOWN_CASES].tolist()
+        elif are_apart(affinity, pairs, own):
+            self.apart = pairs, own
+            away = np.flatnonzero(paired & (nearest != np.arange(len(chunk))))[
+                :SHOWN_CASES
+            ].tolist()
             self.cases = [other_answer(chunk, row, int(nearest[row])) for row in away]

@@ -1,7 +1,9 @@
 """The marker that the trainer masks by is not found in the tokens.
 
 ## What it does
-With a `response_marker`, encodes the marker alone, as trainers do, and looks for these ids in each row.
+With a `response_marker`, encodes the marker alone, as trainers do, and looks for these ids in each row. The marker of a
+script (`response_part` of `train_on_responses_only`, `response_template`) counts where the chat template renders the
+rows.
 
 ## Why it is bad
 Text is often encoded otherwise inside a row than alone. The marker is then not found, the whole row is masked, and its
@@ -92,11 +94,15 @@ class ResponseMarkerNotFound(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.split + self.absent:
             tokens = [self.tokenizer.backend.id_to_token(int(id)) for id in self.ids]
+            missing, everywhere = self.split + self.absent, self.absent == self.examples
             yield self.finding(
-                f"{self.split + self.absent:,} of {self.examples:,} examples do not hold the tokens"
-                f" of the response marker {self.marker!r}",
-                "mask by the inference contract, or take a marker between control tokens or line"
-                " ends",
+                f"{missing:,} of {self.examples:,} examples do not hold the tokens"
+                f" of the response marker {self.marker!r}"
+                + (": every label is masked, nothing is learned" * (missing == self.examples)),
+                "give the marker of this model: what its template writes before an answer"
+                if everywhere
+                else "mask by the inference contract, or take a marker between control tokens or"
+                " line ends",
                 evidence=[
                     f"alone it is encoded as {tokens}",
                     (
