@@ -12,7 +12,7 @@ OPENINGS = (
     "To answer, we follow the quantities one after another.",
     "We need to keep track of every change.",
 )
-LENGTH = 242
+LENGTH = 218
 """Characters of 64 tokens of such text"""
 
 
@@ -21,7 +21,7 @@ def make(folder: Path) -> None:
     rows = []
     for number in range(200):
         drawn = random.Random(1000 + number)
-        question, sentences, answer = drawn.choice((_boxes, _days, _bags))(drawn)
+        question, sentences, answer = drawn.choice((_boxes, _days, _bags, _times))(drawn)
         steps = (f"\n\nStep {at}: {text}" for at, text in enumerate(sentences, 1))
         whole = f"{drawn.choice(OPENINGS)}{''.join(steps)}\n\n#### {answer}"
         limit = LENGTH + drawn.randint(-14, 14)
@@ -83,3 +83,20 @@ def _bags(drawn: random.Random) -> tuple[str, list[str], int]:
         f"{name} takes {taken} out, so {packed + loose} - {taken} = {left} are left.",
     ]
     return question, sentences, left
+
+
+def _times(drawn: random.Random) -> tuple[str, list[str], int]:
+    (one, other), thing = drawn.sample(NAMES, 2), drawn.choice(THINGS)
+    times, has = drawn.randint(3, 14), drawn.randint(4, 25)
+    lost, found = drawn.randint(2, 9), drawn.randint(2, 12)
+    first = times * has
+    last = first - lost + found
+    question = f"{one} has {times} times as many {thing} as {other}, who has {has}. {one} loses "
+    question += f"{lost} of them and then finds {found} more. How many {thing} do they have in all?"
+    sentences = [
+        f"{other} has {has} {thing} and {one} has {times} times as many, so {one} has {first}.",
+        f"After losing {lost} there are {first} - {lost} = {first - lost} {thing}.",
+        f"Finding {found} more gives {first - lost} + {found} = {last}.",
+        f"In all they have {last} + {has} = {last + has} {thing}.",
+    ]
+    return question, sentences, last + has
