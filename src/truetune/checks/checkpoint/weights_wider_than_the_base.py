@@ -51,7 +51,7 @@ MOST = 0.5
 
 class WeightsWiderThanTheBase(CheckpointRule):
     code = "TT938"
-    severity = "warning"
+    severity = "info"
     kind = "model"
     compares = True
 
