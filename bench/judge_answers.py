@@ -83,7 +83,7 @@ class Labelled:
 
 def labelled() -> list[Labelled]:
     """All answers."""
-    return [*_generated(), *_written(), *_public(), *_made()]
+    return [*_generated(), *_written(), *_public(), *_labelled_answers()]
 
 
 def verdicts(row: Labelled) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ def _public() -> Iterator[Labelled]:
             yield Labelled(language, question, rows[at]["output"], "", label, f"{name}, row {at}")
 
 
-def _made() -> Iterator[Labelled]:
+def _labelled_answers() -> Iterator[Labelled]:
     """Bad answers that are made of good ones."""
     prose = {
         language: [(q, a) for q, a, _ in rows if _is_prose(a)] for language, rows in GOOD.items()

@@ -24,12 +24,12 @@ def table() -> str:
     lines = ["| rule | its figure, in the fixed example of its page |", "|---|---|"]
     for rule in (*rules(*DATA), *rules("config")):
         part = examined(rule)
-        figure = "(does not apply to it)" if part is None else shown(part.figure)
+        figure = "(does not apply to it)" if part is None else format_figure(part.figure)
         lines.append(f"| {rule.code} {rule.name()} | {figure} |")
     return "\n".join(lines)
 
 
-def shown(figure: str) -> str:
+def format_figure(figure: str) -> str:
     """A figure as it can stand in a table."""
     return TEMPORARY.sub("", figure).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 

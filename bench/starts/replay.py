@@ -86,10 +86,10 @@ def _typed(start: Start, command: str, folder: Path) -> Step:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
     ended = process.returncode if process.returncode >= 0 else None
-    return Step(command, ended, output, time.perf_counter() - began, _named(start, output))
+    return Step(command, ended, output, time.perf_counter() - began, _words_found_in(start, output))
 
 
-def _named(start: Start, output: str) -> tuple[str, ...]:
+def _words_found_in(start: Start, output: str) -> tuple[str, ...]:
     """Which of the words that state the cause are in an output."""
     text = " ".join(output.split()).casefold()
     return tuple(words for words in start.leads_to if " ".join(words.split()).casefold() in text)

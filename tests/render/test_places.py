@@ -112,7 +112,7 @@ def read(row: Row, **more: Any) -> Conversation:
     return made
 
 
-def shown(row: Conversation) -> Iterator[tuple[str, TextOrigin]]:
+def spell_origins(row: Conversation) -> Iterator[tuple[str, TextOrigin]]:
     """Each text that is not the template's, of both sides, and its place."""
     for side in (row, row.exchanged()) if row.rejected is not None else (row,):
         for rendering in renderer().exact(side):
@@ -139,7 +139,7 @@ def field(row: Any, path: str) -> Any:
 def check(row: Row, made: Conversation) -> int:
     """The number of characters whose place is known."""
     known = 0
-    for text, place in shown(made):
+    for text, place in spell_origins(made):
         if place.path == JOINED:
             assert text == "\n\n"
         elif place.offset >= 0:
@@ -162,9 +162,9 @@ def test_slicing_the_field_gives_the_text(name: str, texts: Texts) -> None:
 def test_the_place_of_each_text_is_known(name: str) -> None:
     row = ROWS[name](["who is it?", "me", "you", "they"])
     made = read(row)
-    assert all(place.offset >= 0 or place.path == JOINED for _, place in shown(made))
+    assert all(place.offset >= 0 or place.path == JOINED for _, place in spell_origins(made))
     assert check(row, made)
-    columns = {re.split(r"[.\[]", place.path)[0] for _, place in shown(made)} - {JOINED}
+    columns = {re.split(r"[.\[]", place.path)[0] for _, place in spell_origins(made)} - {JOINED}
     assert columns == row.keys() - {
         "id",
         "label",
@@ -178,7 +178,7 @@ def test_columns_are_called_as_the_file_calls_them(name: str) -> None:
     row, columns = MAPPED[name]
     made = read(row, columns=columns)
     assert check(row, made)
-    assert {re.split(r"[.\[]", place.path)[0] for _, place in shown(made)} == row.keys() - {
+    assert {re.split(r"[.\[]", place.path)[0] for _, place in spell_origins(made)} == row.keys() - {
         "output"
     }
 
@@ -186,7 +186,7 @@ def test_columns_are_called_as_the_file_calls_them(name: str) -> None:
 def test_sides_that_are_the_same_have_places_of_their_own() -> None:
     found = [
         place.path
-        for text, place in shown(read({"prompt": "q", "chosen": "a", "rejected": "a"}))
+        for text, place in spell_origins(read({"prompt": "q", "chosen": "a", "rejected": "a"}))
         if text == "a"
     ]
     assert found == ["chosen", "rejected"]
@@ -194,7 +194,9 @@ def test_sides_that_are_the_same_have_places_of_their_own() -> None:
 
 def test_what_is_joined_names_each_column() -> None:
     row = read({"instruction": "add", "input": "1 1", "output": "2"})
-    assert [(text, place.path, place.offset, place.message) for text, place in shown(row)] == [
+    assert [
+        (text, place.path, place.offset, place.message) for text, place in spell_origins(row)
+    ] == [
         ("add", "instruction", 0, 0),
         ("\n\n", JOINED, -1, 0),
         ("1 1", "input", 0, 0),
@@ -212,7 +214,7 @@ def test_what_a_template_escapes_has_no_offset_and_what_follows_has() -> None:
         }
     )
     path = "messages[1].tool_calls[0].function.arguments.said"
-    assert [(text, place.offset) for text, place in shown(row) if place.path == path] == [
+    assert [(text, place.offset) for text, place in spell_origins(row) if place.path == path] == [
         ("a", 0),
         ('\\"', -1),
         ("b", 2),
@@ -228,7 +230,7 @@ def test_a_text_that_was_made_otherwise_does_not_pretend() -> None:
             ]
         }
     )
-    assert [(text, place.path, place.offset) for text, place in shown(row)] == [
+    assert [(text, place.path, place.offset) for text, place in spell_origins(row)] == [
         ('{"a": "b"}', f"{READ_AS}messages[0].content", -1),
         ("c", "messages[1].content", 0),
     ]
@@ -236,4 +238,7 @@ def test_a_text_that_was_made_otherwise_does_not_pretend() -> None:
 
 def test_a_row_from_no_file_has_its_own_paths() -> None:
     row = Conversation(Origin("a", 1, 0), "messages", said("q", "a"))
-    assert [place.path for _, place in shown(row)] == ["messages[0].content", "messages[1].content"]
+    assert [place.path for _, place in spell_origins(row)] == [
+        "messages[0].content",
+        "messages[1].content",
+    ]

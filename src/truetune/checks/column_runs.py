@@ -43,7 +43,7 @@ class ColumnRuns:
     """Rows by the hash of their value"""
     last: int | None = None
     run: int = 0
-    """Rows of the run that goes on"""
+    """Rows of the run that is still open"""
     squares: int = 0
     """Sum of the squared lengths of the runs before"""
 

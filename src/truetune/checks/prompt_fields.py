@@ -56,12 +56,12 @@ def fields_of(prompt: str) -> dict[str, str]:
     """The fields of a prompt by name; of several of one name the first."""
     found: dict[str, str] = {}
     lines = [line.strip() for line in prompt.splitlines() if line.strip()]
-    for name, value in _named(prompt, lines):
+    for name, value in _fields_of_prompt(prompt, lines):
         found.setdefault(name, value[:VALUE_LENGTH].strip().strip('"'))
     return found
 
 
-def _named(prompt: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _fields_of_prompt(prompt: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     for line in lines:
         if (field := LINE.match(line)) is not None:
             yield f"the line {field[1].strip()!r}", field[2]

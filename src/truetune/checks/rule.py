@@ -20,7 +20,7 @@ from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement
 from truetune.checks.needs import NO_PAIRS
-from truetune.checks.setting_values import is_set, is_unknown, name_of, shown
+from truetune.checks.setting_values import format_setting, is_set, is_unknown, name_of
 from truetune.checks.unmet import A_KIND, LOGGED_BY, NO_ANSWER, SEEN_BY, too_few
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
@@ -225,7 +225,7 @@ class ConfigRule(Rule[Config]):
 
     def compared(self) -> str:
         """The settings that it compares, with their values."""
-        return ", ".join(shown(self.subject, name) for name in (*self.about, *self.reads))
+        return ", ".join(format_setting(self.subject, name) for name in (*self.about, *self.reads))
 
 
 class DeviceRule(Rule[Launch]):

@@ -41,7 +41,7 @@ def is_unknown(config: Config, name: str) -> bool:
     )
 
 
-def shown(config: Config, name: str) -> str:
+def format_setting(config: Config, name: str) -> str:
     """`name: value`"""
     value = value_of(config, name)
     if isinstance(value, bool):

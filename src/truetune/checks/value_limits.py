@@ -80,13 +80,13 @@ class Breach(NamedTuple):
     def text(self, template: str, values: Values, name: str) -> str:
         """A text of the limit with its values; `name` is what the user calls the setting."""
         known = {
-            key.replace("training.", "").replace("lora.", ""): shown(value)
+            key.replace("training.", "").replace("lora.", ""): format_value(value)
             for key, value in values.items()
         }
-        return template.format_map({**known, "value": shown(self.value), "name": name})
+        return template.format_map({**known, "value": format_value(self.value), "name": name})
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a message shows it."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -48,7 +48,7 @@ def make_table(
     """Columns input_ids, labels, file, line, row; with packs also position_ids and seq_lengths.
 
     In a pack, file, line and row are lists with one entry a document, and the first token of a document is never a
-    label: no document goes on into the next one. Another trainer than `transformers` gets input_ids, labels and the
+    label: no document continues into the next one. Another trainer than `transformers` gets input_ids, labels and the
     attention_mask that it knows documents by.
 
     Args:

@@ -130,7 +130,7 @@ def encode(
     Either may be the URI of a folder in a store (s3://bucket/folder), as the data may be.
 
     What is already there and made from the same inputs is checked (every byte, and some rows encoded again) and kept.
-    An interrupted run goes on where it stopped. `jobs` processes share the work (default: one a core); with the engine
+    An interrupted run resumes where it stopped. `jobs` processes share the work (default: one a core); with the engine
     `ray`, the nodes of a cluster do.
 
     Raises SpecError, TokenizerError, DataError, TemplateError or UsageError.
@@ -151,7 +151,7 @@ def encode(
                 return Encoded(entry.folder, present, True, (), time.perf_counter() - started)
             notices.append(f"{damage}: all is encoded anew")
         run = _choose_workers(engine, jobs, job.tasks_at_most)
-        # A run that was killed after a shortcut had failed goes on without shortcuts.
+        # A run that was killed after a shortcut had failed resumes without shortcuts.
         only_reference = entry.begun(_work_key(job, only_reference=True))
         try:
             shards = _run_shards(job, entry, run, progress, only_reference=only_reference)

@@ -134,4 +134,5 @@ def _compare_row(
 
 def _labels(document: Document) -> list[int]:
     """The labels of a document as they are written: its ids, IGNORED where they are not supervised."""
-    return np.where(document.supervised, document.ids, np.int32(IGNORED)).tolist()  # type: ignore[no-any-return]
+    labels: list[int] = np.where(document.supervised, document.ids, np.int32(IGNORED)).tolist()
+    return labels

@@ -31,7 +31,7 @@ from truetune.evaluation.losses import (
 )
 from truetune.evaluation.metrics import Metrics, measured
 from truetune.evaluation.parser_proof import after_answers, proof_of
-from truetune.evaluation.sample import Asking, Progress, looked
+from truetune.evaluation.sample import Asking, Progress, ask_model
 from truetune.evaluation.stops import calibration
 from truetune.generation.backends.opening import USUAL, Options, opened
 from truetune.generation.backends.place import Place, placed, served_stops
@@ -80,7 +80,7 @@ class Measuring:
             ids = [document.ids.tolist() for document in documents]
             scored = backend.score(ids, stops, self.asking.tell(f"scoring {place.name}"))
             look = (
-                looked(backend, self.probes, self.rows.prompts, self.asking)
+                ask_model(backend, self.probes, self.rows.prompts, self.asking)
                 if self.rows.prompts
                 else None
             )

@@ -27,9 +27,9 @@ from truetune.evaluation.sample import (
     PLAIN,
     Asking,
     Progress,
+    ask_model,
     failing,
     judgement_with_causes,
-    looked,
     subject,
     unanswered,
 )
@@ -146,7 +146,7 @@ class _Followed:
         try:
             place, probes, found = self.at(path)
             with opened(place, probes.tokenizer, self.asking.options) as backend:
-                self.looks[step] = looked(backend, probes, found.prompts, self.asking, step)
+                self.looks[step] = ask_model(backend, probes, found.prompts, self.asking, step)
         except (TruetuneError, OSError):
             if path.is_dir():
                 raise
@@ -282,7 +282,7 @@ def _coming(
     while True:
         running = not once and read_run(folder).get("status") in RUNNING
         faults: list[str] = []
-        for step, path in _there(folder, faults, done):
+        for step, path in _whole_checkpoints(folder, faults, done):
             done.add(step)
             yield step, path
         if not running:
@@ -291,7 +291,7 @@ def _coming(
         wait()
 
 
-def _there(
+def _whole_checkpoints(
     folder: Path, faults: list[str], done: Collection[int] = ()
 ) -> Iterator[tuple[int, Path]]:
     """(step, folder) of the whole checkpoints that are there, and of the run itself where it is finished."""

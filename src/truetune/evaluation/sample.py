@@ -98,7 +98,7 @@ def sample(
     found = asked(place, probes, files, count, seed=seed, all_rows=all_rows)
     asking = Asking(max_new_tokens, temperature, top_p, seed, parse, options, progress)
     with opened(place, probes.tokenizer, options) as backend:
-        look = looked(backend, probes, found.prompts, asking)
+        look = ask_model(backend, probes, found.prompts, asking)
         watched = Watched((look,), limit=max_new_tokens, finished=True)
         judged, notes = judgement_with_causes(place, probes, watched, backend, asking, diagnose)
         notes += tuple(backend.notes)
@@ -124,7 +124,7 @@ def sample(
     )
 
 
-def looked(
+def ask_model(
     backend: Backend, probes: Probes, prompts: Sequence[Prompt], asking: Asking, step: int = 0
 ) -> Look:
     """The answers of a model with their scores. Raises UsageError where there are none."""
@@ -265,7 +265,7 @@ def _beside(
         notes.append("the prompts are the same text and have other ids: the tokenizers differ")
     options = asking.options if other.kind == place.kind else replace(asking.options, backend=None)
     with opened(other, theirs.tokenizer, options) as backend:
-        seen = looked(backend, theirs, [prompt for _, prompt in asked_both], asking)
+        seen = ask_model(backend, theirs, [prompt for _, prompt in asked_both], asking)
         notes += backend.notes
     said = {sample.prompt.row: sample for sample in seen.samples}
     pairs = [(sample, said[prompt.row]) for sample, prompt in asked_both if prompt.row in said]

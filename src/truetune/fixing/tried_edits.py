@@ -103,7 +103,10 @@ def _with_edit(finding: Finding, spec: RunSpec) -> Finding:
         key=lambda g: (g.example_is_safe, g.rows),
         default=None,
     )
-    evidence = (*finding.evidence, *(_told(group, is_best=group is best) for group in tried))
+    evidence = (
+        *finding.evidence,
+        *(_evidence_line(group, is_best=group is best) for group in tried),
+    )
     remedy = finding.remedy if best is None else _remedy(finding, best, spec)
     return replace(finding, remedy=remedy, evidence=evidence)
 
@@ -194,7 +197,7 @@ def _schema(source: Source) -> Any:
         return next(iter(batches(source, raw))).schema
 
 
-def _told(group: _Tried, *, is_best: bool) -> str:
+def _evidence_line(group: _Tried, *, is_best: bool) -> str:
     """One line on what came of trying: `tried on 3 rows: ...`. The edit of the best group is the remedy."""
     about = f"tried on {group.rows:,} row{'s' * (group.rows != 1)}" + (
         f" ({group.cause})" if group.cause else ""

@@ -39,7 +39,7 @@ def scored(
         parted = isinstance(inner, PreTrainedModel) and not inner._is_stateful
         for batch in _batches(sequences, TOKENS if parted else min(TOKENS, LOGITS // rows)):
             for i, one in halving(
-                lambda part: _made(inner, part, sorted(stops), rows, parted), batch
+                lambda part: _score_rows(inner, part, sorted(stops), rows, parted), batch
             ):
                 found[i] = one
             done += len(batch)
@@ -60,7 +60,7 @@ def _batches(sequences: Sequence[Ids], tokens: int) -> Iterator[list[tuple[int, 
         yield batch
 
 
-def _made(
+def _score_rows(
     model: Any, rows: list[Ids], stops: list[int], vocabulary: int, parted: bool
 ) -> list[Scored]:
     longest, device = len(rows[0]), model.get_input_embeddings().weight.device

@@ -52,7 +52,7 @@ def prompts_of(
     """
     maker = PromptMaker(probes or prepared(spec))
     choose = random.Random(seed)
-    kept = _some(rows, count * CANDIDATES, choose)
+    kept = _reservoir_sample(rows, count * CANDIDATES, choose)
     strata = [kept[i * len(kept) // count : (i + 1) * len(kept) // count] for i in range(count)]
     for stratum in strata:
         choose.shuffle(stratum)
@@ -79,7 +79,7 @@ def prompts_of(
     return [prompt for _, prompt in sorted(found.values(), key=lambda pair: pair[0])]
 
 
-def _some(
+def _reservoir_sample(
     rows: Iterable[Conversation], size: int, choose: random.Random
 ) -> list[tuple[int, Conversation]]:
     """At most `size` rows with their places, in order, each as likely as any (algorithm R)."""

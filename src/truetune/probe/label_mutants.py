@@ -15,7 +15,7 @@ from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, 
 from truetune.probe.recited_rows import RecitedRow
 from truetune.probe.vocab_map import VocabTensor
 
-# Keys of a batch that can be laid out anew: of others (positions, weights) it is not known what they would become.
+# Keys of a batch that can be laid out again: of others (positions, weights) it is not known what they would become.
 PLAIN = {"input_ids", "labels", "attention_mask"}
 # In the names of a trainer's own metrics that are compared.
 LOGGED = ("accurac", "margin")
@@ -77,7 +77,7 @@ def of_rows(
         wrong = None if faulty == lines else _replace_lines(batch, places, lines, faulty, tokenizer)
         if wrong is None:
             unchanged = "it changes nothing in this batch"
-            why = unchanged if faulty == lines else "this batch can't be laid out anew"
+            why = unchanged if faulty == lines else "this batch can't be laid out again"
             outcome["skipped"].append({"name": name, "why": why})
             continue
         # Every fault starts where the clean run started, and has as many steps: only the labels differ.

@@ -105,7 +105,11 @@ def strength_of(
         if served and mine:
             return (
                 own,
-                _without_base(place, _told(prompts, said, served), _told(prompts, said, mine)),
+                _without_base(
+                    place,
+                    _answer_logprobs(prompts, said, served),
+                    _answer_logprobs(prompts, said, mine),
+                ),
                 [],
             )
         return (
@@ -119,7 +123,7 @@ def strength_of(
     say("asking its base")
     with opened(base, tokenizer, options) as untuned:
         if served and mine and (theirs := untuned.score(sequences)):
-            s, t, b = (_told(prompts, said, one) for one in (served, mine, theirs))
+            s, t, b = (_answer_logprobs(prompts, said, one) for one in (served, mine, theirs))
             found = measured(s, t, b, adapter=place.kind == "adapter")
         else:
             return own, *_by_answers(
@@ -150,7 +154,7 @@ def _base(place: Place) -> Place | None:
     return found if found.kind == "model" else None
 
 
-def _told(
+def _answer_logprobs(
     prompts: Sequence[Prompt], answers: Sequence[Answer | None], scores: Sequence[Scored]
 ) -> Told:
     """The log-probabilities of the answers' tokens, one after another."""
@@ -209,7 +213,7 @@ def _explained(
         with scaled(place, scale) as other, opened(other, tokenizer, options) as model:
             scores = model.score(sequences)
         if scores:
-            rest = _rms(served - _told(*heard, scores))
+            rest = _rms(served - _answer_logprobs(*heard, scores))
             if rest < best[1]:
                 best = (name, rest)
     if best[0] and best[1] <= EXPLAINS * (found.distance or 0.0):

@@ -100,7 +100,7 @@ SAME: Mapping[str, str] = {
     **dict.fromkeys(("truncation", "truncate", "excess_length_strategy"), "encode.overflow"),
     **dict.fromkeys(("eval_prompts", "sample_prompts", "num_prompts"), "watch.prompts"),
 }  # fmt: skip
-"""Other names -> our place, where the value means the same, or has to be written anew by somebody who knows it"""
+"""Other names -> our place, where the value means the same, or has to be rewritten by somebody who knows it"""
 LORA_LINE = "training: {lora: {r: 16}}"
 LINES: Mapping[str, str] = {
     **dict.fromkeys(("use_lora", "use_peft", "peft", "lora", "enable_lora", "peft_config", "lora_config"), LORA_LINE),

@@ -148,7 +148,7 @@ def merge(
             under.folder,
             chosen,
             there.manifest,
-            _judged(there, told),
+            _judge_merge(there, told),
             None,
             ("made before, of the same files",),
             time.perf_counter() - started,
@@ -175,7 +175,7 @@ def merge(
         notes = (*doubts, *places.fill(part))
         there = replace(read_checkpoint(part, base=under.folder), adapter=found)
         say("comparing all values with base and adapter")
-        judged = _judged(there, told)
+        judged = _judge_merge(there, told)
         proof = _proof(seen, asked, part, under, device, say) if asked and seen else None
         made = Merged(
             folder,
@@ -272,7 +272,7 @@ class _Places:
         return tuple(notes)
 
 
-def _judged(model: Checkpoint, adapter: Judgement) -> Judgement:
+def _judge_merge(model: Checkpoint, adapter: Judgement) -> Judgement:
     """What the rules say of the merged model; of the adapter its warnings, and the rules that failed on it."""
     graver = tuple(finding for finding in adapter.findings if finding.severity != "info")
     lost = tuple(part for part in adapter.not_judged if part.asked)

@@ -213,7 +213,10 @@ def test_a_failure_that_left_others_hanging_is_the_cause(tmp_path: Path) -> None
             ),
             "/home/ann/loop.py:88",
         ),
-        (traceback("SyntaxError: invalid syntax", file="/work/a.py", line=5), "/work/a.py:5"),
+        (
+            traceback("SyntaxError: invalid syntax", file="/home/ann/a.py", line=5),
+            "/home/ann/a.py:5",
+        ),
     ],
     ids=["syntax", "indentation", "the top is cut off", "syntax of an import"],
 )

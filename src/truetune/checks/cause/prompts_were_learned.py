@@ -9,7 +9,7 @@ than none.
 ## Why it is bad
 
 Labels on prompts spend the training on questions that the model never has to write: long prompts outweigh short
-answers, and a model that has learned to write questions goes on with one where it should stop.
+answers, and a model that has learned to write questions continues with one where it should stop.
 
 ## Example
 

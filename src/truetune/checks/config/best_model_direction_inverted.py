@@ -106,7 +106,7 @@ class BestModelDirectionInverted(ConfigRule):
 
     def unmet(self) -> Unmet | None:
         metric = self.subject.spec.training.metric_for_best_model or "loss"
-        if (lacking := super().unmet()) is None and not _known(metric):
+        if (lacking := super().unmet()) is None and not _directed_words(metric):
             return Unmet(
                 f"it is not known whether a higher {metric} is better",
                 "set greater_is_better yourself",
@@ -122,7 +122,7 @@ class BestModelDirectionInverted(ConfigRule):
         if metric is None and not training.load_best_model_at_end:
             return
         name = metric or "loss"
-        words = _known(name)
+        words = _directed_words(name)
         if not words:
             return
         lower = words[-1] in LOWER
@@ -146,6 +146,6 @@ class BestModelDirectionInverted(ConfigRule):
         )
 
 
-def _known(metric: str) -> list[str]:
+def _directed_words(metric: str) -> list[str]:
     """The words of a metric's name whose better direction is known."""
     return [word for word in re.split(r"[^a-z0-9]+", metric.lower()) if word in LOWER | HIGHER]

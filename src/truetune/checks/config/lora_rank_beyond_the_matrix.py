@@ -60,7 +60,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
-from truetune.checks.setting_values import shown
+from truetune.checks.setting_values import format_setting
 
 
 class LoraRankBeyondTheMatrix(ConfigRule):
@@ -76,7 +76,7 @@ class LoraRankBeyondTheMatrix(ConfigRule):
         return None if self._matrices() else NO_WEIGHTS
 
     def figure(self) -> Measurement:
-        what = f"matrices whose rank is below {shown(self.subject, 'training.lora.r')}"
+        what = f"matrices whose rank is below {format_setting(self.subject, 'training.lora.r')}"
         return counted(what, 0, len(self._matrices()))
 
     def _matrices(self) -> set[str]:

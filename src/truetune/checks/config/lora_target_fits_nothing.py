@@ -53,7 +53,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
-from truetune.checks.setting_values import shown
+from truetune.checks.setting_values import format_setting
 
 TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
 
@@ -74,7 +74,7 @@ class LoraTargetFitsNothing(ConfigRule):
         lora, linear = self.subject.spec.training.lora, modules(self.subject)
         assert lora is not None, "else the rule is not judged"
         if not isinstance(lora.target_modules, tuple):
-            return shown(self.subject, TARGETS)
+            return format_setting(self.subject, TARGETS)
         by = "" if linear else ", by the names of published models: the weights are not here"
         names = (*lora.target_modules, *lora.modules_to_save)
         return counted("names of modules that fit none", 0, len(names), by)

@@ -55,7 +55,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
-from truetune.checks.setting_values import shown
+from truetune.checks.setting_values import format_setting
 
 
 class RowsLeftOutByLimit(ConfigRule):
@@ -70,7 +70,7 @@ class RowsLeftOutByLimit(ConfigRule):
         return None if self._counts() else NO_ROWS
 
     def figure(self) -> Measurement:
-        what = f"rows beyond {shown(self.subject, 'max_samples')}"
+        what = f"rows beyond {format_setting(self.subject, 'max_samples')}"
         return counted(what, 0, sum(self._counts().values()))
 
     def _counts(self) -> dict[str, int]:

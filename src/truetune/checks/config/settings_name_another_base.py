@@ -1,4 +1,4 @@
-"""Training goes on from an adapter of another model.
+"""Training continues from an adapter of another model.
 
 ## What it does
 Compares the model of the settings with `base_model_name_or_path` in the adapter_config.json of the adapter that they
@@ -90,7 +90,7 @@ class SettingsNameAnotherBase(ConfigRule):
             if apart is None and not is_tuned_apart(name, base):
                 continue
             yield self.finding(
-                f"the adapter was trained on {base}, and training goes on with {name}: "
+                f"the adapter was trained on {base}, and training continues with {name}: "
                 + (apart or "one is instruction-tuned, the other is not"),
                 f"set {place(config, 'model').key} to {base}",
                 severity="error" if apart else "warning",

@@ -35,6 +35,7 @@ Usual peaks: 1e-5 to 5e-5 for all weights, 1e-4 to 3e-4 for LoRA. Watch the firs
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,11 +44,15 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve, RunLog
-from truetune.logs.stats import noise, trend
+from truetune.logs.stats import Trend, noise, trend
 
 NO_RATE = 5e-8
+"""Learning rate below which nothing moves: a twentieth of DPO's default of 1e-6, the smallest in use"""
+LEARNED = 0.05
+"""A median loss below this one is that of rows that are known by heart, and can't fall much"""
 LOG_RATE = "log the learning rate (transformers does at each logging step)"
 MOVES, RISES = 0.02, 0.1
+"""Shares of the level: a fall by less is none, a rise by more is no flat loss; chosen on the runs in tests/logs/runs"""
 HARDLY, AT_MOST = 0.03, 0.06
 """Fall over a run that saw its rows at least twice, and the steepest that noise allows: real runs of LoRA fall by 5
 to 30 % in their second epoch, those in tests/logs/runs by 8 % at least"""
@@ -92,53 +97,106 @@ class FlatLoss(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        loss, rate = log.curve("loss").finite(), log.curve("learning_rate").finite()
-        norm = log.curve("grad_norm")
+        loss, norm = log.curve("loss").finite(), log.curve("grad_norm")
         if log.kind != "language" or loss.step.size < MIN_RATED:
             return
         if norm and (not norm.value.any() or not norm.finite()):
             return
-        level = float(np.median(loss.value))
-        line = trend(loss)
-        span = float(loss.step[-1] - loss.step[0])
-        drop = max(0.0, -line.slope * span)
-        most = max(0.0, -line.low * span)
-        peak = float(rate.value.max()) if rate else None
-        rated = peak is not None and peak < NO_RATE
-        seen_again = log.epochs >= 2 and loss.step.size >= MIN_EPOCHS
-        seen_again = seen_again and not (_warms_up(rate) and line.high < 0)
-        sure = seen_again and (
-            most < MOVES * level or (drop < HARDLY / 2 * level and most < 2 * MOVES * level)
-        )
-        again = sure or (seen_again and drop < HARDLY * level and most < AT_MOST * level)
-        if (
-            level < 0.05
-            or line.slope * span > RISES * level
-            or _fell_at_first(loss, level)
-            or not (again or (rated and drop < max(MOVES * level, noise(loss.value))))
-        ):
-            return
-        why = (
-            "the learning rate is 0"
-            if peak == 0
-            else f"the learning rate is at most {peak:.3g}"
-            if rated
-            else ""
-        )
-        yield self.finding(
-            f"the loss {'stays' if sure or rated else 'hardly falls: it is'} at {level:.4g} over"
-            f" {loss.step.size:,} records"
-            + (f": {why}" if why else f" although the rows were seen {log.epochs:.3g} times"),
-            "raise the learning rate" if rated else _what_remains(log, peak),
-            severity="error" if peak == 0 else "warning" if sure or rated else "info",
+        fall = _fall_of(log, loss)
+        if fall.is_flat():
+            yield self._finding(loss, fall)
+
+    def _finding(self, loss: Curve, fall: _Fall) -> Finding:
+        log, line = self.subject, fall.line
+        is_certain = fall.stays or fall.has_no_rate
+        if fall.peak_rate == 0:
+            why = ": the learning rate is 0"
+        elif fall.has_no_rate:
+            why = f": the learning rate is at most {fall.peak_rate:.3g}"
+        else:
+            why = f" although the rows were seen {log.epochs:.3g} times"
+        return self.finding(
+            f"the loss {'stays' if is_certain else 'hardly falls: it is'} at {fall.level:.4g} over"
+            f" {loss.step.size:,} records{why}",
+            "raise the learning rate" if fall.has_no_rate else _what_remains(log, fall.peak_rate),
+            severity="error" if fall.peak_rate == 0 else "warning" if is_certain else "info",
             evidence=(
-                (
-                    f"slope over the run {line.slope * span:+.3g} (95 %: {line.low * span:+.3g} to "
-                    f"{line.high * span:+.3g}), noise {noise(loss.value):.3g}"
-                ),
+                f"slope over the run {line.slope * fall.span:+.3g} (95 %: {line.low * fall.span:+.3g} to "
+                f"{line.high * fall.span:+.3g}), noise {fall.noise:.3g}",
             ),
             figure=figure("loss", {"loss": loss}),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fall:
+    """How far the loss fell over the run, and what could have made it fall."""
+
+    level: float
+    """Median of the loss"""
+    line: Trend
+    span: float
+    """Steps from the first record to the last"""
+    noise: float
+    fell_at_first: bool
+    peak_rate: float | None
+    """The largest learning rate; None where the log has none"""
+    seen_again: bool
+    """Were the rows seen at least twice, at a rate that was warm?"""
+
+    @property
+    def drop(self) -> float:
+        """By how much the fitted line falls"""
+        return max(0.0, -self.line.slope * self.span)
+
+    @property
+    def steepest_drop(self) -> float:
+        """The largest fall that the noise allows (95 %)"""
+        return max(0.0, -self.line.low * self.span)
+
+    @property
+    def has_no_rate(self) -> bool:
+        """Is the learning rate too small to move anything?"""
+        return self.peak_rate is not None and self.peak_rate < NO_RATE
+
+    @property
+    def stays(self) -> bool:
+        """Did the loss not move although the rows were seen again?"""
+        surely_small = self.steepest_drop < MOVES * self.level
+        half_as_much = self.drop < HARDLY / 2 * self.level
+        return self.seen_again and (
+            surely_small or (half_as_much and self.steepest_drop < 2 * MOVES * self.level)
+        )
+
+    @property
+    def hardly_falls(self) -> bool:
+        """Did it fall by less than runs that learn, although the rows were seen again?"""
+        is_small = self.drop < HARDLY * self.level and self.steepest_drop < AT_MOST * self.level
+        return self.seen_again and is_small
+
+    def is_flat(self) -> bool:
+        """Is it worth a finding? A loss that is low, rises, or fell at the start of the run is another matter."""
+        rises = self.line.slope * self.span > RISES * self.level
+        if self.level < LEARNED or rises or self.fell_at_first:
+            return False
+        never_moved = self.has_no_rate and self.drop < max(MOVES * self.level, self.noise)
+        return self.stays or self.hardly_falls or never_moved
+
+
+def _fall_of(log: RunLog, loss: Curve) -> _Fall:
+    """The fall of a loss of at least MIN_RATED finite records."""
+    rate, line = log.curve("learning_rate").finite(), trend(loss)
+    level = float(np.median(loss.value))
+    is_warm = not (_warms_up(rate) and line.high < 0)
+    return _Fall(
+        level=level,
+        line=line,
+        span=float(loss.step[-1] - loss.step[0]),
+        noise=noise(loss.value),
+        fell_at_first=_fell_at_first(loss, level),
+        peak_rate=float(rate.value.max()) if rate else None,
+        seen_again=log.epochs >= 2 and loss.step.size >= MIN_EPOCHS and is_warm,
+    )
 
 
 def _fell_at_first(loss: Curve, level: float) -> bool:

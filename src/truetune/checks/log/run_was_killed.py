@@ -83,7 +83,7 @@ class RunWasKilled(OutputRule):
             ).replace("{gpu}", "SIZE"),
             severity=first.message.severity,
             evidence=(
-                *(_shown(notice) for notice in before),
+                *(_describe_notice(notice) for notice in before),
                 *described(first.message, cause=not explained),
                 *others[:5],
             ),
@@ -101,6 +101,6 @@ class RunWasKilled(OutputRule):
         ]
 
 
-def _shown(notice: Notice) -> str:
+def _describe_notice(notice: Notice) -> str:
     times = f", {notice.count:,} times" if notice.count > 1 else ""
     return f"before it, from line {notice.line:,} on{times}: {notice.message.title}"

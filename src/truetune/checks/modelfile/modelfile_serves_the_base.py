@@ -56,7 +56,7 @@ class ModelfileServesTheBase(ModelfileRule):
         if adapter is not None and not _is_here(self.subject.local("adapter") is not None, adapter):
             yield self.finding(
                 f"the adapter {adapter.value} is not there: `ollama create` stops, or an older"
-                " model of that name goes on being served",
+                " model of that name is still served",
                 "name the folder or GGUF file of the adapter, from the Modelfile's folder",
                 cases=[self.case(adapter)],
             )

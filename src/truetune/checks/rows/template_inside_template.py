@@ -9,7 +9,7 @@ have them, a warning from 5 % on; of fewer a note, for they may talk of template
 
 ## Why it is bad
 The rows were rendered once, and the trainer renders them again. The model learns the marks as text: it writes `[/INST]`
-or `</s>` in words, goes on as the user, and no server stops there, for the text is no stop token.
+or `</s>` in words, continues as the user, and no server stops there, for the text is no stop token.
 
 ## Example
 ```yaml

@@ -78,14 +78,14 @@ class AnswersBesideOtherReferences(SourceRule):
     def _finding(self, pair: Pair, side: ast.expr, change: ast.AST) -> Finding:
         module = self.subject
         return self.finding(
-            f"`{module.text_of(side)}` is in the order of {_named(change)}, and what it is compared with"
+            f"`{module.text_of(side)}` is in the order of {_name_of_change(change)}, and what it is compared with"
             " is not",
             "sort or shuffle whole rows before they are taken apart, or put the answers back in order",
             cases=[at(module, pair.node), at(module, change)],
         )
 
 
-def _named(change: ast.AST) -> str:
+def _name_of_change(change: ast.AST) -> str:
     """How a change of order is called in a message."""
     assert isinstance(change, ast.Call)
     called = ast.unparse(change.func)

@@ -43,7 +43,7 @@ from truetune.source.module import Module
 CHANGES = ("append", "extend", "insert", "sort", "reverse", "update", "add", "remove", "clear")
 
 
-def _made(module: Module) -> Iterator[Call]:
+def _setup_calls(module: Module) -> Iterator[Call]:
     """Calls that make settings of LoRA or of a training, or a trainer."""
     return (
         call
@@ -55,11 +55,11 @@ def _made(module: Module) -> Iterator[Call]:
 class AppendResultAsValue(SourceRule):
     code = "TT713"
     severity = "error"
-    looks_at = CodePlaces("settings and trainers that are made", _made)
+    looks_at = CodePlaces("settings and trainers that are made", _setup_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _made(module):
+        for call in _setup_calls(module):
             for name, given in call.keywords.items():
                 made = module.flow.made(given)
                 if made is not None and made.method in CHANGES and made.receiver is not None:

@@ -51,13 +51,13 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.ranged_arguments import judged, named_arguments, training_calls
+from truetune.checks.source.ranged_arguments import has_number, named_arguments, training_calls
 from truetune.checks.value_limits import NOTHING, OUT_OF_RANGE
 from truetune.source.module import Module
 
 
 def _calls(module: Module) -> Iterator[object]:
-    return (given for given in training_calls(module) if judged(given))
+    return (given for given in training_calls(module) if has_number(given))
 
 
 class ArgumentOutOfRange(SourceRule):

@@ -55,8 +55,9 @@ def _without_tensor(module: Module, values: ast.expr) -> ast.expr:
 
 def _summed(module: Module, total: ast.expr) -> ast.expr | None:
     """The list in `sum(values)`."""
-    is_sum = isinstance(total, ast.Call) and module.flow.name(total.func) in ("sum", "math.fsum")
-    return total.args[0] if is_sum and total.args else None  # type: ignore[attr-defined]
+    if not isinstance(total, ast.Call) or not total.args:
+        return None
+    return total.args[0] if module.flow.name(total.func) in ("sum", "math.fsum") else None
 
 
 def terms(module: Module, values: ast.expr) -> Iterator[ast.expr]:

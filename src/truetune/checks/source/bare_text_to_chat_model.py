@@ -6,7 +6,7 @@ in the name under which it is loaded) generates from. Silent where the file appl
 one, or trains.
 
 ## Why it is bad
-The model was tuned on turns. Without them it goes on with the text as a base model would, and often does not stop.
+The model was tuned on turns. Without them it continues the text as a base model would, and often does not stop.
 
 ## Example
 ```python

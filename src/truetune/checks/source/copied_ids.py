@@ -153,10 +153,10 @@ def _parts(module: Module, node: ast.expr) -> Iterator[ast.expr]:
         yield node.elt
     elif isinstance(node, ast.Name):
         for origin in module.flow.origins(node):
-            yield from _named(module, node, origin)
+            yield from _expressions_behind(module, node, origin)
 
 
-def _named(module: Module, name: ast.Name, origin: Origin) -> Iterator[ast.expr]:
+def _expressions_behind(module: Module, name: ast.Name, origin: Origin) -> Iterator[ast.expr]:
     """What a name stands for: a value, what is appended to a list, or one row of a batch in a loop."""
     source = origin.node
     if origin.element:

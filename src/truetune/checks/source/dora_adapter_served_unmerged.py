@@ -1,4 +1,4 @@
-"""An adapter with DoRA is served unmerged: each forward pass computes the norms of all adapted weights anew.
+"""An adapter with DoRA is served unmerged: each forward pass computes the norms of all adapted weights again.
 
 ## What it does
 Reads the `adapter_config.json` of each adapter that a file loads from a folder of this machine. Where it has

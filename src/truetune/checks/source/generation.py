@@ -128,8 +128,8 @@ def _collated(module: Module, origin: Origin) -> list[ast.AST]:
     found: list[ast.AST] = []
     for value in returned:
         for part in origin.path:
-            is_part = isinstance(value, ast.Tuple) and 0 <= part < len(value.elts)
-            value = value.elts[part] if is_part else value  # type: ignore[attr-defined]
+            if isinstance(value, ast.Tuple) and 0 <= part < len(value.elts):
+                value = value.elts[part]
         found.append(value)
     return found
 

@@ -45,13 +45,13 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.ranged_arguments import generating_calls, judged, named_arguments
+from truetune.checks.source.ranged_arguments import generating_calls, has_number, named_arguments
 from truetune.checks.value_limits import GENERATION
 from truetune.source.module import Module
 
 
 def _calls(module: Module) -> Iterator[object]:
-    return (given for given in generating_calls(module) if judged(given))
+    return (given for given in generating_calls(module) if has_number(given))
 
 
 class GenerationSettingsDistortAnswers(SourceRule):

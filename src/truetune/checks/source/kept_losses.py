@@ -64,8 +64,10 @@ def _additions(module: Module) -> Iterator[tuple[ast.Call | ast.stmt, ast.expr, 
             yield call.node, call.receiver, call.args[0]
     for added in module.nodes(ast.AugAssign):
         if isinstance(added.op, ast.Add):
-            is_list = isinstance(added.value, ast.List) and len(added.value.elts) == 1
-            yield added, added.target, added.value.elts[0] if is_list else added.value  # type: ignore[attr-defined]
+            item = added.value
+            if isinstance(item, ast.List) and len(item.elts) == 1:
+                item = item.elts[0]
+            yield added, added.target, item
     for assigned in module.nodes(ast.Assign):
         total, target = assigned.value, assigned.targets[0]
         if isinstance(total, ast.BinOp) and isinstance(total.op, ast.Add):
@@ -112,9 +114,11 @@ def _is_of_model(module: Module, node: ast.AST) -> bool:
     """`model(**batch).loss`, `outputs.loss`, `outputs["loss"]`"""
     if isinstance(node, ast.Subscript):
         is_loss = isinstance(node.slice, ast.Constant) and node.slice.value == "loss"
+    elif isinstance(node, ast.Attribute):
+        is_loss = node.attr == "loss"
     else:
-        is_loss = isinstance(node, ast.Attribute) and node.attr == "loss"
-    return is_loss and _model_call(module, node.value) is not None  # type: ignore[attr-defined]
+        return False
+    return is_loss and _model_call(module, node.value) is not None
 
 
 def _model_call(module: Module, output: ast.expr) -> ast.Call | None:
@@ -167,8 +171,9 @@ def _keeps(module: Module, value: ast.AST, losses: set[str], depth: int = 0) -> 
         return True
     if isinstance(value, ast.Call):
         function = value.func
-        is_kept = isinstance(function, ast.Attribute) and function.attr in KEEP_GRAPH
-        return is_kept and _keeps(module, function.value, losses, depth + 1)  # type: ignore[attr-defined]
+        if not isinstance(function, ast.Attribute) or function.attr not in KEEP_GRAPH:
+            return False
+        return _keeps(module, function.value, losses, depth + 1)
     if not isinstance(value, ast.Name | ast.Attribute):
         return False
     origins = [origin.node for origin in module.flow.origins(value)]

@@ -162,9 +162,9 @@ def _is_bounded(module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST) 
             targets = [part.target] if isinstance(part, ast.AnnAssign) else part.targets
             if any(ast.unparse(target).partition("[")[0] == name for target in targets):
                 return True
-        is_method = isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)
-        if is_method and part.func.attr in RENEWS and ast.unparse(part.func.value) == name:  # type: ignore[attr-defined]
-            return True
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+            if part.func.attr in RENEWS and ast.unparse(part.func.value) == name:
+                return True
     made = module.flow.made(holder)
     return made is not None and "deque" in ast.unparse(made.node.func)
 

@@ -49,10 +49,11 @@ def loads_of(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
             if not isinstance(origin.node, ast.Call) or depth > DEPTH:
                 return ()
             call = module.flow.call(origin.node)
+            inner = _model_of_pipeline(module, call)
             if call.method in SAME and call.receiver is not None:
                 waiting.append((call.receiver, depth + 1))
-            elif call.named("transformers.pipeline") and _is_object(module, _name_given(call)):
-                waiting.append((_name_given(call), depth + 1))  # type: ignore[arg-type]
+            elif inner is not None:
+                waiting.append((inner, depth + 1))
             elif call.named(*LOADS):
                 found.append(origin.node)
             else:
@@ -60,10 +61,11 @@ def loads_of(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
     return tuple(found)
 
 
-def _is_object(module: Module, given: ast.expr | None) -> bool:
-    """Is a model given, and no name of one?"""
-    made = module.flow.made(given) if given is not None else None
-    return made is not None and made.named(*LOADS)
+def _model_of_pipeline(module: Module, call: Call) -> ast.expr | None:
+    """The model that a pipeline is given; None where it is given a name, or the call makes no pipeline."""
+    given = _name_given(call) if call.named("transformers.pipeline") else None
+    loaded = module.flow.made(given) if given is not None else None
+    return given if loaded is not None and loaded.named(*LOADS) else None
 
 
 def _name_given(call: Call) -> ast.expr | None:

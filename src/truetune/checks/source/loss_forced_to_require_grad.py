@@ -101,7 +101,7 @@ class Forced(NamedTuple):
     node: ast.AST
     target: ast.expr
     is_leaf: bool
-    """Is it made anew, without its graph?"""
+    """Is it a new tensor, without its graph?"""
 
     @property
     def effect(self) -> str:

@@ -47,7 +47,7 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
         has = vocabulary(module, call.receiver)
         names = tuple(
             name
-            for name in _given(module, call, without_pad=without_pad)
+            for name in _tokens_in_call(module, call, without_pad=without_pad)
             if name not in has | SPECIAL
         )
         known = families(module, call.receiver)
@@ -68,7 +68,7 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
     return found
 
 
-def _given(module: Module, call: Call, *, without_pad: bool) -> list[str]:
+def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[str]:
     value = module.flow.value(
         call.argument(0, "new_tokens") or call.keywords.get("special_tokens_dict")
     )

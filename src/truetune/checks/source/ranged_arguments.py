@@ -73,7 +73,9 @@ def training_calls(module: Module) -> Iterator[Given]:
     for call in module.calls(*OPTIMIZERS):
         yield _optimizer(module, call)
     for call in _clips(module):
-        yield _given(module, call, {CLIPPED_TO: call.argument(1, "max_norm")}, "max_norm")
+        yield _arguments_of_call(
+            module, call, {CLIPPED_TO: call.argument(1, "max_norm")}, "max_norm"
+        )
     adapters = list(module.calls(*ADAPTERS))
     is_in_settings = len(adapters) == 1 and adapters[0].named("peft.LoraConfig")
     if is_in_settings and configs_of_source(module):
@@ -100,7 +102,7 @@ def generating_calls(module: Module) -> Iterator[Given]:
         nodes = {
             SAME.get(name, name): call.keywords[name] for name in GENERATES if name in call.keywords
         }
-        given = _given(module, call, nodes)
+        given = _arguments_of_call(module, call, nodes)
         given.names.update(
             {mine: theirs for theirs, mine in SAME.items() if theirs in call.keywords}
         )
@@ -110,7 +112,7 @@ def generating_calls(module: Module) -> Iterator[Given]:
         yield given
 
 
-def _given(
+def _arguments_of_call(
     module: Module, call: Call, nodes: Mapping[str, ast.expr | None], name: str = ""
 ) -> Given:
     there = {setting: node for setting, node in nodes.items() if node is not None}
@@ -129,7 +131,7 @@ def _optimizer(module: Module, call: Call) -> Given:
         "training.weight_decay": call.keywords.get("weight_decay"),
         "adam_epsilon": call.keywords.get("eps"),
     }
-    given = _given(module, call, nodes)
+    given = _arguments_of_call(module, call, nodes)
     given.names.update(
         {
             "training.learning_rate": "lr",
@@ -153,7 +155,7 @@ def _adapter(module: Module, call: Call) -> Given:
         "training.lora.lora_dropout": call.keywords.get("lora_dropout"),
         "r": call.argument(-1 if call.named("unsloth.*") else 2, "r"),
     }
-    given = _given(module, call, nodes)
+    given = _arguments_of_call(module, call, nodes)
     given.names["training.lora.lora_dropout"] = "lora_dropout"
     stabilised = call.keywords.get("use_rslora")
     by_root = stabilised is not None and _value(module, stabilised) is True
@@ -180,6 +182,6 @@ def named_arguments(module: Module, given: Given, *rules: str) -> Iterator[Named
         )
 
 
-def judged(given: Given) -> bool:
+def has_number(given: Given) -> bool:
     """Has the call a number that the table can judge?"""
     return any(number(value) is not None for value in given.values.values())

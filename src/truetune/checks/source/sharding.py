@@ -51,7 +51,9 @@ def sharding_of(module: Module) -> Sharding | None:
     if in_code is not None:
         return in_code
     script = Path(module.path)
-    started = [found for command in launches_of(script) for found in _named(command, script)]
+    started = [
+        found for command in launches_of(script) for found in _sharding_of_command(command, script)
+    ]
     if started:
         sharded = [one for one in started if one.how]
         return sharded[0] if len(sharded) == len(started) else None
@@ -99,7 +101,7 @@ def _in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
                     yield Sharding(setup.how, given, certain=True)
 
 
-def _named(command: str, script: Path) -> Iterator[Sharding]:
+def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
     """What a command says itself, or a configuration that it names."""
     words = command.replace("=", " ").split()
     for word in words:

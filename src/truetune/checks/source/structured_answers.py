@@ -32,10 +32,12 @@ def structured_answers(module: Module) -> Iterator[ast.AST]:
         if call.args and _is_answer(module, call.args[0]):
             yield call.node
     for node in module.nodes(ast.Constant):
-        is_text = isinstance(node.value, str) and len(node.value.split()) >= MIN_WORDS
-        if is_text and ASKS.search(node.value) and not _is_docstring(module, node):  # type: ignore[arg-type]
-            if _is_instruction(module, node):
-                yield node
+        if not isinstance(node.value, str) or len(node.value.split()) < MIN_WORDS:
+            continue
+        if not ASKS.search(node.value) or _is_docstring(module, node):
+            continue
+        if _is_instruction(module, node):
+            yield node
 
 
 def _is_answer(module: Module, parsed: ast.expr) -> bool:

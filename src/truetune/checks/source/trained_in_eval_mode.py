@@ -1,4 +1,4 @@
-"""A loop goes on training a model that was put into eval() mode.
+"""A loop trains a model that was put into eval() mode.
 
 ## What it does
 Looks for a loop that calls `backward()` and puts the model, whose parameters its optimizer has, into `eval()` mode,

@@ -29,7 +29,7 @@ SFTTrainer("some/model", args=SFTConfig("out", completion_only_loss=True, max_le
 ```
 
 ## Fix safety
-An import of what has moved to a module of TRL is written anew: safe where your release is known to be new enough. For
+An import of what has moved to a module of TRL is rewritten: safe where your release is known to be new enough. For
 the rest there is no fix: what takes the place of a class has other arguments.
 
 ## References

@@ -2,7 +2,7 @@
 
 ## What it does
 Looks at files that train a model and generate afterwards (`generate`, a pipeline, vLLM): an error where every model
-that is asked after the training was loaded anew by the name of the base, and nothing loads the output or an adapter,
+that is asked after the training was loaded again by the name of the base, and nothing loads the output or an adapter,
 or asks the trained object. Answers of the base before the training, or beside those of the tuned model, are a
 comparison.
 

@@ -120,7 +120,7 @@ class Rendered:
             yield "as its last turn is served", {"history": "as-served"}
 
 
-def anew(spec: RunSpec, rows: Iterable[Conversation]) -> list[Row] | None:
+def render_again(spec: RunSpec, rows: Iterable[Conversation]) -> list[Row] | None:
     """The rows of conversations, rendered again; None where that says no more than `truetune check` knows."""
     different = {row.origin.row: row for row in rows}
     altered = (

@@ -8,7 +8,7 @@ from itertools import islice
 
 from truetune.checks.findings import Case
 from truetune.checks.report import AuditReport, DataReport, Report
-from truetune.report.page.rendered import anew
+from truetune.report.page.rendered import render_again
 from truetune.report.page.rows import (
     REFUSED,
     REFUSED_ROWS,
@@ -29,7 +29,7 @@ def views(report: Report) -> list[Row]:
 
 @views.register
 def _(report: DataReport) -> list[Row]:
-    made = anew(report.spec, [view.example.row for view in report.views])
+    made = render_again(report.spec, [view.example.row for view in report.views])
     found = (
         [row_of(view) | kept(view, report.spec) for view in report.views] if made is None else made
     )

@@ -70,7 +70,7 @@ MESSAGES = (
     ),
     message(
         "main-guard-missing",
-        "workers import the script again, and it starts anew in each",
+        "workers import the script again, and it starts again in each",
         r"An attempt has been made to start a new process before the current process has finished"
         r" its "
         r"bootstrapping",

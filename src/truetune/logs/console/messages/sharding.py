@@ -147,7 +147,7 @@ MESSAGES = (
         r"|Loading a checkpoint with a different (?:DP|data parallel)",
         "ZeRO saves one file of states for each process, and the run was resumed on more or fewer GPUs",
         "resume on the same number of GPUs; or ds_to_universal.py and "
-        '"load_universal_checkpoint": true; or begin anew from the weights alone',
+        '"load_universal_checkpoint": true; or start again from the weights alone',
         "deepspeed/runtime/zero/stage_1_and_2.py",
     ),
     message(
