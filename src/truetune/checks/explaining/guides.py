@@ -330,7 +330,7 @@ GUIDES = (
                   ("answers-never-stop",)),
             Cause("weights saved or merged in float32: twice the bytes for each token. `dtype` in config.json says it",
                   "the merged model is twice as large on disk as the base (30 GB instead of 15) and half as fast",
-                  ("dtype-differs-from-config",)),
+                  ("weights-wider-than-the-base", "dtype-differs-from-config")),
             Cause("prompts padded to max_length: each short prompt is computed as the longest that may be; "
                   "padding=True pads to the longest of the batch",
                   "seconds per question with short prompts; prompts are padded to max_length (padding='max_length')"),
