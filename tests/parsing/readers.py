@@ -196,7 +196,7 @@ def _architecture(path: Path) -> Any:
 
 
 def _result(path: Path) -> Any:
-    from truetune.report.results import read_result
+    from truetune.report.load_results import read_result
 
     return read_result(str(path))
 

@@ -24,7 +24,7 @@ from truetune.data import window
 from truetune.data.files import Source, kind_of, open_raw, resolve
 from truetune.data.records import Record, records
 from truetune.errors import DataError
-from truetune.viewing.shelf import Shelf
+from truetune.viewing.row_index import RowIndex
 
 LINE = st.one_of(
     st.builds(lambda text: json.dumps({"text": text}, ensure_ascii=False), st.text(st.characters(codec="utf-8"))),
@@ -45,13 +45,13 @@ def told(record: Record) -> tuple[int, Any, str]:
     return record.line, record.row, str(record.error)
 
 
-def indexed(paths: list[str], **options: Any) -> Shelf:
-    shelf = Shelf(resolve(paths), **options)
+def indexed(paths: list[str], **options: Any) -> RowIndex:
+    shelf = RowIndex(resolve(paths), **options)
     shelf.index()
     return shelf
 
 
-def seen(shelf: Shelf, start: int, count: int) -> list[tuple[str, int, Any, str]]:
+def seen(shelf: RowIndex, start: int, count: int) -> list[tuple[str, int, Any, str]]:
     return [(str(source.path), *told(record)) for source, record in shelf.records(start, count)]
 
 
@@ -184,7 +184,7 @@ class Counted(type(Path())):  # type: ignore[misc]
 @pytest.mark.parametrize("name", ["a.json", "data.csv", "array.jsonl"])
 def test_a_row_far_on_costs_the_part_that_holds_it(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, [{"text": f"row {i} " + "x" * 80} for i in range(10_000)])
-    shelf = Shelf([Source(Counted(tmp_path / name), kind_of(tmp_path / name))], stretch=4000)
+    shelf = RowIndex([Source(Counted(tmp_path / name), kind_of(tmp_path / name))], stretch=4000)
     shelf.index()
     for start in (9_990, 300, 5_000, 9_990):
         Counted.read = 0

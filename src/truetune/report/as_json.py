@@ -15,10 +15,10 @@ from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.report import AuditReport, DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.package import __version__
-from truetune.report import audited
-from truetune.report.headline import said, then
-from truetune.report.page.rows_of_report import views
-from truetune.report.shown import shown
+from truetune.report import audit_terminal
+from truetune.report.headline import next_step, report_verdict
+from truetune.report.page.rows_of_report import report_rows
+from truetune.report.record_drawing import report_drawing
 
 SCHEMA = "truetune.report/1"
 
@@ -42,18 +42,18 @@ def to_json(report: Report) -> str:
 
 def as_dict(report: Report) -> dict[str, Any]:
     """The JSON object: what every report has, and what this kind of report has besides."""
-    more = _run(report) | report.more()
+    more = _run_log_json(report) | report.more()
     return {
         "schema": SCHEMA,
         "truetune": __version__,
-        "verdict": more.pop("verdict", None) or said(report),
-        "next": then(report, more.get("runs") or ()),
+        "verdict": more.pop("verdict", None) or report_verdict(report),
+        "next": next_step(report, more.get("runs") or ()),
         "spec": report.spec.model_dump(mode="json"),
         "subjects": [
             {"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects
         ],
-        **(_learned(report) if isinstance(report, DataReport) else {}),
-        **({"audit": _audited(report)} if isinstance(report, AuditReport) else {}),
+        **(_data_json(report) if isinstance(report, DataReport) else {}),
+        **({"audit": _audit_json(report)} if isinstance(report, AuditReport) else {}),
         **more,
         "findings": findings_json(report.findings),
         "known": findings_json(report.known),
@@ -62,8 +62,8 @@ def as_dict(report: Report) -> dict[str, Any]:
         "outcome": report.outcome,
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),
-        "shown": shown(report),
-        "views": views(report),
+        "shown": report_drawing(report),
+        "views": report_rows(report),
     }
 
 
@@ -97,7 +97,7 @@ def not_judged_json(parts: Iterable[NotJudged]) -> list[dict[str, Any]]:
     ]
 
 
-def _run(report: Report) -> dict[str, Any]:
+def _run_log_json(report: Report) -> dict[str, Any]:
     """The run whose log was looked at; its sentence is the verdict where no data has one."""
     if not any(subject.log for subject in report.subjects):
         return {}
@@ -109,7 +109,7 @@ def _run(report: Report) -> dict[str, Any]:
     )
 
 
-def _learned(report: DataReport) -> dict[str, Any]:
+def _data_json(report: DataReport) -> dict[str, Any]:
     lengths = report.lengths
     return {
         "tokenizer": {"folder": report.tokenizer, "facts": report.facts},
@@ -139,7 +139,7 @@ def _learned(report: DataReport) -> dict[str, Any]:
     }
 
 
-def _audited(report: AuditReport) -> dict[str, Any]:
+def _audit_json(report: AuditReport) -> dict[str, Any]:
     return {
         "ledger": {
             row.key: {
@@ -147,7 +147,7 @@ def _audited(report: AuditReport) -> dict[str, Any]:
                 "context": row.context,
                 "not_attended": row.hidden,
             }
-            for row in audited.rows(report)
+            for row in audit_terminal.ledger_rows(report)
         },
         "batches": report.batches,
         "lines": [
@@ -164,9 +164,9 @@ def _audited(report: AuditReport) -> dict[str, Any]:
             }
             for sample in report.samples
         ],
-        "label_columns": audited.label_columns(report),
-        "laws": audited.plain(report.laws),
-        "canary": audited.plain(report.canary),
+        "label_columns": audit_terminal.label_columns(report),
+        "laws": audit_terminal.json_safe(report.laws),
+        "canary": audit_terminal.json_safe(report.canary),
         "notes": list(report.notes),
     }
 
@@ -184,12 +184,12 @@ def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     findings = list(findings)
     prints = fingerprints(findings)
     return [
-        _finding(finding) | {"fingerprints": list(own)}
+        _finding_json(finding) | {"fingerprints": list(own)}
         for finding, own in zip(findings, prints, strict=True)
     ]
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding_json(finding: Finding) -> dict[str, Any]:
     return {
         "rule": finding.rule,
         "code": finding.code,
@@ -199,18 +199,18 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "evidence": list(finding.evidence),
         "count": finding.count,
         "total": finding.total,
-        "cases": [_case(case) for case in finding.cases],
-        "fix": _fix(finding.fix) if finding.fix else None,
-        "figure": _figure(finding.figure) if finding.figure else None,
+        "cases": [_case_json(case) for case in finding.cases],
+        "fix": _fix_json(finding.fix) if finding.fix else None,
+        "figure": _figure_json(finding.figure) if finding.figure else None,
     }
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def _fix_json(fix: Fix) -> dict[str, Any]:
     edits = [{"start": edit.start, "end": edit.end, "text": edit.text} for edit in fix.edits]
     return {"file": fix.file, "safe": fix.safe, "edits": edits}
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure_json(figure: Figure) -> dict[str, Any]:
     """NaN, which JSON has not, as null."""
     return {
         "title": figure.title,
@@ -227,7 +227,7 @@ def _figure(figure: Figure) -> dict[str, Any]:
     }
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case_json(case: Case) -> dict[str, Any]:
     origin = case.origin
     return {
         "text": case.text,

@@ -30,7 +30,7 @@ def cited_rows(report: Report) -> str:
                 wanted.setdefault(case.origin, []).append(told)
     if not wanted:
         return ""
-    found = dict(_rows(report, wanted))
+    found = dict(_read_cited_rows(report, wanted))
     lines = []
     for origin in sorted(wanted, key=lambda origin: origin.row):
         place = {"file": origin.file, "line": origin.line, "row": origin.row}
@@ -42,10 +42,14 @@ def cited_rows(report: Report) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tuple[Origin, Any]]:
+def _read_cited_rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tuple[Origin, Any]]:
     spec, left = report.spec, len(wanted)
     for row in read(
-        spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing
+        spec.data,
+        format=spec.format,
+        columns=spec.map,
+        on_broken=_ignore_line,
+        on_empty=_ignore_line,
     ):
         if row.origin in wanted:
             yield row.origin, row.raw
@@ -54,5 +58,5 @@ def _rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tuple[Origin, A
                 return
 
 
-def _nothing(*_: object) -> None:
+def _ignore_line(*_: object) -> None:
     """A line without a row has no data."""

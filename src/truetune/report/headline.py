@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from truetune.checks.report import AuditReport, DataReport, Report
-from truetune.report import audited
-from truetune.report.learned import verdict
-from truetune.report.text import many
+from truetune.report import audit_terminal
+from truetune.report.supervision_headline import supervision_verdict
+from truetune.report.visible_text import count_noun
 
 if TYPE_CHECKING:
     from truetune.checks.examine import DoctorReport
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from truetune.serving.report import ServiceReport
 
 
-def said(report: Report) -> str:
+def report_verdict(report: Report) -> str:
     """What was found out, in one sentence."""
-    if own := SAID.get(type(report).__name__):
+    if own := VERDICTS_BY_CLASS.get(type(report).__name__):
         return own(report)
     if isinstance(report, AuditReport):
-        return audited.verdict(report)
+        return audit_terminal.audit_verdict(report)
     if isinstance(report, DataReport) and report.rows:
-        return verdict(report).plain
-    return _found(report, many(max(1, len(report.subjects)), "subject"))
+        return supervision_verdict(report).plain
+    return _findings_sentence(report, count_noun(max(1, len(report.subjects)), "subject"))
 
 
-def then(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
+def next_step(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
     """What to do next: the remedy of the gravest finding, else the command that follows; empty where there is none.
     `runs` are those of its JSON."""
     gravest = next((finding for finding in report.findings if finding.severity != "info"), None)
@@ -40,13 +40,16 @@ def then(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
     if report.outcome == "not judged":
         return next((part.unlock or part.reason for part in report.missing()), NOTHING_TO_JUDGE)
     if runs:
-        return NEXT["RunReport" if any(run["looks"] for run in runs) else "curves alone"]
+        return NEXT_STEPS["RunReport" if any(run["looks"] for run in runs) else "curves alone"]
     if not getattr(report, "trains", True):
-        return NEXT["code that trains nothing"]
-    return next((NEXT[kind.__name__] for kind in type(report).__mro__ if kind.__name__ in NEXT), "")
+        return NEXT_STEPS["code that trains nothing"]
+    return next(
+        (NEXT_STEPS[kind.__name__] for kind in type(report).__mro__ if kind.__name__ in NEXT_STEPS),
+        "",
+    )
 
 
-def _found(report: Report, where: str) -> str:
+def _findings_sentence(report: Report, where: str) -> str:
     grave = [finding for finding in report.findings if finding.severity != "info"]
     if not grave and report.outcome == "not judged":
         return (
@@ -54,21 +57,21 @@ def _found(report: Report, where: str) -> str:
             f" {next(iter(report.missing()), f'no rule has anything to look at in {where}')}."
         )
     if not grave:
-        return f"No findings in {where}; {fine(report)}."
-    others = f"; and {many(len(grave) - 1, 'finding')} more" if grave[1:] else ""
+        return f"No findings in {where}; {count_examined(report)}."
+    others = f"; and {count_noun(len(grave) - 1, 'finding')} more" if grave[1:] else ""
     return f"{grave[0].message} ({grave[0].rule}){others}"
 
 
-def fine(report: Report) -> str:
+def count_examined(report: Report) -> str:
     """How much was examined and is fine: `83 checks examined and fine`."""
-    return f"{many(len(report.examined), 'check')} examined and fine"
+    return f"{count_noun(len(report.examined), 'check')} examined and fine"
 
 
-def _lint(report: LintReport) -> str:
-    return _found(report, many(report.files, "file"))
+def _lint_verdict(report: LintReport) -> str:
+    return _findings_sentence(report, count_noun(report.files, "file"))
 
 
-def _doctor(report: DoctorReport) -> str:
+def _environment_verdict(report: DoctorReport) -> str:
     here = report.environment
     if broken := [name for name, error in here.loads.items() if error]:
         return f"{', '.join(broken)} can't be imported in this environment."
@@ -83,22 +86,22 @@ def _doctor(report: DoctorReport) -> str:
         return f"torch sees no GPU: this environment trains on its {here.machine.cpus or '?'} CPUs."
     bf16 = "works" if here.torch.bf16 else "fails"
     return (
-        f"torch uses {many(len(here.torch.devices), 'GPU')} ({here.torch.devices[0].name}), and"
+        f"torch uses {count_noun(len(here.torch.devices), 'GPU')} ({here.torch.devices[0].name}), and"
         f" bf16 {bf16}."
     )
 
 
-def _movement(report: MovementReport) -> str:
-    from truetune.report.movement import moved
+def _movement_verdict(report: MovementReport) -> str:
+    from truetune.report.weight_diff_terminal import describe_movement
 
-    return moved(report.manifest)
+    return describe_movement(report.manifest)
 
 
-def _evaluation(report: EvaluationReport) -> str:
+def _evaluation_verdict(report: EvaluationReport) -> str:
     found, level = report.evaluated, f"{100 * report.confidence:.3g} %"
     if found is None:
         return (
-            f"{many(len(report.tasks.tasks), 'task')} of lm-eval measured."
+            f"{count_noun(len(report.tasks.tasks), 'task')} of lm-eval measured."
             if report.tasks
             else "Nothing measured."
         )
@@ -115,63 +118,68 @@ def _evaluation(report: EvaluationReport) -> str:
             f"{apart}{', which may be chance' if change.p >= 0.05 else ''} (p {change.p:.2g})"
         )
     if stops:
-        parts.append(f"it would stop at {stops.likely:,} of {many(stops.ends, 'end')} of answers")
+        parts.append(
+            f"it would stop at {stops.likely:,} of {count_noun(stops.ends, 'end')} of answers"
+        )
     if report.metrics and report.metrics.groups:
         parts.append(
-            f"{many(sum(group.samples for group in report.metrics.groups), 'answer')} judged"
+            f"{count_noun(sum(group.samples for group in report.metrics.groups), 'answer')} judged"
         )
-    return (
-        f"On {many(found.rows, 'held-out row')} {'; '.join(parts) or 'nothing could be measured'}."
-    )
+    return f"On {count_noun(found.rows, 'held-out row')} {'; '.join(parts) or 'nothing could be measured'}."
 
 
-def _service(report: ServiceReport) -> str:
-    from truetune.report.service import lines
+def _server_verdict(report: ServiceReport) -> str:
+    from truetune.report.server_check_terminal import observation_lines
 
     if report.service.lost:
         return f"Broken off: what the server does was not seen of {', '.join(report.service.lost)}."
-    seen = list(lines(report.service))
+    seen = list(observation_lines(report.service))
     bad = [f"{name}: {text}" for name, text, good in seen if not good]
     if bad:
         return f"Served otherwise than trained: {'; '.join(bad)}."
     return (
-        f"{many(len(seen), 'part')} looked at, each served as trained."
+        f"{count_noun(len(seen), 'part')} looked at, each served as trained."
         if seen
         else "Nothing could be looked at."
     )
 
 
-def _sample(report: SampleReport) -> str:
-    from truetune.report.sampled import success
+def _answers_verdict(report: SampleReport) -> str:
+    from truetune.report.answers_terminal import describe_success
 
-    return f"{success(report)}."
+    return f"{describe_success(report)}."
 
 
-def _rehearsal(report: RehearsalReport) -> str:
+def _rehearsal_verdict(report: RehearsalReport) -> str:
     parts, rows = [], report.recited
     if rows:
         whole, ended = sum(row.recited for row in rows), sum(row.stopped for row in rows)
         parts.append(
-            f"a miniature trained on {many(len(rows), 'row')} recites {whole} of them, and stops at"
+            f"a miniature trained on {count_noun(len(rows), 'row')} recites {whole} of them, and stops at"
             f" the end of {ended}"
         )
     if report.pairs:
         grown = sum(pair.after > pair.before for pair in report.pairs)
-        parts.append(f"the margin grows in {grown} of {many(len(report.pairs), 'pair')}")
-    return "; ".join((*parts, audited.verdict(report)))
+        parts.append(f"the margin grows in {grown} of {count_noun(len(report.pairs), 'pair')}")
+    return "; ".join((*parts, audit_terminal.audit_verdict(report)))
 
 
 NOTHING_TO_JUDGE = (
     "name what is to be judged: data with -t TOKENIZER, settings, a training script, a log or a"
     " model"
 )
-SAID: Mapping[str, Callable[[Any], str]] = {
-    "DoctorReport": _doctor, "EvaluationReport": _evaluation, "LintReport": _lint, "MovementReport": _movement,
-    "RehearsalReport": _rehearsal, "SampleReport": _sample, "ScoreReport": _sample,
-    "ServiceReport": _service,
-}  # fmt: skip
+VERDICTS_BY_CLASS: Mapping[str, Callable[[Any], str]] = {
+    "DoctorReport": _environment_verdict,
+    "EvaluationReport": _evaluation_verdict,
+    "LintReport": _lint_verdict,
+    "MovementReport": _movement_verdict,
+    "RehearsalReport": _rehearsal_verdict,
+    "SampleReport": _answers_verdict,
+    "ScoreReport": _answers_verdict,
+    "ServiceReport": _server_verdict,
+}
 """By the class of a report, which is not imported for its name alone"""
-NEXT: Mapping[str, str] = {
+NEXT_STEPS: Mapping[str, str] = {
     "code that trains nothing": (
         "only the code was judged; judge what it answers: truetune score PREDICTIONS"
     ),

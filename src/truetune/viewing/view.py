@@ -17,67 +17,75 @@ from truetune.data.files import resolve
 from truetune.errors import MAX_NAMED, DataError, UsageError
 from truetune.package import __version__
 from truetune.report.as_json import as_dict
-from truetune.report.page.marks import Marks, marks_of
-from truetune.report.page.rows import Row
+from truetune.report.page.html_document import html_document, notebook_frame
+from truetune.report.page.row_marks import Marks, marks_of
 from truetune.report.page.section import Result, Section
-from truetune.report.page.shell import document, framed
-from truetune.report.page.tokens import tokens_section
-from truetune.report.text import visible
+from truetune.report.page.token_rows import TokenRow
+from truetune.report.page.tokens_section import tokens_section
+from truetune.report.visible_text import visible
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 from truetune.tokenized.origin_facts import cache_at
-from truetune.viewing.answers import MOST, Answers
-from truetune.viewing.chats import Chats
-from truetune.viewing.server import Server
-from truetune.viewing.shelf import Shelf
+from truetune.viewing.conversation_rows import ConversationRows
+from truetune.viewing.local_server import ViewServer
+from truetune.viewing.row_index import RowIndex
+from truetune.viewing.row_service import MAX_ROWS, RowService
 
-AHEAD = 20
+PREFETCH_ROWS = 20
 """Rows that the page asks for at once"""
-KEPT_PACKS = 16
+KEPT_ENCODED_ROWS = 16
 """Encoded rows that are held: they are long"""
 
 
-def answers_of(spec: RunSpec) -> Answers:
+def row_service_for(spec: RunSpec) -> RowService:
     """Of the data of `spec`, not yet read. Raises SpecError, DataError, TokenizerError or TemplateError."""
     folder = Path(spec.data[0]) if len(spec.data) == 1 else None
     if folder is not None and (folder / "manifest.json").is_file():
-        from truetune.viewing.encoded import Packs, sources_of
+        from truetune.viewing.encoded_rows import EncodedRows, shard_sources
 
-        packs = Packs(folder, spec)
-        sources = sources_of(folder, packs.manifest)
-        return Answers(lambda: Shelf(sources, kept=KEPT_PACKS), packs, packs.notice)
+        packs = EncodedRows(folder, spec)
+        sources = shard_sources(folder, packs.manifest)
+        return RowService(lambda: RowIndex(sources, kept=KEPT_ENCODED_ROWS), packs, packs.notice)
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
-        from truetune.viewing.token_ids import TokenIds
+        from truetune.viewing.token_id_rows import TokenIdRows
 
         cache = cache_at(spec.data[0])
-        return Answers(lambda: Shelf(cache.sources, kept=KEPT_PACKS), TokenIds(spec))
+        return RowService(
+            lambda: RowIndex(cache.sources, kept=KEPT_ENCODED_ROWS), TokenIdRows(spec)
+        )
     resolve(spec.data)
-    return Answers(lambda: Shelf(resolve(spec.data)), Chats(spec))
+    return RowService(lambda: RowIndex(resolve(spec.data)), ConversationRows(spec))
 
 
-def served(spec: RunSpec, *, port: int = 0, row: int = 0, result: Result | None = None) -> Server:
+def start_server(
+    spec: RunSpec, *, port: int = 0, row: int = 0, result: Result | None = None
+) -> ViewServer:
     """A server of the token view over the data, its rows being found, those around `row` being drawn.
 
     `result` is the JSON of a report on the same data: the rows that its findings cite are marked. Raises as
     `answers_of`, and UsageError, also where the report is on other data.
     """
-    marks = {} if result is None else {"marks": marks_on(spec, result)}
-    answers = answers_of(spec)
-    server = Server(page_of(spec, {"remote": "rows", **marks}, connect=True), answers, port)
+    marks = {} if result is None else {"marks": marks_for_data(spec, result)}
+    answers = row_service_for(spec)
+    server = ViewServer(view_page(spec, {"remote": "rows", **marks}, connect=True), answers, port)
     answers.start()
-    threading.Thread(target=answers.rows, args=(row - row % AHEAD, AHEAD), daemon=True).start()
+    threading.Thread(
+        target=answers.rows, args=(row - row % PREFETCH_ROWS, PREFETCH_ROWS), daemon=True
+    ).start()
     return server
 
 
-def page_of(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> str:
+def view_page(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> str:
     """The page with the token view alone."""
     name = ", ".join(spec.data)
     tokens = tokens_section(rows)
     section = Section(tokens.id, visible(name), tokens.html, tokens.data)
-    return document(f"truetune view: {name}", [section], {"truetune": __version__}, connect=connect)
+    return html_document(
+        f"truetune view: {name}", [section], {"truetune": __version__}, connect=connect
+    )
 
 
-def marks_on(spec: RunSpec, result: Result) -> Marks:
+def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     """The marks of a report on the data of `spec`, its files called as `spec` calls them.
 
     Rows are counted over all files, so that the report must be on the same files in the same order. Raises UsageError
@@ -91,7 +99,7 @@ def marks_on(spec: RunSpec, result: Result) -> Marks:
         reported = []
     if reported != list(named):
         raise UsageError(
-            f"the report is on {_listed(theirs)}, and not on {_listed(spec.data)}: rows are counted"
+            f"the report is on {_list_paths(theirs)}, and not on {_list_paths(spec.data)}: rows are counted"
             " over all files, so name the same files in the same order, from the folder where the"
             " check ran"
         )
@@ -101,7 +109,7 @@ def marks_on(spec: RunSpec, result: Result) -> Marks:
     return made
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_paths(names: Sequence[str]) -> str:
     """Paths, whole: what tells two of them apart may stand at their end."""
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return f"{', '.join(names[:MAX_NAMED])}{more}" if names else "no data"
@@ -125,7 +133,7 @@ def view(
     spec = spec_of(
         {name: value for name, value in given.items() if value is not None}, "truetune.view"
     )
-    marks = None if report is None else marks_on(spec, as_dict(report))
+    marks = None if report is None else marks_for_data(spec, as_dict(report))
     return View(spec, range(rows) if isinstance(rows, int) else rows, marks)
 
 
@@ -136,10 +144,10 @@ class View:
         """Raises as `answers_of`; a row that can't be read or rendered says why."""
         self.spec = spec
         self.marks: Marks = marks or {"rules": [], "cases": []}
-        """See `truetune.report.page.marks`"""
-        self.rows: list[Row] = []
-        """See `truetune.report.page.rows`"""
-        answers = answers_of(spec)
+        """See `truetune.report.page.row_marks`"""
+        self.rows: list[TokenRow] = []
+        """See `truetune.report.page.token_rows`"""
+        answers = row_service_for(spec)
         wanted = sorted({row for row in rows if row >= 0})
         with closing(answers):
             answers.start()
@@ -147,7 +155,7 @@ class View:
             for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
                 numbers = [row for _, row in run]
                 while numbers and (
-                    found := answers.rows(numbers[0], min(len(numbers), MOST))["rows"]
+                    found := answers.rows(numbers[0], min(len(numbers), MAX_ROWS))["rows"]
                 ):
                     self.rows += found
                     numbers = [row for row in numbers if row > found[-1]["row"]]
@@ -159,6 +167,6 @@ class View:
         )
 
     def _repr_html_(self) -> str:
-        return framed(
-            page_of(self.spec, {"rows": self.rows, "marks": self.marks}), "truetune token view"
+        return notebook_frame(
+            view_page(self.spec, {"rows": self.rows, "marks": self.marks}), "truetune token view"
         )

@@ -7,53 +7,62 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from truetune.report.page import data, findings, laws, measured, run, samples, tokens, verdict
-from truetune.report.page.section import Maker, Result, Section
-from truetune.report.page.shell import document, framed
+from truetune.report.page import (
+    answers_section,
+    data_section,
+    findings_section,
+    laws_section,
+    run_section,
+    tables_section,
+    tokens_section,
+    verdict_section,
+)
+from truetune.report.page.html_document import html_document, notebook_frame
+from truetune.report.page.section import Result, Section, SectionMaker
 
 if TYPE_CHECKING:
     from truetune.checks.report import Report
 
-SECTIONS: tuple[Maker, ...] = (
-    verdict.section,
-    findings.section,
-    samples.section,
-    measured.section,
-    run.section,
-    samples.looks,
-    laws.section,
-    data.section,
-    tokens.section,
+SECTIONS: tuple[SectionMaker, ...] = (
+    verdict_section.verdict_section,
+    findings_section.findings_section,
+    answers_section.answers_section,
+    tables_section.tables_section,
+    run_section.run_section,
+    answers_section.run_answers_section,
+    laws_section.laws_section,
+    data_section.data_section,
+    tokens_section.report_tokens_section,
 )
 """In the order of the page"""
 
 
-def page(report: Report) -> str:
+def html_page(report: Report) -> str:
     """A whole HTML document; of data it shows as many rows as it has room for."""
     from truetune.checks.report import DataReport
     from truetune.checks.run import with_rows
     from truetune.report.as_json import as_dict
-    from truetune.report.page.rows import with_raw
+    from truetune.report.page.token_rows import with_raw_text
 
     result = as_dict(with_rows(report) if isinstance(report, DataReport) else report)
-    return page_of(result | {"views": with_raw(result["views"], report.spec)})
+    return page_of(result | {"views": with_raw_text(result["views"], report.spec)})
 
 
 def page_of(result: Result) -> str:
     """The same of a report's JSON (schema `truetune.report/1`)."""
     made = [section for maker in SECTIONS if (section := maker(result)) is not None]
-    return document(_title(result), made, result)
+    return html_document(_page_title(result), made, result)
 
 
-def fragment(report: Report) -> str:
+def notebook_html(report: Report) -> str:
     """The page for a notebook: in a frame of its own, without access to the notebook; with few rows, for it is saved
     there."""
     from truetune.report.as_json import as_dict
 
-    return framed(page_of(as_dict(report)), "truetune report")
+    return notebook_frame(page_of(as_dict(report)), "truetune report")
 
 
-def _title(result: Result) -> str:
+def _page_title(result: Result) -> str:
     subjects: list[dict[str, Any]] = result.get("subjects") or []
     return f"truetune: {subjects[0]['path']}" if subjects else "truetune"
 

@@ -8,30 +8,32 @@ from itertools import islice
 
 from truetune.checks.findings import Case
 from truetune.checks.report import AuditReport, DataReport, Report
-from truetune.report.page.rendered import render_again
-from truetune.report.page.rows import (
-    REFUSED,
-    REFUSED_ROWS,
-    Row,
-    empty,
-    kept,
-    line_of,
-    row_of,
-    within,
+from truetune.report.page.render_rows import render_again
+from truetune.report.page.token_rows import (
+    MAX_REFUSED_ROWS,
+    REFUSED_ROW_CODE,
+    TokenRow,
+    fit_rows,
+    kept_range,
+    row_of_batch_line,
+    row_of_view,
+    row_without_tokens,
 )
 
 
 @singledispatch
-def views(report: Report) -> list[Row]:
+def report_rows(report: Report) -> list[TokenRow]:
     """The rows that a report has to show."""
     return []
 
 
-@views.register
-def _(report: DataReport) -> list[Row]:
+@report_rows.register
+def _(report: DataReport) -> list[TokenRow]:
     made = render_again(report.spec, [view.example.row for view in report.views])
     found = (
-        [row_of(view) | kept(view, report.spec) for view in report.views] if made is None else made
+        [row_of_view(view) | kept_range(view, report.spec) for view in report.views]
+        if made is None
+        else made
     )
     cited = {
         case.origin.row
@@ -40,23 +42,28 @@ def _(report: DataReport) -> list[Row]:
         if case.origin is not None
     }
     return list(
-        within([*found, *_refused(report, {row["row"] for row in found})], "row", first=cited)
+        fit_rows(
+            [*found, *_refused_rows(report, {row["row"] for row in found})], "row", first=cited
+        )
     )
 
 
-@views.register
-def _(report: AuditReport) -> list[Row]:
-    return list(within(map(line_of, report.samples), "line"))
+@report_rows.register
+def _(report: AuditReport) -> list[TokenRow]:
+    return list(fit_rows(map(row_of_batch_line, report.samples), "line"))
 
 
-def _refused(report: DataReport, shown: set[int | None]) -> Iterator[Row]:
+def _refused_rows(report: DataReport, shown: set[int | None]) -> Iterator[TokenRow]:
     """Rows that the template refuses, as far as a finding names them, with what it raised."""
     cases: Iterable[Case] = (
-        case for finding in report.findings if finding.code == REFUSED for case in finding.cases
+        case
+        for finding in report.findings
+        if finding.code == REFUSED_ROW_CODE
+        for case in finding.cases
     )
     left = (
         (case.origin, case.text)
         for case in cases
         if case.origin is not None and case.origin.row not in shown
     )
-    yield from (empty(origin, text) for origin, text in islice(left, REFUSED_ROWS))
+    yield from (row_without_tokens(origin, text) for origin, text in islice(left, MAX_REFUSED_ROWS))

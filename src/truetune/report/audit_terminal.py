@@ -1,0 +1,288 @@
+"""An audit on a terminal: what the loss is on, the ledger, the laws and the canary."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.auditing.audit import Field
+from truetune.checks.catalogue import rules
+from truetune.checks.report import AuditReport
+from truetune.checks.rule import LawRule
+from truetune.render.rendering import Source
+from truetune.report.terminal_output import borderless_table
+from truetune.report.visible_text import count_noun, format_share, visible, wrap_text
+
+SOURCES_WITHOUT_COLUMN = (Source.TEMPLATE, Source.STOP, Source.BOS)
+CANARY_STYLES = {"supervised": "green", "cut": "yellow", "lost": "bold red"}
+
+
+class LedgerRow(NamedTuple):
+    """One row of the ledger."""
+
+    label: str
+    key: str
+    supervised: int
+    context: int
+    hidden: int
+    """Tokens that the attention mask hides"""
+
+
+class MeasuredLaw(NamedTuple):
+    """One law that was measured."""
+
+    name: str
+    value: str
+    tolerance: str
+    unit: str
+    holds: bool
+    standing: str
+    """In words, with the finding that it has"""
+
+
+def audit_verdict(report: AuditReport) -> str:
+    """What the loss is on, in one sentence."""
+    ledger, lines = report.ledger, count_noun(len(report.samples), "line")
+    where = f"{lines} of {report.batches:,} batch{'es' * (report.batches != 1)}"
+    if not report.samples:
+        return (
+            f"no token of {report.batches:,} batches was placed"
+            if report.batches
+            else "no batch was seen"
+        )
+    if all(sample.labels is None for sample in report.samples):
+        return f"the batches hold no labels: {ledger.total:,} tokens in {where}"
+    if not ledger.supervised:
+        return f"learns nothing: no token of {where} is in the loss"
+    parts = sorted(ledger.rows(), key=lambda row: -row[1])
+    by_source = ", ".join(
+        f"{s.label} {format_share(n, ledger.supervised)}" for s, n, _ in parts if n
+    )
+    count = (
+        f"{ledger.supervised:,} of {ledger.total:,} tokens"
+        f" ({format_share(ledger.supervised, ledger.total)})"
+    )
+    return f"the loss is on {count} in {where}: {by_source}"
+
+
+def label_columns(report: AuditReport) -> str:
+    """Which columns of the given rows reach the labels, in one line; "" where the batches hold no labels.
+
+    Shares are of the supervised tokens that are text of a row: template text and stop tokens are from no column.
+    """
+    counts: Counter[str] = Counter()
+    unknown = 0
+    for sample in report.samples:
+        learned = (
+            sample.supervised & ~sample.padding & ~np.isin(sample.source, SOURCES_WITHOUT_COLUMN)
+        )
+        owners = sample.field[learned]
+        unknown += int((owners < 0).sum())
+        fields, tokens = np.unique(owners[owners >= 0], return_counts=True)
+        for field, count in zip(fields.tolist(), tokens.tolist(), strict=True):
+            counts[_column_and_role(sample.fields[field])] += count
+    total = counts.total() + unknown
+    if not total:
+        return ""
+    parts = [f"{column} {format_share(count, total)}" for column, count in counts.most_common()]
+    if unknown:
+        parts.append(
+            f"not recognised {format_share(unknown, total)}"
+            if parts
+            else "columns that are not recognised"
+        )
+    return "labels come from: " + ", ".join(parts)
+
+
+def _column_and_role(field: Field) -> str:
+    """`messages (assistant)`, `output`: a column of messages holds texts of several roles."""
+    column = re.split(r"[.\[]", field.path, maxsplit=1)[0]
+    return column if column == field.path else f"{column} ({field.source.label})"
+
+
+def verdict_text(report: AuditReport, width: int) -> Text:
+    """The sentence, in lines of a terminal."""
+    text = Text("\n".join(wrap_text(audit_verdict(report), width)))
+    if report.ledger.supervised:
+        text.stylize("bold green", 0, len(f"the loss is on {report.ledger.supervised:,}"))
+    else:
+        text.stylize("bold red")
+    return text
+
+
+def ledger_rows(report: AuditReport) -> list[LedgerRow]:
+    """The ledger by source, and the padding last where there is any."""
+    counts = np.zeros((len(Source), 3), np.int64)
+    pads = np.zeros(3, np.int64)
+    for sample in report.samples:
+        for i, mask in enumerate((sample.supervised, ~sample.supervised, ~sample.attended)):
+            counts[:, i] += np.bincount(
+                sample.source[mask & ~sample.padding], minlength=len(Source)
+            )
+            pads[i] += int((mask & sample.padding).sum())
+    made = [
+        LedgerRow(s.label, s.name.lower(), *map(int, counts[s])) for s in Source if counts[s].any()
+    ]
+    return [*made, LedgerRow("padding", "padding", *map(int, pads))] if pads.any() else made
+
+
+def measured_laws(report: AuditReport) -> list[MeasuredLaw]:
+    """The laws that were measured: broken ones first."""
+    found = {finding.code: str(finding.severity) for finding in report.findings}
+    made = [
+        MeasuredLaw(
+            name,
+            f"{law['value']:.2g}",
+            f"{law['tolerance']:.1g}",
+            str(law.get("unit", "")),
+            holds,
+            law_standing(name, holds, found),
+        )
+        for name, law in report.laws.items()
+        if "value" in law
+        for holds in [law["value"] <= law["tolerance"]]
+    ]
+    return sorted(made, key=lambda law: law.holds)
+
+
+def law_standing(law: str, holds: bool, found: Mapping[str, str]) -> str:
+    """A law in words; `found` are the findings, code -> severity. A law is broken where its rule says so. What differs
+    without a finding is explained by another one's, was asked for, or its rule was left out."""
+    if holds:
+        return "holds"
+    severities = {
+        rule.code: found[rule.code]
+        for rule in rules("law")
+        if issubclass(rule, LawRule) and rule.law == law and rule.code in found
+    }
+    if not severities:
+        return "differs, which other findings or the settings explain"
+    noted = "only a note, " if set(severities.values()) == {"info"} else ""
+    return f"broken ({noted}{', '.join(severities)})"
+
+
+def untested_laws(report: AuditReport) -> list[tuple[str, str]]:
+    """Names of the laws that were not measured, and why."""
+    return [(name, str(law["untested"])) for name, law in report.laws.items() if "untested" in law]
+
+
+def render_audited(report: AuditReport, console: Console, verbose: bool) -> None:
+    """Draw what stands below the findings."""
+    if report.samples:
+        console.print(_ledger_table(report))
+        console.print()
+    if found := measured_laws(report):
+        console.print(_laws_table(found, verbose))
+        console.print()
+    if report.canary:
+        console.print(_canary_table(report.canary))
+        console.print()
+    render_notes(report, console, verbose)
+
+
+def render_notes(report: AuditReport, console: Console, verbose: bool) -> None:
+    """Draw what could not be looked at, and what was made otherwise than in the run; never folded."""
+    lines = [
+        line
+        for note in _note_lines(report, verbose)
+        for line in wrap_text(visible(note), console.width)
+    ]
+    if lines:
+        console.print(Text("\n".join(lines) + "\n", style="dim"), soft_wrap=True)
+
+
+def _new_table(first: str, *titles: str) -> Table:
+    table = borderless_table()
+    table.add_column(first)
+    for title in titles:
+        table.add_column(title, justify="right")
+    return table
+
+
+def _ledger_table(report: AuditReport) -> Table:
+    """Tokens by source; what the attention mask hides has a column of its own where there is such text."""
+    found, total = ledger_rows(report), report.ledger.total
+    text = [row for row in found if row.key != "padding"]
+    hidden = any(row.hidden for row in text)
+    table = _new_table(
+        "tokens by source", "supervised", "context", "share", *(("not attended",) if hidden else ())
+    )
+    sums = (
+        sum(row.supervised for row in text),
+        sum(row.context for row in text),
+        sum(row.hidden for row in text),
+    )
+    for row in [*text, LedgerRow("all", "all", *sums), *found[len(text) :]]:
+        pads = row.key == "padding"
+        part = "" if pads else format_share(row.supervised + row.context, total)
+        cells = [
+            f"{row.supervised:,}",
+            f"{row.context:,}",
+            part,
+            *((f"{row.hidden:,}",) if hidden else ()),
+        ]
+        table.add_row(
+            Text(row.label, style=_row_style(row)), *cells, style="bold" if row.key == "all" else ""
+        )
+    return table
+
+
+def _row_style(row: LedgerRow) -> str:
+    """Red for what should not be: stop tokens that are not learned, padding that is."""
+    if row.key == "padding":
+        return "red" if row.supervised else "dim"
+    if row.key == "all":
+        return ""
+    return "green" if row.supervised else ("red" if row.key == "stop" else "")
+
+
+def _laws_table(found: list[MeasuredLaw], verbose: bool) -> Table:
+    table = _new_table("laws", "measured", "tolerance", "")
+    if verbose:
+        table.add_column("what was compared")
+    for law in found:
+        grave = law.standing.startswith("broken (TT")
+        said = Text(law.standing, style="green" if law.holds else "bold red" if grave else "yellow")
+        table.add_row(
+            law.name, law.value, law.tolerance, said, *((visible(law.unit),) if verbose else ())
+        )
+    return table
+
+
+def _canary_table(fields: tuple[dict[str, Any], ...]) -> Table:
+    table = borderless_table()
+    table.add_column("canary in")
+    table.add_column("became")
+    for field in fields:
+        seen = str(field["seen"])
+        table.add_row(
+            Text(visible(str(field["path"]))),
+            Text(visible(seen), style=CANARY_STYLES.get(seen, "")),
+        )
+    return table
+
+
+def _note_lines(report: AuditReport, verbose: bool) -> Iterator[str]:
+    left = untested_laws(report)
+    if verbose:
+        yield from (f"not tested: {name}: {why}" for name, why in left)
+    elif left:
+        yield f"{count_noun(len(left), 'law')} not tested (-v says why)"
+    yield from (f"note: {note}" for note in report.notes)
+
+
+def json_safe(value: Any) -> Any:
+    """JSON of what a law measured: numbers that JSON has not are null."""
+    if isinstance(value, dict):
+        return {str(key): json_safe(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,62 @@
+"""Round numbers along an axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+MIN_STEP, MAX_STEP = 1e-290, 1e290
+MAX_DECADES = 6
+"""More decades than that are not marked each"""
+
+
+def linear_ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:
+    """About `count` round numbers from low to high: multiples of 1, 2 or 5 times a power of ten; both ends where there
+    is no such."""
+    rough = (high / 2 - low / 2) / count * 2
+    if not MIN_STEP < rough < MAX_STEP or rough < 1e-9 * max(abs(low), abs(high)):
+        return [low, high]
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough * 0.999)
+    step = max(1.0, step) if whole else step
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)] or [low, high]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten from 10^low to 10^high, thinned; with their 2 and 5 times where there are few."""
+    first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
+    if last - first >= 2:
+        return [
+            float(f"1e{k}")
+            for k in range(first, last + 1, -(-(last - first) // MAX_DECADES))
+            if -300 < k < 300
+        ]
+    found = [
+        v
+        for k in range(first - 1, last + 1)
+        for v in _ticks_of_decade(k)
+        if low - 1e-9 <= math.log10(v) <= high + 1e-9
+    ]
+    ends = [v for v in (low, high) if abs(v) < 300]
+    return found if len(found) > 1 else [10.0**v for v in ends]
+
+
+def _ticks_of_decade(power: int) -> Iterator[float]:
+    if -300 < power < 300:
+        yield from (float(f"{k}e{power}") for k in (1, 2, 5))
+
+
+def tick_label(value: float, step: float = 0.0) -> str:
+    """A number in few characters, with the digits that a step of that size needs: `0.25`, `40k`, `1.5M`, `2e-05`."""
+    size = abs(value)
+    if not step:
+        return f"{value:.4g}"
+    if size < step / 1000:
+        return "0"
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size >= unit * (10 if letter == "k" else 1) and size < 1e12:
+            return f"{value / unit:,.10g}{letter}" if step >= unit / 1000 else f"{value:,.10g}"
+    if size >= 1e12 or size < 1e-3:
+        return f"{value:.4g}"
+    return f"{value:,.{min(12, max(0, -math.floor(math.log10(step) + 1e-9)))}f}"

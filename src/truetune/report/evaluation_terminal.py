@@ -1,0 +1,243 @@
+"""What was measured on held-out rows, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.evaluation.evaluated_report import EvaluationReport
+from truetune.evaluation.metrics import Metrics
+from truetune.generation.evaluated import WHOLE, Evaluated, Measured, Stops
+from truetune.report.draw_by_kind import draw_more
+from truetune.report.terminal_output import borderless_table
+from truetune.report.visible_text import count_noun, format_share, visible
+
+if TYPE_CHECKING:
+    from truetune.evaluation.lm_eval import LmEval
+
+SIGNIFICANCE_LEVEL = 0.05
+MAX_SKIP_REASONS = 5
+"""Reasons that are shown"""
+METRIC_NAMES = {"overlap": "overlap (token F1)", "length ratio": "length over the reference's"}
+
+
+@draw_more.register
+def draw_evaluation(report: EvaluationReport, console: Console, verbose: bool) -> None:
+    """Losses, stops, answers, tasks; against the other model where there is one."""
+    found, level = report.evaluated, f"{report.confidence:.0%}"
+    tables: list[Table] = []
+    if found:
+        tables += [_loss_table(found, level)] if found.model.losses else []
+        tables += (
+            [_change_table(found, found.other, level)] if found.changes and found.other else []
+        )
+        tables += [_stop_table(found, level)] if found.model.stops else []
+        tables += [_calibration_table(found.model.stops)] if found.model.stops and verbose else []
+    tables += list(_answer_tables(report.metrics)) if report.metrics else []
+    tables += [_agreement_table(found)] if found and found.agreements else []
+    tables += [_task_table(report.tasks)] if report.tasks else []
+    for table in tables:
+        console.print(table)
+        console.print()
+    for line in (
+        *(_evaluation_notes(found) if found else ()),
+        *report.notes,
+        *_task_notes(report.tasks),
+    ):
+        console.print(Text(visible(f"note: {line}"), style="dim"), soft_wrap=True)
+
+
+def _loss_table(found: Evaluated, level: str) -> Table:
+    table = _new_table("loss by source", "tokens", "nats a token", level, "perplexity")
+    for loss in found.model.losses:
+        table.add_row(
+            loss.source,
+            f"{loss.tokens:,}",
+            f"{loss.mean:.4f}",
+            _format_interval(loss.low, loss.high),
+            _format_number(loss.perplexity),
+            style="bold" if loss.source == WHOLE else "",
+        )
+    return table
+
+
+def _change_table(found: Evaluated, other: Measured, level: str) -> Table:
+    table = _new_table(f"against {_model_name(other)}", "its loss", "difference", level, "p")
+    for change in found.changes:
+        theirs = other.loss(change.source)
+        table.add_row(
+            change.source,
+            f"{theirs.mean:.4f}" if theirs else "",
+            f"{change.difference:+.4f}",
+            _format_interval(change.low, change.high, "+"),
+            _format_p_value(change.p),
+            style=_change_style(change.difference, change.p),
+        )
+    return table
+
+
+def _stop_table(found: Evaluated, level: str) -> Table:
+    """One column a model."""
+    models = [model for model in (found.model, found.other) if model and model.stops]
+    table = _new_table("P(stop)", *map(_model_name, models))
+    for name, *cells in zip(
+        *(_stop_lines(model.stops, level) for model in models if model.stops), strict=True
+    ):
+        table.add_row(name[0], *(cell[1] for cell in (name, *cells)))
+    return table
+
+
+def _stop_lines(stops: Stops, level: str) -> Iterator[tuple[str, str]]:
+    yield "where answers end, mean", _format_number(stops.mean)
+    yield "  median", _format_number(stops.median)
+    yield (
+        "  over 1/2",
+        f"{stops.likely:,} of {stops.ends:,} ({format_share(stops.likely, stops.ends)})",
+    )
+    yield "inside answers, mean", _format_number(stops.inside_mean)
+    yield "  largest", _format_number(stops.largest)
+    yield "  over 1/2", f"{stops.false:,} of {stops.inside:,}"
+    yield (
+        f"ends expected for each there is ({level})",
+        f"{_format_number(stops.expected)} ({_format_interval(stops.low, stops.high)})",
+    )
+    yield "expected calibration error", _format_number(stops.error)
+
+
+def _calibration_table(stops: Stops) -> Table:
+    table = _new_table("P(stop) from", "to", "places", "mean", "of them ends")
+    for part in stops.bins:
+        table.add_row(
+            f"{part.low:.1f}",
+            f"{part.high:.1f}",
+            f"{part.places:,}",
+            f"{part.mean:.4f}",
+            f"{part.ends:,} ({part.ends / part.places:.4f})",
+        )
+    return table
+
+
+def _answer_tables(metrics: Metrics) -> Iterator[Table]:
+    for group in metrics.groups:
+        table = _new_table(f"answers, rows {group.name} ({group.samples})", "", "95%", "of")
+        for measure in group.measures:
+            table.add_row(
+                METRIC_NAMES.get(measure.name, measure.name),
+                f"{measure.value:.3f}",
+                _format_interval(measure.low, measure.high),
+                f"{measure.of:,}",
+            )
+        yield table
+    if metrics.paired:
+        table = _new_table(
+            "answers against the other's", "change", "95%", "p", "better", "worse", "of"
+        )
+        for pair in metrics.paired:
+            table.add_row(
+                METRIC_NAMES.get(pair.name, pair.name),
+                f"{pair.change:+.3f}",
+                _format_interval(pair.low, pair.high, "+"),
+                _format_p_value(pair.p),
+                str(pair.better),
+                str(pair.worse),
+                f"{pair.of:,}",
+            )
+        yield table
+
+
+def _agreement_table(found: Evaluated) -> Table:
+    table = _new_table(
+        "right answers, by pairs", "both", "only this", "only the other", "neither", "p (McNemar)"
+    )
+    for one in found.agreements:
+        counts = (one.both, one.only_this, one.only_other, one.neither)
+        table.add_row(
+            one.measure,
+            *map(str, counts),
+            _format_p_value(one.p),
+            style=_change_style(one.only_other - one.only_this, one.p),
+        )
+    return table
+
+
+def _task_table(found: LmEval) -> Table:
+    table = _new_table("lm-eval task", "metric", "value", "standard error", "rows")
+    for task in found.tasks:
+        for i, (name, value) in enumerate(task.metrics.items()):
+            error = task.errors.get(name)
+            table.add_row(
+                task.name if not i else "",
+                name,
+                f"{value:.4f}",
+                "" if error is None else f"{error:.4f}",
+                f"{task.rows:,}" if not i else "",
+            )
+    return table
+
+
+def _task_notes(found: LmEval | None) -> Iterator[str]:
+    if found:
+        yield from (f"lm-eval: {name}: {why}" for name, why in found.flags.items())
+        if found.compared:
+            yield (
+                f"lm-eval: the ids of {count_noun(found.compared, 'prompt')} were compared with those"
+                " that were trained"
+            )
+        yield from found.notes
+
+
+def _evaluation_notes(found: Evaluated) -> Iterator[str]:
+    left = sorted(found.skipped.items(), key=lambda pair: -pair[1])
+    for reason, count in left[:MAX_SKIP_REASONS]:
+        yield f"{count_noun(count, 'example')} left out: {reason}"
+    if len(left) > MAX_SKIP_REASONS:
+        yield (
+            f"{count_noun(sum(count for _, count in left[MAX_SKIP_REASONS:]), 'example')} left out for other"
+            " reasons"
+        )
+    if found.rows == 1:
+        yield "one row says nothing of others: there are no intervals"
+    if found.seen and (loss := found.seen.seen):
+        where = f" ({_format_interval(loss.low, loss.high)})" if loss.low is not None else ""
+        rows = count_noun(found.seen.rows, "row")
+        yield (
+            f"{rows} of the training data, apart from the others: {loss.mean:.4f} nats a"
+            f" token{where}"
+        )
+
+
+def _model_name(model: Measured) -> str:
+    """The last part of a path."""
+    return visible(model.name.rstrip("/").rpartition("/")[2] or model.name)
+
+
+def _new_table(first: str, *others: str) -> Table:
+    table = borderless_table()
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _format_interval(low: float | None, high: float | None, sign: str = "") -> str:
+    if low is None or high is None:
+        return ""
+    figures = ".3f" if sign or max(abs(low), abs(high)) >= 0.01 else ".2g"
+    return f"{low:{sign}{figures}} to {high:{sign}{figures}}"
+
+
+def _format_number(value: float) -> str:
+    return f"{value:,.2f}" if 1 <= value < 1e6 else f"{value:.3g}"
+
+
+def _format_p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _change_style(difference: float, p: float) -> str:
+    """Green where it is better for sure, red where it is worse."""
+    return "" if p >= SIGNIFICANCE_LEVEL else "green" if difference < 0 else "red"

@@ -1,0 +1,338 @@
+"""A figure as rows of characters, and as SVG."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from truetune.checks.figure import Figure, Mark, Series
+from truetune.report.axis_ticks import linear_ticks, log_ticks, tick_label
+from truetune.report.visible_text import visible
+
+PLOT_ROWS = 8
+BRAILLE_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""Bits of a braille character by column and row (Unicode block 2800)"""
+POINT_SIGNS = {True: "⠒○×+", False: "*ox+"}
+"""What series are drawn with; with Unicode the first is a line of braille dots."""
+SERIES_COLOURS = ("cyan", "magenta", "yellow", "green")
+HEIGHT, WIDE, HIGH = 150, 2000, 1000
+"""Pixels of a plot; units of its lines, which are stretched"""
+DASHES = ("", "7 4", "2 4", "9 4 2 4")
+LINE_COLOURS = 8
+"""Colours of lines: classes `line-0` to `line-7`"""
+MAX_DOTTED_POINTS = 16
+"""Up to so many points of a line are dots, too"""
+
+
+class Axes(NamedTuple):
+    """The ranges that a figure covers, y as its logarithm where it is drawn so."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+    log: bool
+
+    def x(self, value: float) -> float:
+        """0 to 1 from left to right."""
+        return (value / 2 - self.left / 2) / (self.right / 2 - self.left / 2)
+
+    def y(self, value: float) -> float | None:
+        """0 to 1 from below; None where there is no place for the value."""
+        if not math.isfinite(value) or (self.log and value <= 0):
+            return None
+        value = math.log10(value) if self.log else value
+        return (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
+
+    def label(self, share: float) -> str:
+        """The value at a share of the height."""
+        value = (1 - share) * self.low + share * self.high
+        return f"{10 ** min(value, 308.0) if self.log else value:.3g}"
+
+
+def figure_axes(figure: Figure) -> Axes:
+    """The ranges of all series and marks; of empty figures 0 to 1."""
+    xs = [x for series in figure.series for x in series.x if math.isfinite(x)]
+    xs += [mark.x for mark in figure.marks if math.isfinite(mark.x)]
+    ys = [y for series in figure.series for y in series.y if math.isfinite(y)]
+    log = figure.log and any(y > 0 for y in ys)
+    ys = [math.log10(y) for y in ys if y > 0] if log else ys
+    left, right = (min(xs), max(xs)) if xs else (0.0, 1.0)
+    low, high = (min(ys), max(ys)) if ys else (0.0, 1.0)
+    return Axes(*_widen_range(left, right, 0.0), *_widen_range(low, high, 1.0), log)
+
+
+def _widen_range(low: float, high: float, below: float) -> tuple[float, float]:
+    """A range that is not empty: where it would be, as much room above it, and `below` times that below."""
+    if high / 2 - low / 2 > 1e-12 * max(abs(high), abs(low), 1e-280):
+        return low, high
+    room = max(0.05 * abs(high), 1.0 if high == 0 or not below else 1e-280)
+    return max(low - below * room, -sys.float_info.max), min(high + room, sys.float_info.max)
+
+
+def terminal_plot(figure: Figure, width: int, unicode: bool) -> Text:
+    """The figure in ROWS rows of at most `width` cells, with its title above and its x axis below."""
+    frame = figure_axes(figure)
+    labels = {
+        0: frame.label(1),
+        PLOT_ROWS // 2: frame.label(1 - (PLOT_ROWS // 2 + 0.5) / PLOT_ROWS),
+        PLOT_ROWS - 1: frame.label(0),
+    }
+    gutter = max(map(len, labels.values())) + 2
+    columns = max(10, width - gutter - 1)
+    cells = _plot_cells(figure, frame, columns, unicode)
+    bar = "│" if unicode else "|"
+    text = _title_line(figure, gutter, width, unicode)
+    for row in range(PLOT_ROWS):
+        text.append("\n" + labels.get(row, "").rjust(gutter - 1) + " ").append(bar, style="dim")
+        for character, style in cells[row]:
+            text.append(character, style=style)
+    text.rstrip()
+    return text.append("\n" + _axis_line(figure, frame, gutter, columns, unicode))
+
+
+def _plot_cells(
+    figure: Figure, frame: Axes, columns: int, unicode: bool
+) -> list[list[tuple[str, str]]]:
+    """(ROWS, columns) character and style; earlier series lie over later ones."""
+    cells = [[(" ", "")] * columns for _ in range(PLOT_ROWS)]
+    for mark in figure.marks:
+        if math.isfinite(mark.x):
+            for line in cells:
+                line[min(columns - 1, int(frame.x(mark.x) * columns))] = (
+                    "┊" if unicode else ":",
+                    "dim",
+                )
+    for number, series in reversed(list(enumerate(figure.series))):
+        style = SERIES_COLOURS[number % len(SERIES_COLOURS)]
+        if unicode and number == 0:
+            for (row, column), bits in _braille_line(series, frame, columns).items():
+                cells[row][column] = (chr(0x2800 + bits), style)
+            continue
+        point = POINT_SIGNS[unicode][number % len(POINT_SIGNS[unicode])]
+        for x, y in zip(series.x, series.y, strict=True):
+            height = frame.y(y)
+            if height is not None and math.isfinite(x):
+                row = min(PLOT_ROWS - 1, int((1 - height) * PLOT_ROWS))
+                cells[row][min(columns - 1, int(frame.x(x) * columns))] = (point, style)
+    return cells
+
+
+def _braille_line(series: Series, frame: Axes, columns: int) -> dict[tuple[int, int], int]:
+    """Dots along straight lines between neighbours that are finite."""
+    across, down = 2 * columns - 1, 4 * PLOT_ROWS - 1
+    cells: dict[tuple[int, int], int] = {}
+    last: tuple[float, float] | None = None
+    for x, y in zip(series.x, series.y, strict=True):
+        height = frame.y(y)
+        if height is None or not math.isfinite(x):
+            last = None
+            continue
+        here = (frame.x(x) * across, (1 - height) * down)
+        start = last or here
+        count = max(1, math.ceil(max(abs(here[0] - start[0]), abs(here[1] - start[1]))))
+        for k in range(count + 1):
+            at_x = round(start[0] + (here[0] - start[0]) * k / count)
+            at_y = round(start[1] + (here[1] - start[1]) * k / count)
+            place = (at_y // 4, at_x // 2)
+            cells[place] = cells.get(place, 0) | BRAILLE_BITS[at_x % 2][at_y % 4]
+        last = here
+    return cells
+
+
+def _title_line(figure: Figure, gutter: int, width: int, unicode: bool) -> Text:
+    """The title; where there are several series, what each is drawn with."""
+    text = Text(" " * gutter + _shorten_text(figure.title, width - gutter, unicode), style="bold")
+    if len(figure.series) > 1:
+        for number, series in enumerate(figure.series):
+            point = POINT_SIGNS[unicode][number % len(POINT_SIGNS[unicode])]
+            legend = f"   {point} {_shorten_text(series.name, 30, unicode)}"
+            if text.cell_len + cell_len(legend) <= width:
+                text.append(legend, style=SERIES_COLOURS[number % len(SERIES_COLOURS)])
+    return text
+
+
+def _axis_line(figure: Figure, frame: Axes, gutter: int, columns: int, unicode: bool) -> str:
+    """First and last x, and the labels of marks where there is room, below their places."""
+    line = [" "] * columns
+    first, last = f"{frame.left:,.10g}", f"{frame.right:,.10g}"
+    marked = [
+        (f"{_shorten_text(m.label, 30, unicode)} {m.x:,.10g}", m)
+        for m in figure.marks
+        if math.isfinite(m.x)
+    ]
+    placed = [(0, first), (columns - len(last), last)]
+    for text, mark in marked:
+        start = min(max(0, int(frame.x(mark.x) * columns) - len(text) // 2), columns - len(text))
+        placed.insert(0, (start, text))
+    for start, text in placed:
+        around = line[max(0, start - 1) : start + len(text) + 1]
+        if start >= 0 and set(around) == {" "} and cell_len(text) == len(text):
+            line[start : start + len(text)] = text
+    return " " * gutter + " " + "".join(line).rstrip()
+
+
+def _shorten_text(text: str, width: int, unicode: bool) -> str:
+    text = visible(text)
+    if not unicode:
+        text = text.encode("ascii", "replace").decode()
+    return text if len(text) <= width else text[: max(1, width - 3)] + "..."
+
+
+def figure_svg(figure: Figure) -> str:
+    """The figure with its title and legend, as wide as its place: HTML around an inline SVG, in the colour of the text
+    around it, so that it fits light and dark pages.
+
+    Classes: `figure`, `plot`, `line line-N`, `mark`, `axis`.
+    """
+    legend = "".join(
+        f'<span class="c-entry">{legend_key(number)} {_escape_text(line.name)}</span> '
+        for number, line in enumerate(figure.series)
+    )
+    several = f'<span class="c-legend">{legend}</span>' if len(figure.series) > 1 else ""
+    return (
+        f'<figure class="figure"><figcaption><b>{_escape_text(figure.title)}</b> {several}</figcaption>'
+        f"{plot_svg(figure, with_margins(figure_axes(figure)))}</figure>"
+    )
+
+
+def with_margins(frame: Axes) -> Axes:
+    """With some room above and below."""
+    more = (frame.high / 2 - frame.low / 2) * 0.08
+    low, high = frame.low - more, frame.high + more
+    return frame._replace(low=low, high=high) if math.isfinite(high - low) else frame
+
+
+def legend_key(number: int, dash: str | None = None) -> str:
+    """How a line is drawn, for a legend."""
+    dash = DASHES[number % len(DASHES)] if dash is None else dash
+    return (
+        '<svg class="c-key" width="22" height="8" viewBox="0 0 22 8" aria-hidden="true"><path'
+        f' class="line line-{number % LINE_COLOURS}" d="M1 4h20" stroke="currentColor" stroke-width="2"'
+        f' stroke-dasharray="{dash}"/></svg>'
+    )
+
+
+def plot_svg(
+    figure: Figure,
+    frame: Axes,
+    numbers: Sequence[int] | None = None,
+    dashes: Sequence[str] | None = None,
+) -> str:
+    """The figure alone; `numbers` and `dashes` are the colours and dashes of its lines, else they are counted."""
+    numbers = range(len(figure.series)) if numbers is None else numbers
+    dashes = [DASHES[number % len(DASHES)] for number in numbers] if dashes is None else dashes
+    marks = sorted(
+        (mark for mark in figure.marks if math.isfinite(mark.x)), key=lambda mark: mark.x
+    )
+    lines = (
+        _line_svg(series, frame, number, dash)
+        for series, number, dash in zip(figure.series, numbers, dashes, strict=True)
+    )
+    return (
+        f'<svg class="plot" width="100%" height="{HEIGHT}" overflow="visible" role="img" '
+        f'aria-label="{_escape_text(figure.title)}" font-family="system-ui, sans-serif" font-size="11"'
+        ' fill="currentColor">'
+        f'<g class="ticks-y">{"".join(_y_tick_svg(*tick) for tick in y_ticks(frame))}</g>'
+        f'<g class="ticks-x">{"".join(_x_tick_svg(*tick) for tick in x_ticks(frame))}</g>'
+        f"{''.join(_mark_svg(mark, frame, place % 2) for place, mark in enumerate(marks))}"
+        f'<svg class="lines" width="100%" height="100%" viewBox="0 0 {WIDE} {HIGH}"'
+        ' preserveAspectRatio="none" '
+        f'overflow="visible">{"".join(lines)}</svg></svg>'
+    )
+
+
+def y_ticks(frame: Axes) -> list[tuple[float, str]]:
+    """(share of the height from above in per cent, label) of round values."""
+    if frame.log:
+        return [
+            (_per_cent(1 - (frame.y(v) or 0.0)), f"{v:g}") for v in log_ticks(frame.low, frame.high)
+        ]
+    values = linear_ticks(frame.low, frame.high, 4)
+    step = values[1] - values[0] if len(values) > 1 else 0.0
+    return [(_per_cent(1 - (frame.y(v) or 0.0)), tick_label(v, step)) for v in values]
+
+
+def x_ticks(frame: Axes) -> list[tuple[float, str]]:
+    """(share of the width in per cent, label) of round values."""
+    values = linear_ticks(frame.left, frame.right, 5, whole=frame.right - frame.left > 2)
+    step = values[1] - values[0] if len(values) > 1 else 0.0
+    return [(_per_cent(frame.x(v)), tick_label(v, step)) for v in values]
+
+
+def line_path(series: Series, frame: Axes) -> str:
+    """The lines between neighbours that are numbers, in whole units of WIDE and HIGH."""
+    made, last = list[str](), None
+    for here in _line_points(series, frame):
+        if here is not None:
+            made.append(
+                f"M{here[0]} {here[1]}h0"
+                if last is None
+                else f"l{here[0] - last[0]} {here[1] - last[1]}"
+            )
+        last = here
+    return "".join(made)
+
+
+def point_dots(series: Series, frame: Axes) -> str:
+    """A dot at each point where they are few."""
+    places = [place for place in _line_points(series, frame) if place is not None]
+    return "".join(f"M{x} {y}h0" for x, y in places) if len(places) <= MAX_DOTTED_POINTS else ""
+
+
+def _line_points(series: Series, frame: Axes) -> Iterator[tuple[int, int] | None]:
+    for x, y in zip(series.x, series.y, strict=True):
+        height = frame.y(y)
+        known = height is not None and math.isfinite(x)
+        yield (round(frame.x(x) * WIDE), round((1 - (height or 0.0)) * HIGH)) if known else None
+
+
+def _line_svg(series: Series, frame: Axes, number: int, dash: str) -> str:
+    drawn = (
+        'fill="none" stroke="currentColor" stroke-linejoin="round" stroke-linecap="round" '
+        'vector-effect="non-scaling-stroke"/>'
+    )
+    return (
+        f'<path class="line line-{number % LINE_COLOURS}" d="{line_path(series, frame)}" stroke-width="1.5"'
+        f' stroke-dasharray="{dash}" {drawn}<path class="dots line-{number % LINE_COLOURS}"'
+        f' d="{point_dots(series, frame)}" stroke-width="5" {drawn}'
+    )
+
+
+def _y_tick_svg(share: float, text: str) -> str:
+    return (
+        f'<line x1="0" x2="100%" y1="{share}%" y2="{share}%" stroke="currentColor"'
+        f' stroke-opacity=".15"/><text class="axis" x="-6" y="{share}%" dy="4"'
+        f' text-anchor="end">{_escape_text(text)}</text>'
+    )
+
+
+def _x_tick_svg(share: float, text: str) -> str:
+    return (
+        f'<line x1="{share}%" x2="{share}%" y1="100%" y2="100%" stroke="currentColor"/><text'
+        f' class="axis" x="{share}%" y="100%" dy="15" text-anchor="middle">{_escape_text(text)}</text>'
+    )
+
+
+def _mark_svg(mark: Mark, frame: Axes, row: int) -> str:
+    share = _per_cent(frame.x(mark.x))
+    anchor = "start" if share < 25 else "end" if share > 75 else "middle"
+    return (
+        f'<line class="mark" x1="{share}%" x2="{share}%" y1="0" y2="100%" stroke="currentColor"'
+        f' stroke-opacity=".5" stroke-dasharray="3 3"/><text x="{share}%" y="0"'
+        f' dy="{-4 - 12 * row}" text-anchor="{anchor}">{_escape_text(mark.label)} {mark.x:,.10g}</text>'
+    )
+
+
+def _escape_text(text: str) -> str:
+    return escape(visible(text[:200]))
+
+
+def _per_cent(share: float) -> float:
+    return round(min(2.0, max(-1.0, share)) * 100, 2)

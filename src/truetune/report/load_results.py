@@ -1,0 +1,123 @@
+"""Results that commands wrote as JSON, read again, and joined to one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import DataError, UsageError
+from truetune.parsing import InputLimitError
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import RESULT
+from truetune.report.as_json import SCHEMA
+
+Result = dict[str, Any]
+JOINED_LISTS = ("subjects", "findings", "known", "examined", "not_judged", "views", "runs", "shown")
+"""Lists, which follow one another"""
+FROM_FIRST = ("schema", "truetune", "spec")
+"""Taken from the first"""
+OUTCOMES_BY_GRAVITY = ("findings", "not judged", "no findings")
+"""The gravest of several holds"""
+SENTENCES = ("verdict", "next", "summary")
+"""Sentences: those of the first stand, or of the first that failed and has no findings to say so"""
+
+
+def is_result(path: str) -> bool:
+    """Does a JSON file say that truetune wrote it? Only its beginning is looked at."""
+    file = Path(path)
+    if file.suffix.lower() != ".json" or not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return b'"truetune.' in opened.read(400)
+
+
+def read_result(path: str) -> Result:
+    """The result in a JSON file. Raises DataError where it is none that a page can be made of."""
+    file = Path(path)
+    try:
+        value = read_json(file, RESULT)
+    except InputLimitError as error:
+        raise DataError(f"{path}: {error}") from None
+    except ValueError as error:
+        raise DataError(
+            f"{path}: no JSON ({error}); is it cut off? Let the command write it again"
+        ) from None
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if schema != SCHEMA and not _has_page(value):
+        raise DataError(
+            f"{path}: schema {schema!r}; {SCHEMA!r} was expected, as --json of check, train,"
+            " sample, evaluate and others writes it"
+        )
+    for name in ("subjects", *(("findings",) if schema == SCHEMA else ())):
+        if not isinstance(value.get(name), list):
+            raise DataError(
+                f"{path}: `{name}` is not there, or no list; let the command write the file again"
+            )
+    made: Result = value | ({"verdict": value["summary"]} if "summary" in value else {})
+    return made
+
+
+def read_baseline(path: str) -> frozenset[str]:
+    """The fingerprints of all findings in a report that truetune wrote as JSON.
+
+    Raises UsageError where there is no such file, or it has no fingerprints; DataError where it is no report.
+    """
+    if not Path(path).is_file():
+        raise UsageError(
+            f"{path}: there is no such file; write a baseline with --json, then name it with"
+            " --baseline"
+        )
+    findings = read_result(path).get("findings") or ()
+    known = [finding.get("fingerprints") for finding in findings if isinstance(finding, dict)]
+    if any(not isinstance(prints, list) for prints in known):
+        raise UsageError(
+            f"{path}: its findings have no fingerprints; an earlier truetune wrote it: write it"
+            " again"
+        )
+    return frozenset(str(one) for prints in known if prints for one in prints)
+
+
+def _has_page(value: Any) -> bool:
+    """Has a result that is no report (of plan, ladder, ...) what a page needs?"""
+    return (
+        isinstance(value, dict)
+        and str(value.get("schema")).startswith("truetune.")
+        and "shown" in value
+    )
+
+
+def join_results(results: Sequence[tuple[str, Result]]) -> Result:
+    """One result of several, by their names. Raises UsageError where two have the same part."""
+    speaker = next(
+        (result for _, result in results if _failed_without_findings(result)),
+        results[0][1] if results else {},
+    )
+    made: Result = {key: speaker[key] for key in SENTENCES if key in speaker}
+    owner: dict[str, str] = {}
+    for name, result in results:
+        for key, value in result.items():
+            if key in SENTENCES:
+                continue
+            if key in JOINED_LISTS:
+                made[key] = [
+                    *made.get(key, ()),
+                    *(one for one in value or () if one not in made.get(key, ())),
+                ]
+            elif key == "seconds":
+                made[key] = made.get(key, 0) + value
+            elif key == "failed":
+                made[key] = bool(made.get(key)) or bool(value)
+            elif key == "outcome":
+                made[key] = min(made.get(key, value), value, key=OUTCOMES_BY_GRAVITY.index)
+            elif value is None or (key in FROM_FIRST and key in made):
+                made.setdefault(key, value)
+            elif made.get(key) is not None:
+                raise UsageError(f"{name} and {owner[key]} both hold `{key}`; make a page of each")
+            else:
+                made[key], owner[key] = value, name
+    return made
+
+
+def _failed_without_findings(result: Result) -> bool:
+    return bool(result.get("failed")) and not result.get("findings")

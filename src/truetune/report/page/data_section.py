@@ -1,0 +1,234 @@
+"""What the data are like: lengths, shares, order, copies and leaks, pairs; of an audit, the lines of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from truetune.report.page.bar_chart import Bar, BarChart, thin_labels
+from truetune.report.page.pair_charts import pair_blocks
+from truetune.report.page.row_order_charts import row_order_charts, shown_rows
+from truetune.report.page.section import Result, Section, render_template
+from truetune.report.visible_text import count_noun, format_share
+
+COPY_KINDS = {
+    "exact": "equal to an earlier row",
+    "normal": "equal but for case, space and punctuation",
+    "near": "nearly the same as an earlier row",
+}
+LEAK_KINDS = {
+    "exact": "stand in the training data",
+    "normal": "stand there but for case, space and punctuation",
+    "prompt": "have a prompt that stands there, with another answer",
+    "near": "are nearly the same as a training row",
+}
+MAX_LINES = 96
+"""Lines of batches that are drawn"""
+
+
+def data_section(result: Result) -> Section | None:
+    """Of reports on data, and of audits."""
+    lengths: dict[str, Any] | None = result.get("lengths") if result.get("examples") else None
+    data: dict[str, Any] = result.get("data") or {}
+    lines = (result.get("audit") or {}).get("lines") or []
+    if not lengths and not lines:
+        return None
+    return Section(
+        "dataset",
+        "Data",
+        render_template(
+            "data.html.jinja",
+            lengths=_length_chart(lengths, data.get("shares")) if lengths else None,
+            loss=_describe_cut(lengths, result["examples"]) if lengths else "",
+            shares=_share_chart(data["shares"]) if data.get("shares") else None,
+            order=row_order_charts(data["order"], result) if data.get("order") else None,
+            copies=_copies_block(data["copies"], result) if data.get("copies") else None,
+            leaks=_leaks_block(data["leaks"]) if data.get("leaks") else None,
+            pairs=list(pair_blocks(data)),
+            lines=list(_batch_charts(lines)),
+        ),
+    )
+
+
+def _length_chart(lengths: dict[str, Any], shares: dict[str, Any] | None) -> BarChart:
+    """A bar a bin; what reaches over the limit in another colour."""
+    counts, edges, limit = lengths["counts"], lengths["edges"], lengths["limit"]
+    total, top = sum(counts), max(counts, default=0)
+    bars, table = [], []
+    for i, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True)):
+        learned = (
+            format_share(shares["supervised"][i], shares["tokens"][i])
+            if shares and shares["tokens"][i]
+            else "-"
+        )
+        over = limit is not None and low > limit
+        title = (
+            f"{low:,} to {high - 1:,} tokens: {count_noun(count, 'example')}, {learned} of their tokens"
+            " supervised"
+        )
+        bars.append(Bar([(count, "b-over" if over else "b-main")], title))
+        table.append(
+            (f"{low:,} to {high - 1:,}", f"{count:,}", format_share(count, total), learned)
+        )
+    line = None
+    if limit is not None and edges and limit < edges[-1]:
+        i = next(i for i, high in enumerate(edges[1:]) if limit < high)
+        line = i + (limit - edges[i]) / (edges[i + 1] - edges[i])
+    about = (
+        f"median {lengths['median']:,}, 95 % up to {lengths['p95']:,}, longest"
+        f" {lengths['longest']:,}"
+    )
+    return BarChart(
+        "Length of examples, in tokens",
+        bars,
+        top,
+        f"{top:,}",
+        thin_labels([f"{edge:,}" for edge in edges]),
+        about + (f"; the dashed line is max_length {limit:,}" if line is not None else ""),
+        line,
+        table=(("tokens", "examples", "share", "supervised"), table),
+    )
+
+
+def _describe_cut(lengths: dict[str, Any], examples: int) -> str:
+    """What a cut at the limit would lose, and what the lengths leave out."""
+    limit, media = lengths["limit"], lengths.get("media")
+    more = f" These are the tokens of the text: {media['says']}." if media else ""
+    if limit is None:
+        return f"No max_length is set: it is not known where a trainer would cut.{more}"
+    if not lengths["over"]:
+        return f"max_length is {limit:,}: " + (
+            f"it is not known what is cut.{more}" if media else "nothing would be cut."
+        )
+    return (
+        f"A cut at max_length {limit:,} would shorten {lengths['over']:,} of"
+        f" {count_noun(examples, 'example')} and lose {count_noun(lengths['lost_tokens'], 'token')},"
+        f" {lengths['lost_supervised']:,} of them supervised.{more}"
+    )
+
+
+def _share_chart(shares: dict[str, Any]) -> BarChart:
+    """Nothing supervised on the left, everything on the right, the rest between."""
+    counts, none, whole = shares["counts"], shares["none"], shares["all"]
+    wide, total = 100 // max(1, len(counts)), sum(counts) + none + whole
+    named = [
+        (f"{wide * i} to {wide * (i + 1)} %", count, "b-main") for i, count in enumerate(counts)
+    ]
+    named = [("none", none, "b-over"), *named, ("all", whole, "b-soft")]
+    top = max(count for _, count, _ in named)
+    return BarChart(
+        "Supervised share of each example",
+        [
+            Bar([(count, colour)], f"{name} supervised: {count_noun(count, 'example')}")
+            for name, count, colour in named
+        ],
+        top,
+        f"{top:,}",
+        ("none", "25 %", "50 %", "75 %", "all"),
+        f"{none:,} of {count_noun(total, 'example')} without a supervised token, {whole:,} supervised"
+        f" from end to end; {format_share(sum(shares['supervised']), sum(shares['tokens']))} of all tokens"
+        " are supervised",
+        table=(
+            ("supervised", "examples", "share"),
+            [(n, f"{c:,}", format_share(c, total)) for n, c, _ in named if c],
+        ),
+    )
+
+
+def _copies_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
+    rows, shown = copies["rows"], shown_rows(result)
+    total = result.get("rows") or 0
+    return {
+        "lines": [
+            (COPY_KINDS.get(kind, kind), f"{count:,}", format_share(count, total))
+            for kind, count in rows.items()
+        ],
+        "says": (
+            f"{count_noun(sum(rows.values()), 'copy').replace('copys', 'copies')} of"
+            f" {count_noun(copies['groups'], 'row')}"
+            if copies["groups"]
+            else "No row is a copy of another."
+        ),
+        "largest": [
+            {
+                "rows": group["rows"],
+                "what": COPY_KINDS.get(group["kind"], group["kind"]),
+                "places": [
+                    (f"{place['file']}:{place['line']}", shown.get((place["file"], place["row"])))
+                    for place in group["places"]
+                ],
+            }
+            for group in copies["largest"]
+        ],
+    }
+
+
+def _leaks_block(leaks: dict[str, Any]) -> dict[str, Any]:
+    of, rows = leaks["of"], leaks["rows"]
+    return {
+        "says": (
+            f"{sum(rows.values()):,} of {count_noun(of, 'evaluation row')} are known from the training"
+            " data"
+        ),
+        "lines": [
+            (LEAK_KINDS.get(kind, kind), f"{count:,}", format_share(count, of))
+            for kind, count in rows.items()
+        ],
+    }
+
+
+def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
+    """How the lines of the batches are filled; how many documents are packed in each, where they are packed."""
+    shown = lines[:MAX_LINES]
+    if not shown:
+        return
+    parts, names = [_line_parts(line) for line in shown], [_line_name(line) for line in shown]
+    wide = [sum(part) for part in parts]
+    bars, table = [], []
+    for line, (supervised, context, padding), name in zip(shown, parts, names, strict=True):
+        title = f"{name}: {supervised:,} supervised, {context:,} context, {padding:,} padding"
+        bars.append(Bar([(supervised, "b-main"), (context, "b-soft"), (padding, "b-pad")], title))
+        table.append(
+            (name, f"{supervised:,}", f"{context:,}", f"{padding:,}", f"{line['documents']:,}")
+        )
+    yield BarChart(
+        "Lines of the batches, in tokens",
+        bars,
+        max(wide),
+        f"{max(wide):,}",
+        ("first line", names[-1]),
+        f"{format_share(sum(wide) - sum(line['tokens'] for line in shown), sum(wide))} of the places are"
+        " padding"
+        + (
+            f"; the first {len(shown):,} of {len(lines):,} lines" if len(shown) < len(lines) else ""
+        ),
+        legend=(("b-main", "supervised"), ("b-soft", "context"), ("b-pad", "padding")),
+        table=(("line", "supervised", "context", "padding", "documents"), table),
+    )
+    documents = [line["documents"] for line in shown]
+    if (most := max(documents)) > 1:
+        yield BarChart(
+            "Documents in each line",
+            [
+                Bar([(count, "b-main")], f"{name}: {count_noun(count, 'document')}")
+                for count, name in zip(documents, names, strict=True)
+            ],
+            most,
+            f"{most:,}",
+            ("first line", names[-1]),
+            f"{sum(documents) / len(documents):.1f} on average",
+        )
+
+
+def _line_parts(line: dict[str, Any]) -> tuple[int, int, int]:
+    """Supervised, context, padding; padding may be supervised too."""
+    context = max(0, line["tokens"] - line["supervised"])
+    return line["supervised"], context, max(0, line.get("places", 0) - line["supervised"] - context)
+
+
+def _line_name(line: dict[str, Any]) -> str:
+    rank = f"rank {line['rank']}, " if line["rank"] else ""
+    return f"{rank}batch {line['batch']}, line {line['line']}" + (
+        f" ({line['side']})" if line["side"] else ""
+    )

@@ -1,0 +1,146 @@
+"""Findings with their evidence folded in; each case leads to its token where the page has it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from markupsafe import Markup
+
+from truetune.checks.figure import Figure, Mark, Series
+from truetune.report.figure_plot import figure_svg
+from truetune.report.headline import NOTHING_TO_JUDGE
+from truetune.report.page.section import Result, Section, render_template
+from truetune.report.report_terminal import CURVES_ARE_NOT_ANSWERS
+from truetune.report.visible_text import count_noun
+
+NO_RECORD = "what was examined is not recorded here: let this release write the report again"
+SEVERITIES = ("error", "warning", "info")
+MAX_CASES = 50
+"""Places of a finding that the page lists; its JSON has all"""
+MAX_UNFOLDED = 12
+"""Of many findings only the first ones are unfolded"""
+
+
+def findings_section(result: Result) -> Section | None:
+    """Of every report; a plan or a ladder has none."""
+    if "findings" not in result:
+        return None
+    views = result.get("views") or ()
+    found = [
+        finding
+        | {
+            "anchor": anchor,
+            "open": finding["severity"] != "info" and i < MAX_UNFOLDED,
+            "cases": [_link_case(case, views) for case in finding["cases"][:MAX_CASES]],
+            "svg": finding.get("figure")
+            and Markup(figure_svg(_figure_from_json(finding["figure"]))),
+        }
+        for i, (finding, anchor) in enumerate(findings_with_anchors(result))
+    ]
+    counts = [(s, sum(finding["severity"] == s for finding in found)) for s in SEVERITIES]
+    word, beyond = outcome_in_words(result)
+    html = render_template(
+        "findings.html.jinja",
+        findings=found,
+        counts=counts,
+        standing=word,
+        beyond=beyond,
+        examined=result.get("examined") or (),
+        not_judged=result.get("not_judged") or (),
+    )
+    return Section("findings", "Findings", html, {"count": len(found)})
+
+
+def outcome_in_words(result: Result) -> tuple[str, str]:
+    """Of a result without a finding that is more than a note: a word, and what it means."""
+    if result.get("failed"):
+        return "failed", str(result.get("summary") or result.get("verdict"))
+    if result.get("outcome") == "not judged":
+        missing = (part for part in result.get("not_judged") or () if part["asked"])
+        return (
+            "not judged",
+            "; ".join(f"{part['what']}: {part['reason']}" for part in missing) or NOTHING_TO_JUDGE,
+        )
+    if curves := _unseen_by_curves(result):
+        return "nothing found in the curves", curves
+    if examined := len(result.get("examined") or ()):
+        return "no findings", f"{count_noun(examined, 'check')} examined and fine"
+    if result.get("findings") or result.get("known"):
+        return "no findings", "beyond the notes and what an earlier report knows"
+    return "not judged", NO_RECORD if "examined" not in result else NOTHING_TO_JUDGE
+
+
+def _unseen_by_curves(result: Result) -> str:
+    """What curves do not show."""
+    runs = result.get("runs") or ()
+    curves = any(subject.get("kind") == "run log" for subject in result.get("subjects") or ())
+    return (
+        CURVES_ARE_NOT_ANSWERS
+        if (curves or runs) and not any(run.get("looks") for run in runs)
+        else ""
+    )
+
+
+def findings_with_anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]]:
+    """Findings with their ids in the page: the code; `TT303-2` for the second of that code."""
+    seen = Counter[str]()
+    for finding in result.get("findings") or ():
+        seen[finding["code"]] += 1
+        yield (
+            finding,
+            finding["code"] + (f"-{seen[finding['code']]}" if seen[finding["code"]] > 1 else ""),
+        )
+
+
+def _link_case(case: dict[str, Any], views: Any) -> dict[str, Any]:
+    """`absent`: the row is not among those of the page."""
+    href = _case_href(case, views)
+    return case | {
+        "href": href,
+        "absent": href is None and bool(views) and case.get("row") is not None,
+    }
+
+
+def _case_href(case: dict[str, Any], views: Any) -> str | None:
+    """To the token of a row, or to the line of a batch, that the page shows."""
+    row, place = case.get("row"), (case.get("file"), case.get("row"))
+    if row is None:
+        return _batch_line_href(case["text"], views)
+    if not any((view.get("file"), view.get("row")) == place for view in views):
+        return None
+    parts = {
+        "row": row,
+        "side": case.get("side"),
+        "turn": case.get("turn"),
+        "tok": case.get("token"),
+    }
+    return "#" + "&".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+
+
+def _batch_line_href(text: str, views: Any) -> str | None:
+    """A case of an audit begins with the place of its line: `batch 0, line 2: ...`."""
+    for i, view in enumerate(views):
+        place = (view.get("title") or "").split(", placed by ")[0]
+        if (
+            place
+            and view.get("row") is None
+            and re.match(re.escape(place) + r"(?!\w| \(| of rank)", text)
+        ):
+            return f"#view={i}"
+    return None
+
+
+def _figure_from_json(plain: dict[str, Any]) -> Figure:
+    series = (
+        Series(
+            line["name"], tuple(line["x"]), tuple(math.nan if y is None else y for y in line["y"])
+        )
+        for line in plain["series"]
+    )
+    return Figure(
+        plain["title"], tuple(series), tuple(Mark(**mark) for mark in plain["marks"]), plain["log"]
+    )

@@ -1,0 +1,61 @@
+"""Which laws of a correct trainer hold, by what margin, and what became of the canary's fields."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from truetune.report.audit_terminal import law_standing
+from truetune.report.page.section import Result, Section, render_template
+
+
+def laws_section(result: Result) -> Section | None:
+    """Of an audit."""
+    audit: dict[str, Any] | None = result.get("audit")
+    if audit is None or not (audit.get("laws") or audit.get("canary") or audit.get("notes")):
+        return None
+    laws: dict[str, dict[str, Any]] = audit.get("laws") or {}
+    found = {finding["code"]: finding["severity"] for finding in result.get("findings", ())}
+    measured = [_law_values(name, law, found) for name, law in laws.items() if "value" in law]
+    return Section(
+        "laws",
+        "Laws",
+        render_template(
+            "laws.html.jinja",
+            measured=sorted(measured, key=lambda law: bool(law["holds"])),
+            untested=[(name, law["untested"]) for name, law in laws.items() if "untested" in law],
+            canary=audit.get("canary") or (),
+            notes=audit.get("notes") or (),
+        ),
+    )
+
+
+def _law_values(name: str, law: dict[str, Any], found: dict[str, str]) -> dict[str, Any]:
+    value = math.nan if law["value"] is None else float(law["value"])
+    tolerance = float(law["tolerance"])
+    return {
+        "name": name,
+        "value": f"{value:.2g}",
+        "tolerance": f"{tolerance:.1g}",
+        "unit": law.get("unit", ""),
+        "holds": value <= tolerance,
+        "margin": _describe_margin(value, tolerance),
+        "standing": law_standing(name, value <= tolerance, found),
+    }
+
+
+def _describe_margin(value: float, tolerance: float) -> str:
+    if math.isnan(value):
+        return "not a number"
+    if not value:
+        return "exact"
+    if value <= tolerance:
+        return f"{_format_factor(tolerance / value)} below"
+    return f"{_format_factor(value / tolerance)} above" if tolerance else "above"
+
+
+def _format_factor(factor: float) -> str:
+    """Three digits: `1.25 times`, `33,600 times`"""
+    if not 100 <= factor < 1e9:
+        return f"{factor:.3g} times"
+    return f"{round(factor, 2 - math.floor(math.log10(factor))):,.0f} times"

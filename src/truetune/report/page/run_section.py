@@ -1,0 +1,101 @@
+"""The curves of a run, or of two, with the findings at their steps, and what is known of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from truetune.report.figure_plot import legend_key
+from truetune.report.page.curve_charts import run_charts
+from truetune.report.page.findings_section import findings_with_anchors
+from truetune.report.page.section import Result, Section, render_template
+from truetune.report.visible_text import visible
+
+RUN_LETTERS = "AB"
+RunJson = Mapping[str, Any]
+
+
+def run_section(result: Result) -> Section | None:
+    """Of `truetune report`."""
+    runs: Sequence[RunJson] = result.get("runs") or ()
+    if not runs:
+        return None
+    told, others, left_out = run_charts(runs)
+    pins = list(_finding_pins(runs, result))
+    names = (
+        [f"{RUN_LETTERS[number]} {run['name']}" for number, run in enumerate(runs)]
+        if len(runs) > 1
+        else [""]
+    )
+    return Section(
+        "run",
+        "Runs" if len(runs) > 1 else "Run",
+        render_template(
+            "run.html.jinja",
+            runs=runs,
+            names=names,
+            told=[_chart_values(chart, number) for number, chart in enumerate(told)],
+            others=[_chart_values(chart, number) for number, chart in enumerate(others, len(told))],
+            left_out=left_out,
+            pins=pins,
+            facts=_run_facts(runs),
+            differs=list(_differing_settings(runs)),
+            shared=len(_shared_settings(runs)),
+        ),
+        {
+            "names": [visible(name) for name in names],
+            "pins": pins,
+            "charts": [chart.plain() for chart in (*told, *others)],
+        },
+    )
+
+
+def _chart_values(chart: Any, number: int) -> dict[str, Any]:
+    """For the template."""
+    lines = [
+        {"key": Markup(legend_key(line.number, line.dash)), "name": line.name, "run": line.run}
+        for line in chart.lines
+    ]
+    return {"number": number, "title": chart.title, "svg": Markup(chart.svg()), "lines": lines}
+
+
+def _finding_pins(runs: Sequence[RunJson], result: Result) -> Iterator[dict[str, Any]]:
+    """Findings by step, those on the whole run last, each with its place in the page."""
+    places = _anchors_by_finding(result)
+    found = []
+    for number, run in enumerate(runs):
+        for pin in run.get("pins", ()):
+            mine = places.get((pin["code"], pin["message"]))
+            letter = RUN_LETTERS[number] if len(runs) > 1 else ""
+            found.append({**pin, "run": letter, "href": mine.pop(0) if mine else None})
+    stepped = [pin for pin in found if pin["step"] is not None]
+    yield from sorted(stepped, key=lambda pin: (pin["step"], pin["severity"] != "error"))
+    yield from (pin for pin in found if pin["step"] is None)
+
+
+def _anchors_by_finding(result: Result) -> dict[tuple[str, str], list[str]]:
+    """Code and message of findings -> their anchors."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for finding, anchor in findings_with_anchors(result):
+        places.setdefault((finding["code"], finding["message"]), []).append(anchor)
+    return places
+
+
+def _run_facts(runs: Sequence[RunJson]) -> list[tuple[str, list[str]]]:
+    """Name, and what each run says."""
+    names = dict.fromkeys(name for run in runs for name in run["facts"])
+    return [(name, [str(run["facts"].get(name, "")) for run in runs]) for name in names]
+
+
+def _differing_settings(runs: Sequence[RunJson]) -> Iterator[tuple[str, list[str]]]:
+    """Settings that all runs tell of, and that are not the same."""
+    for name in _shared_settings(runs):
+        values = [str(run["settings"][name]) for run in runs]
+        if len(set(values)) > 1:
+            yield name, values
+
+
+def _shared_settings(runs: Sequence[RunJson]) -> list[str]:
+    return sorted(set.intersection(*(set(run["settings"]) for run in runs)))

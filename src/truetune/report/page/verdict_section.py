@@ -1,0 +1,81 @@
+"""What was looked at, what is learned in one sentence, and the ledger in one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.render.rendering import Source
+from truetune.report.page.findings_section import findings_with_anchors, outcome_in_words
+from truetune.report.page.section import Result, Section, render_template
+
+SEVERITIES = ("error", "warning", "info")
+
+
+def verdict_section(result: Result) -> Section:
+    """Stands first; of every report."""
+    ledger = ledger_from_json(result)
+    text = [row for row in ledger if row["key"] != "padding"]
+    return Section(
+        "verdict",
+        "Verdict",
+        render_template(
+            "verdict.html.jinja",
+            result=result,
+            standing=outcome_in_words(result)[0],
+            verdict=result.get("summary") or result.get("verdict"),
+            amiss=result.get("failed") and not result.get("findings"),
+            next=_next_step_link(result),
+            subjects=list(_subjects_without_run_facts(result)),
+            counts=[
+                (s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES
+            ],
+            ledger=ledger,
+            bar=list(ledger_bar(ledger)),
+            supervised=sum(row["supervised"] for row in text),
+            total=sum(row["supervised"] + row["context"] for row in text),
+        ),
+    )
+
+
+def _subjects_without_run_facts(result: Result) -> Iterator[dict[str, Any]]:
+    """Without what the section of the run says again."""
+    known = {name for run in result.get("runs") or () for name in run["facts"]}
+    for subject in result.get("subjects") or ():
+        again = known if subject["kind"] == "run log" else ()
+        yield subject | {
+            "facts": {name: value for name, value in subject["facts"].items() if name not in again}
+        }
+
+
+def _next_step_link(result: Result) -> dict[str, str | None]:
+    """The remedy of the gravest finding with its place in the page; else what the result says."""
+    found = [one for one in findings_with_anchors(result) if one[0]["severity"] != "info"]
+    if not found:
+        return {"text": result.get("next"), "anchor": None}
+    finding, anchor = min(found, key=lambda one: SEVERITIES.index(one[0]["severity"]))
+    return {"text": finding["remedy"], "anchor": anchor}
+
+
+def ledger_from_json(result: Result) -> list[dict[str, Any]]:
+    """Rows by source, padding last: key, label, supervised, context, not_attended."""
+    ledger: dict[str, dict[str, int]] = (result.get("audit") or result).get("ledger") or {}
+    labels = {source.name.lower(): source.label for source in Source}
+    return [
+        {"key": key, "label": labels.get(key, key), "not_attended": 0, **counts}
+        for key, counts in ledger.items()
+        if counts.get("supervised") or counts.get("context")
+    ]
+
+
+def ledger_bar(ledger: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What is supervised, then the context, as parts of 1,000; without padding."""
+    rows = [row for row in ledger if row["key"] != "padding"]
+    total, done = max(1, sum(row["supervised"] + row["context"] for row in rows)), 0
+    for kind in ("supervised", "context"):
+        for row in rows:
+            if count := row[kind]:
+                title = f"{row['label']}: {count:,} {kind}"
+                x, width = round(1000 * done / total, 2), round(1000 * count / total, 2)
+                yield {"key": row["key"], "kind": kind, "x": x, "width": width, "title": title}
+                done += count

@@ -1,0 +1,82 @@
+"""Text from data, made safe and visible, and laid out in the cells of a terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+import unicodedata
+from collections.abc import Callable
+
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+
+UNSEEN_CATEGORIES = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"}
+"""Categories whose characters a reader can't see, or can't tell from a space."""
+BLANK_CHARACTERS = {
+    *"\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0",
+    *map(chr, range(0xFE00, 0xFE10)),
+}
+"""Letters and marks that draw nothing: fillers, joiners, variation selectors."""
+BYTE_FRAGMENT = re.compile("[\udc80-\udcff]+")
+"""Bytes that are no character, as `surrogateescape` spells them."""
+
+
+def visible(text: str) -> str:
+    """The text with each control, format and other unseen character as an escape; line ends and tabs too."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        _escape_character(c)
+        if c in BLANK_CHARACTERS or (c != " " and unicodedata.category(c) in UNSEEN_CATEGORIES)
+        else c
+        for c in text
+    )
+
+
+def _escape_character(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def spell_token(piece: str) -> str:
+    """A token in one line: `↵` a line end, `→` a tab, `⟨E6 97⟩` bytes of a split character, `⟨⟩` nothing at all."""
+    piece = BYTE_FRAGMENT.sub(
+        lambda found: f"⟨{found[0].encode(errors='surrogateescape').hex(' ').upper()}⟩", piece
+    )
+    return visible(piece.replace("\n", "↵").replace("\t", "→")) or "⟨⟩"
+
+
+def clip_text(text: str, length: int = 400) -> str:
+    """The beginning of a long text, and how long it is."""
+    return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
+
+
+def wrap_text(text: str, width: int) -> list[str]:
+    """Lines of at most `width` cells, broken at spaces, but not before a per cent sign; a longer word is cut."""
+    lines, line = [], ""
+    for word in re.split(" (?!%)", text):
+        longer = f"{line} {word}" if line else word
+        if cell_len(longer) <= width:
+            line = longer
+            continue
+        if line:
+            lines.append(line)
+        *cut, line = chop_cells(word, width)
+        lines += cut
+    return [*lines, line]
+
+
+def format_share(part: int, whole: int) -> str:
+    """`12.3 %`"""
+    return f"{100 * part / whole if whole else 0:.1f} %"
+
+
+def draw_as_text(render: Callable[[Console], None]) -> str:
+    """What is drawn on a terminal, as plain text 100 columns wide."""
+    buffer = io.StringIO()
+    render(Console(file=buffer, width=100, color_system=None))
+    return buffer.getvalue()
+
+
+def count_noun(count: int, noun: str) -> str:
+    """`1 row`, `2 rows`"""
+    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -1,0 +1,120 @@
+"""How parts of files are read: texts from any place, tables onward from a start."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import IO, Any
+
+from truetune.data.files import PACKED, Source, open_raw, unpacked
+from truetune.data.records import Record, is_array
+from truetune.errors import DataError
+
+BLOCK_BYTES, KEPT_BYTES = 1 << 20, 1 << 22
+
+
+def has_row_per_line(source: Source, raw: IO[bytes]) -> bool:
+    """Does each row stand on a line of its own?"""
+    return source.kind == "jsonl" and not is_array(source.path, raw)
+
+
+class TextReader:
+    """The bytes of a text file. Of a packed one the last few megabytes are kept; what stands before them is unpacked
+    from the start of the file."""
+
+    def __init__(self, source: Source, over: Callable[[], bool]) -> None:
+        """`over`: is nothing to be read any more?"""
+        self._over = over
+        self._path = source.path
+        self._raw = open_raw(source.path)
+        self._packed = source.path.suffix.lower() in PACKED
+        self._at = self._held = 0
+        """Bytes that were unpacked, and how many of the last ones are kept"""
+        self._restart()
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes from `start` to `stop`, unpacked."""
+        if not self._packed:
+            self._raw.seek(start)
+            return self._raw.read(stop - start)
+        if start < self._at - self._held:
+            self._restart()
+        while (
+            self._at < stop
+            and not self._over()
+            and (block := self._stream.read(min(BLOCK_BYTES, stop - self._at)))
+        ):
+            self._blocks.append(block)
+            self._at, self._held = self._at + len(block), self._held + len(block)
+            while self._held - len(self._blocks[0]) > max(KEPT_BYTES, stop - start):
+                self._held -= len(self._blocks.popleft())
+        first = self._at - self._held
+        return b"".join(self._blocks)[start - first : stop - first]
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _restart(self) -> None:
+        self._stream = unpacked(self._raw, self._path)
+        self._blocks: deque[bytes] = deque()
+        self._at = self._held = 0
+
+
+class ForwardReader:
+    """The rows of a Parquet or Arrow file, or of one of its groups, in order; the last batches are held."""
+
+    def __init__(
+        self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]
+    ) -> None:
+        """`over`: is nothing to be read any more?"""
+        from truetune.data.columnar import batches
+
+        self.part = part
+        self.reached = 0
+        """Rows that were passed"""
+        self._source, self._kept, self._over = source, kept, over
+        self._held: deque[tuple[int, Any]] = deque()
+        """Batches of `kept` rows or more, each with the number of its first row"""
+        self._raw = open_raw(source.path)
+        self._batches = batches(source, self._raw, group, kept)
+
+    def reaches(self, at: int) -> bool:
+        """Can it give the row `at` without a new start?"""
+        return at >= (self._held[0][0] if self._held else 0)
+
+    def rows(self, at: int, count: int) -> list[Any]:
+        """Raises DataError."""
+        from truetune.data.columnar import rows_of
+
+        found: list[Any] = []
+        while len(found) < count and (held := self._holding(at + len(found))):
+            first, batch = held
+            found += rows_of(self._source, batch.slice(at + len(found) - first, count - len(found)))
+        return found
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _holding(self, at: int) -> tuple[int, Any] | None:
+        while (
+            self.reached <= at
+            and not self._over()
+            and (batch := next(self._batches, None)) is not None
+        ):
+            self._held.append((self.reached, batch))
+            self.reached += batch.num_rows
+            while len(self._held) > 1 and self.reached - self._held[1][0] >= self._kept:
+                self._held.popleft()
+        return next(
+            ((first, batch) for first, batch in self._held if first <= at < first + batch.num_rows),
+            None,
+        )
+
+
+def missing_record(source: Source) -> Record:
+    """A row that was found and can't be read any more."""
+    return Record(
+        0,
+        None,
+        error=DataError(f"{source.path}: this row is not there any more: was the file changed?"),
+    )

@@ -1,0 +1,234 @@
+"""Answers: what the page asks of data, by row number, as JSON; the last rows that were drawn are kept."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from truetune.data.files import Source
+from truetune.data.records import Record
+from truetune.errors import DataError
+from truetune.report.page.token_rows import TokenRow, cut_row, row_without_tokens
+from truetune.viewing.row_index import RowIndex
+
+MAX_ROWS = 64
+"""Rows in one answer"""
+MAX_KEPT_TOKENS = 200_000
+"""Tokens of rows that are kept, and after which an answer ends"""
+ROW_WAIT_SECONDS, SEARCH_SECONDS = 0.3, 0.5
+"""Seconds that an answer waits for a row to be found, and that one step of a search takes"""
+SEARCH_ROWS, CHECK_ROWS = 256, 64
+"""Rows that are searched at once where they do not stand in a text, and that are rendered to be checked"""
+
+SourcedRecords = Sequence[tuple[Source, Record]]
+SearchStep = Callable[[int], tuple[int | None, int]]
+"""Of a row: the one that was looked for, if it is there or not far on, and the row to go on with"""
+
+
+class RowMaker(Protocol):
+    """What draws records."""
+
+    def rows(self, first: int, found: SourcedRecords) -> Iterator[list[TokenRow]]: ...
+    def faulty(self, first: int, found: SourcedRecords) -> int | None: ...
+    def text(self, record: Record) -> str: ...
+    def forget(self) -> None: ...
+
+
+class RowService:
+    """For several threads: one draws at a time."""
+
+    def __init__(
+        self, open_shelf: Callable[[], RowIndex], maker: RowMaker, notice: str | None = None
+    ) -> None:
+        """`notice` is what each answer says besides."""
+        self._open_shelf = open_shelf
+        self.shelf, self.maker = open_shelf(), maker
+        self.notice = notice
+        self._drawing = threading.Lock()
+        self._under_way, self._idle = 0, threading.Condition()
+        self._closed = False
+        self._kept: OrderedDict[int, list[TokenRow]] = OrderedDict()
+        self._tokens = 0
+
+    def start(self) -> None:
+        """Find the rows, in a thread. Whatever ends Python, `close` comes before."""
+        atexit.register(self.close)
+        self.shelf.start()
+
+    def renew(self) -> None:
+        """Go through the files again if they were changed."""
+        with self._answering(), self._drawing:
+            if not self._closed and self.shelf.changed():
+                before, self.shelf = self.shelf, self._open_shelf()
+                before.close()
+                self.maker.forget()
+                self._kept.clear()
+                self._tokens = 0
+                self.shelf.start()
+
+    def rows(self, start: int, count: int) -> dict[str, Any]:
+        """See `truetune.report.page.token_rows`."""
+        with self._answering():
+            self.shelf.wait(start + max(count, 1) - 1, ROW_WAIT_SECONDS)
+            if why := self._changed():
+                return self._state(
+                    [row_without_tokens(None, why, row=row) for row in range(start, start + count)],
+                    why,
+                )
+            with self._drawing, self.shelf.undisturbed():
+                return self._state([row for rows in self._drawn(start, count) for row in rows])
+
+    def search(self, text: str, start: int) -> dict[str, Any]:
+        """The first row from `start` on that holds the text; a step takes about half a second."""
+        needles = spelling_variants(text)
+        return self._stepped(start, lambda row: self._holding(row, needles))
+
+    def faulty(self, start: int) -> dict[str, Any]:
+        """The first row from `start` on that is not as it should be."""
+        return self._stepped(start, self._amiss)
+
+    def close(self) -> None:
+        """Read and draw no more, and wait for what is under way.
+
+        A thread that Python's end meets inside pyarrow or tokenizers ends the process.
+        """
+        self._closed = True
+        self.shelf.close()
+        with self._idle:
+            self._idle.wait_for(lambda: not self._under_way)
+        self.shelf.close()
+        atexit.unregister(self.close)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        with self._idle:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._under_way -= 1
+                self._idle.notify_all()
+
+    def _stepped(self, start: int, look: SearchStep) -> dict[str, Any]:
+        """Raises DataError where the places of rows are no longer those that were found."""
+        with self._answering():
+            if why := self._changed():
+                raise DataError(why)
+            deadline, row, found = time.monotonic() + SEARCH_SECONDS, start, None
+            while (
+                found is None
+                and not self._closed
+                and time.monotonic() < deadline
+                and self.shelf.wait(row, 0)
+            ):
+                found, row = look(row)
+            total = self.shelf.total
+            return {
+                "row": found,
+                "scanned": row,
+                "done": found is not None or (total is not None and row >= total),
+            }
+
+    def _holding(self, row: int, needles: Sequence[bytes]) -> tuple[int | None, int]:
+        """(a row that holds one of the texts, if one does that is near `row`, where to go on)."""
+        text, count = self.shelf.text_at(row), SEARCH_ROWS
+        if text is not None:
+            first, end, body, on_lines = text
+            lowered = body.lower()
+            if not any(needle in lowered for needle in needles):
+                return None, end
+            if on_lines:
+                found = find_in_lines(lowered, needles, row - first)
+                return (None, end) if found is None else (first + found, first + found + 1)
+            count = end - row
+        records = self.shelf.records(row, count)
+        for number, (_, record) in enumerate(records, row):
+            spelled = self.maker.text(record).encode().lower()
+            if any(needle in spelled for needle in needles):
+                return number, number + 1
+        return None, row + len(records)
+
+    def _amiss(self, row: int) -> tuple[int | None, int]:
+        records = self.shelf.records(row, CHECK_ROWS)
+        with self._drawing:
+            found = self.maker.faulty(row, records) if records else None
+        return found, row + len(records) if found is None else found + 1
+
+    def _changed(self) -> str | None:
+        changed = self.shelf.changed()
+        return (
+            f"{', '.join(changed)}: changed since this page was opened; load the page again"
+            if changed
+            else None
+        )
+
+    def _state(self, rows: list[TokenRow], notice: str | None = None) -> dict[str, Any]:
+        state = {"rows": rows, "total": self.shelf.total, "indexed": self.shelf.indexed}
+        return state | ({"notice": text} if (text := notice or self.notice) else {})
+
+    def _drawn(self, start: int, count: int) -> Iterator[list[TokenRow]]:
+        """What is kept, and what is drawn now; fewer rows where they are long."""
+        wanted = range(start, max(start, min(start + count, self.shelf.indexed)))
+        found = (
+            []
+            if all(row in self._kept for row in wanted)
+            else self.shelf.records(start, len(wanted))
+        )
+        tokens = 0
+        for row in wanted:
+            if self._closed:
+                return
+            if row in self._kept:
+                self._kept.move_to_end(row)
+                rows = self._kept[row]
+            elif row - start >= len(found):
+                return
+            else:
+                (drawn,) = self.maker.rows(row, [found[row - start]])
+                rows = [cut_row(one) for one in drawn]
+                self._keep(row, rows)
+            yield rows
+            tokens += _rows_weight(rows)
+            if tokens > MAX_KEPT_TOKENS:
+                return
+
+    def _keep(self, row: int, rows: list[TokenRow]) -> None:
+        self._tokens += _rows_weight(rows) - _rows_weight(self._kept.pop(row, []))
+        self._kept[row] = rows
+        while self._tokens > MAX_KEPT_TOKENS:
+            self._tokens -= _rows_weight(self._kept.popitem(last=False)[1])
+
+
+def spelling_variants(text: str) -> list[bytes]:
+    """How JSON and CSV may spell a text, as bytes whose ASCII letters are small."""
+    forms = {
+        form
+        for case in (text, text.lower(), text.upper(), text.capitalize())
+        for form in (
+            case,
+            json.dumps(case)[1:-1],
+            json.dumps(case, ensure_ascii=False)[1:-1],
+            case.replace('"', '""'),
+        )
+    }
+    return sorted({form.encode("utf-8", "surrogatepass").lower() for form in forms})
+
+
+def find_in_lines(body: bytes, needles: Sequence[bytes], skipped: int) -> int | None:
+    """The first row of some lines that holds one of the texts, `skipped` rows or more behind the first."""
+    rows = (line for line in body.split(b"\n") if line.strip())
+    return next(
+        (i for i, line in enumerate(rows) if i >= skipped and any(n in line for n in needles)), None
+    )
+
+
+def _rows_weight(rows: list[TokenRow]) -> int:
+    """Their weight; a row without tokens counts too."""
+    return sum(50 + len(row["ids"]) for row in rows)
