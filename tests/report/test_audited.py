@@ -25,8 +25,7 @@ from truetune.render.rendering import Source
 from truetune.render.tokenizer import load
 from truetune.report.as_json import as_dict, to_json
 from truetune.report.audit_terminal import audit_verdict, ledger_rows, measured_laws
-from truetune.report.page import html_page, notebook_html
-from truetune.report.page import laws_section
+from truetune.report.page import html_page, laws_section, notebook_html
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
 from truetune.report.visible_text import visible

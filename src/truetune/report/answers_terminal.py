@@ -76,9 +76,9 @@ def describe_success(report: SampleReport) -> str:
 def _describe_agreement(report: SampleReport) -> Iterator[str]:
     """How many answers are what they should be; it comes first, since a sound form says nothing of that."""
     scores = [sample.scores for sample in report.samples]
-    if judged := [score.agrees for score in scores if score.agrees is not None]:
-        share = sum(judged) / len(judged)
-        yield f"{sum(judged)} of {len(judged)} ({share:.0%}) are right, as the parser reads them"
+    if agreements := [score.agrees for score in scores if score.agrees is not None]:
+        share = sum(agreements) / len(agreements)
+        yield f"{sum(agreements)} of {len(agreements)} ({share:.0%}) are right, as the parser reads them"
     if known := [score for score in scores if score.overlap is not None]:
         exact = sum(score.exact is True for score in known)
         overlap = sum(score.overlap or 0.0 for score in known) / len(known)
@@ -93,14 +93,14 @@ def _answer_table(report: SampleReport, width: int) -> Table:
     room = max(50, width - OTHER_COLUMNS_CELLS)
     for sample in report.samples:
         probability = sample.answer.stop_probability
-        shown = [
+        texts = [
             shorten_line(sample.prompt.question, room // 2),
             shorten_line(sample.answer.text, room * 2 // 3),
         ]
         if report.stop_probability is not None:
-            shown.append("" if probability is None else f"{probability:.2g}")
+            texts.append("" if probability is None else f"{probability:.2g}")
         table.add_row(
-            _row_place(sample.prompt, report), _verdict_text(sample, report.limit), *shown
+            _row_place(sample.prompt, report), _verdict_text(sample, report.limit), *texts
         )
     return table
 
@@ -188,14 +188,14 @@ def _look_table(report: SampleReport) -> Table:
     for name in ("well-formed", "95 %", "stop", "overlap"):
         table.add_column(name, justify="right")
     for look in report.looks:
-        found = Success.of_look(look, report.limit)
+        success = Success.of_look(look, report.limit)
         known_ends = [sample.scores.stopped for sample in look.samples if sample.scores.end_known]
         stopped = f"{sum(known_ends)} of {len(known_ends)}" if known_ends else ""
         known = [s.scores.overlap for s in look.samples if s.scores.overlap is not None]
         table.add_row(
             f"{look.step:,}",
-            f"{found.good} of {found.of}",
-            _format_interval(found),
+            f"{success.good} of {success.of}",
+            _format_interval(success),
             stopped,
             f"{sum(known) / len(known):.2f}" if known else "",
         )
@@ -204,8 +204,12 @@ def _look_table(report: SampleReport) -> Table:
 
 def _print_answer(sample: Sample, report: SampleReport, console: Console) -> None:
     """All of one answer."""
-    found = faults(sample, report.limit)
-    more = f" ({', '.join(SAID[fault] for fault in found[1:])} too)" if len(found) > 1 else ""
+    answer_faults = faults(sample, report.limit)
+    more = (
+        f" ({', '.join(SAID[fault] for fault in answer_faults[1:])} too)"
+        if len(answer_faults) > 1
+        else ""
+    )
     print_visible(
         console,
         Text.assemble(
@@ -235,9 +239,9 @@ def _new_table(*names: str) -> Table:
 
 
 def _verdict_text(sample: Sample, limit: int) -> Text:
-    found = good(sample, limit)
-    right = found and (sample.scores.exact is True or sample.scores.agrees is True)
-    return Text(SAID[verdict(sample, limit)], style="green" if right else FORM_STYLES[found])
+    is_good = good(sample, limit)
+    right = is_good and (sample.scores.exact is True or sample.scores.agrees is True)
+    return Text(SAID[verdict(sample, limit)], style="green" if right else FORM_STYLES[is_good])
 
 
 def _format_figure(row: Row, value: float | None, sign: str = "") -> str:
@@ -249,12 +253,12 @@ def _format_figure(row: Row, value: float | None, sign: str = "") -> str:
     return format(value, sign + shape)
 
 
-def _format_success(found: Success) -> str:
-    return f"{found.good} of {found.of} (95 %: {_format_interval(found)})"
+def _format_success(success: Success) -> str:
+    return f"{success.good} of {success.of} (95 %: {_format_interval(success)})"
 
 
-def _format_interval(found: Success) -> str:
-    return f"{100 * found.low:.0f} to {100 * found.high:.0f} %"
+def _format_interval(success: Success) -> str:
+    return f"{100 * success.low:.0f} to {100 * success.high:.0f} %"
 
 
 def _row_place(prompt: Prompt, report: SampleReport) -> str:

@@ -103,9 +103,11 @@ def _run_log_json(report: Report) -> dict[str, Any]:
         return {}
     from truetune.evaluation.run_report import of_log
 
-    made = of_log(report)
+    run_json = of_log(report)
     return (
-        {"runs": made["runs"]} if made and isinstance(report, DataReport) and report.rows else made
+        {"runs": run_json["runs"]}
+        if run_json and isinstance(report, DataReport) and report.rows
+        else run_json
     )
 
 

@@ -128,15 +128,17 @@ def ledger_rows(report: AuditReport) -> list[LedgerRow]:
                 sample.source[mask & ~sample.padding], minlength=len(Source)
             )
             pads[i] += int((mask & sample.padding).sum())
-    made = [
+    by_source = [
         LedgerRow(s.label, s.name.lower(), *map(int, counts[s])) for s in Source if counts[s].any()
     ]
-    return [*made, LedgerRow("padding", "padding", *map(int, pads))] if pads.any() else made
+    return (
+        [*by_source, LedgerRow("padding", "padding", *map(int, pads))] if pads.any() else by_source
+    )
 
 
 def measured_laws(report: AuditReport) -> list[MeasuredLaw]:
     """The laws that were measured: broken ones first."""
-    found = {finding.code: str(finding.severity) for finding in report.findings}
+    severity_by_code = {finding.code: str(finding.severity) for finding in report.findings}
     made = [
         MeasuredLaw(
             name,
@@ -144,7 +146,7 @@ def measured_laws(report: AuditReport) -> list[MeasuredLaw]:
             f"{law['tolerance']:.1g}",
             str(law.get("unit", "")),
             holds,
-            law_standing(name, holds, found),
+            law_standing(name, holds, severity_by_code),
         )
         for name, law in report.laws.items()
         if "value" in law
@@ -153,15 +155,15 @@ def measured_laws(report: AuditReport) -> list[MeasuredLaw]:
     return sorted(made, key=lambda law: law.holds)
 
 
-def law_standing(law: str, holds: bool, found: Mapping[str, str]) -> str:
+def law_standing(law: str, holds: bool, severity_by_code: Mapping[str, str]) -> str:
     """A law in words; `found` are the findings, code -> severity. A law is broken where its rule says so. What differs
     without a finding is explained by another one's, was asked for, or its rule was left out."""
     if holds:
         return "holds"
     severities = {
-        rule.code: found[rule.code]
+        rule.code: severity_by_code[rule.code]
         for rule in rules("law")
-        if issubclass(rule, LawRule) and rule.law == law and rule.code in found
+        if issubclass(rule, LawRule) and rule.law == law and rule.code in severity_by_code
     }
     if not severities:
         return "differs, which other findings or the settings explain"
@@ -179,8 +181,8 @@ def render_audited(report: AuditReport, console: Console, verbose: bool) -> None
     if report.samples:
         console.print(_ledger_table(report))
         console.print()
-    if found := measured_laws(report):
-        console.print(_laws_table(found, verbose))
+    if measured := measured_laws(report):
+        console.print(_laws_table(measured, verbose))
         console.print()
     if report.canary:
         console.print(_canary_table(report.canary))
@@ -209,8 +211,8 @@ def _new_table(first: str, *titles: str) -> Table:
 
 def _ledger_table(report: AuditReport) -> Table:
     """Tokens by source; what the attention mask hides has a column of its own where there is such text."""
-    found, total = ledger_rows(report), report.ledger.total
-    text = [row for row in found if row.key != "padding"]
+    all_rows, total = ledger_rows(report), report.ledger.total
+    text = [row for row in all_rows if row.key != "padding"]
     hidden = any(row.hidden for row in text)
     table = _new_table(
         "tokens by source", "supervised", "context", "share", *(("not attended",) if hidden else ())
@@ -220,7 +222,7 @@ def _ledger_table(report: AuditReport) -> Table:
         sum(row.context for row in text),
         sum(row.hidden for row in text),
     )
-    for row in [*text, LedgerRow("all", "all", *sums), *found[len(text) :]]:
+    for row in [*text, LedgerRow("all", "all", *sums), *all_rows[len(text) :]]:
         pads = row.key == "padding"
         part = "" if pads else format_share(row.supervised + row.context, total)
         cells = [
@@ -244,15 +246,17 @@ def _row_style(row: LedgerRow) -> str:
     return "green" if row.supervised else ("red" if row.key == "stop" else "")
 
 
-def _laws_table(found: list[MeasuredLaw], verbose: bool) -> Table:
+def _laws_table(measured: list[MeasuredLaw], verbose: bool) -> Table:
     table = _new_table("laws", "measured", "tolerance", "")
     if verbose:
         table.add_column("what was compared")
-    for law in found:
+    for law in measured:
         grave = law.standing.startswith("broken (TT")
-        said = Text(law.standing, style="green" if law.holds else "bold red" if grave else "yellow")
+        standing = Text(
+            law.standing, style="green" if law.holds else "bold red" if grave else "yellow"
+        )
         table.add_row(
-            law.name, law.value, law.tolerance, said, *((visible(law.unit),) if verbose else ())
+            law.name, law.value, law.tolerance, standing, *((visible(law.unit),) if verbose else ())
         )
     return table
 

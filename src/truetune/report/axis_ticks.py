@@ -32,14 +32,14 @@ def log_ticks(low: float, high: float) -> list[float]:
             for k in range(first, last + 1, -(-(last - first) // MAX_DECADES))
             if -300 < k < 300
         ]
-    found = [
+    inside = [
         v
         for k in range(first - 1, last + 1)
         for v in _ticks_of_decade(k)
         if low - 1e-9 <= math.log10(v) <= high + 1e-9
     ]
     ends = [v for v in (low, high) if abs(v) < 300]
-    return found if len(found) > 1 else [10.0**v for v in ends]
+    return inside if len(inside) > 1 else [10.0**v for v in ends]
 
 
 def _ticks_of_decade(power: int) -> Iterator[float]:

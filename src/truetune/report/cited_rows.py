@@ -21,23 +21,21 @@ def cited_rows(report: Report) -> str:
     for finding in report.findings:
         for case in finding.cases:
             if case.origin is not None:
-                told = {
+                citation = {
                     "rule": finding.rule,
                     "code": finding.code,
                     "text": case.text,
                     "turn": case.turn,
                 }
-                wanted.setdefault(case.origin, []).append(told)
+                wanted.setdefault(case.origin, []).append(citation)
     if not wanted:
         return ""
-    found = dict(_read_cited_rows(report, wanted))
+    rows = dict(_read_cited_rows(report, wanted))
     lines = []
     for origin in sorted(wanted, key=lambda origin: origin.row):
         place = {"file": origin.file, "line": origin.line, "row": origin.row}
         lines.append(
-            json.dumps(
-                {**place, "findings": wanted[origin], "data": found.get(origin)}, default=str
-            )
+            json.dumps({**place, "findings": wanted[origin], "data": rows.get(origin)}, default=str)
         )
     return "".join(f"{line}\n" for line in lines)
 

@@ -137,15 +137,15 @@ def render_estimate(estimate: Estimate, console: Console) -> None:
         _print_line(console, f"note: {count:,} x {reason}")
 
 
-def render_comparison(found: Comparison, path: str, console: Console) -> None:
+def render_comparison(comparison: Comparison, path: str, console: Console) -> None:
     """Draw counts, and the first places of each kind."""
     print_visible(
         console,
-        f"{path}: {count_noun(found.documents, 'document')}; the data encode to"
-        f" {count_noun(found.examples, 'example')}",
+        f"{path}: {count_noun(comparison.documents, 'document')}; the data encode to"
+        f" {count_noun(comparison.examples, 'example')}",
     )
-    print_visible(console, f"the same ids and labels: {found.same:,}")
-    if not found.labels:
+    print_visible(console, f"the same ids and labels: {comparison.same:,}")
+    if not comparison.labels:
         print_visible(
             console,
             "the cache has neither labels nor a mask: a trainer learns everything",
@@ -154,27 +154,37 @@ def render_comparison(found: Comparison, path: str, console: Console) -> None:
     lines = (
         (
             "other labels",
-            f"the same ids with other labels: {found.other_labels:,}",
-            found.other_labels,
+            f"the same ids with other labels: {comparison.other_labels:,}",
+            comparison.other_labels,
         ),
-        ("missing", f"not in the cache: {found.missing:,} examples of the data", found.missing),
-        ("extra", f"not in the data: {found.extra:,} documents of the cache", found.extra),
+        (
+            "missing",
+            f"not in the cache: {comparison.missing:,} examples of the data",
+            comparison.missing,
+        ),
+        (
+            "extra",
+            f"not in the data: {comparison.extra:,} documents of the cache",
+            comparison.extra,
+        ),
     )
     for what, line, count in lines:
         if count:
             print_visible(console, line, "bold red")
-            places = [origin for kind, origin in found.places if kind == what][:MAX_DIFFERENCES]
+            places = [origin for kind, origin in comparison.places if kind == what][
+                :MAX_DIFFERENCES
+            ]
             for origin in places:
                 print_visible(console, f"  --> {origin}")
-    if found.rejected:
+    if comparison.rejected:
         print_visible(
-            console, f"not judged: {count_noun(found.rejected, 'row')} that can't be rendered"
+            console, f"not judged: {count_noun(comparison.rejected, 'row')} that can't be rendered"
         )
     print_visible(
         console,
         (
             "the cache is what the data encode to"
-            if found.is_same
+            if comparison.is_same
             else "the cache differs: encode the rows again"
         ),
     )

@@ -51,9 +51,9 @@ def draw_evaluation(report: EvaluationReport, console: Console, verbose: bool) -
         console.print(Text(visible(f"note: {line}"), style="dim"), soft_wrap=True)
 
 
-def _loss_table(found: Evaluated, level: str) -> Table:
+def _loss_table(evaluated: Evaluated, level: str) -> Table:
     table = _new_table("loss by source", "tokens", "nats a token", level, "perplexity")
-    for loss in found.model.losses:
+    for loss in evaluated.model.losses:
         table.add_row(
             loss.source,
             f"{loss.tokens:,}",
@@ -65,13 +65,13 @@ def _loss_table(found: Evaluated, level: str) -> Table:
     return table
 
 
-def _change_table(found: Evaluated, other: Measured, level: str) -> Table:
+def _change_table(evaluated: Evaluated, other: Measured, level: str) -> Table:
     table = _new_table(f"against {_model_name(other)}", "its loss", "difference", level, "p")
-    for change in found.changes:
-        theirs = other.loss(change.source)
+    for change in evaluated.changes:
+        other_loss = other.loss(change.source)
         table.add_row(
             change.source,
-            f"{theirs.mean:.4f}" if theirs else "",
+            f"{other_loss.mean:.4f}" if other_loss else "",
             f"{change.difference:+.4f}",
             _format_interval(change.low, change.high, "+"),
             _format_p_value(change.p),
@@ -80,9 +80,9 @@ def _change_table(found: Evaluated, other: Measured, level: str) -> Table:
     return table
 
 
-def _stop_table(found: Evaluated, level: str) -> Table:
+def _stop_table(evaluated: Evaluated, level: str) -> Table:
     """One column a model."""
-    models = [model for model in (found.model, found.other) if model and model.stops]
+    models = [model for model in (evaluated.model, evaluated.other) if model and model.stops]
     table = _new_table("P(stop)", *map(_model_name, models))
     for name, *cells in zip(
         *(_stop_lines(model.stops, level) for model in models if model.stops), strict=True
@@ -149,11 +149,11 @@ def _answer_tables(metrics: Metrics) -> Iterator[Table]:
         yield table
 
 
-def _agreement_table(found: Evaluated) -> Table:
+def _agreement_table(evaluated: Evaluated) -> Table:
     table = _new_table(
         "right answers, by pairs", "both", "only this", "only the other", "neither", "p (McNemar)"
     )
-    for one in found.agreements:
+    for one in evaluated.agreements:
         counts = (one.both, one.only_this, one.only_other, one.neither)
         table.add_row(
             one.measure,
@@ -164,9 +164,9 @@ def _agreement_table(found: Evaluated) -> Table:
     return table
 
 
-def _task_table(found: LmEval) -> Table:
+def _task_table(lm_eval: LmEval) -> Table:
     table = _new_table("lm-eval task", "metric", "value", "standard error", "rows")
-    for task in found.tasks:
+    for task in lm_eval.tasks:
         for i, (name, value) in enumerate(task.metrics.items()):
             error = task.errors.get(name)
             table.add_row(
@@ -179,19 +179,19 @@ def _task_table(found: LmEval) -> Table:
     return table
 
 
-def _task_notes(found: LmEval | None) -> Iterator[str]:
-    if found:
-        yield from (f"lm-eval: {name}: {why}" for name, why in found.flags.items())
-        if found.compared:
+def _task_notes(lm_eval: LmEval | None) -> Iterator[str]:
+    if lm_eval:
+        yield from (f"lm-eval: {name}: {why}" for name, why in lm_eval.flags.items())
+        if lm_eval.compared:
             yield (
-                f"lm-eval: the ids of {count_noun(found.compared, 'prompt')} were compared with those"
+                f"lm-eval: the ids of {count_noun(lm_eval.compared, 'prompt')} were compared with those"
                 " that were trained"
             )
-        yield from found.notes
+        yield from lm_eval.notes
 
 
-def _evaluation_notes(found: Evaluated) -> Iterator[str]:
-    left = sorted(found.skipped.items(), key=lambda pair: -pair[1])
+def _evaluation_notes(evaluated: Evaluated) -> Iterator[str]:
+    left = sorted(evaluated.skipped.items(), key=lambda pair: -pair[1])
     for reason, count in left[:MAX_SKIP_REASONS]:
         yield f"{count_noun(count, 'example')} left out: {reason}"
     if len(left) > MAX_SKIP_REASONS:
@@ -199,11 +199,11 @@ def _evaluation_notes(found: Evaluated) -> Iterator[str]:
             f"{count_noun(sum(count for _, count in left[MAX_SKIP_REASONS:]), 'example')} left out for other"
             " reasons"
         )
-    if found.rows == 1:
+    if evaluated.rows == 1:
         yield "one row says nothing of others: there are no intervals"
-    if found.seen and (loss := found.seen.seen):
+    if evaluated.seen and (loss := evaluated.seen.seen):
         where = f" ({_format_interval(loss.low, loss.high)})" if loss.low is not None else ""
-        rows = count_noun(found.seen.rows, "row")
+        rows = count_noun(evaluated.seen.rows, "row")
         yield (
             f"{rows} of the training data, apart from the others: {loss.mean:.4f} nats a"
             f" token{where}"

@@ -268,16 +268,16 @@ def x_ticks(frame: Axes) -> list[tuple[float, str]]:
 
 def line_path(series: Series, frame: Axes) -> str:
     """The lines between neighbours that are numbers, in whole units of WIDE and HIGH."""
-    made, last = list[str](), None
+    moves, last = list[str](), None
     for here in _line_points(series, frame):
         if here is not None:
-            made.append(
+            moves.append(
                 f"M{here[0]} {here[1]}h0"
                 if last is None
                 else f"l{here[0] - last[0]} {here[1] - last[1]}"
             )
         last = here
-    return "".join(made)
+    return "".join(moves)
 
 
 def point_dots(series: Series, frame: Axes) -> str:

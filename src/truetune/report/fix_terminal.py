@@ -35,8 +35,8 @@ def render_fixed(
     if fixed.offered:
         _print_clipped(console, "with --unsafe, which may change what rows mean:")
         _print_changes(console, fixed.offered)
-    told = {part.what for part in fixed.not_judged}
-    waiting = [rule for rule in fixed.waiting_for_tokenizer if rule not in told]
+    listed = {part.what for part in fixed.not_judged}
+    waiting = [rule for rule in fixed.waiting_for_tokenizer if rule not in listed]
     if waiting:
         _print_clipped(
             console, f"not judged without a tokenizer (name it with -t): {', '.join(waiting)}"
@@ -81,7 +81,7 @@ def _print_clipped(console: Console, line: str) -> None:
 
 def fixed_json(fixed: Fixed) -> dict[str, Any]:
     """What was done, as plain values."""
-    made = {
+    values = {
         "data": fixed.data, "output": fixed.output, "changes": fixed.changes, "rows": fixed.rows,
         "changed_rows": fixed.changed_rows, "dropped_rows": fixed.dropped_rows,
         "changed": _changes_json(fixed.changed), "left": [asdict(left) for left in fixed.left],
@@ -89,7 +89,7 @@ def fixed_json(fixed: Fixed) -> dict[str, Any]:
         "waiting_for_tokenizer": list(fixed.waiting_for_tokenizer),
         "not_judged": [asdict(part) for part in fixed.not_judged],
     }  # fmt: skip
-    return made if fixed.diff is None else {**made, "diff": fixed.diff}
+    return values if fixed.diff is None else {**values, "diff": fixed.diff}
 
 
 def _changes_json(counts: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:

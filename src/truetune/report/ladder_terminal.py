@@ -94,10 +94,10 @@ def _print_outcome(ladder: Ladder, console: Console) -> None:
 
 
 def _rung_cells(rung: Rung) -> tuple[Text, ...]:
-    found = rung.effect
-    style = "bold red" if rung.fault or (found and found.lost) else ""
+    effect = rung.effect
+    style = "bold red" if rung.fault or (effect and effect.lost) else ""
     name = Text(visible(rung.name), style=style)
-    if found is None:
+    if effect is None:
         return name, Text("-"), Text("-"), Text("-")
-    figures = (f"{found.kept:.1%}", f"{found.cosine:.4f}", f"{found.largest:.2g}")
+    figures = (f"{effect.kept:.1%}", f"{effect.cosine:.4f}", f"{effect.largest:.2g}")
     return name, *(Text(figure, style=style) for figure in figures)

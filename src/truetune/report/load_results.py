@@ -54,8 +54,8 @@ def read_result(path: str) -> Result:
             raise DataError(
                 f"{path}: `{name}` is not there, or no list; let the command write the file again"
             )
-    made: Result = value | ({"verdict": value["summary"]} if "summary" in value else {})
-    return made
+    result: Result = value | ({"verdict": value["summary"]} if "summary" in value else {})
+    return result
 
 
 def read_baseline(path: str) -> frozenset[str]:
@@ -93,30 +93,30 @@ def join_results(results: Sequence[tuple[str, Result]]) -> Result:
         (result for _, result in results if _failed_without_findings(result)),
         results[0][1] if results else {},
     )
-    made: Result = {key: speaker[key] for key in SENTENCES if key in speaker}
+    whole: Result = {key: speaker[key] for key in SENTENCES if key in speaker}
     owner: dict[str, str] = {}
     for name, result in results:
         for key, value in result.items():
             if key in SENTENCES:
                 continue
             if key in JOINED_LISTS:
-                made[key] = [
-                    *made.get(key, ()),
-                    *(one for one in value or () if one not in made.get(key, ())),
+                whole[key] = [
+                    *whole.get(key, ()),
+                    *(one for one in value or () if one not in whole.get(key, ())),
                 ]
             elif key == "seconds":
-                made[key] = made.get(key, 0) + value
+                whole[key] = whole.get(key, 0) + value
             elif key == "failed":
-                made[key] = bool(made.get(key)) or bool(value)
+                whole[key] = bool(whole.get(key)) or bool(value)
             elif key == "outcome":
-                made[key] = min(made.get(key, value), value, key=OUTCOMES_BY_GRAVITY.index)
-            elif value is None or (key in FROM_FIRST and key in made):
-                made.setdefault(key, value)
-            elif made.get(key) is not None:
+                whole[key] = min(whole.get(key, value), value, key=OUTCOMES_BY_GRAVITY.index)
+            elif value is None or (key in FROM_FIRST and key in whole):
+                whole.setdefault(key, value)
+            elif whole.get(key) is not None:
                 raise UsageError(f"{name} and {owner[key]} both hold `{key}`; make a page of each")
             else:
-                made[key], owner[key] = value, name
-    return made
+                whole[key], owner[key] = value, name
+    return whole
 
 
 def _failed_without_findings(result: Result) -> bool:

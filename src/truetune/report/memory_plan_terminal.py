@@ -105,11 +105,11 @@ def moments_table(plan: Plan) -> Table:
 
 
 def _head_lines(plan: Plan) -> Iterator[str]:
-    found, settings = plan.estimate, plan.estimate.settings
-    known = found.architecture
+    estimate, settings = plan.estimate, plan.estimate.settings
+    known = estimate.architecture
     yield (
         f"{plan.model or known.model_type}: {_format_count(known.parameters)} parameters, "
-        f"{_format_count(found.trained)} trained ({known.model_type or 'unknown type'})"
+        f"{_format_count(estimate.trained)} trained ({known.model_type or 'unknown type'})"
     )
     rows = count_noun(settings.batch, "row")
     yield (
@@ -134,8 +134,8 @@ def _summary_sentence(plan: Plan) -> str:
     takes = f"takes {peak.total / GIB:.1f} GiB on each GPU at its peak, the {peak.name}"
     if plan.memory is None or plan.verdict is None:
         return f"The run {takes}."
-    said = VERDICT_WORDS[plan.verdict]
-    return f"{said[0].upper()}{said[1:]}: the run {takes}, and there are {plan.memory / GIB:.1f}."
+    words = VERDICT_WORDS[plan.verdict]
+    return f"{words[0].upper()}{words[1:]}: the run {takes}, and there are {plan.memory / GIB:.1f}."
 
 
 def _remedy_lines(number: int, remedy: Remedy) -> Iterator[str]:

@@ -41,18 +41,18 @@ def render_merged(merged: Merged, console: Console) -> None:
     _print_outcome(merged.failed, str(merged.folder), merged.seconds, console)
 
 
-def render_exported(made: Exported, console: Console) -> None:
+def render_exported(exported: Exported, console: Console) -> None:
     """What is in the file, the proof, and where it is."""
-    for name, value in made.facts:
+    for name, value in exported.facts:
         print_visible(console, f"{name}: {value}")
-    render_proof(made.proof, console)
-    for text in made.notes:
+    render_proof(exported.proof, console)
+    for text in exported.notes:
         print_visible(console, f"note: {text}", "dim")
-    for text in made.faults:
+    for text in exported.faults:
         print_visible(console, f"lost: {text}", "bold red")
-    for part in made.not_judged:
+    for part in exported.not_judged:
         print_visible(console, f"not judged: {part}", "yellow")
-    _print_outcome(made.failed, str(made.path), made.seconds, console)
+    _print_outcome(exported.failed, str(exported.path), exported.seconds, console)
 
 
 def merged_json(merged: Merged) -> dict[str, Any]:
@@ -78,29 +78,29 @@ def merged_json(merged: Merged) -> dict[str, Any]:
 
 def merged_report(merged: Merged) -> Report:
     """What the rules say of a merge, as a report."""
-    judged = merged.judged
+    judgement = merged.judged
     subject = Subject("merged model", str(merged.folder))
     return Report(
         spec=RunSpec(),
         subjects=(subject,),
         findings=merged.findings,
-        examined=judged.examined,
+        examined=judgement.examined,
         not_judged=merged.not_judged,
         seconds=merged.seconds,
     )
 
 
-def exported_json(made: Exported) -> dict[str, Any]:
+def exported_json(exported: Exported) -> dict[str, Any]:
     """An export as plain values."""
     return {
-        "path": str(made.path),
-        "facts": dict(made.facts),
-        "faults": made.faults,
-        "notes": made.notes,
-        "not_judged": not_judged_json(made.not_judged),
-        "proof": _proof_json(made.proof),
-        "failed": made.failed,
-        "seconds": made.seconds,
+        "path": str(exported.path),
+        "facts": dict(exported.facts),
+        "faults": exported.faults,
+        "notes": exported.notes,
+        "not_judged": not_judged_json(exported.not_judged),
+        "proof": _proof_json(exported.proof),
+        "failed": exported.failed,
+        "seconds": exported.seconds,
     }
 
 
@@ -121,14 +121,14 @@ def merged_page(merged: Merged) -> dict[str, Any]:
     )
 
 
-def exported_page(made: Exported) -> dict[str, Any]:
+def exported_page(exported: Exported) -> dict[str, Any]:
     """An export as plain values, with what a page of it needs."""
-    return exported_json(made) | result_page_values(
-        ("exported model", str(made.path)),
-        _outcome_sentence(made.failed, str(made.path)),
-        "; ".join(made.faults)
-        or f"look at it where it is served: truetune serve-check {made.path} --endpoint URL",
-        lambda console: render_exported(made, console),
+    return exported_json(exported) | result_page_values(
+        ("exported model", str(exported.path)),
+        _outcome_sentence(exported.failed, str(exported.path)),
+        "; ".join(exported.faults)
+        or f"look at it where it is served: truetune serve-check {exported.path} --endpoint URL",
+        lambda console: render_exported(exported, console),
     )
 
 
@@ -141,8 +141,8 @@ def render_proof(proof: Proof | None, console: Console) -> None:
     if proof is None:
         return
     what = "what training changed in the logits" if proof.against_base else "the logits"
-    asked = f"{count_noun(proof.prompts, 'prompt')}, {count_noun(proof.tokens, 'place')}"
-    print_visible(console, f"{asked}; {what}: {proof.effect:.3g} (root mean square)")
+    counts = f"{count_noun(proof.prompts, 'prompt')}, {count_noun(proof.tokens, 'place')}"
+    print_visible(console, f"{counts}; {what}: {proof.effect:.3g} (root mean square)")
     table = borderless_table()
     table.add_column("")
     for title in ("of it there", "cosine", "max off", "same answers", "template", "ids"):

@@ -33,14 +33,14 @@ def draw_rehearsal(report: RehearsalReport, console: Console, verbose: bool) -> 
         render_mutation(report.mutation, console)
 
 
-def render_mutation(found: Mutation, console: Console) -> None:
+def render_mutation(mutation: Mutation, console: Console) -> None:
     """One line a fault, the score, and the faults that were not tried."""
     table = Table(box=None, pad_edge=False)
-    pairs = any(mutant.stopped is None for mutant in found.mutants)
+    pairs = any(mutant.stopped is None for mutant in mutation.mutants)
     counted = ("margin grew",) if pairs else ("recited", "stopped")
     for name in ("fault", "loss", "your logs\nshow it", *counted, "truetune"):
         table.add_column(name, overflow="fold")
-    for mutant in found.mutants:
+    for mutant in mutation.mutants:
         counts = [
             f"{count} of {mutant.total}"
             for count in (mutant.recited, mutant.stopped)
@@ -54,12 +54,14 @@ def render_mutation(found: Mutation, console: Console) -> None:
             _detection_cell(", ".join(mutant.rules)),
         )
     console.print(
-        Text(f"mutation: faults in {found.steps} steps each; loss without one {found.loss:.3g}")
+        Text(
+            f"mutation: faults in {mutation.steps} steps each; loss without one {mutation.loss:.3g}"
+        )
     )
-    if found.mutants:
+    if mutation.mutants:
         console.print(table)
-        console.print(Text(found.sentence()))
-    for name, why in found.skipped:
+        console.print(Text(mutation.sentence()))
+    for name, why in mutation.skipped:
         console.print(Text(visible(f"not tried: {name}: {why}")))
     console.print()
 
@@ -73,12 +75,12 @@ def _answer_table(report: RehearsalReport) -> Table:
     for name in ("row", "recited", "stopped", "answer", "should be"):
         table.add_column(name)
     for row in report.recited:
-        said = (row.said[max(row.said.find(row.reference), 0) :], row.reference)
+        texts = (row.said[max(row.said.find(row.reference), 0) :], row.reference)
         table.add_row(
             "" if row.row is None else str(row.row),
             _yes_or_no(row.recited),
             _yes_or_no(row.stopped),
-            *(Text(shorten_line(text, 60)) for text in said),
+            *(Text(shorten_line(text, 60)) for text in texts),
         )
     return table
 

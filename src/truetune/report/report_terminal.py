@@ -171,8 +171,8 @@ def count_line(report: Report) -> Text:
         for s in ("error", "warning")
         if counts[s]
     ]
-    found = bool(parts)
-    if not found:
+    has_problems = bool(parts)
+    if not has_problems:
         clean = "bold green" if report.is_verified else "bold"
         parts = [
             Text(
@@ -195,8 +195,8 @@ def count_line(report: Report) -> Text:
 def closing_lines(report: Report) -> Text:
     """The counts, and how to continue."""
     text = count_line(report)
-    found = any(finding.severity != "info" for finding in report.findings)
-    if not found and any(subject.kind == "run log" for subject in report.subjects):
+    has_problems = any(finding.severity != "info" for finding in report.findings)
+    if not has_problems and any(subject.kind == "run log" for subject in report.subjects):
         text.append(f"\n{CURVES_ARE_NOT_ANSWERS}")
     for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
         if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):
@@ -205,9 +205,9 @@ def closing_lines(report: Report) -> Text:
             )
     if report.known:
         text.append(f"\n{count_noun(len(report.known), 'finding')} of the baseline left out")
-    if not found and (step := next_step(report)):
+    if not has_problems and (step := next_step(report)):
         text.append(f"\nnext: {step}")
-    if found:
+    if has_problems:
         text.append("\nmore on a rule: truetune explain RULE")
         rows = isinstance(report, DataReport) and report.rows
         text.append(" · on a row: truetune show FILE:LINE" if rows else "")
@@ -274,8 +274,8 @@ def _case_place(case: Case) -> str:
                 str(part) for part in (case.file or "", case.line, case.column) if part is not None
             )
         )
-    told = case.turn is None or case.text.startswith(f"turn {case.turn} ")
-    turn = "" if told else f" (turn {case.turn})"
+    says_turn = case.turn is None or case.text.startswith(f"turn {case.turn} ")
+    turn = "" if says_turn else f" (turn {case.turn})"
     return visible(str(case.origin)) + turn
 
 
@@ -299,10 +299,10 @@ def _hanging_text(
 ) -> Text:
     """Text behind a head; further lines begin with `rest`, or as far in."""
     rest = " " * len(head) if rest is None else rest
-    made = Text()
+    lines = Text()
     for i, line in enumerate(wrap_text(text, max(20, width - len(head)))):
-        made.append(f"\n{rest}" if i else head, style="blue").append(line, style=style)
-    return made
+        lines.append(f"\n{rest}" if i else head, style="blue").append(line, style=style)
+    return lines
 
 
 def ledger_table(ledger: Ledger) -> Table:

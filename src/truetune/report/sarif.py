@@ -76,10 +76,10 @@ def _result_objects(
 ) -> Iterator[dict[str, Any]]:
     """`state` is SARIF's baselineState (3.27.24), where there is a baseline."""
     for finding, prints in zip(findings, fingerprints(findings), strict=True):
-        made = _result_object(finding, place, report) | {
+        result = _result_object(finding, place, report) | {
             "partialFingerprints": {"truetune/v1": prints[0]}
         }
-        yield made | ({"baselineState": state} if state else {})
+        yield result | ({"baselineState": state} if state else {})
 
 
 def _result_object(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:

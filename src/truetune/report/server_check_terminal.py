@@ -52,15 +52,15 @@ def observation_lines(service: Service) -> Iterator[Observation]:
     if service.sampling is not None:
         yield "sampling unasked", *_describe_sampling(service)
     if service.repeats is not None:
-        found = service.repeats
-        same = found.alone + found.together - found.alone_differ - found.together_differ
+        repeats = service.repeats
+        same = repeats.alone + repeats.together - repeats.alone_differ - repeats.together_differ
         yield (
             "the same greedy request",
             (
-                f"{same} of {found.alone + found.together} answers are equal ({found.alone} "
-                f"alone, {found.together} at the same time)"
+                f"{same} of {repeats.alone + repeats.together} answers are equal ({repeats.alone} "
+                f"alone, {repeats.together} at the same time)"
             ),
-            same == found.alone + found.together,
+            same == repeats.alone + repeats.together,
         )
     if service.context is not None:
         yield "context", *_describe_context(service)
@@ -72,12 +72,12 @@ def observation_lines(service: Service) -> Iterator[Observation]:
 
 def _prompt_lines(service: Service) -> Iterator[Observation]:
     for by, how in COMPARED_BY.items():
-        asked = [
+        compared = [
             prompt for prompt in service.prompts if prompt.by == by and prompt.same is not None
         ]
-        if asked:
-            equal = sum(bool(prompt.same) for prompt in asked)
-            yield "prompts", f"{equal} of {len(asked)} equal, {how}", equal == len(asked)
+        if compared:
+            equal = sum(bool(prompt.same) for prompt in compared)
+            yield "prompts", f"{equal} of {len(compared)} equal, {how}", equal == len(compared)
     unknown = sum(prompt.same is None and not prompt.refused for prompt in service.prompts)
     refused = sum(bool(prompt.refused) for prompt in service.prompts)
     if unknown:
@@ -87,44 +87,46 @@ def _prompt_lines(service: Service) -> Iterator[Observation]:
 
 
 def _describe_sampling(service: Service) -> tuple[str, bool]:
-    found = service.sampling
-    assert found is not None
-    named = f" ({', '.join(found.settings)})" if found.settings else ""
+    sampling = service.sampling
+    assert sampling is not None
+    named = f" ({', '.join(sampling.settings)})" if sampling.settings else ""
     how = {None: "not told", True: "answers are sampled", False: "answers are greedy"}[
-        found.samples
+        sampling.samples
     ]
     return (
-        how + named + (", and penalties hold at temperature 0" if found.penalised else ""),
-        not found.penalised,
+        how + named + (", and penalties hold at temperature 0" if sampling.penalised else ""),
+        not sampling.penalised,
     )
 
 
 def _describe_context(service: Service) -> tuple[str, bool]:
-    found = service.context
-    assert found is not None
-    told = f"{found.told:,} tokens" if found.told is not None else "not told"
-    if found.sent is None:
-        return f"{told}; no long prompt was sent", True
-    if found.refused:
-        return f"{told}; a prompt of {found.sent:,} tokens is refused", True
-    read = "not told" if found.counted is None else f"{found.counted:,}"
-    cut = (found.counted is not None and found.counted < found.sent) or found.beginning is False
-    return f"{told}; of a prompt of {found.sent:,} tokens and more it read {read}", not cut
+    context = service.context
+    assert context is not None
+    length = f"{context.told:,} tokens" if context.told is not None else "not told"
+    if context.sent is None:
+        return f"{length}; no long prompt was sent", True
+    if context.refused:
+        return f"{length}; a prompt of {context.sent:,} tokens is refused", True
+    read = "not told" if context.counted is None else f"{context.counted:,}"
+    cut = (
+        context.counted is not None and context.counted < context.sent
+    ) or context.beginning is False
+    return f"{length}; of a prompt of {context.sent:,} tokens and more it read {read}", not cut
 
 
-def _describe_strength(found: Strength) -> str:
-    if found.by == "answers":
+def _describe_strength(strength: Strength) -> str:
+    if strength.by == "answers":
         return (
-            f"at {count_noun(found.places, 'prompt')} where base and tuned model part, {found.as_tuned}"
-            f" answers are the tuned model's and {found.as_base} the base's"
+            f"at {count_noun(strength.places, 'prompt')} where base and tuned model part, {strength.as_tuned}"
+            f" answers are the tuned model's and {strength.as_base} the base's"
         )
-    if found.factor is None:
+    if strength.factor is None:
         return (
-            f"{found.distance:.2g} nats a token off the model's own over {found.places:,} tokens;"
+            f"{strength.distance:.2g} nats a token off the model's own over {strength.places:,} tokens;"
             " no base is known"
         )
     return (
-        f"{found.factor:.1%} of what training changed (cosine {found.cosine:.3f}) over"
-        f" {found.places:,} tokens; {found.distance:.2g} nats a token off, of an effect of"
-        f" {found.effect:.2g}"
+        f"{strength.factor:.1%} of what training changed (cosine {strength.cosine:.3f}) over"
+        f" {strength.places:,} tokens; {strength.distance:.2g} nats a token off, of an effect of"
+        f" {strength.effect:.2g}"
     )

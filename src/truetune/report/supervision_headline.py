@@ -13,15 +13,15 @@ UNKNOWN_TRAINER = "the trainer is not known: name it with --trainer"
 
 def who_learns(report: DataReport) -> str:
     """Who learns, in front of the counts: `TRL 1.16.0 SFTTrainer learns`."""
-    learned, asked = (
+    learned, verb = (
         report.learned,
         "learns" if report.spec.mask_by == "contract" else "should learn",
     )
     if learned is None:
-        return asked
+        return verb
     if learned.trainer is None:
         return (
-            "an ideal mask learns" if learned.ideal == learned.supervised else f"a trainer {asked}"
+            "an ideal mask learns" if learned.ideal == learned.supervised else f"a trainer {verb}"
         )
     if not learned.sure:
         return (
@@ -29,7 +29,7 @@ def who_learns(report: DataReport) -> str:
             if learned.ideal == learned.supervised
             else "the settings ask for"
         )
-    return f"{learned.called} {asked}{' about' if learned.about else ''}"
+    return f"{learned.called} {verb}{' about' if learned.about else ''}"
 
 
 def explain_counts(report: DataReport) -> str:

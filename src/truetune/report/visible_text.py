@@ -40,7 +40,7 @@ def _escape_character(character: str) -> str:
 def spell_token(piece: str) -> str:
     """A token in one line: `↵` a line end, `→` a tab, `⟨E6 97⟩` bytes of a split character, `⟨⟩` nothing at all."""
     piece = BYTE_FRAGMENT.sub(
-        lambda found: f"⟨{found[0].encode(errors='surrogateescape').hex(' ').upper()}⟩", piece
+        lambda fragment: f"⟨{fragment[0].encode(errors='surrogateescape').hex(' ').upper()}⟩", piece
     )
     return visible(piece.replace("\n", "↵").replace("\t", "→")) or "⟨⟩"
 

@@ -22,22 +22,22 @@ def draw_movement(report: MovementReport, console: Console, verbose: bool) -> No
     render_movement(report.manifest, console)
 
 
-def render_movement(found: Manifest, console: Console) -> None:
+def render_movement(manifest: Manifest, console: Console) -> None:
     """Kinds of tensors, the least moved first; then the rows of the embeddings."""
-    console.print(kinds_table(found))
-    for tensor in found.tensors:
-        for line in _embedding_lines(found, tensor):
+    console.print(kinds_table(manifest))
+    for tensor in manifest.tensors:
+        for line in _embedding_lines(manifest, tensor):
             console.print(Text(visible(line)), soft_wrap=True)
-    for text in found.left_out[:MOST_ROWS]:
+    for text in manifest.left_out[:MOST_ROWS]:
         console.print(Text(visible(f"not compared: {text}"), style="dim"), soft_wrap=True)
-    if len(found.left_out) > MOST_ROWS:
-        console.print(Text(f"... and {len(found.left_out) - MOST_ROWS:,} more", style="dim"))
+    if len(manifest.left_out) > MOST_ROWS:
+        console.print(Text(f"... and {len(manifest.left_out) - MOST_ROWS:,} more", style="dim"))
     console.print()
 
 
-def describe_movement(found: Manifest) -> str:
+def describe_movement(manifest: Manifest) -> str:
     """The least and the most moved kind, and what is left of an adapter, in one sentence."""
-    by_kind = {kind: _mean_change(group) for kind, group in found.by_kind.items()}
+    by_kind = {kind: _mean_change(group) for kind, group in manifest.by_kind.items()}
     known = {
         kind.removesuffix(".weight"): change
         for kind, change in by_kind.items()
@@ -47,15 +47,17 @@ def describe_movement(found: Manifest) -> str:
         return "No two tensors could be compared."
     ends = [pick(known, key=known.__getitem__) for pick in (min, max)]
     low, high = (f"{kind} ({known[kind]:.2%})" for kind in ends)
-    same = sum(t.same for t in found.tensors) / max(1, sum(t.values for t in found.tensors))
-    left = f"; {found.merged.kept:.1%} of the adapter's change is there" if found.merged else ""
+    same = sum(t.same for t in manifest.tensors) / max(1, sum(t.values for t in manifest.tensors))
+    left = (
+        f"; {manifest.merged.kept:.1%} of the adapter's change is there" if manifest.merged else ""
+    )
     return (
-        f"{count_noun(len(found.tensors), 'tensor')}: {same:.1%} of the values are identical; the rest"
+        f"{count_noun(len(manifest.tensors), 'tensor')}: {same:.1%} of the values are identical; the rest"
         f" moved by their size from {low} to {high}{left}."
     )
 
 
-def kinds_table(found: Manifest) -> Table:
+def kinds_table(manifest: Manifest) -> Table:
     """Share of bit-identical values and relative change by kind; with an adapter, what is left of its change."""
     table = borderless_table()
     table.add_column("kind", overflow="fold")
@@ -63,13 +65,13 @@ def kinds_table(found: Manifest) -> Table:
         "tensors",
         "identical",
         "relative change",
-        *(("adapter kept", "rounded") if found.adapter else ()),
+        *(("adapter kept", "rounded") if manifest.adapter else ()),
     ):
         table.add_column(title, justify="right", no_wrap=True)
-    for kind, group in found.by_kind.items():
+    for kind, group in manifest.by_kind.items():
         same = sum(t.same for t in group) / max(1, sum(t.values for t in group))
         cells = [f"{len(group):,}", f"{same:.1%}", _format_change(_mean_change(group))]
-        if found.adapter:
+        if manifest.adapter:
             kept = total(group)
             cells += (
                 [_format_percent(kept.kept), _format_percent(max(0.0, 1 - kept.best))]
@@ -82,12 +84,12 @@ def kinds_table(found: Manifest) -> Table:
     return table
 
 
-def _embedding_lines(found: Manifest, tensor: Movement) -> Iterator[str]:
+def _embedding_lines(manifest: Manifest, tensor: Movement) -> Iterator[str]:
     if tensor.rows is None:
         return
     same = int(tensor.rows.same.sum())
     yield f"{tensor.name}: {same:,} of {count_noun(len(tensor.rows.same), 'row')} identical"
-    for text, id in new_tokens_of(found, tensor)[:MOST_ROWS]:
+    for text, id in new_tokens_of(manifest, tensor)[:MOST_ROWS]:
         state = (
             "as before"
             if tensor.rows.same[id]

@@ -32,9 +32,9 @@ class ConversationRows:
         self.rendered = RowRenderer(spec)
         self._like: dict[str, Record | DataError] = {}
 
-    def rows(self, first: int, found: SourcedRecords) -> Iterator[list[TokenRow]]:
+    def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
         """Of each record its rows; `first` is the number of the first of them."""
-        for row, conversation in self._conversations(first, found):
+        for row, conversation in self._conversations(first, records):
             if isinstance(conversation, Conversation):
                 yield self._drawn(conversation)
             else:
@@ -52,18 +52,18 @@ class ConversationRows:
                 )
             ]
 
-    def faulty(self, first: int, found: SourcedRecords) -> int | None:
+    def faulty(self, first: int, records: SourcedRecords) -> int | None:
         """The first that can't be read or rendered, has a problem, or teaches nothing."""
-        made = list(self._conversations(first, found))
+        conversations = list(self._conversations(first, records))
         batch = self.rendered.batch(
-            [row for _, row in made if isinstance(row, Conversation) and not row.problems]
+            [row for _, row in conversations if isinstance(row, Conversation) and not row.problems]
         )
         at = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
         learned = batch.per_example(
             batch.supervised & (at < (self.spec.max_length or np.inf))
         ).tolist()
         fine = {e.row.origin.row for e, count in zip(batch.examples, learned, strict=True) if count}
-        return next((origin.row for origin, _ in made if origin.row not in fine), None)
+        return next((origin.row for origin, _ in conversations if origin.row not in fine), None)
 
     def text(self, record: Record) -> str:
         """What is searched, where a record does not stand on a line."""
@@ -74,21 +74,21 @@ class ConversationRows:
         self._like.clear()
 
     def _conversations(
-        self, first: int, found: SourcedRecords
+        self, first: int, sourced_records: SourcedRecords
     ) -> Iterator[tuple[Origin, Conversation | DataError]]:
         """In order; a DataError is why there is no row."""
         number = first
-        for source, group in groupby(found, lambda one: one[0]):
+        for source, group in groupby(sourced_records, lambda one: one[0]):
             part = [record for _, record in group]
             like = self._exemplar(source)
             origins = [
                 Origin(str(source.path), record.line, row)
                 for row, record in enumerate(part, number)
             ]
-            made: dict[int, Conversation | DataError] = {}
+            by_row: dict[int, Conversation | DataError] = {}
 
-            def broken(origin: Origin, why: str, made: dict[int, Any] = made) -> None:
-                made[origin.row] = DataError(why)
+            def broken(origin: Origin, why: str, by_row: dict[int, Any] = by_row) -> None:
+                by_row[origin.row] = DataError(why)
 
             if isinstance(like, Record):
                 form: dict[str, Any] = {
@@ -96,13 +96,13 @@ class ConversationRows:
                     "columns": self.spec.map,
                     "on_broken": broken,
                 }
-                made |= {
+                by_row |= {
                     row.origin.row: row
                     for row in conversations(part, source, number, like=like, **form)
                 }
             for origin, record in zip(origins, part, strict=True):
                 missing = like if isinstance(like, DataError) else DataError(f"{origin}: no row")
-                yield origin, made.get(origin.row, record.error or missing)
+                yield origin, by_row.get(origin.row, record.error or missing)
             number += len(part)
 
     def _exemplar(self, source: Source) -> Record | DataError:
@@ -112,8 +112,8 @@ class ConversationRows:
             try:
                 with open_raw(source.path) as raw:
                     head = islice(records(source, raw), FORMAT_ROWS)
-                    found = exemplar(head, source, self.spec.format, self.spec.map, skips=True)
-                    if found is None:
+                    first_row = exemplar(head, source, self.spec.format, self.spec.map, skips=True)
+                    if first_row is None:
                         raw.seek(0)
                         exemplar(
                             islice(records(source, raw), 1),
@@ -122,7 +122,7 @@ class ConversationRows:
                             self.spec.map,
                             skips=False,
                         )
-                self._like[name] = found or DataError(
+                self._like[name] = first_row or DataError(
                     f"{name}: none of its first {FORMAT_ROWS:,} rows is a row"
                 )
             except DataError as error:

@@ -65,9 +65,9 @@ class EncodedRows:
         self._control = np.array(sorted(self.tokenizer.control), np.int64)
         self._origins = lru_cache(maxsize=2)(self._read_origins)
 
-    def rows(self, first: int, found: SourcedRecords) -> Iterator[list[TokenRow]]:
+    def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
         """Of each record its row; `first` is the number of the first of them."""
-        for number, (source, record) in enumerate(found, first):
+        for number, (source, record) in enumerate(records, first):
             try:
                 yield [self._row(number, source, record)]
             except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -75,9 +75,9 @@ class EncodedRows:
                 place = {"row": number, "file": str(source.path), "line": record.line}
                 yield [row_without_tokens(None, str(record.error or why), **place)]
 
-    def faulty(self, first: int, found: SourcedRecords) -> int | None:
+    def faulty(self, first: int, records: SourcedRecords) -> int | None:
         """The first that can't be read, or teaches nothing."""
-        for number, rows in enumerate(self.rows(first, found), first):
+        for number, rows in enumerate(self.rows(first, records), first):
             if any(row.get("error") or "1" not in row["supervised"] for row in rows):
                 return number
         return None
@@ -95,10 +95,10 @@ class EncodedRows:
     def _row(self, number: int, source: Source, record: Record) -> TokenRow:
         if record.error is not None:
             raise DataError(str(record.error))
-        given = record.row
-        ids, labels = (np.array(given[name], np.int64) for name in TOKEN_COLUMNS)
-        origins = given if "file" in given else self._origins(source.path.name)[record.line - 1]
-        lengths = origins.get("seq_lengths") or given.get("seq_lengths") or [len(ids)]
+        columns = record.row
+        ids, labels = (np.array(columns[name], np.int64) for name in TOKEN_COLUMNS)
+        origins = columns if "file" in columns else self._origins(source.path.name)[record.line - 1]
+        lengths = origins.get("seq_lengths") or columns.get("seq_lengths") or [len(ids)]
         documents = np.repeat(np.arange(len(lengths)), lengths)
         if not len(ids) == len(labels) == len(documents):
             raise ValueError("input_ids, labels and seq_lengths do not fit together")
@@ -106,7 +106,7 @@ class EncodedRows:
             np.atleast_1d(np.array(origins[key], object)).tolist()
             for key in ("file", "line", "row")
         )
-        kinds = given.get("sources")
+        kinds = columns.get("sources")
         row: TokenRow = {
             "row": number,
             "file": str(source.path),
@@ -126,8 +126,8 @@ class EncodedRows:
             **differing_labels(ids, labels),
         }
         for name, column in (("positions", "position_ids"), ("weights", "loss_weights")):
-            if given.get(column) is not None:
-                row[name] = list(given[column])
+            if columns.get(column) is not None:
+                row[name] = list(columns[column])
         return row
 
     def _guessed(self, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -139,20 +139,25 @@ class EncodedRows:
         from truetune.parsing.columnar_reader import read_table
 
         number = next(
-            found["number"] for found in self.manifest["shards"] if found["file"] == shard
+            entry["number"] for entry in self.manifest["shards"] if entry["file"] == shard
         )
-        found: list[dict[str, Any]] = read_table(
-            self.folder / ORIGIN / f"{number:05d}.parquet"
-        ).to_pylist()
-        return found
+        table = read_table(self.folder / ORIGIN / f"{number:05d}.parquet")
+        origins: list[dict[str, Any]] = table.to_pylist()
+        return origins
 
 
 def tokenizer_notice(tokenizer: Tokenizer, manifest: Mapping[str, Any]) -> str | None:
     """A warning where the files of a tokenizer are not those that the data was encoded with."""
-    made: Mapping[str, str] = manifest.get("inputs", {}).get("tokenizer", {})
-    mine = {path.name: file_digest(path) for path in files_of(tokenizer.folder, tokenizer.weights)}
-    differ = sorted(name for name in made.keys() | mine.keys() if made.get(name) != mine.get(name))
-    if not made or not differ:
+    digests_then: Mapping[str, str] = manifest.get("inputs", {}).get("tokenizer", {})
+    digests_now = {
+        path.name: file_digest(path) for path in files_of(tokenizer.folder, tokenizer.weights)
+    }
+    differ = sorted(
+        name
+        for name in digests_then.keys() | digests_now.keys()
+        if digests_then.get(name) != digests_now.get(name)
+    )
+    if not digests_then or not differ:
         return None
     return (
         f"{tokenizer.folder} is not the tokenizer that this data was encoded with:"

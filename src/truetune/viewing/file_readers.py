@@ -86,11 +86,11 @@ class ForwardReader:
         """Raises DataError."""
         from truetune.data.columnar import rows_of
 
-        found: list[Any] = []
-        while len(found) < count and (held := self._holding(at + len(found))):
+        rows: list[Any] = []
+        while len(rows) < count and (held := self._holding(at + len(rows))):
             first, batch = held
-            found += rows_of(self._source, batch.slice(at + len(found) - first, count - len(found)))
-        return found
+            rows += rows_of(self._source, batch.slice(at + len(rows) - first, count - len(rows)))
+        return rows
 
     def close(self) -> None:
         self._raw.close()

@@ -131,7 +131,7 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         try:
-            kind, found = self._found()
+            kind, content = self._found()
         except RequestRefused as refused:
             self._send(refused.status, "text/plain", f"{refused}\n".encode(), body=body)
         except TruetuneError as error:
@@ -140,7 +140,7 @@ class RequestHandler(BaseHTTPRequestHandler):
             why = f"this is a bug of truetune, please report it: {error!r}\n"
             self._send(500, "text/plain", why.encode("utf-8", "backslashreplace"), body=body)
         else:
-            self._send(200, kind, found, body=body)
+            self._send(200, kind, content, body=body)
 
     def _found(self) -> tuple[str, bytes]:
         """(kind, bytes). Raises Refused."""
@@ -169,7 +169,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         self,
         status: int,
         kind: str,
-        found: bytes,
+        content: bytes,
         more: Mapping[str, str] | None = None,
         *,
         body: bool = True,
@@ -178,10 +178,10 @@ class RequestHandler(BaseHTTPRequestHandler):
         for header, value in {**HEADERS, **(more or {})}.items():
             self.send_header(header, value)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(found)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if body:
-            self.wfile.write(found)
+            self.wfile.write(content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the standard library refuses by itself, without its page."""
@@ -192,21 +192,21 @@ class RequestHandler(BaseHTTPRequestHandler):
         """Nothing: the path holds the token."""
 
 
-def _answer_rows(answers: RowService, asked: Mapping[str, str]) -> dict[str, Any]:
+def _answer_rows(answers: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
     start, count = (
-        _parse_number(asked, "start", MAX_ROW_NUMBER),
-        _parse_number(asked, "count", MAX_ROWS),
+        _parse_number(parameters, "start", MAX_ROW_NUMBER),
+        _parse_number(parameters, "count", MAX_ROWS),
     )
     return answers.rows(start, count)
 
 
-def _answer_search(answers: RowService, asked: Mapping[str, str]) -> dict[str, Any]:
-    start = _parse_number(asked, "start", MAX_ROW_NUMBER)
-    if asked.get("kind") == "error":
+def _answer_search(answers: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
+    start = _parse_number(parameters, "start", MAX_ROW_NUMBER)
+    if parameters.get("kind") == "error":
         return answers.faulty(start)
-    if not 0 < len(asked.get("q", "")) <= MAX_QUERY_CHARACTERS:
+    if not 0 < len(parameters.get("q", "")) <= MAX_QUERY_CHARACTERS:
         raise RequestRefused(400, f"q: expected a text of 1 to {MAX_QUERY_CHARACTERS} characters")
-    return answers.search(asked["q"], start)
+    return answers.search(parameters["q"], start)
 
 
 ROUTES: dict[str, Callable[[RowService, Mapping[str, str]], dict[str, Any]]] = {
@@ -223,8 +223,8 @@ def _parse_query(query: str) -> dict[str, str]:
         raise RequestRefused(400, "too many parameters") from None
 
 
-def _parse_number(asked: Mapping[str, str], name: str, most: int) -> int:
-    text = asked.get(name, "0")
+def _parse_number(parameters: Mapping[str, str], name: str, most: int) -> int:
+    text = parameters.get(name, "0")
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= most):
         raise RequestRefused(400, f"{name}: expected a number from 0 to {most}")
     return int(text)

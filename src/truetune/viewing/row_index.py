@@ -121,19 +121,19 @@ class RowIndex:
 
     def records(self, start: int, count: int) -> list[tuple[Source, Record]]:
         """From row `start` on, of the rows that are found; none once the shelf is closed."""
-        found: list[tuple[Source, Record]] = []
+        records: list[tuple[Source, Record]] = []
         with self._reading:
-            while not self._closed and len(found) < count and start + len(found) < self.indexed:
-                row = start + len(found)
+            while not self._closed and len(records) < count and start + len(records) < self.indexed:
+                row = start + len(records)
                 number = bisect_right(self._firsts, row) - 1
                 part, end = self._parts[number], self._end(number)
-                source, asked = self.sources[part.source], min(count - len(found), end - row)
+                source, wanted = self.sources[part.source], min(count - len(records), end - row)
                 try:
-                    read = self._read(number, part, row - part.first, asked)
+                    read = self._read(number, part, row - part.first, wanted)
                 except (DataError, *UNREADABLE) as error:
                     read = [Record(0, None, error=_as_data_error(source, error))]
-                found += [(source, record) for record in read or [missing_record(source)]]
-        return found
+                records += [(source, record) for record in read or [missing_record(source)]]
+        return records
 
     def text_at(self, row: int) -> tuple[int, int, bytes, bool] | None:
         """Of the part that holds a row, if it is one of text: (first row, one past the last, bytes, a row a line?)."""
@@ -189,7 +189,7 @@ class RowIndex:
         if line == 1:
             yield from ((whole, batch.num_rows) for batch in batches(source, raw))
 
-    def _of_text(self, number: int, found: Iterator[Record]) -> Iterator[tuple[Chunk, int]]:
+    def _of_text(self, number: int, records: Iterator[Record]) -> Iterator[tuple[Chunk, int]]:
         """JSON and CSV are cut behind rows."""
         part, start, stop, count = Chunk(number, self.indexed), 0, 0, 0
 
@@ -199,7 +199,7 @@ class RowIndex:
             ), count
 
         try:
-            for record in found:
+            for record in records:
                 if stop - start >= self._size:
                     yield cut()
                     columns = list(record.row) if isinstance(record.row, dict) else []

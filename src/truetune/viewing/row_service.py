@@ -34,8 +34,8 @@ SearchStep = Callable[[int], tuple[int | None, int]]
 class RowMaker(Protocol):
     """What draws records."""
 
-    def rows(self, first: int, found: SourcedRecords) -> Iterator[list[TokenRow]]: ...
-    def faulty(self, first: int, found: SourcedRecords) -> int | None: ...
+    def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]: ...
+    def faulty(self, first: int, records: SourcedRecords) -> int | None: ...
     def text(self, record: Record) -> str: ...
     def forget(self) -> None: ...
 
@@ -121,19 +121,19 @@ class RowService:
         with self._answering():
             if why := self._changed():
                 raise DataError(why)
-            deadline, row, found = time.monotonic() + SEARCH_SECONDS, start, None
+            deadline, row, match = time.monotonic() + SEARCH_SECONDS, start, None
             while (
-                found is None
+                match is None
                 and not self._closed
                 and time.monotonic() < deadline
                 and self.shelf.wait(row, 0)
             ):
-                found, row = look(row)
+                match, row = look(row)
             total = self.shelf.total
             return {
-                "row": found,
+                "row": match,
                 "scanned": row,
-                "done": found is not None or (total is not None and row >= total),
+                "done": match is not None or (total is not None and row >= total),
             }
 
     def _holding(self, row: int, needles: Sequence[bytes]) -> tuple[int | None, int]:
@@ -145,8 +145,8 @@ class RowService:
             if not any(needle in lowered for needle in needles):
                 return None, end
             if on_lines:
-                found = find_in_lines(lowered, needles, row - first)
-                return (None, end) if found is None else (first + found, first + found + 1)
+                line = find_in_lines(lowered, needles, row - first)
+                return (None, end) if line is None else (first + line, first + line + 1)
             count = end - row
         records = self.shelf.records(row, count)
         for number, (_, record) in enumerate(records, row):
@@ -158,8 +158,8 @@ class RowService:
     def _amiss(self, row: int) -> tuple[int | None, int]:
         records = self.shelf.records(row, CHECK_ROWS)
         with self._drawing:
-            found = self.maker.faulty(row, records) if records else None
-        return found, row + len(records) if found is None else found + 1
+            match = self.maker.faulty(row, records) if records else None
+        return match, row + len(records) if match is None else match + 1
 
     def _changed(self) -> str | None:
         changed = self.shelf.changed()
@@ -176,7 +176,7 @@ class RowService:
     def _drawn(self, start: int, count: int) -> Iterator[list[TokenRow]]:
         """What is kept, and what is drawn now; fewer rows where they are long."""
         wanted = range(start, max(start, min(start + count, self.shelf.indexed)))
-        found = (
+        records = (
             []
             if all(row in self._kept for row in wanted)
             else self.shelf.records(start, len(wanted))
@@ -188,10 +188,10 @@ class RowService:
             if row in self._kept:
                 self._kept.move_to_end(row)
                 rows = self._kept[row]
-            elif row - start >= len(found):
+            elif row - start >= len(records):
                 return
             else:
-                (drawn,) = self.maker.rows(row, [found[row - start]])
+                (drawn,) = self.maker.rows(row, [records[row - start]])
                 rows = [cut_row(one) for one in drawn]
                 self._keep(row, rows)
             yield rows

@@ -31,9 +31,9 @@ class TokenIdRows:
         """Raises SpecError, TokenizerError or TemplateError."""
         self._placer = Placer(prepared(spec))
 
-    def rows(self, first: int, found: SourcedRecords) -> Iterator[list[TokenRow]]:
+    def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
         """Of each record its row; `first` is the number of the first of them."""
-        for number, (source, record) in enumerate(found, first):
+        for number, (source, record) in enumerate(records, first):
             try:
                 chunk = chunk_of(source, [record], number)
             except TruetuneError as error:
@@ -45,9 +45,9 @@ class TokenIdRows:
             else:
                 yield [self._row(number, self._placer.place(chunk))]
 
-    def faulty(self, first: int, found: SourcedRecords) -> int | None:
+    def faulty(self, first: int, records: SourcedRecords) -> int | None:
         """The first that can't be read, or teaches nothing."""
-        for number, rows in enumerate(self.rows(first, found), first):
+        for number, rows in enumerate(self.rows(first, records), first):
             if any(row.get("error") or "1" not in row["supervised"] for row in rows):
                 return number
         return None

@@ -91,22 +91,22 @@ def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     Rows are counted over all files, so that the report must be on the same files in the same order. Raises UsageError
     where it is not, DataError where the data is not there.
     """
-    theirs = [str(name) for name in (result.get("spec") or {}).get("data") or ()]
+    reported_names = [str(name) for name in (result.get("spec") or {}).get("data") or ()]
     named = {os.path.realpath(str(source.path)): str(source.path) for source in resolve(spec.data)}
     try:
-        reported = [os.path.realpath(str(source.path)) for source in resolve(theirs)]
+        reported = [os.path.realpath(str(source.path)) for source in resolve(reported_names)]
     except DataError:
         reported = []
     if reported != list(named):
         raise UsageError(
-            f"the report is on {_list_paths(theirs)}, and not on {_list_paths(spec.data)}: rows are counted"
+            f"the report is on {_list_paths(reported_names)}, and not on {_list_paths(spec.data)}: rows are counted"
             " over all files, so name the same files in the same order, from the folder where the"
             " check ran"
         )
-    made = marks_of(result, in_page=False)
-    for case in made["cases"]:
+    marks = marks_of(result, in_page=False)
+    for case in marks["cases"]:
         case[0] = named.get(os.path.realpath(case[0]), case[0])
-    return made
+    return marks
 
 
 def _list_paths(names: Sequence[str]) -> str:
@@ -129,9 +129,9 @@ def view(
     `report`, a report on the same data, cite are marked. Raises a `truetune.errors.TruetuneError`.
     """
     named = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
-    given = {"data": named, "tokenizer": tokenizer, **settings}
+    values = {"data": named, "tokenizer": tokenizer, **settings}
     spec = spec_of(
-        {name: value for name, value in given.items() if value is not None}, "truetune.view"
+        {name: value for name, value in values.items() if value is not None}, "truetune.view"
     )
     marks = None if report is None else marks_for_data(spec, as_dict(report))
     return View(spec, range(rows) if isinstance(rows, int) else rows, marks)
@@ -155,10 +155,10 @@ class View:
             for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
                 numbers = [row for _, row in run]
                 while numbers and (
-                    found := answers.rows(numbers[0], min(len(numbers), MAX_ROWS))["rows"]
+                    part := answers.rows(numbers[0], min(len(numbers), MAX_ROWS))["rows"]
                 ):
-                    self.rows += found
-                    numbers = [row for row in numbers if row > found[-1]["row"]]
+                    self.rows += part
+                    numbers = [row for row in numbers if row > part[-1]["row"]]
 
     def __repr__(self) -> str:
         return (

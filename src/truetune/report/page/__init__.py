@@ -50,8 +50,8 @@ def html_page(report: Report) -> str:
 
 def page_of(result: Result) -> str:
     """The same of a report's JSON (schema `truetune.report/1`)."""
-    made = [section for maker in SECTIONS if (section := maker(result)) is not None]
-    return html_document(_page_title(result), made, result)
+    sections = [section for maker in SECTIONS if (section := maker(result)) is not None]
+    return html_document(_page_title(result), sections, result)
 
 
 def notebook_html(report: Report) -> str:

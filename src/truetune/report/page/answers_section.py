@@ -30,8 +30,12 @@ LookJson = Mapping[str, Any]
 
 def answers_section(result: Result) -> Section | None:
     """Of `truetune sample`."""
-    asked = result.get("sample")
-    return _make_section("samples", "Answers", list(_answer_sides(asked)), asked) if asked else None
+    answers = result.get("sample")
+    return (
+        _make_section("samples", "Answers", list(_answer_sides(answers)), answers)
+        if answers
+        else None
+    )
 
 
 def run_answers_section(result: Result) -> Section | None:
@@ -52,7 +56,7 @@ def _make_section(
     id: str,
     title: str,
     sides: Sequence[tuple[str, Sequence[LookJson]]],
-    asked: Mapping[str, Any],
+    answers: Mapping[str, Any],
     left_out: int = 0,
 ) -> Section | None:
     if not any(look["samples"] for _, looks in sides for look in looks):
@@ -66,27 +70,28 @@ def _make_section(
         "prompts": prompts.shown,
         "said": SAID,
     }
-    compared = asked.get("compared")
+    compared = answers.get("compared")
     html = render_template(
         "samples.html.jinja",
         names=[name for name, _ in sides],
         last=[looks[-1] for _, looks in sides],
-        asked=asked,
+        asked=answers,
         compared=compared,
         figures=list(_figure_lines(compared or {})),
         unanswered=[
-            question | {"place": _row_place(question)} for question in asked.get("unanswered") or ()
+            question | {"place": _row_place(question)}
+            for question in answers.get("unanswered") or ()
         ],
         left_out=left_out,
     )
     return Section(id, title, html, data)
 
 
-def _answer_sides(asked: Mapping[str, Any]) -> Iterator[tuple[str, list[LookJson]]]:
+def _answer_sides(answers: Mapping[str, Any]) -> Iterator[tuple[str, list[LookJson]]]:
     """What `truetune sample` wrote, and the other model where it was compared."""
-    samples, compared = asked["samples"], asked.get("compared")
-    step = asked["looks"][-1]["step"] if len(asked.get("looks") or ()) > 1 else None
-    yield asked["model"], [{"step": step, "success": asked["success"], "samples": samples}]
+    samples, compared = answers["samples"], answers.get("compared")
+    step = answers["looks"][-1]["step"] if len(answers.get("looks") or ()) > 1 else None
+    yield answers["model"], [{"step": step, "success": answers["success"], "samples": samples}]
     if compared:
         pairs = {
             (pair["file"], pair["line"], pair["row"], pair["mine"]): pair
@@ -115,9 +120,9 @@ class _PromptIndex:
         met = Counter[tuple[str, str]]()
         lines = Counter((sample["file"], sample["line"]) for sample in samples)
         for sample in samples:
-            asked = str(sample["question"]), str(sample["reference"])
-            place = (*asked, met[asked])
-            met[asked] += 1
+            prompt = str(sample["question"]), str(sample["reference"])
+            place = (*prompt, met[prompt])
+            met[prompt] += 1
             if place not in self._places:
                 self._places[place] = len(self.shown)
                 self.shown.append(
@@ -169,16 +174,14 @@ def _figure_lines(compared: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]
     """Name, and mine, other, the change, its interval, p."""
     for row in compared.get("figures") or ():
         shape = {"share": ".0%", "tokens": ",.0f"}.get(row["shape"], ".3g")
-        mine, other, low, high, p = (
-            row.get(name) for name in ("mine", "other", "low", "high", "p")
-        )
-        known = mine is not None and other is not None
+        own, other, low, high, p = (row.get(name) for name in ("mine", "other", "low", "high", "p"))
+        known = own is not None and other is not None
         yield (
             row["name"],
             [
-                "-" if mine is None else format(mine, shape),
+                "-" if own is None else format(own, shape),
                 "-" if other is None else format(other, shape),
-                format(mine - other, "+" + shape) if known else "",
+                format(own - other, "+" + shape) if known else "",
                 f"{low:+{shape}} to {high:+{shape}}" if None not in (low, high) else "",
                 "" if p is None else f"{p:.2g}",
             ],

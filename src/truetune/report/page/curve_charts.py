@@ -180,13 +180,13 @@ def _panel_lines(
 ) -> Iterator[CurveLine]:
     several = len(curves) > 1
     for number, name in enumerate(names):
-        for run, mine in enumerate(curves):
-            if name in mine and has_point(mine[name]):
+        for run, run_curves in enumerate(curves):
+            if name in run_curves and has_point(run_curves[name]):
                 dash = DASHES[run % len(DASHES)] if several else DASHES[number % len(DASHES)]
-                said = LINE_NAMES.get(name) or name.removeprefix(
+                line_name = LINE_NAMES.get(name) or name.removeprefix(
                     panel.prefix or "answers/"
                 ).replace("_", " ")
-                yield CurveLine(said, run, number % LINE_COLOURS, dash, mine[name])
+                yield CurveLine(line_name, run, number % LINE_COLOURS, dash, run_curves[name])
 
 
 def _curve_series(name: str, curve: Mapping[str, Any]) -> Series:
@@ -201,7 +201,11 @@ def _curve_series(name: str, curve: Mapping[str, Any]) -> Series:
 def _step_span(curves: Sequence[Curves]) -> tuple[float, float]:
     """From the first to the last step of all."""
     steps = [
-        float(x) for mine in curves for curve in mine.values() for x in curve["x"] if x is not None
+        float(x)
+        for run_curves in curves
+        for curve in run_curves.values()
+        for x in curve["x"]
+        if x is not None
     ]
     left, right = (min(steps), max(steps)) if steps else (0.0, 1.0)
     return (left, right) if right > left else (left, left + 1)
@@ -209,7 +213,7 @@ def _step_span(curves: Sequence[Curves]) -> tuple[float, float]:
 
 def _leaves_zero(curves: Sequence[Curves], name: str) -> bool:
     """Is it anywhere but at 0?"""
-    return any(y for mine in curves for y in mine.get(name, {"y": ()})["y"])
+    return any(y for run_curves in curves for y in run_curves.get(name, {"y": ()})["y"])
 
 
 def _axes_json(frame: Axes) -> dict[str, Any]:

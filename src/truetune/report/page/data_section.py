@@ -137,7 +137,7 @@ def _share_chart(shares: dict[str, Any]) -> BarChart:
 
 
 def _copies_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
-    rows, shown = copies["rows"], shown_rows(result)
+    rows, row_links = copies["rows"], shown_rows(result)
     total = result.get("rows") or 0
     return {
         "lines": [
@@ -155,7 +155,10 @@ def _copies_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
                 "rows": group["rows"],
                 "what": COPY_KINDS.get(group["kind"], group["kind"]),
                 "places": [
-                    (f"{place['file']}:{place['line']}", shown.get((place["file"], place["row"])))
+                    (
+                        f"{place['file']}:{place['line']}",
+                        row_links.get((place["file"], place["row"])),
+                    )
                     for place in group["places"]
                 ],
             }
@@ -180,13 +183,16 @@ def _leaks_block(leaks: dict[str, Any]) -> dict[str, Any]:
 
 def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
     """How the lines of the batches are filled; how many documents are packed in each, where they are packed."""
-    shown = lines[:MAX_LINES]
-    if not shown:
+    drawn_lines = lines[:MAX_LINES]
+    if not drawn_lines:
         return
-    parts, names = [_line_parts(line) for line in shown], [_line_name(line) for line in shown]
+    parts, names = (
+        [_line_parts(line) for line in drawn_lines],
+        [_line_name(line) for line in drawn_lines],
+    )
     wide = [sum(part) for part in parts]
     bars, table = [], []
-    for line, (supervised, context, padding), name in zip(shown, parts, names, strict=True):
+    for line, (supervised, context, padding), name in zip(drawn_lines, parts, names, strict=True):
         title = f"{name}: {supervised:,} supervised, {context:,} context, {padding:,} padding"
         bars.append(Bar([(supervised, "b-main"), (context, "b-soft"), (padding, "b-pad")], title))
         table.append(
@@ -198,15 +204,17 @@ def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
         max(wide),
         f"{max(wide):,}",
         ("first line", names[-1]),
-        f"{format_share(sum(wide) - sum(line['tokens'] for line in shown), sum(wide))} of the places are"
+        f"{format_share(sum(wide) - sum(line['tokens'] for line in drawn_lines), sum(wide))} of the places are"
         " padding"
         + (
-            f"; the first {len(shown):,} of {len(lines):,} lines" if len(shown) < len(lines) else ""
+            f"; the first {len(drawn_lines):,} of {len(lines):,} lines"
+            if len(drawn_lines) < len(lines)
+            else ""
         ),
         legend=(("b-main", "supervised"), ("b-soft", "context"), ("b-pad", "padding")),
         table=(("line", "supervised", "context", "padding", "documents"), table),
     )
-    documents = [line["documents"] for line in shown]
+    documents = [line["documents"] for line in drawn_lines]
     if (most := max(documents)) > 1:
         yield BarChart(
             "Documents in each line",

@@ -30,7 +30,7 @@ def findings_section(result: Result) -> Section | None:
     if "findings" not in result:
         return None
     views = result.get("views") or ()
-    found = [
+    findings = [
         finding
         | {
             "anchor": anchor,
@@ -41,18 +41,18 @@ def findings_section(result: Result) -> Section | None:
         }
         for i, (finding, anchor) in enumerate(findings_with_anchors(result))
     ]
-    counts = [(s, sum(finding["severity"] == s for finding in found)) for s in SEVERITIES]
+    counts = [(s, sum(finding["severity"] == s for finding in findings)) for s in SEVERITIES]
     word, beyond = outcome_in_words(result)
     html = render_template(
         "findings.html.jinja",
-        findings=found,
+        findings=findings,
         counts=counts,
         standing=word,
         beyond=beyond,
         examined=result.get("examined") or (),
         not_judged=result.get("not_judged") or (),
     )
-    return Section("findings", "Findings", html, {"count": len(found)})
+    return Section("findings", "Findings", html, {"count": len(findings)})
 
 
 def outcome_in_words(result: Result) -> tuple[str, str]:

@@ -15,8 +15,12 @@ def laws_section(result: Result) -> Section | None:
     if audit is None or not (audit.get("laws") or audit.get("canary") or audit.get("notes")):
         return None
     laws: dict[str, dict[str, Any]] = audit.get("laws") or {}
-    found = {finding["code"]: finding["severity"] for finding in result.get("findings", ())}
-    measured = [_law_values(name, law, found) for name, law in laws.items() if "value" in law]
+    severity_by_code = {
+        finding["code"]: finding["severity"] for finding in result.get("findings", ())
+    }
+    measured = [
+        _law_values(name, law, severity_by_code) for name, law in laws.items() if "value" in law
+    ]
     return Section(
         "laws",
         "Laws",
@@ -30,7 +34,7 @@ def laws_section(result: Result) -> Section | None:
     )
 
 
-def _law_values(name: str, law: dict[str, Any], found: dict[str, str]) -> dict[str, Any]:
+def _law_values(name: str, law: dict[str, Any], severity_by_code: dict[str, str]) -> dict[str, Any]:
     value = math.nan if law["value"] is None else float(law["value"])
     tolerance = float(law["tolerance"])
     return {
@@ -40,7 +44,7 @@ def _law_values(name: str, law: dict[str, Any], found: dict[str, str]) -> dict[s
         "unit": law.get("unit", ""),
         "holds": value <= tolerance,
         "margin": _describe_margin(value, tolerance),
-        "standing": law_standing(name, value <= tolerance, found),
+        "standing": law_standing(name, value <= tolerance, severity_by_code),
     }
 
 

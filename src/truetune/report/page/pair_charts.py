@@ -27,10 +27,12 @@ def pair_blocks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
     if labels := data.get("labels"):
         good, bad = (labels[name]["count"] for name in ("true", "false"))
-        said = f"{format_share(good, good + bad)} of {count_noun(good + bad, 'label')} are true."
+        sentence = (
+            f"{format_share(good, good + bad)} of {count_noun(good + bad, 'label')} are true."
+        )
         yield {
             "title": "Labels",
-            "says": [said],
+            "says": [sentence],
             "table": _sides_table(labels, "true", "false"),
             "charts": list(_length_charts(labels, "true", "false")),
         }

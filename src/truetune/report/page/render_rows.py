@@ -53,12 +53,12 @@ class RowRenderer:
                     row.origin, batch.rejected[0].reason, format=row.format, **raw_text_of(row.raw)
                 )
             ]
-        made = [
+        examples = [
             self._row(view, title) | self._beside(view, title)
             for view, title in _titled_views(batch, self.encoder)
         ]
-        if not made:
-            made = [
+        if not examples:
+            examples = [
                 row_without_tokens(
                     row.origin,
                     "nothing of it can be trained: it has no turn to learn",
@@ -67,11 +67,11 @@ class RowRenderer:
             ]
         if row.problems:
             problems = "; ".join(problem.text for problem in row.problems)
-            made = [
-                found | {"error": "; ".join(filter(None, (found.get("error"), problems)))}
-                for found in made
+            examples = [
+                example | {"error": "; ".join(filter(None, (example.get("error"), problems)))}
+                for example in examples
             ]
-        return made
+        return examples
 
     def _row(self, view: TokenView, title: str | None) -> TokenRow:
         return row_of_view(view, title) | kept_range(view, self.setup.spec)
@@ -142,8 +142,8 @@ def render_again(spec: RunSpec, rows: Iterable[Conversation]) -> list[TokenRow] 
         not row.is_chat or row.rejected is not None for row in different.values()
     ):
         return None
-    made = RowRenderer(spec)
-    return [found for row in different.values() for found in made.rows(row)]
+    renderer = RowRenderer(spec)
+    return [example for row in different.values() for example in renderer.rows(row)]
 
 
 def _titled_views(batch: Batch, encoder: Encoder) -> Iterator[tuple[TokenView, str | None]]:

@@ -44,7 +44,7 @@ class Marks(TypedDict):
 
 
 def marks_of(
-    result: Result, shown: Collection[RowPlace] | None = None, *, in_page: bool = True
+    result: Result, rows: Collection[RowPlace] | None = None, *, in_page: bool = True
 ) -> Marks:
     """The marks of a report's JSON.
 
@@ -53,13 +53,13 @@ def marks_of(
         shown: the rows that are there to be marked; all where None.
         in_page: do the findings stand in the same page?
     """
-    made: Marks = {"rules": [], "cases": []}
+    marks: Marks = {"rules": [], "cases": []}
     for finding, anchor in findings_with_anchors(result):
         places = {place for case in finding["cases"] if (place := _case_place(case)) is not None}
         if not places:
             continue
-        number = len(made["rules"])
-        made["rules"].append(
+        number = len(marks["rules"])
+        marks["rules"].append(
             {
                 "code": finding["code"],
                 "rule": finding["rule"],
@@ -68,24 +68,24 @@ def marks_of(
                 "anchor": anchor if in_page else None,
             }
         )
-        made["cases"] += _mark_cases(finding["cases"], number, shown)
-    return made
+        marks["cases"] += _mark_cases(finding["cases"], number, rows)
+    return marks
 
 
 def _mark_cases(
-    cases: list[dict[str, Any]], number: int, shown: Collection[RowPlace] | None
+    cases: list[dict[str, Any]], number: int, rows: Collection[RowPlace] | None
 ) -> Iterator[list[Any]]:
     """The cases of a finding on rows that are there, the first few of each row."""
-    told: dict[RowPlace, int] = {}
+    count_by_row: dict[RowPlace, int] = {}
     for case in cases:
         place = _case_place(case)
         if (
             place is None
-            or (shown is not None and place not in shown)
-            or told.get(place, 0) >= MAX_CASES_PER_ROW
+            or (rows is not None and place not in rows)
+            or count_by_row.get(place, 0) >= MAX_CASES_PER_ROW
         ):
             continue
-        told[place] = told.get(place, 0) + 1
+        count_by_row[place] = count_by_row.get(place, 0) + 1
         yield [
             *place,
             number,

@@ -104,11 +104,11 @@ def _kinds_chart(
             (kind, counts[i], colour)
             for (kind, counts), (colour, _) in zip(kinds.items(), legend, strict=True)
         ]
-        said = ", ".join(f"{_shorten_name(kind)} {n:,}" for kind, n, _ in held if n)
+        counts_in_words = ", ".join(f"{_shorten_name(kind)} {n:,}" for kind, n, _ in held if n)
         bars.append(
             Bar(
                 [(n / max(count, 1), colour) for _, n, colour in held],
-                f"{name}: {said or 'none'}",
+                f"{name}: {counts_in_words or 'none'}",
                 link,
             )
         )
@@ -164,7 +164,7 @@ def _describe_order(order: dict[str, Any]) -> str:
         _mean_of(sum(order["tokens"][part]), sum(order["examples"][part]))
         for part in (slice(tenth), slice(-tenth, None))
     ]
-    said = (
+    sentence = (
         f"{count_noun(count, 'stretch').replace('stretchs', 'stretches')} of"
         f" {count_noun(order['each'], 'row')}; examples have {ends[0]:,.0f} tokens on average at the"
         f" beginning and {ends[1]:,.0f} at the end."
@@ -172,9 +172,9 @@ def _describe_order(order: dict[str, Any]) -> str:
     counts = [sum(at) for at in order["kinds"].values()]
     if counts and sum((n / sum(counts)) ** order["each"] for n in counts) < MAX_CHANCE_PURE:
         pure = sum(sum(n > 0 for n in at) == 1 for at in zip(*order["kinds"].values(), strict=True))
-        said += f" {pure:,} of {count:,} stretches hold rows of one {order['by']} alone"
-        said += ": the rows are grouped." if pure >= GROUPED_SHARE * count else "."
-    return said
+        sentence += f" {pure:,} of {count:,} stretches hold rows of one {order['by']} alone"
+        sentence += ": the rows are grouped." if pure >= GROUPED_SHARE * count else "."
+    return sentence
 
 
 def _order_table(

@@ -53,7 +53,7 @@ def _(report: AuditReport) -> list[TokenRow]:
     return list(fit_rows(map(row_of_batch_line, report.samples), "line"))
 
 
-def _refused_rows(report: DataReport, shown: set[int | None]) -> Iterator[TokenRow]:
+def _refused_rows(report: DataReport, known_rows: set[int | None]) -> Iterator[TokenRow]:
     """Rows that the template refuses, as far as a finding names them, with what it raised."""
     cases: Iterable[Case] = (
         case
@@ -64,6 +64,6 @@ def _refused_rows(report: DataReport, shown: set[int | None]) -> Iterator[TokenR
     left = (
         (case.origin, case.text)
         for case in cases
-        if case.origin is not None and case.origin.row not in shown
+        if case.origin is not None and case.origin.row not in known_rows
     )
     yield from (row_without_tokens(origin, text) for origin, text in islice(left, MAX_REFUSED_ROWS))

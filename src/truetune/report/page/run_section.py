@@ -22,7 +22,7 @@ def run_section(result: Result) -> Section | None:
     runs: Sequence[RunJson] = result.get("runs") or ()
     if not runs:
         return None
-    told, others, left_out = run_charts(runs)
+    main_charts, others, left_out = run_charts(runs)
     pins = list(_finding_pins(runs, result))
     names = (
         [f"{RUN_LETTERS[number]} {run['name']}" for number, run in enumerate(runs)]
@@ -36,8 +36,11 @@ def run_section(result: Result) -> Section | None:
             "run.html.jinja",
             runs=runs,
             names=names,
-            told=[_chart_values(chart, number) for number, chart in enumerate(told)],
-            others=[_chart_values(chart, number) for number, chart in enumerate(others, len(told))],
+            told=[_chart_values(chart, number) for number, chart in enumerate(main_charts)],
+            others=[
+                _chart_values(chart, number)
+                for number, chart in enumerate(others, len(main_charts))
+            ],
             left_out=left_out,
             pins=pins,
             facts=_run_facts(runs),
@@ -47,7 +50,7 @@ def run_section(result: Result) -> Section | None:
         {
             "names": [visible(name) for name in names],
             "pins": pins,
-            "charts": [chart.plain() for chart in (*told, *others)],
+            "charts": [chart.plain() for chart in (*main_charts, *others)],
         },
     )
 
@@ -64,15 +67,15 @@ def _chart_values(chart: Any, number: int) -> dict[str, Any]:
 def _finding_pins(runs: Sequence[RunJson], result: Result) -> Iterator[dict[str, Any]]:
     """Findings by step, those on the whole run last, each with its place in the page."""
     places = _anchors_by_finding(result)
-    found = []
+    pins = []
     for number, run in enumerate(runs):
         for pin in run.get("pins", ()):
-            mine = places.get((pin["code"], pin["message"]))
+            anchors = places.get((pin["code"], pin["message"]))
             letter = RUN_LETTERS[number] if len(runs) > 1 else ""
-            found.append({**pin, "run": letter, "href": mine.pop(0) if mine else None})
-    stepped = [pin for pin in found if pin["step"] is not None]
+            pins.append({**pin, "run": letter, "href": anchors.pop(0) if anchors else None})
+    stepped = [pin for pin in pins if pin["step"] is not None]
     yield from sorted(stepped, key=lambda pin: (pin["step"], pin["severity"] != "error"))
-    yield from (pin for pin in found if pin["step"] is None)
+    yield from (pin for pin in pins if pin["step"] is None)
 
 
 def _anchors_by_finding(result: Result) -> dict[tuple[str, str], list[str]]:

@@ -86,14 +86,16 @@ def fit_rows(
 
     Those whose numbers are in `first` get room before the others.
     """
-    shown = [cut_row(row) for row in rows]
+    cut_rows = [cut_row(row) for row in rows]
     taken, tokens = set[int](), 0
-    for place in sorted(range(len(shown)), key=lambda place: shown[place]["row"] not in first):
-        if not tokens or tokens + len(shown[place]["ids"]) <= budget:
+    for place in sorted(
+        range(len(cut_rows)), key=lambda place: cut_rows[place]["row"] not in first
+    ):
+        if not tokens or tokens + len(cut_rows[place]["ids"]) <= budget:
             taken.add(place)
-            tokens += len(shown[place]["ids"])
-    yield from (row for place, row in enumerate(shown) if place in taken)
-    if left := len(shown) - len(taken):
+            tokens += len(cut_rows[place]["ids"])
+    yield from (row for place, row in enumerate(cut_rows) if place in taken)
+    if left := len(cut_rows) - len(taken):
         yield row_without_tokens(
             None,
             f"{count_noun(left, 'more ' + noun)}: a page shows {budget:,} tokens",
@@ -109,12 +111,12 @@ def with_raw_text(rows: list[TokenRow], spec: RunSpec) -> list[TokenRow]:
     if not places:
         return rows
     try:
-        found = {row.origin: row.raw for row in rows_again(spec, places)}
+        raw_by_origin = {row.origin: row.raw for row in rows_again(spec, places)}
     except TruetuneError:
         return rows
     return [
         (
-            row | raw_text_of(found.get(Origin(row["file"], row["line"], row["row"])))
+            row | raw_text_of(raw_by_origin.get(Origin(row["file"], row["line"], row["row"])))
             if _is_bare(row)
             else row
         )
@@ -149,13 +151,13 @@ def cut_row(row: TokenRow, longest: int = MAX_ROW_TOKENS) -> TokenRow:
     count = len(row["ids"])
     if count <= longest:
         return row
-    shown = {
+    first_part = {
         key: value[:longest] if key in PER_TOKEN_KEYS and value is not None else value
         for key, value in row.items()
     }
     runs = [run for run in row["runs"] if run[0] < longest]
     note = f"the first {longest:,} of its {count:,} tokens are shown"
-    return shown | {
+    return first_part | {
         "runs": runs,
         "twin": None,
         "error": "; ".join(filter(None, [row.get("error"), note])),
@@ -208,7 +210,7 @@ def _overflow_is_kept(view: TokenView, spec: RunSpec) -> bool:
 
 def row_of_batch_line(sample: Sample) -> TokenRow:
     """A line of an audited batch."""
-    made: TokenRow = {
+    row: TokenRow = {
         "row": None,
         "file": None,
         "line": None,
@@ -229,10 +231,10 @@ def row_of_batch_line(sample: Sample) -> TokenRow:
         **differing_labels(sample.ids, sample.labels),
     }  # fmt: skip
     if sample.expected is not None:
-        made["expected"] = mask_bits(sample.expected)
+        row["expected"] = mask_bits(sample.expected)
     if sample.positions is not None:
-        made["positions"] = sample.positions.tolist()
-    return made
+        row["positions"] = sample.positions.tolist()
+    return row
 
 
 def differing_labels(ids: NDArray[Any], labels: NDArray[Any] | None) -> dict[str, list[int | None]]:
@@ -274,15 +276,15 @@ def _origin_runs(view: TokenView) -> Iterator[list[Any]]:
     The offset is that of the character that holds the token's first byte. A space that the tokenizer put before a field
     holds none.
     """
-    found, text, starts = (
+    origins, text, starts = (
         iter(text_origins(*view.example)),
         view.example.rendering.text,
         view.starts.tolist(),
     )
-    place, last, at = next(found, None), None, -1
+    place, last, at = next(origins, None), None, -1
     for i, (start, piece) in enumerate(zip(starts, view.pieces, strict=True)):
         while place is not None and place.end <= start:
-            place = next(found, None)
+            place = next(origins, None)
         inside = "\udc80" <= piece[:1] <= "\udcbf"
         known = place is not None and place.offset >= 0
         added = piece == " " and starts[i + 1 : i + 2] == [start] and text[start : start + 1] != " "

@@ -37,8 +37,8 @@ def tokens_section(rows: dict[str, Any], note: str = "") -> Section:
 def _describe_left_out(result: Result, marks: Marks) -> str:
     """How many of the rows are shown, and of those that findings cite, where not all are."""
     rows = result.get("rows") or 0
-    shown = len({view.get("row") for view in result["views"]} - {None})
-    if shown >= rows:
+    row_count = len({view.get("row") for view in result["views"]} - {None})
+    if row_count >= rows:
         return ""
     cited = len(
         {
@@ -57,4 +57,4 @@ def _describe_left_out(result: Result, marks: Marks) -> str:
         if marked < cited
         else "truetune view shows all"
     )
-    return f"{shown:,} of {count_noun(rows, 'row')} are shown{of_findings}; {hint}."
+    return f"{row_count:,} of {count_noun(rows, 'row')} are shown{of_findings}; {hint}."

@@ -50,10 +50,12 @@ def _subjects_without_run_facts(result: Result) -> Iterator[dict[str, Any]]:
 
 def _next_step_link(result: Result) -> dict[str, str | None]:
     """The remedy of the gravest finding with its place in the page; else what the result says."""
-    found = [one for one in findings_with_anchors(result) if one[0]["severity"] != "info"]
-    if not found:
+    graver_than_notes = [
+        one for one in findings_with_anchors(result) if one[0]["severity"] != "info"
+    ]
+    if not graver_than_notes:
         return {"text": result.get("next"), "anchor": None}
-    finding, anchor = min(found, key=lambda one: SEVERITIES.index(one[0]["severity"]))
+    finding, anchor = min(graver_than_notes, key=lambda one: SEVERITIES.index(one[0]["severity"]))
     return {"text": finding["remedy"], "anchor": anchor}
 
 
