@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from truetune.evaluation.evaluated_report import EvaluationReport
 from truetune.evaluation.metrics import Metrics
 from truetune.generation.evaluated import WHOLE, Evaluated, Measured, Stops
 from truetune.report.draw_by_kind import draw_more
-from truetune.report.terminal_output import borderless_table
+from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, format_share, visible
 
 if TYPE_CHECKING:
@@ -28,27 +27,35 @@ METRIC_NAMES = {"overlap": "overlap (token F1)", "length ratio": "length over th
 @draw_more.register
 def draw_evaluation(report: EvaluationReport, console: Console, verbose: bool) -> None:
     """Losses, stops, answers, tasks; against the other model where there is one."""
-    found, level = report.evaluated, f"{report.confidence:.0%}"
+    evaluated = report.evaluated
+    notes: list[str] = []
     tables: list[Table] = []
-    if found:
-        tables += [_loss_table(found, level)] if found.model.losses else []
-        tables += (
-            [_change_table(found, found.other, level)] if found.changes and found.other else []
-        )
-        tables += [_stop_table(found, level)] if found.model.stops else []
-        tables += [_calibration_table(found.model.stops)] if found.model.stops and verbose else []
-    tables += list(_answer_tables(report.metrics)) if report.metrics else []
-    tables += [_agreement_table(found)] if found and found.agreements else []
-    tables += [_task_table(report.tasks)] if report.tasks else []
+    if evaluated:
+        tables += _likelihood_tables(evaluated, f"{report.confidence:.0%}", verbose)
+        notes += _evaluation_notes(evaluated)
+    if report.metrics:
+        tables += _answer_tables(report.metrics)
+    if evaluated and evaluated.agreements:
+        tables.append(_agreement_table(evaluated))
+    if report.tasks:
+        tables.append(_task_table(report.tasks))
     for table in tables:
         console.print(table)
         console.print()
-    for line in (
-        *(_evaluation_notes(found) if found else ()),
-        *report.notes,
-        *_task_notes(report.tasks),
-    ):
-        console.print(Text(visible(f"note: {line}"), style="dim"), soft_wrap=True)
+    for line in (*notes, *report.notes, *_task_notes(report.tasks)):
+        print_visible(console, f"note: {line}", "dim")
+
+
+def _likelihood_tables(evaluated: Evaluated, level: str, verbose: bool) -> Iterator[Table]:
+    """What is read off the probabilities of the reference answers, without generating any."""
+    if evaluated.model.losses:
+        yield _loss_table(evaluated, level)
+    if evaluated.changes and evaluated.other:
+        yield _change_table(evaluated, evaluated.other, level)
+    if evaluated.model.stops:
+        yield _stop_table(evaluated, level)
+        if verbose:
+            yield _calibration_table(evaluated.model.stops)
 
 
 def _loss_table(evaluated: Evaluated, level: str) -> Table:

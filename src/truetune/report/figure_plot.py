@@ -17,7 +17,9 @@ from truetune.report.visible_text import visible
 
 PLOT_ROWS = 8
 BRAILLE_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""Bits of a braille character by column and row (Unicode block 2800)"""
+"""Bits of a braille character by column and row"""
+FIRST_BRAILLE = 0x2800
+"""The braille character without dots: its Unicode block lists all 256 by their bits"""
 POINT_SIGNS = {True: "⠒○×+", False: "*ox+"}
 """What series are drawn with; with Unicode the first is a line of braille dots."""
 SERIES_COLOURS = ("cyan", "magenta", "yellow", "green")
@@ -57,15 +59,22 @@ class Axes(NamedTuple):
 
 
 def figure_axes(figure: Figure) -> Axes:
-    """The ranges of all series and marks; of empty figures 0 to 1."""
-    xs = [x for series in figure.series for x in series.x if math.isfinite(x)]
-    xs += [mark.x for mark in figure.marks if math.isfinite(mark.x)]
+    """The ranges of all series and marks; of empty figures 0 to 1. Infinite values and NaN take no place."""
+    xs = [x for series in figure.series for x in series.x]
+    xs += [mark.x for mark in figure.marks]
     ys = [y for series in figure.series for y in series.y if math.isfinite(y)]
-    log = figure.log and any(y > 0 for y in ys)
-    ys = [math.log10(y) for y in ys if y > 0] if log else ys
-    left, right = (min(xs), max(xs)) if xs else (0.0, 1.0)
-    low, high = (min(ys), max(ys)) if ys else (0.0, 1.0)
+    positive = [y for y in ys if y > 0]
+    # A logarithm of nothing but zeros would have no axis: such a figure is drawn on a linear one.
+    log = figure.log and bool(positive)
+    left, right = _finite_range(xs)
+    low, high = _finite_range([math.log10(y) for y in positive] if log else ys)
     return Axes(*_widen_range(left, right, 0.0), *_widen_range(low, high, 1.0), log)
+
+
+def _finite_range(values: Sequence[float]) -> tuple[float, float]:
+    """The least and the greatest finite value; 0 to 1 where there is none."""
+    finite = [value for value in values if math.isfinite(value)]
+    return (min(finite), max(finite)) if finite else (0.0, 1.0)
 
 
 def _widen_range(low: float, high: float, below: float) -> tuple[float, float]:
@@ -100,28 +109,36 @@ def terminal_plot(figure: Figure, width: int, unicode: bool) -> Text:
 def _plot_cells(
     figure: Figure, frame: Axes, columns: int, unicode: bool
 ) -> list[list[tuple[str, str]]]:
-    """(ROWS, columns) character and style; earlier series lie over later ones."""
+    """(PLOT_ROWS, columns) of (character, style); earlier series lie over later ones."""
     cells = [[(" ", "")] * columns for _ in range(PLOT_ROWS)]
     for mark in figure.marks:
         if math.isfinite(mark.x):
             for line in cells:
-                line[min(columns - 1, int(frame.x(mark.x) * columns))] = (
-                    "┊" if unicode else ":",
-                    "dim",
-                )
+                line[_column_of(mark.x, frame, columns)] = ("┊" if unicode else ":", "dim")
+    # From the last series to the first: the first is what the finding is about, and is drawn over the others.
     for number, series in reversed(list(enumerate(figure.series))):
         style = SERIES_COLOURS[number % len(SERIES_COLOURS)]
         if unicode and number == 0:
             for (row, column), bits in _braille_line(series, frame, columns).items():
-                cells[row][column] = (chr(0x2800 + bits), style)
-            continue
-        point = POINT_SIGNS[unicode][number % len(POINT_SIGNS[unicode])]
-        for x, y in zip(series.x, series.y, strict=True):
-            height = frame.y(y)
-            if height is not None and math.isfinite(x):
-                row = min(PLOT_ROWS - 1, int((1 - height) * PLOT_ROWS))
-                cells[row][min(columns - 1, int(frame.x(x) * columns))] = (point, style)
+                cells[row][column] = (chr(FIRST_BRAILLE + bits), style)
+        else:
+            point = POINT_SIGNS[unicode][number % len(POINT_SIGNS[unicode])]
+            for row, column in _point_cells(series, frame, columns):
+                cells[row][column] = (point, style)
     return cells
+
+
+def _point_cells(series: Series, frame: Axes, columns: int) -> Iterator[tuple[int, int]]:
+    """(row, column) of each point that can be drawn."""
+    for x, y in zip(series.x, series.y, strict=True):
+        height = frame.y(y)
+        if height is not None and math.isfinite(x):
+            yield min(PLOT_ROWS - 1, int((1 - height) * PLOT_ROWS)), _column_of(x, frame, columns)
+
+
+def _column_of(x: float, frame: Axes, columns: int) -> int:
+    # The right end of the axis is 1.0 of the width, which would be one column past the last.
+    return min(columns - 1, int(frame.x(x) * columns))
 
 
 def _braille_line(series: Series, frame: Axes, columns: int) -> dict[tuple[int, int], int]:

@@ -21,31 +21,44 @@ MAX_ENTRIES = 8
 def render_fixed(
     fixed: Fixed, console: Console, spec: RunSpec, *, only_shown: bool = False
 ) -> None:
-    """Draw what was changed by rule, what is left and why, and what to do next; `only_shown`: nothing was written."""
+    """Draw what was changed by rule, what is left and why, and what to do next.
+
+    Args:
+        fixed: what `truetune fix` did.
+        console: where it is drawn.
+        spec: the settings of the fix, whose tokenizer the next command names.
+        only_shown: nothing was written (--diff), so that sentences say "would".
+    """
     _print_clipped(console, _headline_of_changes(fixed, only_shown=only_shown))
     _print_changes(console, fixed.changed)
     if fixed.left:
-        _print_clipped(console, f"left for you: {count_noun(len(fixed.left), 'finding')}")
-        for left in fixed.left[:MAX_ENTRIES]:
-            at = f" (first: {left.first})" if left.first and left.first not in left.message else ""
-            _print_clipped(console, f"  {_rule_with_code(left.rule)}: {left.message}{at}")
-            _print_clipped(console, f"    {left.why}")
-        if len(fixed.left) > MAX_ENTRIES:
-            _print_clipped(console, f"  and {len(fixed.left) - MAX_ENTRIES:,} more; --json has all")
+        _print_left(console, fixed)
     if fixed.offered:
         _print_clipped(console, "with --unsafe, which may change what rows mean:")
         _print_changes(console, fixed.offered)
+    # A rule that is listed below with its own reason is not named here as well.
     listed = {part.what for part in fixed.not_judged}
     waiting = [rule for rule in fixed.waiting_for_tokenizer if rule not in listed]
     if waiting:
-        _print_clipped(
-            console, f"not judged without a tokenizer (name it with -t): {', '.join(waiting)}"
-        )
+        rules = ", ".join(waiting)
+        _print_clipped(console, f"not judged without a tokenizer (name it with -t): {rules}")
     for part in fixed.not_judged:
         _print_clipped(console, f"not judged: {part}")
     if fixed.output is not None:
         _print_clipped(console, f"each change: {fixed.changes}")
         _print_clipped(console, f"next: {_next_command(fixed, spec)}")
+
+
+def _print_left(console: Console, fixed: Fixed) -> None:
+    """Findings that no fix takes away, each with its reason."""
+    _print_clipped(console, f"left for you: {count_noun(len(fixed.left), 'finding')}")
+    for left in fixed.left[:MAX_ENTRIES]:
+        # Some messages begin with their first place, and would name it twice.
+        at = f" (first: {left.first})" if left.first and left.first not in left.message else ""
+        _print_clipped(console, f"  {_rule_with_code(left.rule)}: {left.message}{at}")
+        _print_clipped(console, f"    {left.why}")
+    if len(fixed.left) > MAX_ENTRIES:
+        _print_clipped(console, f"  and {len(fixed.left) - MAX_ENTRIES:,} more; --json has all")
 
 
 def _headline_of_changes(fixed: Fixed, *, only_shown: bool) -> str:

@@ -15,6 +15,8 @@ from truetune.report.as_json import SCHEMA
 Result = dict[str, Any]
 JOINED_LISTS = ("subjects", "findings", "known", "examined", "not_judged", "views", "runs", "shown")
 """Lists, which follow one another"""
+SUMMED = ("seconds", "failed", "outcome")
+"""One value of all: the sum, whether any failed, the gravest"""
 FROM_FIRST = ("schema", "truetune", "spec")
 """Taken from the first"""
 OUTCOMES_BY_GRAVITY = ("findings", "not judged", "no findings")
@@ -88,35 +90,50 @@ def _has_page(value: Any) -> bool:
 
 
 def join_results(results: Sequence[tuple[str, Result]]) -> Result:
-    """One result of several, by their names. Raises UsageError where two have the same part."""
-    speaker = next(
-        (result for _, result in results if _failed_without_findings(result)),
-        results[0][1] if results else {},
-    )
+    """One result of several, as one run of all the commands would have written it.
+
+    Args:
+        results: the names of the files, for messages, and what they hold.
+
+    Returns:
+        The joined result. Lists follow one another, seconds add up, the gravest outcome holds.
+
+    Raises:
+        UsageError: two results have the same part, such as two ledgers; one page can show only one of them.
+    """
+    # The sentence at the top of the page is that of a failure that no finding tells of. Otherwise a plan that does not
+    # fit would be drawn below "no findings" of a check (test_what_failed_without_a_finding_is_said_to_have_failed).
+    failed = (result for _, result in results if _failed_without_findings(result))
+    speaker = next(failed, results[0][1] if results else {})
     whole: Result = {key: speaker[key] for key in SENTENCES if key in speaker}
     owner: dict[str, str] = {}
     for name, result in results:
         for key, value in result.items():
             if key in SENTENCES:
                 continue
-            if key in JOINED_LISTS:
-                whole[key] = [
-                    *whole.get(key, ()),
-                    *(one for one in value or () if one not in whole.get(key, ())),
-                ]
-            elif key == "seconds":
-                whole[key] = whole.get(key, 0) + value
-            elif key == "failed":
-                whole[key] = bool(whole.get(key)) or bool(value)
-            elif key == "outcome":
-                whole[key] = min(whole.get(key, value), value, key=OUTCOMES_BY_GRAVITY.index)
+            if key in JOINED_LISTS or key in SUMMED:
+                whole[key] = _joined_value(key, whole, value)
             elif value is None or (key in FROM_FIRST and key in whole):
+                # A null says that a command has no such part: another's part may still take its place below.
                 whole.setdefault(key, value)
             elif whole.get(key) is not None:
                 raise UsageError(f"{name} and {owner[key]} both hold `{key}`; make a page of each")
             else:
                 whole[key], owner[key] = value, name
     return whole
+
+
+def _joined_value(key: str, whole: Result, value: Any) -> Any:
+    """What a part that all results may have is, once one more result's `value` is joined to it."""
+    if key in JOINED_LISTS:
+        # Two results of one folder both list it as a subject, and both may have its run: each is shown once.
+        before = whole.get(key, ())
+        return [*before, *(one for one in value or () if one not in before)]
+    if key == "seconds":
+        return whole.get(key, 0) + value
+    if key == "failed":
+        return bool(whole.get(key)) or bool(value)
+    return min(whole.get(key, value), value, key=OUTCOMES_BY_GRAVITY.index)
 
 
 def _failed_without_findings(result: Result) -> bool:

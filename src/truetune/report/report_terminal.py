@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.table import Table
@@ -193,25 +193,33 @@ def count_line(report: Report) -> Text:
 
 
 def closing_lines(report: Report) -> Text:
-    """The counts, and how to continue."""
+    """The counts, and how to continue: what can be fixed, what the baseline hides, the next command."""
     text = count_line(report)
     has_problems = any(finding.severity != "info" for finding in report.findings)
-    if not has_problems and any(subject.kind == "run log" for subject in report.subjects):
-        text.append(f"\n{CURVES_ARE_NOT_ANSWERS}")
-    for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
-        if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):
-            text.append(
-                f"\n{count_noun(fixes, 'finding')} can be fixed: truetune lint {option} (or --diff first)"
-            )
-    if report.known:
-        text.append(f"\n{count_noun(len(report.known), 'finding')} of the baseline left out")
-    if not has_problems and (step := next_step(report)):
-        text.append(f"\nnext: {step}")
-    if has_problems:
-        text.append("\nmore on a rule: truetune explain RULE")
-        rows = isinstance(report, DataReport) and report.rows
-        text.append(" · on a row: truetune show FILE:LINE" if rows else "")
+    for line in _continuations(report, has_problems):
+        text.append(f"\n{line}")
     return text
+
+
+def _continuations(report: Report, has_problems: bool) -> Iterator[str]:
+    if not has_problems and any(subject.kind == "run log" for subject in report.subjects):
+        # A run can look perfect in its log and answer nothing: the README's table has five faults of one final loss.
+        yield CURVES_ARE_NOT_ANSWERS
+    for is_safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
+        count = sum(f.fix is not None and f.fix.safe is is_safe for f in report.findings)
+        if count:
+            fixable = count_noun(count, "finding")
+            yield f"{fixable} can be fixed: truetune lint {option} (or --diff first)"
+    if report.known:
+        yield f"{count_noun(len(report.known), 'finding')} of the baseline left out"
+    if has_problems:
+        # With a problem the next step is its remedy, which stands below the finding: said twice it would be skipped.
+        on_a_row = " · on a row: truetune show FILE:LINE" if _with_rows(report) else ""
+        yield f"more on a rule: truetune explain RULE{on_a_row}"
+    else:
+        step = next_step(report)
+        if step:
+            yield f"next: {step}"
 
 
 def _wrap_first_line(text: Text, console: Console) -> Text:

@@ -33,6 +33,12 @@ class Panel(NamedTuple):
     share: bool = False
     """Its axis goes from 0 to 1"""
 
+    def choose(self, names: Sequence[str]) -> list[str]:
+        """Those of `names` that belong here: in the panel's own order, then as the run lists them."""
+        own = [n for n in names if n in self.names or (self.prefix and n.startswith(self.prefix))]
+        order = (*self.names, *own)
+        return sorted(own, key=order.index)
+
 
 PANELS = (
     Panel("Loss", ("loss", "eval_loss")),
@@ -129,30 +135,43 @@ class CurveChart:
 
 
 def run_charts(runs: Sequence[Mapping[str, Any]]) -> tuple[list[CurveChart], list[CurveChart], int]:
-    """Those that are told of, those of other quantities, and how many of these are left out."""
+    """The charts of one run, or of several over one axis.
+
+    Args:
+        runs: the entries of `runs` of a report's JSON; each has `curves`.
+
+    Returns:
+        (charts of PANELS, charts of other quantities, how many other quantities are left out).
+    """
     curves: list[Curves] = [run["curves"] for run in runs]
-    names = list(
-        dict.fromkeys(name for mine in curves for name, curve in mine.items() if has_point(curve))
-    )
+    names = _names_of_curves(curves)
+    # All charts share one x axis, so that a finger put at a spike of the loss finds the learning rate of that step.
     span = _step_span(curves)
-    told, taken = list[CurveChart](), set[str]()
+    panels: list[CurveChart] = []
+    taken: set[str] = set()
     for panel in PANELS:
-        mine = [
-            name
-            for name in names
-            if name in panel.names or (panel.prefix and name.startswith(panel.prefix))
-        ]
-        mine.sort(key=(panel.names + tuple(mine)).index)
-        taken |= set(mine)
-        if shown := [
-            name
-            for name in mine
-            if not panel.share or name in panel.names[:2] or _leaves_zero(curves, name)
-        ]:
-            told.append(_make_chart(panel, shown, curves, span))
+        own_names = panel.choose(names)
+        taken |= set(own_names)
+        lines = [name for name in own_names if _is_worth_a_line(panel, name, curves)]
+        if lines:
+            panels.append(_make_chart(panel, lines, curves, span))
     left = [name for name in names if name not in taken and not name.endswith(UNCHARTED_ENDINGS)]
     others = [_make_chart(Panel(name), [name], curves, span) for name in left[:MAX_OTHER_CHARTS]]
-    return told, others, len(left) - len(others)
+    return panels, others, len(left) - len(others)
+
+
+def _names_of_curves(curves: Sequence[Curves]) -> list[str]:
+    """Each quantity once that any run has a point of, in the order in which runs list them."""
+    names = (
+        name for run_curves in curves for name, curve in run_curves.items() if has_point(curve)
+    )
+    return list(dict.fromkeys(names))
+
+
+def _is_worth_a_line(panel: Panel, name: str, curves: Sequence[Curves]) -> bool:
+    """Shares that stay at 0 in all runs are left out, but for the two that a panel begins with: of answers that never
+    stop the flat line at 0 is the news."""
+    return not panel.share or name in panel.names[:2] or _leaves_zero(curves, name)
 
 
 def has_point(curve: Mapping[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -28,67 +28,78 @@ MAX_LINES = 96
 
 
 def data_section(result: Result) -> Section | None:
-    """Of reports on data, and of audits."""
+    """The section of reports on data, and of audits; None of others."""
     lengths: dict[str, Any] | None = result.get("lengths") if result.get("examples") else None
     data: dict[str, Any] = result.get("data") or {}
     lines = (result.get("audit") or {}).get("lines") or []
     if not lengths and not lines:
         return None
-    return Section(
-        "dataset",
-        "Data",
-        render_template(
-            "data.html.jinja",
-            lengths=_length_chart(lengths, data.get("shares")) if lengths else None,
-            loss=_describe_cut(lengths, result["examples"]) if lengths else "",
-            shares=_share_chart(data["shares"]) if data.get("shares") else None,
-            order=row_order_charts(data["order"], result) if data.get("order") else None,
-            copies=_copies_block(data["copies"], result) if data.get("copies") else None,
-            leaks=_leaks_block(data["leaks"]) if data.get("leaks") else None,
-            pairs=list(pair_blocks(data)),
-            lines=list(_batch_charts(lines)),
-        ),
+    # A result of an older release, or one written by hand, may lack any part: the template leaves out what is None
+    # (test_older_results_have_a_section_too).
+    parts: dict[str, Any] = {"lengths": None, "loss": ""}
+    if lengths:
+        parts["lengths"] = _length_chart(lengths, data.get("shares"))
+        parts["loss"] = _describe_cut(lengths, result["examples"])
+    makers: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "shares": _share_chart,
+        "order": lambda order: row_order_charts(order, result),
+        "copies": lambda copies: _copies_block(copies, result),
+        "leaks": _leaks_block,
+    }
+    for name, make in makers.items():
+        parts[name] = make(data[name]) if data.get(name) else None
+    html = render_template(
+        "data.html.jinja",
+        **parts,
+        pairs=list(pair_blocks(data)),
+        lines=list(_batch_charts(lines)),
     )
+    return Section("dataset", "Data", html)
 
 
 def _length_chart(lengths: dict[str, Any], shares: dict[str, Any] | None) -> BarChart:
-    """A bar a bin; what reaches over the limit in another colour."""
+    """A bar for each bin of lengths; bins that begin over the limit have another colour."""
     counts, edges, limit = lengths["counts"], lengths["edges"], lengths["limit"]
     total, top = sum(counts), max(counts, default=0)
     bars, table = [], []
     for i, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True)):
-        learned = (
-            format_share(shares["supervised"][i], shares["tokens"][i])
-            if shares and shares["tokens"][i]
-            else "-"
-        )
-        over = limit is not None and low > limit
-        title = (
-            f"{low:,} to {high - 1:,} tokens: {count_noun(count, 'example')}, {learned} of their tokens"
-            " supervised"
-        )
-        bars.append(Bar([(count, "b-over" if over else "b-main")], title))
-        table.append(
-            (f"{low:,} to {high - 1:,}", f"{count:,}", format_share(count, total), learned)
-        )
-    line = None
-    if limit is not None and edges and limit < edges[-1]:
-        i = next(i for i, high in enumerate(edges[1:]) if limit < high)
-        line = i + (limit - edges[i]) / (edges[i + 1] - edges[i])
+        learned = "-"
+        if shares and shares["tokens"][i]:
+            learned = format_share(shares["supervised"][i], shares["tokens"][i])
+        # Edges are half open, so that a bin ends at the length before the next edge.
+        span = f"{low:,} to {high - 1:,}"
+        colour = "b-over" if limit is not None and low > limit else "b-main"
+        examples = count_noun(count, "example")
+        title = f"{span} tokens: {examples}, {learned} of their tokens supervised"
+        bars.append(Bar([(count, colour)], title))
+        table.append((span, f"{count:,}", format_share(count, total), learned))
+    line = _place_of_limit(limit, edges)
     about = (
         f"median {lengths['median']:,}, 95 % up to {lengths['p95']:,}, longest"
         f" {lengths['longest']:,}"
     )
+    if line is not None:
+        about += f"; the dashed line is max_length {limit:,}"
     return BarChart(
         "Length of examples, in tokens",
         bars,
         top,
         f"{top:,}",
         thin_labels([f"{edge:,}" for edge in edges]),
-        about + (f"; the dashed line is max_length {limit:,}" if line is not None else ""),
+        about,
         line,
         table=(("tokens", "examples", "share", "supervised"), table),
     )
+
+
+def _place_of_limit(limit: int | None, edges: list[int]) -> float | None:
+    """Where the limit stands, in bars from the left; None where no bar reaches it."""
+    if limit is None or not edges or limit >= edges[-1]:
+        return None
+    # Bins are of different widths (they grow with the length), so the place within one is a share of that bin.
+    i = next(i for i, high in enumerate(edges[1:]) if limit < high)
+    place: float = i + (limit - edges[i]) / (edges[i + 1] - edges[i])
+    return place
 
 
 def _describe_cut(lengths: dict[str, Any], examples: int) -> str:

@@ -56,22 +56,29 @@ def findings_section(result: Result) -> Section | None:
 
 
 def outcome_in_words(result: Result) -> tuple[str, str]:
-    """Of a result without a finding that is more than a note: a word, and what it means."""
+    """Of a result without a finding that is more than a note: a word, and what it means.
+
+    Never "no findings" where nothing was judged: a reader takes it for "all is fine".
+    """
+    examined = len(result.get("examined") or ())
+    curves = _unseen_by_curves(result)
     if result.get("failed"):
         return "failed", str(result.get("summary") or result.get("verdict"))
     if result.get("outcome") == "not judged":
-        missing = (part for part in result.get("not_judged") or () if part["asked"])
-        return (
-            "not judged",
-            "; ".join(f"{part['what']}: {part['reason']}" for part in missing) or NOTHING_TO_JUDGE,
-        )
-    if curves := _unseen_by_curves(result):
+        return "not judged", _reasons_not_judged(result)
+    if curves:
         return "nothing found in the curves", curves
-    if examined := len(result.get("examined") or ()):
+    if examined:
         return "no findings", f"{count_noun(examined, 'check')} examined and fine"
     if result.get("findings") or result.get("known"):
         return "no findings", "beyond the notes and what an earlier report knows"
     return "not judged", NO_RECORD if "examined" not in result else NOTHING_TO_JUDGE
+
+
+def _reasons_not_judged(result: Result) -> str:
+    """Why what was asked for could not be judged."""
+    missing = [part for part in result.get("not_judged") or () if part["asked"]]
+    return "; ".join(f"{part['what']}: {part['reason']}" for part in missing) or NOTHING_TO_JUDGE
 
 
 def _unseen_by_curves(result: Result) -> str:

@@ -10,28 +10,25 @@ from truetune.report.page.section import Result, Section, render_template
 
 
 def laws_section(result: Result) -> Section | None:
-    """Of an audit."""
-    audit: dict[str, Any] | None = result.get("audit")
-    if audit is None or not (audit.get("laws") or audit.get("canary") or audit.get("notes")):
-        return None
+    """The section of an audit; None where it measured nothing."""
+    audit: dict[str, Any] = result.get("audit") or {}
     laws: dict[str, dict[str, Any]] = audit.get("laws") or {}
-    severity_by_code = {
-        finding["code"]: finding["severity"] for finding in result.get("findings", ())
-    }
+    canary, notes = audit.get("canary") or (), audit.get("notes") or ()
+    if not (laws or canary or notes):
+        return None
+    severity_by_code = {f["code"]: f["severity"] for f in result.get("findings", ())}
     measured = [
         _law_values(name, law, severity_by_code) for name, law in laws.items() if "value" in law
     ]
-    return Section(
-        "laws",
-        "Laws",
-        render_template(
-            "laws.html.jinja",
-            measured=sorted(measured, key=lambda law: bool(law["holds"])),
-            untested=[(name, law["untested"]) for name, law in laws.items() if "untested" in law],
-            canary=audit.get("canary") or (),
-            notes=audit.get("notes") or (),
-        ),
+    html = render_template(
+        "laws.html.jinja",
+        # Broken ones first; sorted() keeps the order of the audit within both groups.
+        measured=sorted(measured, key=lambda law: bool(law["holds"])),
+        untested=[(name, law["untested"]) for name, law in laws.items() if "untested" in law],
+        canary=canary,
+        notes=notes,
     )
+    return Section("laws", "Laws", html)
 
 
 def _law_values(name: str, law: dict[str, Any], severity_by_code: dict[str, str]) -> dict[str, Any]:

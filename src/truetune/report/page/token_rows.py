@@ -276,26 +276,36 @@ def _origin_runs(view: TokenView) -> Iterator[list[Any]]:
     The offset is that of the character that holds the token's first byte. A space that the tokenizer put before a field
     holds none.
     """
-    origins, text, starts = (
-        iter(text_origins(*view.example)),
-        view.example.rendering.text,
-        view.starts.tolist(),
-    )
-    place, last, at = next(origins, None), None, -1
+    origins = iter(text_origins(*view.example))
+    text, starts = view.example.rendering.text, view.starts.tolist()
+    place = next(origins, None)
+    last, reached = None, -1
     for i, (start, piece) in enumerate(zip(starts, view.pieces, strict=True)):
         while place is not None and place.end <= start:
             place = next(origins, None)
-        inside = "\udc80" <= piece[:1] <= "\udcbf"
+        # A token may begin inside a character of several bytes; its start is then the next character's, one too far.
+        inside = _is_continuation(piece[:1])
         known = place is not None and place.offset >= 0
-        added = piece == " " and starts[i + 1 : i + 2] == [start] and text[start : start + 1] != " "
-        if place is not last or not i or added or (known and at - inside != start):
-            last, at = place, start + inside
+        # SentencePiece puts a space before the first word: two tokens then start at one character, which is no space.
+        shares_start = starts[i + 1 : i + 2] == [start]
+        added = piece == " " and shares_start and text[start : start + 1] != " "
+        jumps = known and reached - inside != start
+        if place is not last or not i or added or jumps:
+            last, reached = place, start + inside
             yield [i, *_origin_entry(place, start, added)]
-        at += (
-            len(piece)
-            if piece.isascii()
-            else sum(not "\udc80" <= unit <= "\udcbf" for unit in piece)
-        )
+        reached += _count_characters(piece)
+
+
+def _is_continuation(unit: str) -> bool:
+    """Is it a byte within a UTF-8 character, 0x80 to 0xbf, as `surrogateescape` spells it?"""
+    return "\udc80" <= unit <= "\udcbf"
+
+
+def _count_characters(piece: str) -> int:
+    """Characters that begin in a token: a byte within a character belongs to the one before."""
+    if piece.isascii():
+        return len(piece)
+    return sum(not _is_continuation(unit) for unit in piece)
 
 
 def _origin_entry(
