@@ -18,7 +18,8 @@ import pytest
 from tests.report.conftest import HOSTILE
 from tests.viewing.conftest import serving
 from truetune.demo import BROKEN, DATA, TOKENIZER
-from truetune.viewing.local_server import ALLOWED_HOST, MOST, ViewServer
+from truetune.viewing.local_server import ALLOWED_HOST, ViewServer
+from truetune.viewing.row_service import MAX_ROWS
 
 HOSTS = ("127.0.0.1", "localhost:9000", "LOCALHOST", "[::1]:1", "127.0.0.1:65535")
 OTHERS = (
@@ -196,7 +197,7 @@ def test_rows_by_number(server: ViewServer) -> None:
     total = state["total"]
     assert state["rows"] == []
     assert total == len(DATA.read_text().splitlines()) == state["indexed"]
-    assert [row["row"] for row in answer(server, f"rows?start=3&count={MOST}")["rows"]][:3] == [
+    assert [row["row"] for row in answer(server, f"rows?start=3&count={MAX_ROWS}")["rows"]][:3] == [
         3,
         4,
         5,
@@ -262,7 +263,7 @@ def test_hostile_rows_are_answered(tmp_path: Path) -> None:
     path.write_text(text)
     with serving(path) as server:
         found, start = [], 0
-        while rows := answer(server, f"rows?start={start}&count={MOST}")["rows"]:
+        while rows := answer(server, f"rows?start={start}&count={MAX_ROWS}")["rows"]:
             found += rows
             start = rows[-1]["row"] + 1
         assert sorted({row["row"] for row in found}) == list(range(len(text.splitlines())))

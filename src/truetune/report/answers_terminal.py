@@ -76,10 +76,12 @@ def describe_success(report: SampleReport) -> str:
 def _describe_agreement(report: SampleReport) -> Iterator[str]:
     """How many answers are what they should be; it comes first, since a sound form says nothing of that."""
     scores = [sample.scores for sample in report.samples]
-    if agreements := [score.agrees for score in scores if score.agrees is not None]:
+    agreements = [score.agrees for score in scores if score.agrees is not None]
+    if agreements:
         share = sum(agreements) / len(agreements)
         yield f"{sum(agreements)} of {len(agreements)} ({share:.0%}) are right, as the parser reads them"
-    if known := [score for score in scores if score.overlap is not None]:
+    known = [score for score in scores if score.overlap is not None]
+    if known:
         exact = sum(score.exact is True for score in known)
         overlap = sum(score.overlap or 0.0 for score in known) / len(known)
         yield (f"{exact} of {len(known)} are the reference, word for word, overlap {overlap:.2f}")

@@ -1,4 +1,10 @@
-"""The report as JSON; the schema stands in docs/schema/report-1.json."""
+"""Any report as JSON; the schema is docs/schema/report-1.json.
+
+What every report has is written here, in one order; what one kind of report has besides is asked of it
+(`Report.more`). Keys are part of the public interface: they are added, never renamed. The trade-off: the
+JSON holds what the page draws as well (rows of tokens, tables), which makes it large, and a page can
+be drawn again from the file alone (`truetune report result.json`), without the data or the model.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +33,9 @@ def to_json(report: Report) -> str:
     """The report as a JSON object of schema `truetune.report/1`, in ASCII: safe on any terminal and in any encoding.
 
     Each of `runs` and `views` stands on one line, and each part of `data`."""
+    # Indented, each of a thousand token ids would have a line of its own. So what is long is
+    # taken out, written one row a line, and put behind the rest: files stay small enough to
+    # open, and a diff shows which row has changed.
     value = as_dict(report)
     lists = {name: value.pop(name) for name in ("runs", "views") if name in value}
     figures = ",".join(
@@ -42,10 +51,13 @@ def to_json(report: Report) -> str:
 
 def as_dict(report: Report) -> dict[str, Any]:
     """The JSON object: what every report has, and what this kind of report has besides."""
+    # What the kind of report says of itself wins over what its log says.
     more = _run_log_json(report) | report.more()
     return {
         "schema": SCHEMA,
         "truetune": __version__,
+        # A log brings its own sentence; it is the verdict only where nothing of greater weight
+        # has one.
         "verdict": more.pop("verdict", None) or report_verdict(report),
         "next": next_step(report, more.get("runs") or ()),
         "spec": report.spec.model_dump(mode="json"),
@@ -62,6 +74,8 @@ def as_dict(report: Report) -> dict[str, Any]:
         "outcome": report.outcome,
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),
+        # Drawn tables and rows are kept in the file, so that a page that is made of it later is
+        # the same.
         "shown": report_drawing(report),
         "views": report_rows(report),
     }
@@ -99,12 +113,15 @@ def not_judged_json(parts: Iterable[NotJudged]) -> list[dict[str, Any]]:
 
 def _run_log_json(report: Report) -> dict[str, Any]:
     """The run whose log was looked at; its sentence is the verdict where no data has one."""
+    # Reading a run again loads the evaluation package: a check without a log has no need of it.
     if not any(subject.log for subject in report.subjects):
         return {}
     from truetune.evaluation.run_report import of_log
 
     run_json = of_log(report)
     return (
+        # Beside rows of data the sentence on the log would contradict the one on the data: only
+        # its curves stay.
         {"runs": run_json["runs"]}
         if run_json and isinstance(report, DataReport) and report.rows
         else run_json
@@ -160,6 +177,8 @@ def _audit_json(report: AuditReport) -> dict[str, Any]:
                 "side": sample.side,
                 "placed_by": sample.placed_by,
                 "places": len(sample.ids),
+                # `places` counts every position of the line, `tokens` those that are no
+                # padding: their difference is what the batch wastes.
                 "tokens": int((~sample.padding).sum()),
                 "supervised": int(sample.supervised.sum()),
                 "documents": int(sample.documents.max(initial=-1)) + 1,
@@ -184,6 +203,8 @@ def ledger_json(ledger: Ledger) -> dict[str, dict[str, int]]:
 def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as in a report."""
     findings = list(findings)
+    # Of all findings at once: places with the same contents are numbered through the whole
+    # report, so that a baseline notices one more of them.
     prints = fingerprints(findings)
     return [
         _finding_json(finding) | {"fingerprints": list(own)}
@@ -208,6 +229,8 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _fix_json(fix: Fix) -> dict[str, Any]:
+    # Offsets count characters of the file as it was read, as editors and other programs apply
+    # them.
     edits = [{"start": edit.start, "end": edit.end, "text": edit.text} for edit in fix.edits]
     return {"file": fix.file, "safe": fix.safe, "edits": edits}
 
@@ -221,6 +244,8 @@ def _figure_json(figure: Figure) -> dict[str, Any]:
             {
                 "name": line.name,
                 "x": list(line.x),
+                # Python would write NaN, which is no JSON: browsers and jq refuse the whole
+                # file for it.
                 "y": [y if math.isfinite(y) else None for y in line.y],
             }
             for line in figure.series
@@ -230,6 +255,8 @@ def _figure_json(figure: Figure) -> dict[str, Any]:
 
 
 def _case_json(case: Case) -> dict[str, Any]:
+    # A case is on a row of data, which has an origin, or on a line of a script or a setting,
+    # which has a file.
     origin = case.origin
     return {
         "text": case.text,

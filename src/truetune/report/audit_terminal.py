@@ -1,4 +1,9 @@
-"""An audit on a terminal: what the loss is on, the ledger, the laws and the canary."""
+"""An audit on a terminal: what the loss is on, tokens by source, the laws, and what became of the canary.
+
+The sentence comes first, since loss on the wrong tokens is what an audit is run for; tables follow it. The
+functions that count (`ledger_rows`, `measured_laws`) return records, and the JSON and the page take theirs from
+the same ones, so that no medium can show another number than the next one.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,8 @@ from truetune.render.rendering import Source
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, format_share, visible, wrap_text
 
+# A chat template or the tokenizer writes these itself: they come from no column, however right
+# the columns are.
 SOURCES_WITHOUT_COLUMN = (Source.TEMPLATE, Source.STOP, Source.BOS)
 CANARY_STYLES = {"supervised": "green", "cut": "yellow", "lost": "bold red"}
 
@@ -52,6 +59,8 @@ def audit_verdict(report: AuditReport) -> str:
     """What the loss is on, in one sentence."""
     ledger, lines = report.ledger, count_noun(len(report.samples), "line")
     where = f"{lines} of {report.batches:,} batch{'es' * (report.batches != 1)}"
+    # Four states in which nothing is learned or known are told apart: each has another cause
+    # and another remedy.
     if not report.samples:
         return (
             f"no token of {report.batches:,} batches was placed"
@@ -81,9 +90,12 @@ def label_columns(report: AuditReport) -> str:
     counts: Counter[str] = Counter()
     unknown = 0
     for sample in report.samples:
+        # Padding is left out even where it is supervised: that is a fault of its own, and has
+        # its own finding.
         learned = (
             sample.supervised & ~sample.padding & ~np.isin(sample.source, SOURCES_WITHOUT_COLUMN)
         )
+        # A negative owner is text that the audit could not find in any field of the row.
         owners = sample.field[learned]
         unknown += int((owners < 0).sum())
         fields, tokens = np.unique(owners[owners >= 0], return_counts=True)
@@ -104,6 +116,8 @@ def label_columns(report: AuditReport) -> str:
 
 def _column_and_role(field: Field) -> str:
     """`messages (assistant)`, `output`: a column of messages holds texts of several roles."""
+    # The path of a field begins with its column: `messages[2].content` is of the column
+    # `messages`.
     column = re.split(r"[.\[]", field.path, maxsplit=1)[0]
     return column if column == field.path else f"{column} ({field.source.label})"
 
@@ -123,10 +137,14 @@ def ledger_rows(report: AuditReport) -> list[LedgerRow]:
     counts = np.zeros((len(Source), 3), np.int64)
     pads = np.zeros(3, np.int64)
     for sample in report.samples:
+        # One bincount for each mask counts all sources of a line at once, whatever its length.
+
         for i, mask in enumerate((sample.supervised, ~sample.supervised, ~sample.attended)):
             counts[:, i] += np.bincount(
                 sample.source[mask & ~sample.padding], minlength=len(Source)
             )
+            # Padding has no source of its own: its tokens are counted apart, so that "template"
+            # does not swallow them.
             pads[i] += int((mask & sample.padding).sum())
     by_source = [
         LedgerRow(s.label, s.name.lower(), *map(int, counts[s])) for s in Source if counts[s].any()
@@ -152,6 +170,7 @@ def measured_laws(report: AuditReport) -> list[MeasuredLaw]:
         if "value" in law
         for holds in [law["value"] <= law["tolerance"]]
     ]
+    # False sorts before True: broken laws come first.
     return sorted(made, key=lambda law: law.holds)
 
 
@@ -160,6 +179,9 @@ def law_standing(law: str, holds: bool, severity_by_code: Mapping[str, str]) -> 
     without a finding is explained by another one's, was asked for, or its rule was left out."""
     if holds:
         return "holds"
+    # The rule of a law may look at more than the figure: it is silent where the settings asked
+    # for the difference. So what is called broken is what has a finding, and not every value
+    # above the tolerance.
     severities = {
         rule.code: severity_by_code[rule.code]
         for rule in rules("law")
@@ -167,6 +189,7 @@ def law_standing(law: str, holds: bool, severity_by_code: Mapping[str, str]) -> 
     }
     if not severities:
         return "differs, which other findings or the settings explain"
+    # A note does not fail the check, and so the word "broken" must not stand alone beside it.
     noted = "only a note, " if set(severities.values()) == {"info"} else ""
     return f"broken ({noted}{', '.join(severities)})"
 
@@ -181,7 +204,8 @@ def render_audited(report: AuditReport, console: Console, verbose: bool) -> None
     if report.samples:
         console.print(_ledger_table(report))
         console.print()
-    if measured := measured_laws(report):
+    measured = measured_laws(report)
+    if measured:
         console.print(_laws_table(measured, verbose))
         console.print()
     if report.canary:
@@ -212,6 +236,8 @@ def _new_table(first: str, *titles: str) -> Table:
 def _ledger_table(report: AuditReport) -> Table:
     """Tokens by source; what the attention mask hides has a column of its own where there is such text."""
     all_rows, total = ledger_rows(report), report.ledger.total
+    # Shares are of the text: with the padding they would depend on the batch size instead of
+    # the data.
     text = [row for row in all_rows if row.key != "padding"]
     hidden = any(row.hidden for row in text)
     table = _new_table(
@@ -251,6 +277,8 @@ def _laws_table(measured: list[MeasuredLaw], verbose: bool) -> Table:
     if verbose:
         table.add_column("what was compared")
     for law in measured:
+        # Red only where a finding of weight stands behind it; "broken (only a note, ..." is
+        # yellow.
         grave = law.standing.startswith("broken (TT")
         standing = Text(
             law.standing, style="green" if law.holds else "bold red" if grave else "yellow"
@@ -275,6 +303,8 @@ def _canary_table(fields: tuple[dict[str, Any], ...]) -> Table:
 
 
 def _note_lines(report: AuditReport, verbose: bool) -> Iterator[str]:
+    # Which laws could not be measured depends on the trainer, and is rarely of use: one line
+    # counts them, -v says why.
     left = untested_laws(report)
     if verbose:
         yield from (f"not tested: {name}: {why}" for name, why in left)
@@ -289,4 +319,5 @@ def json_safe(value: Any) -> Any:
         return {str(key): json_safe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [json_safe(item) for item in value]
+    # A law of a loss that is NaN measures NaN, which JSON has not.
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,9 @@
-"""The rows that findings name, as a file of their own: one JSON object a line, for jq, a notebook or an editor."""
+"""The rows that findings name, as a file of their own: one JSON object a line, for jq, a notebook or an editor.
+
+A report says where a row stands; to look at forty of them one by one in a large file is work. So the rows are read
+again, whole, beside what was said of each. The trade-off: the data is read a second time (up to the last row that is
+cited), and must still be there and unchanged.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,7 @@ def cited_rows(report: Report) -> str:
     `data` is the row as it was read; null for a line that holds none. Raises DataError where the data can't be read
     again.
     """
+    # One row may have several findings: it is written once, with all of them.
     wanted: dict[Origin, list[dict[str, Any]]] = {}
     for finding in report.findings:
         for case in finding.cases:
@@ -32,15 +38,20 @@ def cited_rows(report: Report) -> str:
         return ""
     rows = dict(_read_cited_rows(report, wanted))
     lines = []
+    # In the order of the data, which is how a reader goes through it, and not in that of the
+    # findings.
     for origin in sorted(wanted, key=lambda origin: origin.row):
         place = {"file": origin.file, "line": origin.line, "row": origin.row}
         lines.append(
+            # `default=str`: rows of Parquet hold dates and decimals, which JSON has not.
             json.dumps({**place, "findings": wanted[origin], "data": rows.get(origin)}, default=str)
         )
     return "".join(f"{line}\n" for line in lines)
 
 
 def _read_cited_rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tuple[Origin, Any]]:
+    # Read under the settings of the check, so that rows have the numbers that the findings
+    # cite.
     spec, left = report.spec, len(wanted)
     for row in read(
         spec.data,
@@ -52,6 +63,7 @@ def _read_cited_rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tupl
         if row.origin in wanted:
             yield row.origin, row.raw
             left -= 1
+            # The rest of a file of many gigabytes need not be read.
             if not left:
                 return
 

@@ -28,7 +28,10 @@ DRAWER_MODULES = {
 
 def draw_more_of(report: Report, console: Console, verbose: bool) -> None:
     """Draw what the report has besides findings."""
-    if module := DRAWER_MODULES.get(type(report).__name__):
+    # Looked up by the name of the class: to ask isinstance() the class would have to be
+    # imported, and with it torch or a client of a server that this report never used.
+    module = DRAWER_MODULES.get(type(report).__name__)
+    if module:
         importlib.import_module(f"truetune.report.{module}")
     draw_more(report, console, verbose)
 

@@ -1,4 +1,8 @@
-"""What `truetune encode` has done, for a terminal."""
+"""What `truetune encode` has done or would do, and what `--verify` found in a cache, for a terminal and for a page.
+
+The terminal prints counts first and the ledger after them, since a wrong number of tokens is seen at once.
+`render_comparison` names examples and not ids: two caches differ by what a row became, not by a position in a file.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +32,19 @@ def render_encoded(encoded: Encoded, console: Console) -> None:
     console.print()
     console.print(ledger_table(encoded.ledger))
     _print_lost_fields(encoded.lost_fields, console)
+    # The ledger is not drawn here: a page draws it itself, from the same JSON.
     _print_notices(encoded, console)
 
 
 def _print_counts(encoded: Encoded, console: Console) -> None:
     counts = encoded.counts
     files = {shard["file"] for shard in encoded.manifest["shards"]}
+    # Only the files of this run: the folder may hold a cache of other settings as well.
     size = sum(
         path.stat().st_size for path in (encoded.folder / DATA).iterdir() if path.name in files
     )
+    # A cache that is used again says what was proved of it, since nothing was encoded that
+    # could be looked at.
     verb = (
         "found again, every byte as written and rows encoded alike" if encoded.reused else "encoded"
     )
@@ -46,6 +54,7 @@ def _print_counts(encoded: Encoded, console: Console) -> None:
         console,
         f"{count_noun(counts['documents'], 'example')}, {count_noun(counts['tokens'], 'token')}: {learned}",
     )
+    # Without packing there is no room to be full: the key is missing then.
     if "room" in counts:
         _print_line(
             console,
@@ -145,6 +154,8 @@ def render_comparison(comparison: Comparison, path: str, console: Console) -> No
         f" {count_noun(comparison.examples, 'example')}",
     )
     print_visible(console, f"the same ids and labels: {comparison.same:,}")
+    # No labels means that the trainer makes them from ids: every token, prompts included,
+    # unless it is told otherwise.
     if not comparison.labels:
         print_visible(
             console,
@@ -196,4 +207,5 @@ def _print_lost_fields(fields: Mapping[str, int], console: Console) -> None:
 
 
 def _print_line(console: Console, text: str) -> None:
+    # Printed as a str, so that rich colours numbers and paths as it does for its own log lines.
     console.print(visible(text), soft_wrap=True)

@@ -1,4 +1,7 @@
-"""An environment on the terminal, below its findings."""
+"""An environment on the terminal, below its findings: machine, GPU, packages, and which extras are missing.
+
+What is missing is said with what it would be good for, so that nobody installs all of it to be safe.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from truetune.report.draw_by_kind import draw_more
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import visible
 
+# Sizes of disks and RAM as their vendors count them; memory of a GPU is in GiB, as drivers and
+# `plan` count it.
 GIGABYTE = 10**9
 EXTRA_PURPOSES = {
     "train": "train, rehearse, sample, evaluate, merge, and the proof of the demo",
@@ -37,6 +42,8 @@ def draw_environment(report: DoctorReport, console: Console, verbose: bool) -> N
     for name, text in (*_machine_lines(here), *_software_lines(here, verbose)):
         table.add_row(name, Text(visible(text)))
     console.print(table)
+    # An extra that this table does not know is passed over:
+    # nothing true could be said of it.
     for name, there in here.extras.items():
         if not there and name in EXTRA_PURPOSES:
             console.print(
@@ -50,6 +57,7 @@ def _machine_lines(here: Environment) -> Iterator[tuple[str, str]]:
     machine = here.machine
     memory = f", {machine.memory / GIGABYTE:,.0f} GB RAM" if machine.memory else ""
     yield "machine", f"{here.system}; {machine.cpus or '?'} CPUs{memory}"
+    # Eight equal GPUs are one line with their number.
     for gpu in dict.fromkeys(machine.gpus):
         yield "GPU", f"{machine.gpus.count(gpu)} x {gpu.name}, {gpu.memory / 2**30:,.0f} GiB"
     if here.torch is not None:
@@ -61,7 +69,10 @@ def _machine_lines(here: Environment) -> Iterator[tuple[str, str]]:
 def _describe_torch(here: Environment) -> str:
     torch = here.torch
     assert torch is not None
+    # A build for CUDA on a machine without a GPU driver is the common reason for "uses no GPU",
+    # so both are said.
     built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.hip}" if torch.hip else "CPUs"
+    # bf16 says nothing where there is no GPU to compute it.
     if not torch.available:
         return f"built for {built}; uses no GPU"
     return (

@@ -1,4 +1,9 @@
-"""What was measured on held-out rows, on a terminal."""
+"""What was measured on held-out rows, on a terminal: losses, P(stop), answers, tasks, each with its interval.
+
+One table for each way of measuring. Every figure that is an estimate stands beside its interval or its p, and colour is
+given to a difference only where chance is unlikely: without it readers take the larger of two means for the better
+model. The trade-off: many columns, so a narrow terminal folds them.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,10 @@ if TYPE_CHECKING:
     from truetune.evaluation.lm_eval import LmEval
 
 SIGNIFICANCE_LEVEL = 0.05
+"""Differences of a smaller p have a colour. The usual level, not measured: at 0.1 one comparison of equal models in ten
+has a colour, at 0.025 a real difference needs more rows to get one."""
+# Chosen, not measured: a few reasons say what is wrong with the rows; a line for each of fifty
+# would push the losses off the screen.
 MAX_SKIP_REASONS = 5
 """Reasons that are shown"""
 METRIC_NAMES = {"overlap": "overlap (token F1)", "length ratio": "length over the reference's"}
@@ -91,6 +100,8 @@ def _stop_table(evaluated: Evaluated, level: str) -> Table:
     """One column a model."""
     models = [model for model in (evaluated.model, evaluated.other) if model and model.stops]
     table = _new_table("P(stop)", *map(_model_name, models))
+    # The lines of both models are made by the same function, so that they can be zipped into
+    # one table; a model that was not asked for its stops has no column.
     for name, *cells in zip(
         *(_stop_lines(model.stops, level) for model in models if model.stops), strict=True
     ):
@@ -123,6 +134,7 @@ def _calibration_table(stops: Stops) -> Table:
             f"{part.high:.1f}",
             f"{part.places:,}",
             f"{part.mean:.4f}",
+            # In a calibrated model this share equals the mean beside it.
             f"{part.ends:,} ({part.ends / part.places:.4f})",
         )
     return table
@@ -206,9 +218,14 @@ def _evaluation_notes(evaluated: Evaluated) -> Iterator[str]:
             f"{count_noun(sum(count for _, count in left[MAX_SKIP_REASONS:]), 'example')} left out for other"
             " reasons"
         )
+    # An interval comes from how rows differ, so it needs two at least: tokens of one
+    # row are no independent draws.
     if evaluated.rows == 1:
         yield "one row says nothing of others: there are no intervals"
-    if evaluated.seen and (loss := evaluated.seen.seen):
+    # Rows that were trained on are memorised: they are measured apart, or the loss would look
+    # better than it is.
+    loss = evaluated.seen.seen if evaluated.seen else None
+    if evaluated.seen and loss:
         where = f" ({_format_interval(loss.low, loss.high)})" if loss.low is not None else ""
         rows = count_noun(evaluated.seen.rows, "row")
         yield (
@@ -233,6 +250,7 @@ def _new_table(first: str, *others: str) -> Table:
 def _format_interval(low: float | None, high: float | None, sign: str = "") -> str:
     if low is None or high is None:
         return ""
+    # Two digits that count, of values so small that three decimals would show 0.000.
     figures = ".3f" if sign or max(abs(low), abs(high)) >= 0.01 else ".2g"
     return f"{low:{sign}{figures}} to {high:{sign}{figures}}"
 

@@ -1,4 +1,9 @@
-"""What `truetune explain` shows besides a rule's page: a known message, a guide, and what a search found."""
+"""What `truetune explain` shows besides a rule's page: a known message, a guide, and what a search found.
+
+Pages are written as Markdown and drawn by rich, so that `--json` can give the same text to a program. A search imports
+neither the rules nor rich's Markdown (tests/checks/test_explaining.py): it must answer while somebody is still reading
+the traceback.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +44,8 @@ def topic_json(topic: Message | Guide) -> dict[str, Any]:
 
 
 def _topic_page(topic: Message | Guide) -> str:
+    # A guide begins with the user's words for the problem, so that a reader sees at once that
+    # it is theirs.
     if isinstance(topic, Guide):
         causes = "\n".join(
             f"{number}. {_cause_line(cause)}" for number, cause in enumerate(topic.causes, 1)
@@ -71,6 +78,8 @@ def render_hits(question: str, hits: Sequence[Hit], console: Console) -> None:
         topic = hit.topic
         line = Text()
         line.append(f"{topic.name}", style="bold")
+        # A rule is known by its code in reports; the other kinds have no code, and are called
+        # what they are.
         line.append(f" ({topic.code or TOPIC_KINDS[topic.kind]}): {topic.title}")
         console.print(line)
         console.print(Text(f"    about: {', '.join(hit.words)} · {_command_for(hit)}", style="dim"))

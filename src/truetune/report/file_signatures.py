@@ -32,13 +32,19 @@ _TEXT_END = re.compile(rb"(.*\n)?truetune [0-9][^\n ]*: report\s*", re.DOTALL)
 
 def sign_text(text: str) -> str:
     """What is printed, as a file: with a last line that says who wrote it."""
+    # The signature must be a line of its own, also behind a text that does not end its last
+    # one.
     border = "" if not text or text.endswith("\n") else "\n"
     return text + border + TEXT_SIGNATURE.format(version=__version__)
 
 
 def _begins_with(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
     def is_ours(path: Path) -> bool:
+        # 1,024 bytes hold the longest of these beginnings with room to spare; the file may have
+        # gigabytes.
         with path.open("rb") as file:
+            # 1,024 bytes hold the longest of these beginnings with room to spare; the file may
+            # have gigabytes.
             return pattern.match(file.read(1024)) is not None
 
     return is_ours
@@ -46,12 +52,15 @@ def _begins_with(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
 
 def _is_text(path: Path) -> bool:
     with path.open("rb") as file:
+        # The signature stands last, and 200 bytes hold it whatever the version is called.
         file.seek(max(0, path.stat().st_size - 200))
         return _TEXT_END.fullmatch(file.read()) is not None
 
 
 def _is_sarif(path: Path) -> bool:
     """Is there one run in it at least, and are all of truetune?"""
+    # SARIF has no fixed beginning, so it is parsed whole; what is too large to parse is taken
+    # for the user's.
     if path.stat().st_size > MAX_SARIF_BYTES:
         return False
     value = parse_json(path.read_bytes(), RESULT)
@@ -59,6 +68,7 @@ def _is_sarif(path: Path) -> bool:
     if not isinstance(runs, list) or not runs:
         return False
     try:
+        # A log that another scanner has added its run to is not ours to replace.
         return all(run["tool"]["driver"]["name"] == "truetune" for run in runs)
     except (KeyError, TypeError):
         return False

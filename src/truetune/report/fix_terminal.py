@@ -1,4 +1,8 @@
-"""What `truetune fix` has done, or would do, for a terminal and for programs."""
+"""What `truetune fix` has done, or would do, for a terminal and for programs.
+
+Changes are counted by rule and not listed row by row: the rows are in the file of changes, whose name is printed.
+What could not be fixed has its reason, and the check of the written file is the next command.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ from truetune.fixing.run import Fixed
 from truetune.report.visible_text import clip_text, count_noun, visible
 from truetune.spec.run import RunSpec
 
+# Chosen, not measured: a first fix of a large file leaves dozens of findings, and the line on
+# what to do next should still be on the screen.
 MAX_ENTRIES = 8
 """Entries of a list that are shown"""
 
@@ -62,6 +68,7 @@ def _print_left(console: Console, fixed: Fixed) -> None:
 
 
 def _headline_of_changes(fixed: Fixed, *, only_shown: bool) -> str:
+    # With --diff nothing was written: the line names what was read.
     where = fixed.data if fixed.output is None else fixed.output
     changed = (
         f"{fixed.changed_rows:,} of {count_noun(fixed.rows, 'row')}"
@@ -83,12 +90,15 @@ def _rule_with_code(rule: str) -> str:
 
 def _next_command(fixed: Fixed, spec: RunSpec) -> str:
     """The check of what was written."""
+    # A rule may wait for a tokenizer only because none was named, so the next command names
+    # one, or a place for it.
     tokenizer = spec.tokenizer or spec.model
     words = ["truetune", "check", str(fixed.output), *(("-t", tokenizer) if tokenizer else ())]
     return shlex.join(words) + ("" if tokenizer else " -t TOKENIZER")
 
 
 def _print_clipped(console: Console, line: str) -> None:
+    # Clipped: a finding's message may quote a whole row.
     console.print(visible(clip_text(line)), soft_wrap=True)
 
 

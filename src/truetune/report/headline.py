@@ -1,4 +1,9 @@
-"""What a report says in one sentence, and what to do next."""
+"""What a report says in one sentence, and what to do next: the first line of the terminal, the JSON and the page.
+
+Kinds of reports are told apart by the name of their class. The trade-off: a name is not checked by mypy, but to import
+the classes would load torch, servers and statistics for a sentence on a JSONL file
+(test_the_next_step_is_the_remedy_of_the_gravest_finding and test_each_says_what_it_found hold it).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,10 @@ by the same. At 0.1 one comparison of equal models in ten claims a difference; a
 
 def report_verdict(report: Report) -> str:
     """What was found out, in one sentence."""
-    if own := VERDICTS_BY_CLASS.get(type(report).__name__):
+    # A kind with a sentence of its own comes first, since most kinds inherit from Report or
+    # DataReport as well.
+    own = VERDICTS_BY_CLASS.get(type(report).__name__)
+    if own:
         return own(report)
     if isinstance(report, AuditReport):
         return audit_terminal.audit_verdict(report)
@@ -67,6 +75,7 @@ def next_step(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
 
 def _findings_sentence(report: Report, where: str) -> str:
     grave = [finding for finding in report.findings if finding.severity != "info"]
+    # "No findings" must not be read over something that nobody looked at.
     if not grave and report.outcome == "not judged":
         return (
             "Not judged:"
@@ -74,6 +83,7 @@ def _findings_sentence(report: Report, where: str) -> str:
         )
     if not grave:
         return f"No findings in {where}; {count_examined(report)}."
+    # The rest is counted: a headline of all of them is no headline.
     others = f"; and {count_noun(len(grave) - 1, 'finding')} more" if grave[1:] else ""
     return f"{grave[0].message} ({grave[0].rule}){others}"
 
@@ -89,7 +99,10 @@ def _lint_verdict(report: LintReport) -> str:
 
 def _environment_verdict(report: DoctorReport) -> str:
     here = report.environment
-    if broken := [name for name, error in here.loads.items() if error]:
+    # An import that fails is worse than a package that is missing: whoever sees it listed
+    # believes that it works.
+    broken = [name for name, error in here.loads.items() if error]
+    if broken:
         return f"{', '.join(broken)} can't be imported in this environment."
     if here.torch is None:
         installed = "torch" in here.packages
@@ -100,6 +113,7 @@ def _environment_verdict(report: DoctorReport) -> str:
         )
     if not here.torch.available:
         return f"torch sees no GPU: this environment trains on its {here.machine.cpus or '?'} CPUs."
+    # bf16 decides which settings can be trained with, so it belongs in the sentence.
     bf16 = "works" if here.torch.bf16 else "fails"
     return (
         f"torch uses {count_noun(len(here.torch.devices), 'GPU')} ({here.torch.devices[0].name}), and"
@@ -147,6 +161,7 @@ def _evaluated_parts(evaluated: Evaluated, level: str) -> Iterator[str]:
 def _server_verdict(report: ServiceReport) -> str:
     from truetune.report.server_check_terminal import observation_lines
 
+    # A check that was broken off may have seen only what is fine.
     if report.service.lost:
         return f"Broken off: what the server does was not seen of {', '.join(report.service.lost)}."
     seen = list(observation_lines(report.service))
@@ -199,6 +214,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "code that trains nothing": (
         "only the code was judged; judge what it answers: truetune score PREDICTIONS"
     ),
+    # A run without samples of its answers: only its log was looked at.
     "curves alone": (
         "see what it answers, and whether it stops: truetune sample RUN --data HELD-OUT"
     ),

@@ -1,4 +1,8 @@
-"""What was examined and is fine, and what was not judged, in lines of a terminal."""
+"""What was examined and is fine, and what was not judged, in lines of a terminal.
+
+Silence is no verdict: whoever reads "no findings" must see how many checks stand behind it, and what could not be
+checked. The counts are always printed; the lists only with -v, for they are longer than everything else.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from truetune.checks.judgement import Examined
 from truetune.checks.report import Report
 from truetune.report.visible_text import count_noun
 
+# Chosen, not measured: reasons for judging nothing are nearly always the same one (no
+# tokenizer, no rows).
 MAX_REASONS = 3
 
 
@@ -26,6 +32,8 @@ def judgement_lines(report: Report, *, verbose: bool) -> Iterator[str]:
     """What was asked for and not judged, each with its reason; with `verbose` everything, and what was fine first.
 
     Where nothing was judged at all, the first reasons for that."""
+    # What was asked for by name and could not be judged is said without -v: it decides the exit
+    # code.
     missing = report.missing() or (report.not_judged[:MAX_REASONS] if report.lacks() else ())
     if verbose:
         yield from (f"fine: {describe_examined(part)}" for part in report.examined)

@@ -1,4 +1,8 @@
-"""The ladder of an adapter's effect, for a terminal."""
+"""The ladder of an adapter's effect, for a terminal and a page: adapter, merged, exported, served.
+
+Each rung is compared with the one before by log-probabilities of the same tokens; the first that lost the effect is
+named with its remedy. The figures stay in the table, so that a reader can doubt the verdict.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +60,8 @@ def ladder_json(ladder: Ladder) -> dict[str, Any]:
 
 
 def _print_rungs(ladder: Ladder, console: Console) -> None:
+    # The first rung is the adapter on its base: what it changes is what all others are measured
+    # by.
     size = ladder.rungs[0].effect.size if ladder.rungs and ladder.rungs[0].effect else 0.0
     print_visible(
         console,
@@ -76,6 +82,8 @@ def _print_rungs(ladder: Ladder, console: Console) -> None:
 
 def _print_outcome(ladder: Ladder, console: Console) -> None:
     culprit = ladder.culprit
+    # A rung that was not measured may be the one that lost it: "the same on every rung" would
+    # be a guess.
     if culprit is None and ladder.unmeasured:
         names = ", ".join(rung.name for rung in ladder.unmeasured)
         print_visible(
@@ -95,6 +103,8 @@ def _print_outcome(ladder: Ladder, console: Console) -> None:
 
 def _rung_cells(rung: Rung) -> tuple[Text, ...]:
     effect = rung.effect
+    # A fault is seen before the figures are: a rung may have the whole effect and another
+    # template.
     style = "bold red" if rung.fault or (effect and effect.lost) else ""
     name = Text(visible(rung.name), style=style)
     if effect is None:

@@ -1,4 +1,9 @@
-"""Results that commands wrote as JSON, read again, and joined to one."""
+"""Results that commands wrote as JSON: read again for a page, a baseline or a view, and joined to one.
+
+A file is taken for a result only if its schema says so. What a page needs is looked for before anything is drawn, so
+that a file that was cut off or written by hand is refused with one sentence instead of a traceback. The trade-off: only
+the parts that every page needs are checked; each section reads its own with care.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +36,8 @@ def is_result(path: str) -> bool:
     if file.suffix.lower() != ".json" or not file.is_file():
         return False
     with file.open("rb") as opened:
+        # 400 bytes: the schema is the first key of every result. To parse each JSON that is
+        # named on a command line would read gigabytes of data for a guess.
         return b'"truetune.' in opened.read(400)
 
 
@@ -46,6 +53,7 @@ def read_result(path: str) -> Result:
             f"{path}: no JSON ({error}); is it cut off? Let the command write it again"
         ) from None
     schema = value.get("schema") if isinstance(value, dict) else None
+    # A plan or a ladder has a schema of its own, and brings what a page needs with it.
     if schema != SCHEMA and not _has_page(value):
         raise DataError(
             f"{path}: schema {schema!r}; {SCHEMA!r} was expected, as --json of check, train,"
@@ -56,6 +64,7 @@ def read_result(path: str) -> Result:
             raise DataError(
                 f"{path}: `{name}` is not there, or no list; let the command write the file again"
             )
+    # Results that are no report call their sentence `summary`; the page looks for `verdict`.
     result: Result = value | ({"verdict": value["summary"]} if "summary" in value else {})
     return result
 
@@ -72,6 +81,8 @@ def read_baseline(path: str) -> frozenset[str]:
         )
     findings = read_result(path).get("findings") or ()
     known = [finding.get("fingerprints") for finding in findings if isinstance(finding, dict)]
+    # Without fingerprints every finding would count as new, which fails a build for no fault of
+    # its own.
     if any(not isinstance(prints, list) for prints in known):
         raise UsageError(
             f"{path}: its findings have no fingerprints; an earlier truetune wrote it: write it"

@@ -1,4 +1,9 @@
-"""A plan of memory on a terminal."""
+"""A plan of memory on a terminal: what is trained, the moments of a step, whether it fits, and what to change if not.
+
+Moments are columns, since the question is when memory runs out; parts are rows, since the remedy is to make one of them
+smaller. Sizes are in GiB of 2^30 bytes, as drivers count the memory of a GPU. The trade-off: parts too small to be seen
+at the printed precision are left out, so that columns need not add up to the last digit.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +47,7 @@ def plan_as_text(plan: Plan) -> str:
 def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:
     """Draw what is trained, the moments of a step, the verdict and the remedies; `quiet`: the verdict alone."""
     verdict, style = _verdict_line(plan)
+    # Scripts read this line, or only the exit code.
     if quiet:
         return _print_wrapped(console, verdict, style)
     for line in _head_lines(plan):
@@ -53,6 +59,7 @@ def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     """The plan as plain values, sizes in bytes, with what a page of it needs."""
+    # The first remedy gains most for what it costs, and is the one to try.
     first = plan.remedies[0] if plan.remedies else None
     return (
         plan.to_dict()
@@ -78,6 +85,7 @@ def _print_remedies(plan: Plan, console: Console) -> None:
     for number, remedy in enumerate(plan.remedies, 1):
         for line in _remedy_lines(number, remedy):
             _print_wrapped(console, line)
+    # Each remedy is applied on top of those before: the last one stands for all of them.
     if plan.remedies and not plan.remedies[-1].fits:
         _print_wrapped(
             console,
@@ -91,6 +99,7 @@ def _print_remedies(plan: Plan, console: Console) -> None:
 def moments_table(plan: Plan) -> Table:
     """Parts by moments of a step, in GiB; the peak stands out."""
     moments, peak = plan.estimate.moments, plan.estimate.peak
+    # Two digits where the whole is small: at 0.4 GiB a tenth is a quarter of it.
     digits = 1 if peak.total >= 10 * GIB else 2
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("GiB")
@@ -98,6 +107,7 @@ def moments_table(plan: Plan) -> Table:
         table.add_column(moment.name, justify="right", style="bold" if moment is peak else None)
     for part in PARTS:
         sizes = [_part_bytes(moment, part) for moment in moments]
+        # Half of the last digit that is printed: a row of zeros would say nothing.
         if any(size >= 0.5 * GIB / 10**digits for size in sizes):
             table.add_row(part, *(_gib_cell(size, digits) for size in sizes))
     table.add_row("all", *(f"{moment.total / GIB:.{digits}f}" for moment in moments), style="bold")
@@ -159,6 +169,7 @@ def _format_count(count: int) -> str:
 
 
 def _print_wrapped(console: Console, line: str, style: str = "") -> None:
+    # Lines of a remedy are YAML to be copied: their indentation must survive the wrapping.
     indent = " " * (len(line) - len(line.lstrip()))
     for part in wrap_text(visible(line.lstrip()), max(20, console.width - len(indent))):
         console.print(Text(indent + part, style=style), soft_wrap=True)

@@ -1,4 +1,8 @@
-"""What a merge or an export has made, for a terminal."""
+"""What a merge or an export has made, for a terminal, for programs and for a page, with the proof of it.
+
+Both commands end in the same way: the written model is read back and compared with what it was made of. So the proof is
+drawn by one function, and a result that would not be what it was made of is called "not written".
+"""
 
 from __future__ import annotations
 
@@ -28,12 +32,16 @@ def render_merged(merged: Merged, console: Console) -> None:
     if kept is not None:
         print_visible(
             console,
+            # Beside what the format allows at best: at bfloat16 an adapter loses some of its
+            # change however it is merged.
             f"{merged.dtype}: {kept.kept:.1%} of the adapter's change is there (the format allows "
             f"{kept.best:.1%}); {kept.lost:,} of {kept.changed:,} values come out as the base's",
         )
     render_proof(merged.proof, console)
     for note in merged.notes:
         print_visible(console, f"note: {note}", "dim")
+    # The rules that judged the merge speak as they do in any report, so that "not judged" means
+    # the same everywhere.
     report = merged_report(merged)
     for line in judgement_lines(report, verbose=False):
         print_visible(console, line, "yellow")
@@ -140,6 +148,8 @@ def render_proof(proof: Proof | None, console: Console) -> None:
     """A line for each rung."""
     if proof is None:
         return
+    # With a base the change of the logits is compared: two models of the same base have nearly
+    # equal logits even if the adapter is lost.
     what = "what training changed in the logits" if proof.against_base else "the logits"
     counts = f"{count_noun(proof.prompts, 'prompt')}, {count_noun(proof.tokens, 'place')}"
     print_visible(console, f"{counts}; {what}: {proof.effect:.3g} (root mean square)")
@@ -178,4 +188,6 @@ def _outcome_sentence(failed: bool, place: str) -> str:
 
 
 def _same_or_other(same: bool | None) -> str:
+    # Capitals, since a table of ten columns is skimmed, and this is the cell that breaks the
+    # chat.
     return "-" if same is None else "same" if same else "OTHER"

@@ -1,4 +1,9 @@
-"""Progress bars on stderr, on a terminal alone."""
+"""Progress bars on stderr, on a terminal alone: of a check, of files, of encoding, of weights, of answers.
+
+Each is a context manager that yields the callback which a long function takes, or None where nothing is to be drawn
+(--quiet, a pipe, a log). So no function that works knows of rich. They write to stderr: stdout is for results, which
+may be piped. Bars vanish at the end, for the report says the same with figures.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +41,8 @@ def checking_bar(*, off: bool, verb: str = "checking") -> Iterator[CheckProgress
     if off or not sys.stderr.isatty():
         yield None
         return
+    # The total is in bytes, and so the time left is right for rows of any length; rows are what
+    # a user counts.
     with _new_bar(TextColumn(verb), TextColumn("{task.fields[rows]:,} rows")) as bar:
         task = bar.add_task("", total=None, rows=0)
         yield lambda rows, done, total: bar.update(task, completed=done, total=total, rows=rows)
@@ -65,9 +72,12 @@ def encoding_bar(*, off: bool) -> Iterator[EncodeProgress | None]:
 
         def tell(now: str, done: int, total: int, rows: int, tokens: int) -> None:
             nonlocal began, what
+            # A new stage has a speed and a time left of its own: those of the stage before
+            # would be wrong for minutes.
             if now != what:
                 began, what = time.perf_counter(), now
                 bar.reset(task)
+            # A first call within the same tick of the clock must not divide by zero.
             seconds = max(time.perf_counter() - began, 0.001)
             speed = (
                 f"{rows:,} rows, {rows / seconds:,.0f} rows/s, {tokens / seconds:,.0f} tokens/s"
@@ -130,6 +140,7 @@ def waiting_line(*, off: bool) -> Iterator[Callable[[str], object]]:
     """A line that says what is waited for, and is gone at the end."""
     console = Console(stderr=True)
     if off or not console.is_terminal:
+        # Callers say what they wait for without asking whether anybody sees it.
         yield lambda line: None
         return
     with console.status("") as status:

@@ -1,4 +1,9 @@
-"""What a kind of report draws below its findings, as plain tables and lines: for the JSON, and so for the page."""
+"""What is drawn below findings, as plain tables and lines: for the JSON, and so for the page.
+
+A kind of report is drawn once, by the function that draws it on a terminal. Here a console stands in that keeps what
+it is given instead of printing it. So a table that the terminal shows can't be missing from the page, and nobody writes
+it twice (tests/report/test_shown.py). The trade-off: a page can lay these parts out only as tables and lines.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,7 @@ DrawnPart = dict[str, Any]
 def report_drawing(report: Report) -> list[DrawnPart]:
     """{"kind": "table", "columns": [{"title", "number"}], "rows": [{"style", "cells": [{"text", "style"}]}]} or
     {"kind": "line", "text", "style"}, in order; styles are those of rich (`bold red`)."""
+    # Answers have a section of their own in the page, with much more than the terminal's table.
     if (
         DRAWER_MODULES.get(type(report).__name__, "answers_terminal") == "answers_terminal"
     ):  # samples have a section of their own
@@ -28,6 +34,8 @@ def report_drawing(report: Report) -> list[DrawnPart]:
 
 def record_drawing(draw: Callable[[Console], None]) -> list[DrawnPart]:
     """All that is drawn."""
+    # Wide enough that nothing is folded or cut: the page and readers of JSON wrap for
+    # themselves.
     recorder = _Recorder(width=1_000, file=io.StringIO(), color_system=None)
     draw(recorder)
     return recorder.parts
@@ -56,6 +64,8 @@ class _Recorder(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         for thing in objects:
+            # Tables stay tables, cell by cell; their text would have lost which cell is a
+            # number.
             if isinstance(thing, Table):
                 self.parts.append(_table_part(thing))
             elif isinstance(thing, Text):
@@ -84,6 +94,8 @@ def _table_part(table: Table) -> DrawnPart:
             {"title": _plain_text(c.header), "number": c.justify == "right"} for c in table.columns
         ],
         "rows": [
+            # The style travels as rich's own words ("bold red"), which the page maps to its
+            # colours.
             {"style": str(row.style or ""), "cells": [_cell_part(column[i]) for column in columns]}
             for i, row in enumerate(table.rows)
         ],

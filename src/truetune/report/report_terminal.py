@@ -91,13 +91,15 @@ def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
     """What was checked, and in one sentence what is learned of it."""
     for subject in report.subjects:
         print_exact(console, _subject_text(subject, console.width, verbose))
-    if rows := _with_rows(report):
+    rows = _with_rows(report)
+    if rows:
         print_exact(console, supervision_verdict(rows, console.width))
         if verbose:
             print_exact(console, _facts_text(rows, console.width))
     if isinstance(report, AuditReport):
         print_exact(console, audit_terminal.verdict_text(report, console.width))
-        if columns := audit_terminal.label_columns(report):
+        columns = audit_terminal.label_columns(report)
+        if columns:
             print_exact(console, Text("\n".join(wrap_text(visible(columns), console.width))))
     print_exact(console)
 
@@ -124,7 +126,8 @@ def _draw_folded_figures(report: Report, console: Console) -> None:
 
 def _draw_figures(report: Report, console: Console, verbose: bool) -> None:
     """Tokens by source and rows by length; of an audit, its own."""
-    if rows := _with_rows(report):
+    rows = _with_rows(report)
+    if rows:
         print_exact(console)
         _print_data_figures(rows, console)
     if isinstance(report, AuditReport):
@@ -142,7 +145,8 @@ def render_brief(report: DataReport, console: Console) -> None:
 
 def _print_data_figures(report: DataReport, console: Console) -> None:
     console.print(ledger_table(report.ledger))
-    if lost := report.data.get("lost_fields"):
+    lost = report.data.get("lost_fields")
+    if lost:
         print_exact(console, lost_line(lost))
     for line in _without_label(report):
         print_exact(console, line)

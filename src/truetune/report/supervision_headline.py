@@ -1,4 +1,9 @@
-"""The first line of a report on data: what this trainer learns of the rows, beside what an ideal mask would."""
+"""The first line of a report on data: what this trainer learns of the rows, beside what an ideal mask would.
+
+The sentence never promises more than is known. A trainer whose masking is read off its release "learns"; where the
+user's own code makes the labels it is the ideal mask that "would learn"; without a trainer it says so. Below, the words
+differ by one verb, which is all that a reader needs to see whether to trust the count.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,13 @@ def who_learns(report: DataReport) -> str:
     )
     if learned is None:
         return verb
+    # Without a trainer nothing is claimed of one: if all masks agree, the ideal one is meant.
     if learned.trainer is None:
         return (
             "an ideal mask learns" if learned.ideal == learned.supervised else f"a trainer {verb}"
         )
+    # The user's own code makes the labels, or a setting decides that is not read: what an ideal
+    # mask learns is all that is known.
     if not learned.sure:
         return (
             "an ideal mask would learn"
@@ -53,10 +61,12 @@ def _explanations(learned: Learned) -> list[str]:
     if learned.masked_as_pads:
         parts.append(f"{count_noun(learned.masked_as_pads, 'token')} masked, being the pad token")
     parts.append(_describe_cut(learned))
+    # Said only where both differ: the same number twice reads as a second finding.
     if learned.ideal != learned.supervised:
         parts.append(
             f"an ideal mask would learn {learned.ideal:,} ({format_share(learned.ideal, learned.tokens)})"
         )
+    # Another release is installed than the one whose table was used: its defaults may differ.
     if learned.installed:
         parts.append(f"{learned.installed} is installed here")
     return parts
@@ -64,6 +74,8 @@ def _explanations(learned: Learned) -> list[str]:
 
 def _describe_cut(learned: Learned) -> str:
     """What a limit of the trainer's own takes; that of the settings is told by the counts of lengths."""
+    # A limit that the user set is drawn by the histogram of lengths; one that a trainer has by
+    # default surprises people.
     if not learned.lost or (not learned.limit_by_default and not learned.left_out):
         return ""
     name = f"{learned.limit_name}{' by default' if learned.limit_by_default else ''}"
@@ -98,6 +110,8 @@ def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
     if not ledger.supervised:
         line = f"learns nothing: no token of {count_noun(report.examples, 'example')} is supervised"
         return Text("\n".join(wrap_text(line, width)), style="bold red")
+    # The largest share first: assistant text leads where all is well, and template text where
+    # it is not.
     parts = sorted(ledger.rows(), key=lambda row: -row[1])
     by_source = ", ".join(
         f"{s.label} {format_share(n, ledger.supervised)}" for s, n, _ in parts if n
@@ -110,6 +124,8 @@ def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
         f"{says} {ledger.supervised:,} of {ledger.total:,} tokens"
         f" ({format_share(ledger.supervised, ledger.total)}) in {rows}: {by_source}"
     )
+    # A trainer that leaves long examples out cuts none: the sentence on the cut would be wrong
+    # beside it.
     left_out = report.learned is not None and report.learned.left_out
     if report.lengths.lost_supervised and not left_out:
         line += (

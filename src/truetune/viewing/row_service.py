@@ -76,7 +76,8 @@ class RowService:
         """See `truetune.report.page.token_rows`."""
         with self._answering():
             self.shelf.wait(start + max(count, 1) - 1, ROW_WAIT_SECONDS)
-            if why := self._changed():
+            why = self._changed()
+            if why:
                 return self._state(
                     [row_without_tokens(None, why, row=row) for row in range(start, start + count)],
                     why,
@@ -119,7 +120,8 @@ class RowService:
     def _stepped(self, start: int, look: SearchStep) -> dict[str, Any]:
         """Raises DataError where the places of rows are no longer those that were found."""
         with self._answering():
-            if why := self._changed():
+            why = self._changed()
+            if why:
                 raise DataError(why)
             deadline, row, match = time.monotonic() + SEARCH_SECONDS, start, None
             while (
@@ -171,7 +173,8 @@ class RowService:
 
     def _state(self, rows: list[TokenRow], notice: str | None = None) -> dict[str, Any]:
         state = {"rows": rows, "total": self.shelf.total, "indexed": self.shelf.indexed}
-        return state | ({"notice": text} if (text := notice or self.notice) else {})
+        text = notice or self.notice
+        return state | ({"notice": text} if text else {})
 
     def _drawn(self, start: int, count: int) -> Iterator[list[TokenRow]]:
         """What is kept, and what is drawn now; fewer rows where they are long."""

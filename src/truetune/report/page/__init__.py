@@ -50,7 +50,7 @@ def html_page(report: Report) -> str:
 
 def page_of(result: Result) -> str:
     """The same of a report's JSON (schema `truetune.report/1`)."""
-    sections = [section for maker in SECTIONS if (section := maker(result)) is not None]
+    sections = [section for maker in SECTIONS for section in (maker(result),) if section]
     return html_document(_page_title(result), sections, result)
 
 

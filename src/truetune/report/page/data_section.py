@@ -226,7 +226,8 @@ def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
         table=(("line", "supervised", "context", "padding", "documents"), table),
     )
     documents = [line["documents"] for line in drawn_lines]
-    if (most := max(documents)) > 1:
+    most = max(documents)
+    if most > 1:
         yield BarChart(
             "Documents in each line",
             [

@@ -14,7 +14,8 @@ SIDE_COLOURS = {"chosen": "b-good", "rejected": "b-bad", "true": "b-good", "fals
 
 def pair_blocks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Of pairs and of labelled rows: title, sentences, a table, charts."""
-    if pairs := data.get("pairs"):
+    pairs = data.get("pairs")
+    if pairs:
         yield {
             "title": "Pairs",
             "says": list(_describe_pairs(pairs)),
@@ -25,7 +26,8 @@ def pair_blocks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 *_margin_charts(pairs),
             ],
         }
-    if labels := data.get("labels"):
+    labels = data.get("labels")
+    if labels:
         good, bad = (labels[name]["count"] for name in ("true", "false"))
         sentence = (
             f"{format_share(good, good + bad)} of {count_noun(good + bad, 'label')} are true."

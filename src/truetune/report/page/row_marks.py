@@ -55,7 +55,7 @@ def marks_of(
     """
     marks: Marks = {"rules": [], "cases": []}
     for finding, anchor in findings_with_anchors(result):
-        places = {place for case in finding["cases"] if (place := _case_place(case)) is not None}
+        places = {_case_place(case) for case in finding["cases"]} - {None}
         if not places:
             continue
         number = len(marks["rules"])

@@ -95,7 +95,8 @@ def fit_rows(
             taken.add(place)
             tokens += len(cut_rows[place]["ids"])
     yield from (row for place, row in enumerate(cut_rows) if place in taken)
-    if left := len(cut_rows) - len(taken):
+    left = len(cut_rows) - len(taken)
+    if left:
         yield row_without_tokens(
             None,
             f"{count_noun(left, 'more ' + noun)}: a page shows {budget:,} tokens",

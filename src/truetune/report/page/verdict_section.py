@@ -76,7 +76,8 @@ def ledger_bar(ledger: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     total, done = max(1, sum(row["supervised"] + row["context"] for row in rows)), 0
     for kind in ("supervised", "context"):
         for row in rows:
-            if count := row[kind]:
+            count = row[kind]
+            if count:
                 title = f"{row['label']}: {count:,} {kind}"
                 x, width = round(1000 * done / total, 2), round(1000 * count / total, 2)
                 yield {"key": row["key"], "kind": kind, "x": x, "width": width, "title": title}
