@@ -1,4 +1,9 @@
-"""The answers of a model on a terminal: a table with verdicts, side by side where two models were asked."""
+"""The answers of a model on a terminal: a table with verdicts, side by side where two models were asked.
+
+The sentence at the end says first how many answers are right, where that can be told, and then how many have a good
+form: an answer that stops by itself may still be wrong. Without -v a row has two lines, so that fifty answers can
+be skimmed; with it each is printed whole.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +33,8 @@ FORM_STYLES: dict[bool | None, str] = {True: "", False: "bold red", None: "yello
 @draw_more.register
 def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
     """The looks of a run, the answers, the comparison, and how many are good."""
+    # One look is the answers below; several are a run that was watched, whose course is a
+    # table.
     if len(report.looks) > 1:
         console.print(_look_table(report))
         console.print()
@@ -58,13 +65,15 @@ def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
 
 def describe_success(report: SampleReport) -> str:
     """How many answers are right where that can be told, and how many have a good form, with what the others are."""
-    found, others = (
-        report.success,
-        Counter({name: n for name, n in report.verdicts.items() if name not in GOOD}),
-    )
+    # Verdicts that are no fault are left out of the list of what is wrong.
+    others = Counter({name: n for name, n in report.verdicts.items() if name not in GOOD})
+    # Answers of a file may come without a sign of how they ended: then "stop by themselves"
+    # can't be said of them.
     ends_known = any(sample.scores.end_known for sample in report.samples)
     fine = "stop by themselves without a fault" if ends_known else "are without a fault"
-    form = f"{_format_success(found)} {fine}" if found.of else "no answer could be judged"
+    form = "no answer could be judged"
+    if report.success.of:
+        form = f"{_format_success(report.success)} {fine}"
     if others:
         form += ": " + ", ".join(f"{SAID[name]} {count}" for name, count in others.most_common())
     parts = [*_describe_agreement(report), form]
@@ -92,6 +101,8 @@ def _answer_table(report: SampleReport, width: int) -> Table:
     table = _new_table("row", "verdict", "question", "answer")
     if report.stop_probability is not None:
         table.add_column("P(stop)", justify="right", no_wrap=True)
+    # 50 cells at least: in a narrower terminal rich folds the columns, which is still better
+    # than two words a line.
     room = max(50, width - OTHER_COLUMNS_CELLS)
     for sample in report.samples:
         probability = sample.answer.stop_probability
@@ -181,6 +192,7 @@ def _comparison_table(beside: Compared, names: Sequence[str]) -> Table:
 
 def _short_model_name(name: str, other: str) -> str:
     """The last part of a path, where that tells the two apart."""
+    # Two checkpoints of one run have the same last part; then the paths are printed whole.
     short = [PurePath(path).name for path in (name, other)]
     return visible(name if short[0] == short[1] else short[0])
 
@@ -242,6 +254,7 @@ def _new_table(*names: str) -> Table:
 
 def _verdict_text(sample: Sample, limit: int) -> Text:
     is_good = good(sample, limit)
+    # Green is given to what was compared and agrees; a good form alone is no praise.
     right = is_good and (sample.scores.exact is True or sample.scores.agrees is True)
     return Text(SAID[verdict(sample, limit)], style="green" if right else FORM_STYLES[is_good])
 
@@ -249,6 +262,7 @@ def _verdict_text(sample: Sample, limit: int) -> Text:
 def _format_figure(row: Row, value: float | None, sign: str = "") -> str:
     if value is None:
         return ""
+    # Losses and likelihoods go down to 1e-5, where two decimals would show nothing but zeros.
     shape = {"share": ".0%", "tokens": ",.0f"}.get(
         row.shape, ".2f" if abs(value) >= 0.01 or not value else ".1e"
     )
@@ -265,6 +279,7 @@ def _format_interval(success: Success) -> str:
 
 def _row_place(prompt: Prompt, report: SampleReport) -> str:
     """file:line; where all rows stand on one line, the number of the row."""
+    # In a JSON list on one line all rows are "line 1": their numbers tell them apart.
     alike = sum(
         (sample.prompt.file, sample.prompt.line) == (prompt.file, prompt.line)
         for sample in report.samples

@@ -1,4 +1,8 @@
-"""Round numbers along an axis."""
+"""Round numbers along an axis, for plots of the terminal and of the page.
+
+Ticks are multiples of 1, 2 or 5 times a power of ten, as people read axes. All of it works at the ends of the range
+of floats as well: losses of broken runs are 1e300, or differ in the last bit.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,17 @@ MAX_DECADES = 6
 def linear_ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:
     """About `count` round numbers from low to high: multiples of 1, 2 or 5 times a power of ten; both ends where there
     is no such."""
+    # Halved first: high - low of the two largest floats would be infinite.
     rough = (high / 2 - low / 2) / count * 2
+    # A range of less than a billionth of its values has no round numbers that differ when they
+    # are printed.
     if not MIN_STEP < rough < MAX_STEP or rough < 1e-9 * max(abs(low), abs(high)):
         return [low, high]
     power = 10.0 ** math.floor(math.log10(rough))
+    # 0.999: a step of 4.9999999 by rounding is 5, and not 10.
     step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough * 0.999)
     step = max(1.0, step) if whole else step
+    # 1e-9: an end that is a multiple but for rounding still has its tick.
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [k * step for k in range(first, last + 1)] or [low, high]
 
@@ -26,6 +35,8 @@ def linear_ticks(low: float, high: float, count: int = 5, *, whole: bool = False
 def log_ticks(low: float, high: float) -> list[float]:
     """Powers of ten from 10^low to 10^high, thinned; with their 2 and 5 times where there are few."""
     first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
+    # Over two decades or more the powers are enough; within fewer, 2 and 5 times them are
+    # needed to read values.
     if last - first >= 2:
         return [
             float(f"1e{k}")
@@ -50,8 +61,10 @@ def _ticks_of_decade(power: int) -> Iterator[float]:
 def tick_label(value: float, step: float = 0.0) -> str:
     """A number in few characters, with the digits that a step of that size needs: `0.25`, `40k`, `1.5M`, `2e-05`."""
     size = abs(value)
+    # Without a step there is no precision to keep to: four digits.
     if not step:
         return f"{value:.4g}"
+    # Rounding makes 1e-17 of what is the 0 of the axis.
     if size < step / 1000:
         return "0"
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):

@@ -1,8 +1,8 @@
 """The rows that findings name, as a file of their own: one JSON object a line, for jq, a notebook or an editor.
 
 A report says where a row stands; to look at forty of them one by one in a large file is work. So the rows are read
-again, whole, beside what was said of each. The trade-off: the data is read a second time (up to the last row that is
-cited), and must still be there and unchanged.
+again, whole, beside what was said of each. The trade-off: the data is read a second time (up to the last row that
+is cited), and must still be there and unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What each kind of report draws on a terminal besides its findings.
 
-A kind's module registers its function with `draw_more`. Those modules import much (weights, answers, servers), so that
-each is loaded only when a report of its class is drawn.
+A kind's module registers its function with `draw_more`. Those modules import much (weights, answers, servers), so
+that each is loaded only when a report of its class is drawn.
 """
 
 from __future__ import annotations

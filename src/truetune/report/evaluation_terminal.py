@@ -1,8 +1,8 @@
 """What was measured on held-out rows, on a terminal: losses, P(stop), answers, tasks, each with its interval.
 
-One table for each way of measuring. Every figure that is an estimate stands beside its interval or its p, and colour is
-given to a difference only where chance is unlikely: without it readers take the larger of two means for the better
-model. The trade-off: many columns, so a narrow terminal folds them.
+One table for each way of measuring. Every figure that is an estimate stands beside its interval or its p, and
+colour is given to a difference only where chance is unlikely: without it readers take the larger of two means for
+the better model. The trade-off: many columns, so a narrow terminal folds them.
 """
 
 from __future__ import annotations

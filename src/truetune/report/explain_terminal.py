@@ -1,8 +1,8 @@
 """What `truetune explain` shows besides a rule's page: a known message, a guide, and what a search found.
 
-Pages are written as Markdown and drawn by rich, so that `--json` can give the same text to a program. A search imports
-neither the rules nor rich's Markdown (tests/checks/test_explaining.py): it must answer while somebody is still reading
-the traceback.
+Pages are written as Markdown and drawn by rich, so that `--json` can give the same text to a program. A search
+imports neither the rules nor rich's Markdown (tests/checks/test_explaining.py): it must answer while somebody is
+still reading the traceback.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Forms: how a file that is there says that truetune wrote it, for each form in which results are written.
 
-A result may be replaced by a newer one; a file of the user's never is. So each form has a sign that no other program
-writes: it stands where the file begins or ends, or in the one place that the format has for it.
+A result may be replaced by a newer one; a file of the user's never is. So each form has a sign that no other
+program writes: it stands where the file begins or ends, or in the one place that the format has for it.
 """
 
 from __future__ import annotations

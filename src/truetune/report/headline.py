@@ -1,7 +1,7 @@
 """What a report says in one sentence, and what to do next: the first line of the terminal, the JSON and the page.
 
-Kinds of reports are told apart by the name of their class. The trade-off: a name is not checked by mypy, but to import
-the classes would load torch, servers and statistics for a sentence on a JSONL file
+Kinds of reports are told apart by the name of their class. The trade-off: a name is not checked by mypy, but to
+import the classes would load torch, servers and statistics for a sentence on a JSONL file
 (test_the_next_step_is_the_remedy_of_the_gravest_finding and test_each_says_what_it_found hold it).
 """
 

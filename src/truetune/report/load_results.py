@@ -1,8 +1,8 @@
 """Results that commands wrote as JSON: read again for a page, a baseline or a view, and joined to one.
 
-A file is taken for a result only if its schema says so. What a page needs is looked for before anything is drawn, so
-that a file that was cut off or written by hand is refused with one sentence instead of a traceback. The trade-off: only
-the parts that every page needs are checked; each section reads its own with care.
+A file is taken for a result only if its schema says so. What a page needs is looked for before anything is drawn,
+so that a file that was cut off or written by hand is refused with one sentence instead of a traceback. The
+trade-off: only the parts that every page needs are checked; each section reads its own with care.
 """
 
 from __future__ import annotations
@@ -112,11 +112,7 @@ def join_results(results: Sequence[tuple[str, Result]]) -> Result:
     Raises:
         UsageError: two results have the same part, such as two ledgers; one page can show only one of them.
     """
-    # The sentence at the top of the page is that of a failure that no finding tells of. Otherwise a plan that does not
-    # fit would be drawn below "no findings" of a check (test_what_failed_without_a_finding_is_said_to_have_failed).
-    failed = (result for _, result in results if _failed_without_findings(result))
-    speaker = next(failed, results[0][1] if results else {})
-    whole: Result = {key: speaker[key] for key in SENTENCES if key in speaker}
+    whole = _leading_sentences([result for _, result in results])
     owner: dict[str, str] = {}
     for name, result in results:
         for key, value in result.items():
@@ -124,14 +120,24 @@ def join_results(results: Sequence[tuple[str, Result]]) -> Result:
                 continue
             if key in JOINED_LISTS or key in SUMMED:
                 whole[key] = _joined_value(key, whole, value)
-            elif value is None or (key in FROM_FIRST and key in whole):
-                # A null says that a command has no such part: another's part may still take its place below.
+            elif value is None or key in FROM_FIRST:
+                # A null says that a command has no such part: another's may still take its place.
                 whole.setdefault(key, value)
-            elif whole.get(key) is not None:
-                raise UsageError(f"{name} and {owner[key]} both hold `{key}`; make a page of each")
             else:
+                if whole.get(key) is not None:
+                    both = f"{name} and {owner[key]} both hold `{key}`"
+                    raise UsageError(f"{both}; make a page of each")
                 whole[key], owner[key] = value, name
     return whole
+
+
+def _leading_sentences(results: Sequence[Result]) -> Result:
+    """The sentences of the result that speaks for all."""
+    # That of a failure that no finding tells of stands at the top. Otherwise a plan that does not fit would be drawn
+    # below "no findings" of a check (test_what_failed_without_a_finding_is_said_to_have_failed).
+    failed = (result for result in results if _failed_without_findings(result))
+    speaker = next(failed, results[0] if results else {})
+    return {key: speaker[key] for key in SENTENCES if key in speaker}
 
 
 def _joined_value(key: str, whole: Result, value: Any) -> Any:

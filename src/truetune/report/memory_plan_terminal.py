@@ -1,8 +1,9 @@
-"""A plan of memory on a terminal: what is trained, the moments of a step, whether it fits, and what to change if not.
+"""A plan of memory on a terminal: what is trained, the moments of a step, whether it fits, and what to change if
+not.
 
-Moments are columns, since the question is when memory runs out; parts are rows, since the remedy is to make one of them
-smaller. Sizes are in GiB of 2^30 bytes, as drivers count the memory of a GPU. The trade-off: parts too small to be seen
-at the printed precision are left out, so that columns need not add up to the last digit.
+Moments are columns, since the question is when memory runs out; parts are rows, since the remedy is to make one of
+them smaller. Sizes are in GiB of 2^30 bytes, as drivers count the memory of a GPU. The trade-off: parts too small
+to be seen at the printed precision are left out, so that columns need not add up to the last digit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a merge or an export has made, for a terminal, for programs and for a page, with the proof of it.
 
-Both commands end in the same way: the written model is read back and compared with what it was made of. So the proof is
-drawn by one function, and a result that would not be what it was made of is called "not written".
+Both commands end in the same way: the written model is read back and compared with what it was made of. So the
+proof is drawn by one function, and a result that would not be what it was made of is called "not written".
 """
 
 from __future__ import annotations

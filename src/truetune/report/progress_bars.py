@@ -1,8 +1,8 @@
 """Progress bars on stderr, on a terminal alone: of a check, of files, of encoding, of weights, of answers.
 
 Each is a context manager that yields the callback which a long function takes, or None where nothing is to be drawn
-(--quiet, a pipe, a log). So no function that works knows of rich. They write to stderr: stdout is for results, which
-may be piped. Bars vanish at the end, for the report says the same with figures.
+(--quiet, a pipe, a log). So no function that works knows of rich. They write to stderr: stdout is for results,
+which may be piped. Bars vanish at the end, for the report says the same with figures.
 """
 
 from __future__ import annotations

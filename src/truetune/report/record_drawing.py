@@ -1,8 +1,9 @@
 """What is drawn below findings, as plain tables and lines: for the JSON, and so for the page.
 
-A kind of report is drawn once, by the function that draws it on a terminal. Here a console stands in that keeps what
-it is given instead of printing it. So a table that the terminal shows can't be missing from the page, and nobody writes
-it twice (tests/report/test_shown.py). The trade-off: a page can lay these parts out only as tables and lines.
+A kind of report is drawn once, by the function that draws it on a terminal. Here a console stands in that keeps
+what it is given instead of printing it. So a table that the terminal shows can't be missing from the page, and
+nobody writes it twice (tests/report/test_shown.py). The trade-off: a page can lay these parts out only as tables
+and lines.
 """
 
 from __future__ import annotations

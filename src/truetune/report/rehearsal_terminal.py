@@ -1,4 +1,8 @@
-"""How a miniature answered, on a terminal."""
+"""How a miniature answered, and which faults the user's own logs would have shown, on a terminal.
+
+A rehearsal memorises a few rows on a shrunken model and asks for them again. The table shows what came out beside
+what should have: a loss near zero proves nothing about that. A mutation score repeats it with one fault at a time.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +41,7 @@ def render_mutation(mutation: Mutation, console: Console) -> None:
     """One line a fault, the score, and the faults that were not tried."""
     table = Table(box=None, pad_edge=False)
     pairs = any(mutant.stopped is None for mutant in mutation.mutants)
+    # Pairs train no answers that could be recited: there the margin is what must grow.
     counted = ("margin grew",) if pairs else ("recited", "stopped")
     for name in ("fault", "loss", "your logs\nshow it", *counted, "truetune"):
         table.add_column(name, overflow="fold")
@@ -75,6 +80,8 @@ def _answer_table(report: RehearsalReport) -> Table:
     for name in ("row", "recited", "stopped", "answer", "should be"):
         table.add_column(name)
     for row in report.recited:
+        # An answer with text before the reference is shown from the reference on: the part in
+        # question would else be cut off.
         texts = (row.said[max(row.said.find(row.reference), 0) :], row.reference)
         table.add_row(
             "" if row.row is None else str(row.row),

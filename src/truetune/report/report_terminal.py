@@ -1,4 +1,11 @@
-"""The report on a terminal."""
+"""A report on a terminal: verdict first, then findings with their places and remedies, then counts and the next
+step.
+
+The order is that of a reader who has a minute. Notes are one line each, and figures are folded while there are
+findings, since they push the remedy off the screen; -v shows all. Findings are drawn as rustc draws errors:
+heading, place with evidence, note, help. Lines are wrapped here and not by rich, which breaks paths and commands
+that somebody copies.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +40,12 @@ SEVERITY_STYLES: dict[Severity, str] = {
     "warning": "bold yellow",
     "info": "bold cyan",
 }
+# Chosen, not measured: a subject of hundreds of facts (a folder of settings) would fill the
+# screen above the verdict.
 MAX_SUBJECT_CHARACTERS = 2_000
 """Characters of the line on a subject"""
 GUTTER = "   | "
+# Of the longest bar: with both numbers beside it a line fits 80 columns.
 BAR_CELLS = 30
 EIGHTH_BLOCKS = " ▏▎▍▌▋▊▉"
 CURVES_ARE_NOT_ANSWERS = (
@@ -63,6 +73,7 @@ def render_report(
     _draw_findings(report, console, verbose=verbose, cases=cases)
     if quiet:
         return
+    # Notes are in a line each, with nothing between them and what follows.
     if not verbose and any(finding.severity == "info" for finding in report.findings):
         print_exact(console)  # notes are in a line each, with nothing between them and what follows
     for line in judgement_lines(report, verbose=verbose):
@@ -75,6 +86,7 @@ def render_report(
         )
     draw_more_of(report, console, verbose)
     print_exact(console, _wrap_first_line(closing_lines(report), console))
+    # The figures are never the news while something is wrong.
     folds_figures = report.outcome == "findings" and not verbose
     if folds_figures:
         _draw_folded_figures(report, console)
@@ -106,10 +118,13 @@ def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
 
 def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: int) -> None:
     """Findings with their places; notes follow in a line each, and are drawn like findings with `verbose`."""
+    # A note asks for nothing to be done, so that it has no place for a remedy either; -v draws
+    # it whole.
     in_one_line = [
         finding for finding in report.findings if finding.severity == "info" and not verbose
     ]
     for finding in report.findings:
+        # Findings keep their order, problems first: they are sorted by severity.
         if finding not in in_one_line:
             _print_finding(finding, console, verbose, cases)
     for finding in in_one_line:
@@ -177,6 +192,7 @@ def count_line(report: Report) -> Text:
     ]
     has_problems = bool(parts)
     if not has_problems:
+        # Green only where what was asked for was judged: else the outcome is bold, and no more.
         clean = "bold green" if report.is_verified else "bold"
         parts = [
             Text(
@@ -229,6 +245,7 @@ def _continuations(report: Report, has_problems: bool) -> Iterator[str]:
 def _wrap_first_line(text: Text, console: Console) -> Text:
     """Its first line in lines of the terminal; those below name commands, which stay in one piece."""
     counts, *commands = text.split("\n")
+    # Commands are never broken: somebody selects a line and pastes it.
     lines = counts.wrap(console, console.width)
     for line in lines:
         line.rstrip()
@@ -262,6 +279,7 @@ def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int
     for case in finding.cases[:cases]:
         text = visible(case.text) if verbose else clip_text(visible(case.text))
         print_exact(console, _case_text(_case_place(case), text, width))
+    # A finding may count more places than it lists: the report keeps the first ones.
     more = max(finding.count or 0, len(finding.cases)) - min(cases, len(finding.cases))
     if finding.cases and more > 0:
         print_exact(
@@ -273,6 +291,8 @@ def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int
     if finding.figure is not None:
         from truetune.report.figure_plot import terminal_plot
 
+        # A terminal of another encoding shows braille as question marks; it gets a plot in
+        # ASCII.
         unicode = console.encoding.lower().startswith("utf")
         print_exact(console, terminal_plot(finding.figure, width=min(width, 100), unicode=unicode))
     print_exact(console, _hanging_text("   = help: ", visible(finding.remedy), width, "bold"))
@@ -286,6 +306,7 @@ def _case_place(case: Case) -> str:
                 str(part) for part in (case.file or "", case.line, case.column) if part is not None
             )
         )
+    # A text that begins with its turn says it itself.
     says_turn = case.turn is None or case.text.startswith(f"turn {case.turn} ")
     turn = "" if says_turn else f" (turn {case.turn})"
     return visible(str(case.origin)) + turn
@@ -298,6 +319,7 @@ def _case_text(place: str, text: str, width: int) -> Text:
     arrow = Text.assemble(("  --> ", "blue"), place)
     if not text:
         return arrow
+    # The place stays whole: terminals and editors open FILE:LINE that is clicked.
     beside = Text.assemble(arrow, ": ", text)
     return (
         beside
@@ -374,6 +396,8 @@ def _length_histogram(report: DataReport, console: Console) -> list[Text]:
     top = int(lengths.counts.max(initial=0))
     digits = len(f"{lengths.longest:,}")
     for count, low, high in zip(lengths.counts, lengths.edges[:-1], lengths.edges[1:], strict=True):
+        # Red bars hold examples of which every one is cut; the bar in which the limit lies
+        # holds some of both.
         past = lengths.limit is not None and low > lengths.limit
         lines.append(
             Text(f"  {low:>{digits},} to {high - 1:>{digits},} ")
@@ -394,7 +418,9 @@ def _length_histogram(report: DataReport, console: Console) -> list[Text]:
 
 
 def _block_bar(count: int, top: int) -> str:
+    # Blocks of an eighth of a cell: 30 cells show 240 steps.
     eighths = round(BAR_CELLS * 8 * count / top) if top else 0
+    # One example of a million must be seen: an empty bar reads as none.
     if count and not eighths:
         eighths = 1
     return "█" * (eighths // 8) + EIGHTH_BLOCKS[eighths % 8].strip()

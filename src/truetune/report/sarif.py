@@ -1,4 +1,9 @@
-"""The report as SARIF 2.1.0, for code scanning."""
+"""The report as SARIF 2.1.0, for code scanning in pull requests.
+
+All rules are listed and not only those that were broken, so that the page of a code host can show what was run.
+What was not judged becomes a notification: a scan that judged nothing must not look clean. Section numbers below
+are those of the OASIS standard.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,8 @@ def to_sarif(report: Report) -> str:
     place = {rule.code: i for i, rule in enumerate(catalogue)}
     driver = {
         "name": "truetune",
+        # Semantic versions have a hyphen before what is no release (1.2.0-dev.3); Python's have
+        # a dot.
         "semanticVersion": __version__.replace(".dev", "-dev."),
         "rules": [
             {
@@ -41,6 +48,8 @@ def to_sarif(report: Report) -> str:
     }
     run = {
         "tool": {"driver": driver},
+        # Columns are counted as Python counts characters; the default would be UTF-16 code
+        # units, which differ behind an emoji.
         "columnKind": "unicodeCodePoints",
         "invocations": [
             {
@@ -77,6 +86,8 @@ def _result_objects(
     """`state` is SARIF's baselineState (3.27.24), where there is a baseline."""
     for finding, prints in zip(findings, fingerprints(findings), strict=True):
         result = _result_object(finding, place, report) | {
+            # Code hosts recognise a finding by this after lines have moved, and so keep a
+            # dismissal.
             "partialFingerprints": {"truetune/v1": prints[0]}
         }
         yield result | ({"baselineState": state} if state else {})
@@ -85,6 +96,8 @@ def _result_objects(
 def _result_object(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:
     detail = [finding.message, *finding.evidence, f"help: {finding.remedy}"]
     root = report.tokenizer if isinstance(report, DataReport) else ""
+    # A place without a file of its own is shown at what was looked at: a result without any
+    # location is dropped by code hosts.
     whole = root or (report.subjects[0].path if report.subjects else "")
     locations = [_case_location(case, root, whole) for case in finding.cases]
     return {
@@ -112,10 +125,13 @@ def _file_location(
 ) -> dict[str, Any]:
     path = Path(name)
     try:
+        # Relative to the working folder, as a checkout is: an absolute path names no file of
+        # the repository.
         path = path.resolve().relative_to(Path.cwd())
     except ValueError:
         path = path.resolve()
     uri = path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
+    # A dataset by its address has no file here.
     if "://" in name:
         uri = name
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}

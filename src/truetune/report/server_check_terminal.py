@@ -1,4 +1,8 @@
-"""What a server was seen to do, for a terminal."""
+"""What a server was seen to do, for a terminal: prompts, stops, sampling, context, strength of the adapter.
+
+A line for each part that was looked at. What could not be told is said as such and counts as no fault: servers
+differ in what they report, and a check that calls silence a fault would fail for all of one kind.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, visible
 from truetune.serving.report import ServiceReport
 
+# From the strongest evidence to the weakest: equal ids are equal prompts, equal answers only
+# make them likely.
 COMPARED_BY: dict[By, str] = {
     "ids": "by their ids",
     "count": "by their number of tokens",
@@ -41,6 +47,7 @@ def observation_lines(service: Service) -> Iterator[Observation]:
     stopping = service.stopping
     if stopping is not None:
         missed = sum(ending.runs_on or bool(ending.leaked) for ending in stopping.endings)
+        # "length" means that the limit ended it, "" that the server does not say what did.
         ended = sum(ending.finish not in ("length", "") for ending in stopping.endings)
         count = count_noun(len(stopping.endings), "answer")
         yield (
@@ -53,6 +60,8 @@ def observation_lines(service: Service) -> Iterator[Observation]:
         yield "sampling unasked", *_describe_sampling(service)
     if service.repeats is not None:
         repeats = service.repeats
+        # Greedy requests that run together may differ by the batch they are computed in: both
+        # are counted.
         same = repeats.alone + repeats.together - repeats.alone_differ - repeats.together_differ
         yield (
             "the same greedy request",
@@ -108,6 +117,7 @@ def _describe_context(service: Service) -> tuple[str, bool]:
     if context.refused:
         return f"{length}; a prompt of {context.sent:,} tokens is refused", True
     read = "not told" if context.counted is None else f"{context.counted:,}"
+    # Fewer tokens read than were sent, or the beginning forgotten: either shows a silent cut.
     cut = (
         context.counted is not None and context.counted < context.sent
     ) or context.beginning is False
@@ -115,6 +125,8 @@ def _describe_context(service: Service) -> tuple[str, bool]:
 
 
 def _describe_strength(strength: Strength) -> str:
+    # Some servers report no log-probabilities: then only answers at which both models part can
+    # tell them apart.
     if strength.by == "answers":
         return (
             f"at {count_noun(strength.places, 'prompt')} where base and tuned model part, {strength.as_tuned}"

@@ -1,8 +1,8 @@
 """The first line of a report on data: what this trainer learns of the rows, beside what an ideal mask would.
 
 The sentence never promises more than is known. A trainer whose masking is read off its release "learns"; where the
-user's own code makes the labels it is the ideal mask that "would learn"; without a trainer it says so. Below, the words
-differ by one verb, which is all that a reader needs to see whether to trust the count.
+user's own code makes the labels it is the ideal mask that "would learn"; without a trainer it says so. Below, the
+words differ by one verb, which is all that a reader needs to see whether to trust the count.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lines and tables as all drawings of the terminal make them: printed as they are, in columns without borders.
 
-Text of users (file names, answers, messages of other programs) reaches the terminal through here. It is never read as
-rich's markup, and what can't be seen in it is spelled out. The trade-off: whoever wants colour inside a line builds a
-`Text` and says so, instead of writing `[bold]` into a string.
+Text of users (file names, answers, messages of other programs) reaches the terminal through here. It is never read
+as rich's markup, and what can't be seen in it is spelled out. The trade-off: whoever wants colour inside a line
+builds a `Text` and says so, instead of writing `[bold]` into a string.
 """
 
 from __future__ import annotations

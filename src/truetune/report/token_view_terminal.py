@@ -1,4 +1,8 @@
-"""The token view on a terminal: every token of an example, where it came from, and whether it is learned."""
+"""The token view on a terminal: every token of an example, where it came from, and whether it is learned.
+
+Colours say the source and brackets what is supervised, so that both can be read at once, and brackets survive a
+pipe that has no colours. The trade-off: text that has brackets itself can be misread; ids (--ids) settle it.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +35,14 @@ def render_view(view: TokenView, console: Console, *, ids: bool = False, number:
             body.append(f"[{label}]", style=f"{style} bold")
         else:
             body.append(label + (" " if ids else ""), style=style)
+        # A line end is drawn as a sign and made as well: a conversation keeps its shape.
         body.append("\n" * piece.count("\n"))
+    # Templates end in line ends, which would leave a hole before the legend.
     while body.plain.endswith("\n"):
         body.right_crop()
     console.print(body, soft_wrap=True)
     console.print()
+    # rich pads wrapped lines with spaces, which show in a copy.
     for line in source_legend(view).wrap(console, console.width):
         line.rstrip()
         console.print(line)

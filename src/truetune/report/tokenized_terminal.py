@@ -1,4 +1,8 @@
-"""Tokenized rows on a terminal: tokens by source, and what of them is in the loss."""
+"""Tokenized rows on a terminal: tokens by source, and what of them is in the loss.
+
+The rows are ids that somebody else made, so sources are told by the template and the control tokens, and padding
+that is stored with them is counted apart: it is no token of a text.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,8 @@ def _(report: TokenizedReport, console: Console, verbose: bool) -> None:
     for title in ("in the loss", "not", "share"):
         table.add_column(title, justify="right")
     for source, supervised, context in report.ledger.rows():
+        # Only where the cache says what is learned: without labels or a mask the trainer
+        # decides, and red would be a guess.
         lost = source is Source.STOP and report.says_what_is_learned and not supervised
         style = "green" if supervised else "red" if lost else ""
         part = format_share(supervised + context, report.ledger.total)

@@ -1,4 +1,8 @@
-"""A run on the terminal: a bar with its figures, the latest sample below it, and lines above."""
+"""A run on the terminal: a bar with its figures, the latest sample below it, and lines above.
+
+It listens to a run (`Listener`) and changes nothing in it. Where there is no terminal (a log of a cluster) it
+prints at most some twenty lines for the whole run, because a line for each step makes a log that nobody reads.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +69,7 @@ class TrainingTerminal:
             self.console.print(Text(visible(line)), soft_wrap=True)
 
     def busy(self, what: str, done: int, total: int) -> None:
+        # A bar that is redrawn in a log file is a thousand lines.
         if self.quiet or not self.console.is_terminal:
             return
         if self.long is None:
@@ -78,6 +83,7 @@ class TrainingTerminal:
             self.long.add_task(what)
             self.long.start()
         self.long.update(self.long.task_ids[0], description=what, completed=done, total=total)
+        # rich keeps one live display at a time: this one ends before the next begins.
         if done >= total:
             self.long.stop()
             self.long = None
@@ -99,11 +105,13 @@ class TrainingTerminal:
         text = ", ".join(
             shape.format(figures[name]) for name, shape in FIGURE_FORMATS.items() if name in figures
         )
+        # In GiB, as the driver counts it.
         text += f", {figures['memory'] / GIB:.1f} GiB" if "memory" in figures else ""
         self.figures = text
         self.bar.update(self.task, completed=step)
         if self.live is not None:
             self.live.update(self._shown())
+        # The last step is always printed, so that the log ends with the final loss.
         elif step == self.steps or step % max(1, self.steps // MAX_LOG_LINES) == 0:
             self.say(f"step {step:,} of {self.steps:,}: {text}")
 
@@ -115,6 +123,7 @@ class TrainingTerminal:
             f" ({look.seconds:.1f} s)"
         )
         if answers:
+            # Another row at each look: the same one again would hide that others fail.
             self.sample = _sample_panel(answers[look.step % len(answers)], look.step)
 
     def end(self) -> None:

@@ -1,4 +1,10 @@
-"""What moved, on a terminal and as JSON."""
+"""What moved between two checkpoints, on a terminal: kinds of tensors, the least moved first, then rows of
+embeddings.
+
+Tensors are grouped by what they do (all `q_proj` are one line), since a fault of training strikes a kind: a frozen
+embedding, an adapter that missed the MLP. The trade-off: one odd layer of forty hides in the mean of its kind; the
+JSON lists all.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +75,8 @@ def kinds_table(manifest: Manifest) -> Table:
     ):
         table.add_column(title, justify="right", no_wrap=True)
     for kind, group in manifest.by_kind.items():
+        # By values and not by tensors: a bias of 64 values must not weigh as much as an
+        # embedding of a hundred million.
         same = sum(t.same for t in group) / max(1, sum(t.values for t in group))
         cells = [f"{len(group):,}", f"{same:.1%}", _format_change(_mean_change(group))]
         if manifest.adapter:
@@ -79,7 +87,9 @@ def kinds_table(manifest: Manifest) -> Table:
                 else ["", ""]
             )
         table.add_row(
-            Text(visible(kind.removesuffix(".weight")), style="red" if same == 1 else ""), *cells
+            # Red where nothing moved at all: what was trained moves at least in some values.
+            Text(visible(kind.removesuffix(".weight")), style="red" if same == 1 else ""),
+            *cells,
         )
     return table
 
@@ -102,6 +112,8 @@ def _mean_change(group: Iterable[Movement]) -> float:
     """Root of the mean square, each tensor by its values"""
     known = [(t.change, t.values) for t in group if math.isfinite(t.change)]
     return (
+        # Weighted by values, and the root of a mean of squares: a kind whose half stands still
+        # shows it.
         math.sqrt(sum(c * c * n for c, n in known) / sum(n for _, n in known))
         if known
         else math.nan

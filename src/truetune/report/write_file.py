@@ -1,4 +1,9 @@
-"""A report in a file, in the form that the file's name asks for."""
+"""A report in a file, in the form that the file's name asks for; whole or not at all.
+
+Which file may be replaced is decided in `data.output_file`, by the signatures of `file_signatures`: a user's own
+file never is. The text is made before the file is opened, so that a drawing that fails leaves the older report
+alone.
+"""
 
 from __future__ import annotations
 
@@ -32,5 +37,7 @@ def write_report_file(report: Report, path: str | PathLike[str]) -> None:
         raise UsageError(
             f"{path}: a report is saved as {', '.join(WRITERS_BY_SUFFIX)}; name the file so"
         )
+    # Rows may hold lone surrogates, which are no UTF-8; written as escapes, the report still
+    # arrives.
     body = writer(report).encode("utf-8", "backslashreplace")
     write_output_file(Path(path), body, FILE_SIGNATURES[suffix.removeprefix(".")])

@@ -1,8 +1,9 @@
-"""Connections of the local server: heads are read by one thread without blocking, answers are made by a few workers.
+"""Connections of the local server: heads are read by one thread without blocking, answers are made by a few
+workers.
 
-A thread for each connection has no bound, and a slow client holds its thread as long as it likes. Here a client costs
-a socket and some bytes until its request is whole, and it has a time to send it. What is more than the workers can do
-soon is answered with 503 and a time to come back.
+A thread for each connection has no bound, and a slow client holds its thread as long as it likes. Here a client
+costs a socket and some bytes until its request is whole, and it has a time to send it. What is more than the
+workers can do soon is answered with 503 and a time to come back.
 """
 
 from __future__ import annotations

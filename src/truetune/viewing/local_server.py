@@ -1,8 +1,8 @@
 """A small server for one page and its rows, for this machine alone.
 
 It listens on the loopback interface, and answers only where the path begins with a random token and the Host header
-names the loopback: another site that a browser visits knows no token, and a name that it bends to this machine is no
-name of it. It reads and never writes; there is no file that it serves.
+names the loopback: another site that a browser visits knows no token, and a name that it bends to this machine is
+no name of it. It reads and never writes; there is no file that it serves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Shelf: the rows of files by their number, none of them held; one pass over the files notes where their parts begin.
+"""Shelf: the rows of files by their number, none of them held; one pass over the files notes where their parts
+begin.
 
-Lines, JSON and CSV are noted every few hundred kilobytes, Parquet by its row groups, Arrow's file form by its batches.
-Packed texts are unpacked up to the part. Arrow streams and packed Parquet can only be read from their start.
+Lines, JSON and CSV are noted every few hundred kilobytes, Parquet by its row groups, Arrow's file form by its
+batches. Packed texts are unpacked up to the part. Arrow streams and packed Parquet can only be read from their
+start.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Charts of bars as plain SVG: no script, no text inside, so that they may be stretched to any width.
 
-A chart is drawn by the macro `chart` of `bars.html.jinja`: axis labels stand beside it as HTML, its numbers in a table.
+A chart is drawn by the macro `chart` of `bars.html.jinja`: axis labels stand beside it as HTML, its numbers in a table
+below it. So it needs no library of charts, prints, and can be read by a screen reader. The trade-off: what a bar is can
+be learned from its title or the table only, for there is no place for a label inside.
 """
 
 from __future__ import annotations
@@ -58,12 +60,16 @@ class BarChart:
 
     def columns(self) -> Iterable[dict[str, Any]]:
         """What is drawn: (title, href, x, width, rects) of each bar."""
+        # Many bars are thin: a whole unit between them would take a tenth of the ink from the
+        # chart. Chosen by eye.
         gap = 1 if len(self.bars) <= 30 else 0.5
         for i, bar in enumerate(self.bars):
             at, rects = 0.0, []
             for value, name in bar.parts:
                 height = CHART_HEIGHT * value / self.top if self.top else 0.0
                 if height > 0:
+                    # The lowest part of a bar is at least one unit high: one row of a million
+                    # must not look like none.
                     tall = max(height, 1.0) if not at else height
                     rects.append(
                         {
@@ -84,8 +90,11 @@ class BarChart:
 
 def thin_labels(labels: Sequence[str], most: int = 7) -> list[str]:
     """At most so many of the labels, evenly, and the last one; the others empty."""
+    # Rounded up: seven labels fit a phone, and an eighth would run into the next.
     step, last = -(-len(labels) // most), len(labels) - 1
     return [
+        # The last label is always there, so the one before it is left out where both would
+        # touch.
         label if i == last or (i % step == 0 and i <= last - step) else ""
         for i, label in enumerate(labels)
     ]

@@ -1,4 +1,9 @@
-"""Which curves of a run stand in which chart, and what each chart is drawn from."""
+"""Which curves of a run stand in which chart, and what each chart is drawn from.
+
+Known quantities have a panel each, in the order in which a run is judged: loss first, then answers, then what drives
+them. Whatever else a trainer logs is drawn after them, up to a limit, so that a custom metric is not lost. A chart is
+SVG as it stands, and holds the numbers for a script that lets a reader zoom: without scripts it is still a chart.
+"""
 
 from __future__ import annotations
 
@@ -75,6 +80,8 @@ UNCHARTED_ENDINGS = (
     "num_input_tokens_seen",
 )
 """Ends of names that say nothing of what is learned"""
+# Chosen, not measured: some trainers log hundreds of timings; how many are left out is said in
+# the page.
 MAX_OTHER_CHARTS = 24
 """Other quantities that are drawn"""
 
@@ -185,12 +192,20 @@ def _make_chart(
     lines = tuple(_panel_lines(panel, names, curves))
     figure = Figure(panel.title, tuple(line.series for line in lines))
     linear = with_margins(figure_axes(figure))
+    # A share that is logged in per cent or is no share at all keeps an axis of its own.
     if panel.share and linear.low > -0.5 and linear.high < 1.5:
         linear = linear._replace(low=0.0, high=1.0)
+    # Both frames are made here, because the script that switches between them must not compute
+    # ticks of its own.
     log = figure_axes(Figure(panel.title, figure.series, log=True))
     frames = [frame._replace(left=span[0], right=span[1]) for frame in (linear, with_margins(log))]
     return CurveChart(
-        panel.title, lines, frames[0], frames[1] if log.log and log.high - log.low > 0.2 else None
+        # A fifth of a decade is a factor of 1.6: on so short a range a logarithm looks like the
+        # linear chart.
+        panel.title,
+        lines,
+        frames[0],
+        frames[1] if log.log and log.high - log.low > 0.2 else None,
     )
 
 
@@ -201,6 +216,8 @@ def _panel_lines(
     for number, name in enumerate(names):
         for run, run_curves in enumerate(curves):
             if name in run_curves and has_point(run_curves[name]):
+                # With two runs the dash says which run, and the colour which quantity; with one
+                # the dash repeats the colour for those who see none.
                 dash = DASHES[run % len(DASHES)] if several else DASHES[number % len(DASHES)]
                 line_name = LINE_NAMES.get(name) or name.removeprefix(
                     panel.prefix or "answers/"
@@ -210,6 +227,7 @@ def _panel_lines(
 
 def _curve_series(name: str, curve: Mapping[str, Any]) -> Series:
     points = [
+        # Null in the JSON was NaN in the log: the line is broken there and not joined over it.
         (float(x), math.nan if y is None else float(y))
         for x, y in zip(curve["x"], curve["y"], strict=True)
         if x is not None

@@ -1,4 +1,8 @@
-"""What the data are like: lengths, shares, order, copies and leaks, pairs; of an audit, the lines of its batches."""
+"""What the data are like: lengths, shares, order, copies and leaks, pairs; of an audit, the lines of its batches.
+
+All figures are in the report's JSON; here they become charts and sentences. Nothing is computed from rows, so that a
+page of an older file can be drawn again. Each part is left out where the JSON lacks it.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,8 @@ LEAK_KINDS = {
     "prompt": "have a prompt that stands there, with another answer",
     "near": "are nearly the same as a training row",
 }
+# Chosen, not measured: as many bars as can be told apart on a phone; how many lines there are
+# is said below the chart.
 MAX_LINES = 96
 """Lines of batches that are drawn"""
 
@@ -106,8 +112,12 @@ def _describe_cut(lengths: dict[str, Any], examples: int) -> str:
     """What a cut at the limit would lose, and what the lengths leave out."""
     limit, media = lengths["limit"], lengths.get("media")
     more = f" These are the tokens of the text: {media['says']}." if media else ""
+    # Which tokens a trainer cuts without a limit of the user's depends on the trainer: nothing
+    # is claimed.
     if limit is None:
         return f"No max_length is set: it is not known where a trainer would cut.{more}"
+    # Images and audio take tokens that were not counted, so that even "nothing would be cut" is
+    # not known then.
     if not lengths["over"]:
         return f"max_length is {limit:,}: " + (
             f"it is not known what is cut.{more}" if media else "nothing would be cut."
@@ -122,6 +132,8 @@ def _describe_cut(lengths: dict[str, Any], examples: int) -> str:
 def _share_chart(shares: dict[str, Any]) -> BarChart:
     """Nothing supervised on the left, everything on the right, the rest between."""
     counts, none, whole = shares["counts"], shares["none"], shares["all"]
+    # The counts are those between none and all; both ends have a bar of their own, because they
+    # are what is wrong most often.
     wide, total = 100 // max(1, len(counts)), sum(counts) + none + whole
     named = [
         (f"{wide * i} to {wide * (i + 1)} %", count, "b-main") for i, count in enumerate(counts)
@@ -165,6 +177,7 @@ def _copies_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
             {
                 "rows": group["rows"],
                 "what": COPY_KINDS.get(group["kind"], group["kind"]),
+                # Rows that the page does not show have no address: the cell is text then.
                 "places": [
                     (
                         f"{place['file']}:{place['line']}",
@@ -205,6 +218,8 @@ def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
     bars, table = [], []
     for line, (supervised, context, padding), name in zip(drawn_lines, parts, names, strict=True):
         title = f"{name}: {supervised:,} supervised, {context:,} context, {padding:,} padding"
+        # Padding is drawn last, on top: all bars are of one height where lines are padded to
+        # one length.
         bars.append(Bar([(supervised, "b-main"), (context, "b-soft"), (padding, "b-pad")], title))
         table.append(
             (name, f"{supervised:,}", f"{context:,}", f"{padding:,}", f"{line['documents']:,}")
@@ -226,6 +241,7 @@ def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
         table=(("line", "supervised", "context", "padding", "documents"), table),
     )
     documents = [line["documents"] for line in drawn_lines]
+    # One document a line is no packing, and needs no chart.
     most = max(documents)
     if most > 1:
         yield BarChart(
@@ -243,6 +259,8 @@ def _batch_charts(lines: list[dict[str, Any]]) -> Iterator[BarChart]:
 
 def _line_parts(line: dict[str, Any]) -> tuple[int, int, int]:
     """Supervised, context, padding; padding may be supervised too."""
+    # Padding may be supervised by mistake: then it is counted where it does harm, and the rest
+    # is not made negative.
     context = max(0, line["tokens"] - line["supervised"])
     return line["supervised"], context, max(0, line.get("places", 0) - line["supervised"] - context)
 

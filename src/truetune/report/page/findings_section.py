@@ -1,4 +1,8 @@
-"""Findings with their evidence folded in; each case leads to its token where the page has it."""
+"""Findings with their evidence folded in; each case leads to its token where the page has it.
+
+A result without findings is put into words with care: what was not judged, or only seen as a curve, is never called
+fine. Anchors are made of codes, so that an address into a page stays good when the report is written again.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,8 @@ def findings_section(result: Result) -> Section | None:
         finding
         | {
             "anchor": anchor,
+            # A reader needs the first ones; a page of a hundred open findings has to be
+            # scrolled to be understood.
             "open": finding["severity"] != "info" and i < MAX_UNFOLDED,
             "cases": [_link_case(case, views) for case in finding["cases"][:MAX_CASES]],
             "svg": finding.get("figure")
@@ -130,11 +136,16 @@ def _case_href(case: dict[str, Any], views: Any) -> str | None:
 
 def _batch_line_href(text: str, views: Any) -> str | None:
     """A case of an audit begins with the place of its line: `batch 0, line 2: ...`."""
+    # A case of an audit has no row: its text begins with the place of its line, and the view of
+    # a batch is called by the same words.
     for i, view in enumerate(views):
+        # The title may say besides how its tokens were placed.
         place = (view.get("title") or "").split(", placed by ")[0]
         if (
             place
             and view.get("row") is None
+            # "line 1" must not be taken for the beginning of "line 12", nor for the line of
+            # another rank.
             and re.match(re.escape(place) + r"(?!\w| \(| of rank)", text)
         ):
             return f"#view={i}"

@@ -1,4 +1,10 @@
-"""The document around the sections: head, policy, style, navigation, packed data, scripts."""
+"""The document around the sections: head, policy, style, navigation, packed data, scripts.
+
+A page is one file that needs no network: it can be sent, archived, and opened where the data may not leave. Its
+Content-Security-Policy names the hashes of its one style and one script, so that text of the data can never run, even
+if the escaping failed. Data for the scripts is compressed JSON in base64. The trade-off: search engines and "view
+source" see the tables, and not the tokens.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +49,7 @@ def html_document(
 ) -> str:
     """A whole HTML document; with `connect` its script may read from the server that it came from."""
     style, script = _join_assets(STYLES), _join_assets(SCRIPTS)
+    # `default-src 'none'` first: whatever is not named is forbidden, images and fonts included.
     policy = (
         f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)};"
         f" {'connect-src ' + chr(39) + 'self' + chr(39) + '; ' if connect else ''}base-uri 'none';"
@@ -64,7 +71,11 @@ def html_document(
 
 def pack_json(data: Any) -> str:
     """JSON, compressed, in base64: a tenth of the size, and no character that HTML knows."""
+    # `allow_nan=False`: a NaN would be refused by the browser's JSON.parse, and the whole page
+    # would stay empty.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+    # `mtime=0`: the same report gives the same bytes, which tests/report/test_deterministic.py
+    # holds.
     return base64.b64encode(gzip.compress(text, 6, mtime=0)).decode()
 
 
@@ -80,6 +91,8 @@ def _csp_hash(text: str) -> str:
 def notebook_frame(page: str, title: str) -> str:
     """A page for a notebook: in a frame of its own, without access to the notebook."""
     return (
+        # Without "allow-same-origin" the frame can't reach the notebook, its cookies or its
+        # kernel.
         f'<iframe sandbox="allow-scripts" srcdoc="{escape(page)}" title="{escape(title)}"'
         ' width="100%" height="640" style="border: 1px solid #8886; border-radius: 6px; resize:'
         ' vertical"></iframe>'

@@ -1,4 +1,8 @@
-"""Pairs and verdicts: how long the sides are, what they share, and by how much the better one is better."""
+"""Pairs and labelled rows: how long the sides are, what they share, and by how much the better one is better.
+
+Preference training learns any difference between the sides. So the page shows the differences that are none of quality:
+a chosen side that is always longer, or both sides that begin alike.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +65,7 @@ def _length_charts(sides: dict[str, Any], one: str, other: str) -> Iterator[BarC
         for name in (one, other):
             count = sides[name]["counts"][i]
             bars.append(
+                # Left of 0 the row's own score prefers the rejected answer.
                 Bar(
                     [(count, SIDE_COLOURS[name])],
                     f"{low:,} to {high - 1:,} tokens: {count:,} {name}",
@@ -74,6 +79,7 @@ def _length_charts(sides: dict[str, Any], one: str, other: str) -> Iterator[BarC
         )
     top = max((max(sides[name]["counts"], default=0) for name in (one, other)), default=0)
     labels = thin_labels([f"{edge:,}" for edge in sides["edges"]], 6)
+    # Two bars share one bin: only every second place of the axis has a label.
     spread = [label for edge in labels for label in (edge, "")][:-1]
     yield BarChart(
         "Length of answers, in supervised tokens",
@@ -88,6 +94,7 @@ def _length_charts(sides: dict[str, Any], one: str, other: str) -> Iterator[BarC
 
 def _common_prefix_chart(pairs: dict[str, Any]) -> BarChart:
     counts, top = pairs["shared"], max(pairs["shared"], default=0)
+    # The last bin is for pairs of which one answer is the beginning of the other.
     names = [f"{10 * i} to {10 * (i + 1)} %" for i in range(len(counts) - 1)] + ["all of it"]
     return BarChart(
         "What both answers begin with, as a share of the shorter one",
@@ -119,6 +126,7 @@ def _margin_charts(pairs: dict[str, Any]) -> Iterator[BarChart]:
         table.append((f"{low:.3g} to {high:.3g}", f"{count:,}"))
     line = None
     if edges[0] < 0 < edges[-1]:
+        # In bars from the left: margins are binned in equal widths.
         line = len(bars) * -edges[0] / (edges[-1] - edges[0])
     yield BarChart(
         "Score of the chosen answer less that of the rejected one",

@@ -1,5 +1,9 @@
 """Rows of the data, rendered under the settings of a run, beside what they should be: labels by the inference contract,
 or where the ids differ a clean twin.
+
+A page shows what the run does with a row, and beside it what it should do, so that a fault is seen in its place. The row
+is rendered a second time for that, under the same settings with one of them put right. The trade-off: rows of a
+page cost two renderings, and only those that are shown are paid for.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ class RowRenderer:
 
     def __init__(self, spec: RunSpec) -> None:
         """Raises SpecError, TokenizerError or TemplateError."""
+        # Without the fast engines: a few rows gain nothing from them, and they would have to be
+        # proved first.
         self.setup = prepare(spec, only_reference=True)
         self.encoder = Encoder(self.setup.tokenizer.backend, only_reference=True)
         self.renderer = self.setup.probes.renderer()
@@ -57,6 +63,8 @@ class RowRenderer:
             self._row(view, title) | self._beside(view, title)
             for view, title in _titled_views(batch, self.encoder)
         ]
+        # A row that teaches nothing is shown all the same, with the reason: else it would look
+        # as if it were missing.
         if not examples:
             examples = [
                 row_without_tokens(
@@ -83,6 +91,8 @@ class RowRenderer:
         if own is not None:
             beside["supervised"] = mask_bits(own)
         name, clean = self._as_it_should_be(view)
+        # Other ids are another row: it is shown whole as a twin. Equal ids differ in their
+        # labels only, which fit beside.
         if clean is not None and name is not None and not np.array_equal(clean.ids, view.ids):
             return beside | {"twin": self._row(clean, title), "twin_name": name}
         wanted = view.supervised if clean is None else clean.supervised
@@ -96,6 +106,7 @@ class RowRenderer:
         if not changes:
             return None, None
         name = "; ".join(changes)
+        # A renderer compiles a template: one for each kind of change, and not for each row.
         if name not in self._clean:
             settings: dict[str, Any] = {
                 key: value for change in changes.values() for key, value in change.items()
@@ -103,9 +114,12 @@ class RowRenderer:
             self._clean[name] = self._renderer(settings)
         clean = one_batch([view.example.row], self._clean[name], self.encoder, exact=True)
         views = views_of(clean, self.encoder.vocabulary)
+        # Of a row that is split into one example a turn, no single one is the counterpart.
         return name, views[-1] if views and view.example.rendering.turn is None else None
 
     def _renderer(self, settings: dict[str, Any]) -> Renderer:
+        # Another template needs probes of its own: stop tokens and generation prompts are read
+        # off it.
         if "template" not in settings:
             return self.setup.probes.renderer(**settings)
         return prepare(
@@ -121,6 +135,7 @@ class RowRenderer:
             return
         if spec.template is not None and tokenizer.templates.get("default") is not None:
             yield "in the tokenizer's own template", {"template": None}
+        # The sides of a pair are its last turns: `learn` and `history` do not apply.
         if row.is_preference:
             return
         if spec.learn.what == "all":
@@ -138,6 +153,8 @@ def render_again(spec: RunSpec, rows: Iterable[Conversation]) -> list[TokenRow] 
         or spec.learn.what == "all"
         or spec.history == "single"
     )
+    # Under the settings of the contract a second rendering would be the first one again:
+    # `truetune check` has it already.
     if not altered and not any(
         not row.is_chat or row.rejected is not None for row in different.values()
     ):

@@ -1,7 +1,7 @@
 """Marks: which rows findings cite, for the row list of the page and of `truetune view`.
 
-A mark is made of a report's JSON, so that it can be drawn from a file as well. What it says of a row (all names of data
-are text, never markup):
+A mark is made of a report's JSON, so that it can be drawn from a file as well. What it says of a row (all names of
+data are text, never markup):
 
     rules     [{"code", "rule", "severity", "rows", "anchor"}, ...], in the report's order: `rows` is how many the
               finding cites, `anchor` its place in the page, null where it has none
