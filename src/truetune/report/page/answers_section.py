@@ -1,4 +1,9 @@
-"""The answers of a model: at any step of a run beside its neighbours, of two runs or models side by side."""
+"""The answers of a model: at any step of a run beside its neighbours, of two runs or models side by side.
+
+Answers of all looks are sent once, with the questions in a table of their own, and a script draws the look that is
+chosen: fifty looks at fifty prompts repeat each prompt fifty times otherwise. The trade-off: without scripts only the
+last look is shown.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +64,7 @@ def _make_section(
     answers: Mapping[str, Any],
     left_out: int = 0,
 ) -> Section | None:
+    # A run that was never sampled has looks without answers.
     if not any(look["samples"] for _, looks in sides for look in looks):
         return None
     prompts = _PromptIndex()
@@ -90,6 +96,7 @@ def _make_section(
 def _answer_sides(answers: Mapping[str, Any]) -> Iterator[tuple[str, list[LookJson]]]:
     """What `truetune sample` wrote, and the other model where it was compared."""
     samples, compared = answers["samples"], answers.get("compared")
+    # One look is no course: a step is named only where there are several.
     step = answers["looks"][-1]["step"] if len(answers.get("looks") or ()) > 1 else None
     yield answers["model"], [{"step": step, "success": answers["success"], "samples": samples}]
     if compared:
@@ -121,6 +128,8 @@ class _PromptIndex:
         lines = Counter((sample["file"], sample["line"]) for sample in samples)
         for sample in samples:
             prompt = str(sample["question"]), str(sample["reference"])
+            # The same question may be asked twice in one look (several samples a prompt): the
+            # second has a place of its own.
             place = (*prompt, met[prompt])
             met[prompt] += 1
             if place not in self._places:
@@ -154,6 +163,8 @@ def _look_values(look: LookJson, prompts: _PromptIndex) -> dict[str, Any]:
 
 def _readable_text(value: Any) -> str:
     """As it can be read: lines stay, what is not seen is spelled out."""
+    # Line ends stay, since answers are read as text; everything else that is not seen is
+    # spelled out.
     return "\n".join(visible(line) for line in clip_text(str(value), MAX_CHARACTERS).split("\n"))
 
 
@@ -173,6 +184,7 @@ def _row_place(sample: SampleJson, sharing: int = 1) -> str:
 def _figure_lines(compared: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Name, and mine, other, the change, its interval, p."""
     for row in compared.get("figures") or ():
+        # The same digits as on the terminal would not fit a column: three that count.
         shape = {"share": ".0%", "tokens": ",.0f"}.get(row["shape"], ".3g")
         own, other, low, high, p = (row.get(name) for name in ("mine", "other", "low", "high", "p"))
         known = own is not None and other is not None

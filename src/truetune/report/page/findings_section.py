@@ -88,14 +88,12 @@ def _reasons_not_judged(result: Result) -> str:
 
 
 def _unseen_by_curves(result: Result) -> str:
-    """What curves do not show."""
+    """What curves do not show, of a result that is on nothing else; empty of others."""
     runs = result.get("runs") or ()
-    curves = any(subject.get("kind") == "run log" for subject in result.get("subjects") or ())
-    return (
-        CURVES_ARE_NOT_ANSWERS
-        if (curves or runs) and not any(run.get("looks") for run in runs)
-        else ""
-    )
+    has_log = any(subject.get("kind") == "run log" for subject in result.get("subjects") or ())
+    # A run whose answers were sampled has shown more than its curves.
+    was_watched = any(run.get("looks") for run in runs)
+    return CURVES_ARE_NOT_ANSWERS if (has_log or runs) and not was_watched else ""
 
 
 def findings_with_anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]]:

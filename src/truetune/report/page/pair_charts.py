@@ -65,7 +65,6 @@ def _length_charts(sides: dict[str, Any], one: str, other: str) -> Iterator[BarC
         for name in (one, other):
             count = sides[name]["counts"][i]
             bars.append(
-                # Left of 0 the row's own score prefers the rejected answer.
                 Bar(
                     [(count, SIDE_COLOURS[name])],
                     f"{low:,} to {high - 1:,} tokens: {count:,} {name}",
@@ -119,6 +118,7 @@ def _margin_charts(pairs: dict[str, Any]) -> Iterator[BarChart]:
     for (low, high), count in zip(pairwise(edges), margins["counts"], strict=True):
         bars.append(
             Bar(
+                # Left of 0 the row's own score prefers the rejected answer.
                 [(count, "b-over" if high <= 0 else "b-main")],
                 f"{low:.3g} to {high:.3g}: {count:,} pairs",
             )

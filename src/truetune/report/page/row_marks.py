@@ -55,6 +55,7 @@ def marks_of(
     """
     marks: Marks = {"rules": [], "cases": []}
     for finding, anchor in findings_with_anchors(result):
+        # A case of a script or a setting stands on no row.
         places = {_case_place(case) for case in finding["cases"]} - {None}
         if not places:
             continue
@@ -65,6 +66,7 @@ def marks_of(
                 "rule": finding["rule"],
                 "severity": finding["severity"],
                 "rows": len(places),
+                # `truetune view` draws rows without the findings: there a mark leads nowhere.
                 "anchor": anchor if in_page else None,
             }
         )
@@ -82,6 +84,8 @@ def _mark_cases(
         if (
             place is None
             or (rows is not None and place not in rows)
+            # A row that breaks one rule in fifty places shows the first few: the finding has
+            # them all.
             or count_by_row.get(place, 0) >= MAX_CASES_PER_ROW
         ):
             continue

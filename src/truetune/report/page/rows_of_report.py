@@ -1,4 +1,8 @@
-"""The rows that a report shows: those that its findings cite, rendered again under the settings of the run."""
+"""The rows that a report shows: those that its findings cite, rendered again under the settings of the run.
+
+A page has room for some hundred rows, so it holds those that somebody will look for. Rows that the template refuses
+have no tokens; they are listed with what it raised.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,7 @@ def _(report: DataReport) -> list[TokenRow]:
         if made is None
         else made
     )
+    # Cited rows are put in first: they may stand far behind the end of the room.
     cited = {
         case.origin.row
         for finding in report.findings

@@ -1,4 +1,8 @@
-"""The curves of a run, or of two, with the findings at their steps, and what is known of the runs."""
+"""The curves of a run, or of two, with the findings at their steps, and what is known of the runs.
+
+Findings that happened at a step are pinned into the charts there, so that cause and effect are seen together. Of two
+runs the settings that differ come first: they are the likely reason for whatever else does.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ def run_section(result: Result) -> Section | None:
         return None
     main_charts, others, left_out = run_charts(runs)
     pins = list(_finding_pins(runs, result))
+    # With one run nothing has to be told apart, and no letter is needed.
     names = (
         [f"{RUN_LETTERS[number]} {run['name']}" for number, run in enumerate(runs)]
         if len(runs) > 1
@@ -72,8 +77,11 @@ def _finding_pins(runs: Sequence[RunJson], result: Result) -> Iterator[dict[str,
         for pin in run.get("pins", ()):
             anchors = places.get((pin["code"], pin["message"]))
             letter = RUN_LETTERS[number] if len(runs) > 1 else ""
+            # Two runs may have the same finding: each pin takes the next anchor of that
+            # message.
             pins.append({**pin, "run": letter, "href": anchors.pop(0) if anchors else None})
     stepped = [pin for pin in pins if pin["step"] is not None]
+    # Problems before notes of the same step.
     yield from sorted(stepped, key=lambda pin: (pin["step"], pin["severity"] != "error"))
     yield from (pin for pin in pins if pin["step"] is None)
 
@@ -101,4 +109,5 @@ def _differing_settings(runs: Sequence[RunJson]) -> Iterator[tuple[str, list[str
 
 
 def _shared_settings(runs: Sequence[RunJson]) -> list[str]:
+    # A setting that one run does not tell of is not known to differ.
     return sorted(set.intersection(*(set(run["settings"]) for run in runs)))

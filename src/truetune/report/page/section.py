@@ -35,6 +35,8 @@ SectionMaker = Callable[[Result], Section | None]
 
 def render_template(template: str, /, **values: Any) -> Markup:
     """A template of `assets/`, everything escaped; `visible` shows unseen characters as escapes."""
+    # Markup, because the template has escaped all that it was given: a second time would show
+    # "&amp;lt;".
     return Markup(_template_environment().get_template(template).render(**values))
 
 
@@ -45,6 +47,8 @@ def read_asset(name: str) -> str:
 
 @cache
 def _template_environment() -> jinja2.Environment:
+    # `StrictUndefined`: a name that is misspelled in a template is an error of ours, and no
+    # empty cell that nobody notices.
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
@@ -53,6 +57,7 @@ def _template_environment() -> jinja2.Environment:
         loader=jinja2.FunctionLoader(read_asset),
     )
     environment.filters |= {
+        # Escaping alone does not show a zero-width space or a text that runs backwards.
         "visible": lambda value: visible(str(value)),
         "many": count_noun,
         "share": format_share,

@@ -1,4 +1,8 @@
-"""What was measured or recited: the tables that the terminal shows, as they are."""
+"""What was measured or recited: the tables that the terminal shows, as they are.
+
+Environment, recitation, evaluation, memory, rungs: whatever a kind of report draws below its findings was recorded in
+the JSON (`record_drawing`). So a new kind of report has a page without a line here but its title.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ def tables_section(result: Result) -> Section | None:
     parts = result.get("shown")
     if not parts:
         return None
+    # Told by a key that only this kind of result has; an unknown kind still has its tables.
     title = next((title for key, title in SECTION_TITLES.items() if result.get(key)), "Measured")
     return Section(
         "measured", title, render_template("measured.html.jinja", parts=parts, title=title)

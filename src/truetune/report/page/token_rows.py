@@ -87,10 +87,13 @@ def fit_rows(
     Those whose numbers are in `first` get room before the others.
     """
     cut_rows = [cut_row(row) for row in rows]
+    # Rows that findings cite get room first; sorted() keeps the order of the file within both
+    # groups.
     taken, tokens = set[int](), 0
     for place in sorted(
         range(len(cut_rows)), key=lambda place: cut_rows[place]["row"] not in first
     ):
+        # The first row is shown whatever its length: a page without any row helps nobody.
         if not tokens or tokens + len(cut_rows[place]["ids"]) <= budget:
             taken.add(place)
             tokens += len(cut_rows[place]["ids"])
@@ -113,6 +116,7 @@ def with_raw_text(rows: list[TokenRow], spec: RunSpec) -> list[TokenRow]:
         return rows
     try:
         raw_by_origin = {row.origin: row.raw for row in rows_again(spec, places)}
+    # The data may be gone or changed since: the page is drawn without its text.
     except TruetuneError:
         return rows
     return [
@@ -153,6 +157,7 @@ def cut_row(row: TokenRow, longest: int = MAX_ROW_TOKENS) -> TokenRow:
     if count <= longest:
         return row
     first_part = {
+        # Strings with one letter a token are cut in the same way as lists.
         key: value[:longest] if key in PER_TOKEN_KEYS and value is not None else value
         for key, value in row.items()
     }
@@ -195,6 +200,7 @@ def kept_range(view: TokenView, spec: RunSpec) -> TokenRow:
     count, most = len(view.ids), spec.max_length
     if most is None or count <= most or _overflow_is_kept(view, spec):
         return {}
+    # Preference trainers may keep the end of a prompt instead of its beginning.
     from_end = view.example.row.is_preference and limit_of(spec).from_end
     return {"kept": [count - most, count] if from_end else [0, most]}
 
@@ -217,6 +223,7 @@ def row_of_batch_line(sample: Sample) -> TokenRow:
         "line": None,
         "turn": None,
         "format": None,
+        # How tokens were placed says how far to trust their sources.
         "title": sample.place + (f", placed by {sample.placed_by}" if sample.placed_by else ""),
         "ids": sample.ids.tolist(),
         "pieces": list(sample.pieces),
@@ -240,6 +247,7 @@ def row_of_batch_line(sample: Sample) -> TokenRow:
 
 def differing_labels(ids: NDArray[Any], labels: NDArray[Any] | None) -> dict[str, list[int | None]]:
     """`labels` of a row where one of them is neither the token's id nor ignored."""
+    # Labels that equal the ids are the normal case, and would double the size of a page.
     if labels is None or bool(((labels == ids) | (labels == IGNORED)).all()):
         return {}
     return {"labels": [None if label == IGNORED else label for label in labels.tolist()]}
@@ -249,6 +257,8 @@ def spell_tokens(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
     """The characters of each token where there is no text to compare with; bytes of a part as lone surrogates."""
     spellings = {
         id: vocabulary.spell(id).decode("utf-8", "surrogateescape")
+        # Each id once: a line of 8,192 tokens has some hundred different ones, and spelling is
+        # the slow part.
         for id in np.unique(ids).tolist()
     }
     return [spellings[id] for id in ids.tolist()]
@@ -256,6 +266,8 @@ def spell_tokens(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
 
 def source_letters(source: NDArray[np.uint8]) -> str:
     """(tokens,) numbers of sources as letters from "a" on."""
+    # One letter a token instead of a list of numbers: a third of the JSON, and the script
+    # indexes a string as well.
     return (np.asarray(source, np.uint8) + ord("a")).tobytes().decode("ascii")
 
 
@@ -267,6 +279,7 @@ def mask_bits(mask: NDArray[np.bool_]) -> str:
 def _value_changes(values: list[int]) -> Iterator[tuple[int, int]]:
     """(index, value) wherever the value is another than before."""
     for i, value in enumerate(values):
+        # Only changes are stored: fields are stretches of many tokens.
         if not i or value != values[i - 1]:
             yield i, value
 

@@ -1,4 +1,8 @@
-"""The token view: any row as the model sees it."""
+"""The token view: any row as the model sees it.
+
+Rows are in the page itself, or are fetched from a local server by number (`truetune view`): the same script draws both.
+Where not all rows are in the page it says so, with the command that shows the rest.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,7 @@ def _describe_left_out(result: Result, marks: Marks) -> str:
     """How many of the rows are shown, and of those that findings cite, where not all are."""
     rows = result.get("rows") or 0
     row_count = len({view.get("row") for view in result["views"]} - {None})
+    # Nothing was left out, so nothing needs to be said.
     if row_count >= rows:
         return ""
     cited = len(
@@ -52,6 +57,7 @@ def _describe_left_out(result: Result, marks: Marks) -> str:
     of_findings = (
         f", {marked:,} of the {count_noun(cited, 'row')} with findings among them" if cited else ""
     )
+    # With findings that have no mark here, the view of the data needs the report to mark them.
     hint = (
         "truetune view DATA --report RESULT.json shows and marks all"
         if marked < cited

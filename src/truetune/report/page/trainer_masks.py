@@ -1,4 +1,8 @@
-"""Masks that trainers make by other means than the inference contract: which tokens they would supervise."""
+"""Masks that trainers make by other means than the inference contract: which tokens they would supervise.
+
+Two ways are drawn as the trainer would do them: everything behind a marker, and what the template's generation tags
+enclose. Where it is not known for certain what a trainer does, there is no mask and not a likely one.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,10 @@ class TrainerMasks:
     def _tagged(self, view: TokenView) -> Mask | None:
         """As transformers does: a token is supervised if one of its characters stands in the tags."""
         row, rendering = view.example
+        # Some tokenizers have a template of their own for rows with tools.
         template = (row.tools and self.tool_template) or self.template
+        # Examples of a single turn and pairs are rendered otherwise than transformers renders a
+        # conversation.
         if template is None or rendering.turn is not None or row.is_preference:
             return None
         variables = {**self.spec.template_kwargs, **row.template_kwargs}
@@ -53,9 +60,12 @@ class TrainerMasks:
             text = template.render(
                 row.messages, tools=row.tools, documents=row.documents, **variables
             )
+        # The template renders in `check`; with marks in it, it may not. Then nothing is known.
         except (TemplateError, RecursionError):
             return None
         pieces = re.split(f"([{OPEN}{CLOSE}])", "".join(parts(text)))
+        # The marks may change what the template writes (it may strip or measure its own
+        # output): such a mask would lie.
         if "".join(pieces[::2]) != rendering.text:
             return None
         supervised = np.zeros(len(view.ids), np.bool_)
@@ -66,6 +76,8 @@ class TrainerMasks:
                 continue
             if inside and piece:
                 first, last = (
+                    # The token that holds a character is the last one that begins at or before
+                    # it.
                     np.searchsorted(view.starts, [at, at + len(piece) - 1], side="right") - 1
                 )
                 supervised[first : last + 1] = True
@@ -76,11 +88,14 @@ class TrainerMasks:
 def mask_after_marker(marker: NDArray[np.int32], ids: NDArray[np.int32]) -> Mask:
     """All that stands behind the last occurrence of a marker, as TRL's completion-only collator masks."""
     supervised = np.zeros(len(ids), np.bool_)
+    # An empty marker would be found everywhere.
     if 0 < len(marker) <= len(ids):
         hits = np.flatnonzero(
             (np.lib.stride_tricks.sliding_window_view(ids, len(marker)) == marker).all(axis=1)
         )
         if len(hits):
+            # Of a marker that is not there nothing is supervised, as TRL masks the whole row
+            # then.
             supervised[hits[-1] + len(marker) :] = True
     return supervised
 
@@ -89,6 +104,8 @@ def _mark_generation_tags(template: Template | None) -> Template | None:
     """The template with marks where its generation tags open and close."""
     if template is None:
         return None
+    # Jinja's whitespace signs ("-") are kept on the inner side, so that the marked template
+    # writes the same text.
     source = OPENS.sub(lambda tag: f"{tag[0]}{{{{ '{OPEN}' {tag[1]}}}}}", template.source)
     source = CLOSES.sub(lambda tag: f"{{{{{tag[1]} '{CLOSE}' }}}}{tag[0]}", source)
     return Template(source, template.special)
