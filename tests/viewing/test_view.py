@@ -29,8 +29,8 @@ from truetune.report.page.render_rows import RowRenderer
 from truetune.report.page.token_rows import MAX_ROW_TOKENS, TokenRow, row_without_tokens
 from truetune.spec.run import RunSpec
 from truetune.viewing.conversation_rows import ConversationRows
-from truetune.viewing.row_index import RowIndex
-from truetune.viewing.row_service import RowService, SourcedRecords
+from truetune.viewing.row_index import RowIndex, SourcedRecords
+from truetune.viewing.row_service import RowService
 from truetune.viewing.view import View, row_service_for, start_server, view
 
 
@@ -87,7 +87,7 @@ def test_what_closes_waits_for_what_is_under_way_and_reads_no_more(
     maker = Slow()
     made = RowService(lambda: RowIndex(resolve((str(tmp_path / name),))), maker)
     made.start()
-    made.shelf.wait(1999, 60)
+    made.row_index.wait(1999, 60)
     drawing = [threading.Thread(target=asks, args=(made,)) for _ in range(3)]
     for thread in drawing:
         thread.start()
@@ -100,13 +100,13 @@ def test_what_closes_waits_for_what_is_under_way_and_reads_no_more(
 
     closing = threading.Thread(target=close)
     closing.start()
-    made.shelf.wait(10**6, 60)
+    made.row_index.wait(10**6, 60)
     maker.go_on.set()
     for thread in (*drawing, closing):
         thread.join()
     assert calls == maker.calls
     assert calls[-1] == "done"
-    assert made.rows(500, 5)["rows"] == [] == made.shelf.records(500, 5)
+    assert made.rows(500, 5)["rows"] == [] == made.row_index.records(500, 5)
     assert made.search("number 7", 0)["row"] is None
     assert made.faulty(0)["row"] is None
     assert not [thread for thread in threading.enumerate() if thread.name == "truetune rows"]
@@ -118,7 +118,7 @@ def spec(data: Path, **settings: Any) -> RunSpec:
 
 def answers(data: Path, **settings: Any) -> RowService:
     made = row_service_for(spec(data, **settings))
-    made.shelf.index()
+    made.row_index.index()
     return made
 
 
@@ -238,7 +238,7 @@ def test_several_examples_of_a_row_stand_together(tmp_path: Path) -> None:
 def test_encoded_data(tmp_path: Path, options: dict[str, Any]) -> None:
     encoded = truetune.encode(str(DATA), str(TOKENIZER), tmp_path / "e", jobs=1, **options)
     made = answers(tmp_path / "e")
-    total = made.shelf.total
+    total = made.row_index.total
     assert total == (encoded.counts["packs"] or encoded.counts["documents"])
     assert made.notice is None
     rows = made.rows(0, min(64, total))["rows"]
@@ -341,7 +341,7 @@ def test_search_finds_a_text_however_the_file_spells_it(tmp_path: Path, name: st
         lambda: RowIndex(resolve((str(tmp_path / name),)), stretch=90),
         ConversationRows(spec(tmp_path / name)),
     )
-    made.shelf.index()
+    made.row_index.index()
     for text in ("row 17", "DON'T", 'say "\u00e9so"', '"\u00c9SO"'):
         assert [made.search(text, start)["row"] for start in (0, 16, 17, 18)] == [
             17,

@@ -119,7 +119,7 @@ def _killed_by_ctrl_c() -> Iterator[None]:
 def _told(server: ViewServer, url: str, *, opens: bool) -> None:
     """Where it is, on the terminal, and in the browser if there is one."""
     click.echo(url)
-    if notice := server.answers.notice:
+    if notice := server.row_service.notice:
         click.echo(notice, err=True)
     if opens and _has_screen():
         import webbrowser

@@ -60,7 +60,7 @@ def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     """The plan as plain values, sizes in bytes, with what a page of it needs."""
-    # The first remedy gains most for what it costs, and is the one to try.
+    # Remedies come in the order in which they should be tried.
     first = plan.remedies[0] if plan.remedies else None
     return (
         plan.to_dict()

@@ -49,7 +49,7 @@ def render_view(view: TokenView, console: Console, *, ids: bool = False, number:
 
 
 def view_json(view: TokenView) -> dict[str, Any]:
-    """One example as plain values; bytes that are no character as in `spell`."""
+    """One example as plain values; bytes that are no character as in `spell_token`."""
     row = view.example.row
     columns = zip(
         view.ids.tolist(), view.pieces, view.source.tolist(), view.supervised.tolist(), strict=True

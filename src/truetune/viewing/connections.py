@@ -169,7 +169,7 @@ class Connections:
         return connection.socket
 
     def _work(self) -> None:
-        while (connection := self._requests.get()) is not None:
+        for connection in iter(self._requests.get, None):
             if time.monotonic() > connection.deadline:
                 _refuse(connection.socket)
                 continue
@@ -187,7 +187,10 @@ def _close(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_WR)
         connection.settimeout(LINGER_SECONDS)
         read = 0
-        while read < MAX_LINGER_BYTES and (content := connection.recv(1 << 16)):
+        while read < MAX_LINGER_BYTES:
+            content = connection.recv(1 << 16)
+            if not content:
+                break
             read += len(content)
     except OSError:
         pass  # it is gone, or sends no more

@@ -1,9 +1,14 @@
-"""Rows of data as `truetune show` shows them."""
+"""Rows of data as `truetune show` shows them, a few at a time, from anywhere in the files.
+
+A row is read and rendered when it is asked for, by the same functions as in a check. What a check learns from the
+first rows of a file, its format, is found once for each file and kept. The trade-off: a format that first shows
+beyond the first thousand rows is not seen.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby, islice
 from typing import Any
 
@@ -17,10 +22,12 @@ from truetune.errors import DataError
 from truetune.report.page.render_rows import RowRenderer
 from truetune.report.page.token_rows import TokenRow, row_without_tokens
 from truetune.spec.run import RunSpec
+from truetune.viewing.row_index import SourcedRecords
 
+# Chosen, not measured: a file that begins with a thousand broken rows has other problems than
+# its format. Twice as many would double the wait for the first row of each broken file.
 FORMAT_ROWS = 1000
 """Rows of a file among which one must decide its format"""
-SourcedRecords = Sequence[tuple[Source, Record]]
 
 
 class ConversationRows:
@@ -43,6 +50,8 @@ class ConversationRows:
     def _drawn(self, row: Conversation) -> list[TokenRow]:
         try:
             return self.rendered.rows(row)
+        # The page shows other rows as well, and a defect of ours in one of them must not take
+        # them away.
         except Exception as error:
             return [
                 row_without_tokens(
@@ -58,6 +67,7 @@ class ConversationRows:
         batch = self.rendered.batch(
             [row for _, row in conversations if isinstance(row, Conversation) and not row.problems]
         )
+        # The place of each token in its own example: what max_length cuts is not learned.
         at = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
         learned = batch.per_example(
             batch.supervised & (at < (self.spec.max_length or np.inf))
@@ -78,6 +88,7 @@ class ConversationRows:
     ) -> Iterator[tuple[Origin, Conversation | DataError]]:
         """In order; a DataError is why there is no row."""
         number = first
+        # One call may reach over the end of a file, and the next file may have another format.
         for source, group in groupby(sourced_records, lambda one: one[0]):
             part = [record for _, record in group]
             like = self._exemplar(source)
@@ -87,6 +98,8 @@ class ConversationRows:
             ]
             by_row: dict[int, Conversation | DataError] = {}
 
+            # The reader calls this for a line that holds no row; the binding keeps each file's
+            # own answers.
             def broken(origin: Origin, why: str, by_row: dict[int, Any] = by_row) -> None:
                 by_row[origin.row] = DataError(why)
 
@@ -101,6 +114,8 @@ class ConversationRows:
                     for row in conversations(part, source, number, like=like, **form)
                 }
             for origin, record in zip(origins, part, strict=True):
+                # Whatever the reader passes over without a word still has a row of its own
+                # here: numbers of rows must not shift.
                 missing = like if isinstance(like, DataError) else DataError(f"{origin}: no row")
                 yield origin, by_row.get(origin.row, record.error or missing)
             number += len(part)
@@ -113,6 +128,8 @@ class ConversationRows:
                 with open_raw(source.path) as raw:
                     head = islice(records(source, raw), FORMAT_ROWS)
                     first_row = exemplar(head, source, self.spec.format, self.spec.map, skips=True)
+                    # No row decides the format: the first one is read strictly, so that its
+                    # error is the reason that is shown.
                     if first_row is None:
                         raw.seek(0)
                         exemplar(

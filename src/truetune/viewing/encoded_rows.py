@@ -1,8 +1,13 @@
-"""Rows of a folder that `truetune encode` wrote: documents, positions, labels, and where each came from."""
+"""Rows of a folder that `truetune encode` wrote: documents, positions, labels, and where each came from.
+
+They hold ids, so that a tokenizer is needed to spell them, and it should be the one that made them: another one
+spells other text, which looks right for a while. A difference of its files is said above the page, and the page is
+drawn, since an edited chat template changes no id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,8 +34,8 @@ from truetune.report.page.token_rows import (
     spell_tokens,
 )
 from truetune.spec.run import RunSpec
+from truetune.viewing.row_index import SourcedRecords
 
-SourcedRecords = Sequence[tuple[Source, Record]]
 TOKEN_COLUMNS = ("input_ids", "labels")
 
 
@@ -63,6 +68,7 @@ class EncodedRows:
         self.notice = tokenizer_notice(self.tokenizer, manifest)
         self.vocabulary = TokenBytes(self.tokenizer.backend)
         self._control = np.array(sorted(self.tokenizer.control), np.int64)
+        # Two shards: the page asks for neighbours, which may lie on both sides of a border.
         self._origins = lru_cache(maxsize=2)(self._read_origins)
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
@@ -70,6 +76,8 @@ class EncodedRows:
         for number, (source, record) in enumerate(records, first):
             try:
                 yield [self._row(number, source, record)]
+            # A folder that was edited by hand shows which row is damaged; the rows around it
+            # are drawn.
             except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
                 why = f"{source.path}: not as truetune encode writes it: {error!r}"
                 place = {"row": number, "file": str(source.path), "line": record.line}
@@ -85,6 +93,8 @@ class EncodedRows:
     def text(self, record: Record) -> str:
         """What is searched: the text that the ids spell."""
         ids = np.asarray((record.row or {}).get("input_ids") or (), np.int64)
+        # An id beyond the vocabulary has no text; without this the whole row could not be
+        # searched.
         ids = ids[(ids >= 0) & (ids < len(self.vocabulary.lengths))]
         return self.vocabulary.bytes(ids.astype(np.int32)).tobytes().decode("utf-8", "replace")
 
@@ -97,9 +107,12 @@ class EncodedRows:
             raise DataError(str(record.error))
         columns = record.row
         ids, labels = (np.array(columns[name], np.int64) for name in TOKEN_COLUMNS)
+        # Packed rows keep the places of their documents in a file beside the shard, for they
+        # are no columns that a trainer reads.
         origins = columns if "file" in columns else self._origins(source.path.name)[record.line - 1]
         lengths = origins.get("seq_lengths") or columns.get("seq_lengths") or [len(ids)]
         documents = np.repeat(np.arange(len(lengths)), lengths)
+        # Said here, because numpy would stretch or cut one of them to fit.
         if not len(ids) == len(labels) == len(documents):
             raise ValueError("input_ids, labels and seq_lengths do not fit together")
         files, lines, rows = (
@@ -132,6 +145,8 @@ class EncodedRows:
 
     def _guessed(self, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Without the column `sources`: control tokens are the template's, the rest is not known."""
+        # A control token in text is written by a template; which words are whose can't be known
+        # from ids alone.
         return np.where(np.isin(ids, self._control), np.uint8(Kind.TEMPLATE), np.uint8(Kind.OTHER))
 
     def _read_origins(self, shard: str) -> list[dict[str, Any]]:

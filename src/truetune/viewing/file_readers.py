@@ -1,4 +1,9 @@
-"""How parts of files are read: texts from any place, tables onward from a start."""
+"""How parts of files are read: texts from any place, tables onward from a start.
+
+A text file can be read from any byte, unless it is packed: then it is unpacked from its start, and its last
+megabytes are kept, since pages go on where they were. Some tables can only be read onward as well; their last
+batches are kept. The trade-off: going far back in a packed file takes as long as reading up to there.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,12 @@ from truetune.data.files import PACKED, Source, open_raw, unpacked
 from truetune.data.records import Record, is_array
 from truetune.errors import DataError
 
-BLOCK_BYTES, KEPT_BYTES = 1 << 20, 1 << 22
+# Chosen, not measured: 1 MiB is read at once, so that closing the view waits for one block at
+# most, and 4 MiB behind the place are kept, some sixteen chunks of the index. Half of that
+# makes the "previous" button unpack from the start more often; double costs memory for each
+# open file.
+BLOCK_BYTES = 1 << 20
+KEPT_BYTES = 1 << 22
 
 
 def has_row_per_line(source: Source, raw: IO[bytes]) -> bool:
@@ -37,15 +47,18 @@ class TextReader:
         if not self._packed:
             self._raw.seek(start)
             return self._raw.read(stop - start)
+        # Before what is kept: there is no way but from the beginning.
         if start < self._at - self._held:
             self._restart()
-        while (
-            self._at < stop
-            and not self._over()
-            and (block := self._stream.read(min(BLOCK_BYTES, stop - self._at)))
-        ):
+        # Asked before each block: a thread that reads on when Python ends would meet closed
+        # libraries.
+        while self._at < stop and not self._over():
+            block = self._stream.read(min(BLOCK_BYTES, stop - self._at))
+            if not block:
+                break
             self._blocks.append(block)
             self._at, self._held = self._at + len(block), self._held + len(block)
+            # A single part may be larger than what is kept: it must be whole.
             while self._held - len(self._blocks[0]) > max(KEPT_BYTES, stop - start):
                 self._held -= len(self._blocks.popleft())
         first = self._at - self._held
@@ -87,7 +100,10 @@ class ForwardReader:
         from truetune.data.columnar import rows_of
 
         rows: list[Any] = []
-        while len(rows) < count and (held := self._holding(at + len(rows))):
+        while len(rows) < count:
+            held = self._batch_with(at + len(rows))
+            if held is None:
+                break
             first, batch = held
             rows += rows_of(self._source, batch.slice(at + len(rows) - first, count - len(rows)))
         return rows
@@ -95,14 +111,16 @@ class ForwardReader:
     def close(self) -> None:
         self._raw.close()
 
-    def _holding(self, at: int) -> tuple[int, Any] | None:
-        while (
-            self.reached <= at
-            and not self._over()
-            and (batch := next(self._batches, None)) is not None
-        ):
+    def _batch_with(self, at: int) -> tuple[int, Any] | None:
+        """The number of its first row, and the batch that holds the row `at`; None where the file ends before."""
+        while self.reached <= at and not self._over():
+            batch = next(self._batches, None)
+            if batch is None:
+                break
             self._held.append((self.reached, batch))
             self.reached += batch.num_rows
+            # Of each batch the rows are counted, so that at least `kept` rows before the reader
+            # stay.
             while len(self._held) > 1 and self.reached - self._held[1][0] >= self._kept:
                 self._held.popleft()
         return next(

@@ -56,15 +56,19 @@ class ViewServer(HTTPServer):
     """Connections that the system holds until they are accepted"""
     allow_reuse_address = False
 
-    def __init__(self, page: str, answers: RowService, port: int = 0) -> None:
+    def __init__(self, page: str, row_service: RowService, port: int = 0) -> None:
         """Port 0: one that is free. Raises UsageError where the port is taken."""
         self.page = page.encode()
-        self.answers = answers
+        self.row_service = row_service
         self.token = secrets.token_urlsafe(24)
+        # They begin before the port is taken, and are closed by `server_close`, which the base
+        # class calls where it is taken.
         self.connections = Connections(
             self._answer
         )  # closed by `server_close`, also where the port is taken
         try:
+            # The loopback and no other address: the data may be private, and a page on the
+            # network could be read by all.
             super().__init__((LOOPBACK, port), BaseHTTPRequestHandler)
         except OSError as error:
             raise UsageError(
@@ -79,10 +83,10 @@ class ViewServer(HTTPServer):
         self.connections.add(request, client_address)
 
     def server_close(self) -> None:
-        """And read no more: see `Answers.close`."""
+        """And read no more: see `RowService.close`."""
         super().server_close()
         self.connections.close()
-        self.answers.close()
+        self.row_service.close()
 
     @property
     def url(self) -> str:
@@ -108,6 +112,8 @@ class RequestHandler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.rfile.close()
+        # The head was read without blocking by `connections`; the base class parses it as if it
+        # came from the socket.
         self.rfile = io.BytesIO(self._head)
 
     def handle(self) -> None:
@@ -121,6 +127,8 @@ class RequestHandler(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def __getattr__(self, name: str) -> Any:
+        # Every other method gets an answer; the base class would answer with a page of its own,
+        # without our headers.
         if name.startswith("do_"):
             return self._no_method
         raise AttributeError(name)
@@ -134,6 +142,8 @@ class RequestHandler(BaseHTTPRequestHandler):
             kind, content = self._found()
         except RequestRefused as refused:
             self._send(refused.status, "text/plain", f"{refused}\n".encode(), body=body)
+        # The data was changed or can't be read: it may be whole again later, so the status is
+        # 503.
         except TruetuneError as error:
             self._send(503, "text/plain", f"{visible(str(error))}\n".encode(), body=body)
         except Exception as error:
@@ -144,25 +154,31 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     def _found(self) -> tuple[str, bytes]:
         """(kind, bytes). Raises Refused."""
+        # A site may let its own name point to this machine (DNS rebinding): its name in the
+        # Host header gives it away.
         if not ALLOWED_HOST.fullmatch(self.headers.get("Host", "")):
             raise RequestRefused(403, "this server is for this machine alone")
+        # A body would be read as the next request.
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             raise RequestRefused(400, "a request without a body is expected")
         path, _, query = self.path.partition("?")
         top, slash, name = path.removeprefix("/").partition("/")
+        # In constant time, so that the token can't be guessed letter by letter from how long
+        # the answer takes.
         known = secrets.compare_digest(
             top.encode("utf-8", "surrogateescape"), self.server.token.encode()
         )
         if not (known and slash):
             raise RequestRefused(404, "nothing is here")
         if name == "":
-            self.server.answers.renew()
+            # Loading the page again is how a user asks for a file that was changed.
+            self.server.row_service.renew()
             return "text/html", self.server.page
         if name not in ROUTES:
             raise RequestRefused(404, "nothing is here")
         return (
             "application/json",
-            json.dumps(ROUTES[name](self.server.answers, _parse_query(query))).encode(),
+            json.dumps(ROUTES[name](self.server.row_service, _parse_query(query))).encode(),
         )
 
     def _send(
@@ -192,21 +208,21 @@ class RequestHandler(BaseHTTPRequestHandler):
         """Nothing: the path holds the token."""
 
 
-def _answer_rows(answers: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
+def _answer_rows(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
     start, count = (
         _parse_number(parameters, "start", MAX_ROW_NUMBER),
         _parse_number(parameters, "count", MAX_ROWS),
     )
-    return answers.rows(start, count)
+    return row_service.rows(start, count)
 
 
-def _answer_search(answers: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
+def _answer_search(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
     start = _parse_number(parameters, "start", MAX_ROW_NUMBER)
     if parameters.get("kind") == "error":
-        return answers.faulty(start)
+        return row_service.faulty(start)
     if not 0 < len(parameters.get("q", "")) <= MAX_QUERY_CHARACTERS:
         raise RequestRefused(400, f"q: expected a text of 1 to {MAX_QUERY_CHARACTERS} characters")
-    return answers.search(parameters["q"], start)
+    return row_service.search(parameters["q"], start)
 
 
 ROUTES: dict[str, Callable[[RowService, Mapping[str, str]], dict[str, Any]]] = {
@@ -218,6 +234,7 @@ ROUTES: dict[str, Callable[[RowService, Mapping[str, str]], dict[str, Any]]] = {
 def _parse_query(query: str) -> dict[str, str]:
     """The parameters, each once."""
     try:
+        # At most 8 fields, as many as anybody needs: more only cost time.
         return {name: values[-1] for name, values in parse_qs(query, max_num_fields=8).items()}
     except ValueError:
         raise RequestRefused(400, "too many parameters") from None
@@ -225,6 +242,7 @@ def _parse_query(query: str) -> dict[str, str]:
 
 def _parse_number(parameters: Mapping[str, str], name: str, most: int) -> int:
     text = parameters.get(name, "0")
+    # int() takes "٣", "1_000" and " 7" as well; a number of JavaScript has 16 digits at most.
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= most):
         raise RequestRefused(400, f"{name}: expected a number from 0 to {most}")
     return int(text)

@@ -1,9 +1,9 @@
-"""Shelf: the rows of files by their number, none of them held; one pass over the files notes where their parts
-begin.
+"""The rows of files by their number, none of them held; one pass over the files notes where their chunks begin.
 
 Lines, JSON and CSV are noted every few hundred kilobytes, Parquet by its row groups, Arrow's file form by its
-batches. Packed texts are unpacked up to the part. Arrow streams and packed Parquet can only be read from their
-start.
+batches. Packed texts are unpacked up to the chunk. Arrow streams and packed Parquet can only be read from their
+start. The trade-off: a row is reached by reading its chunk up to it, so that an index of a hundred gigabytes has
+20,000 entries instead of one for each row.
 """
 
 from __future__ import annotations
@@ -28,11 +28,21 @@ from truetune.viewing.file_readers import (
     missing_record,
 )
 
-MIN_CHUNK_BYTES, MAX_CHUNKS = 1 << 18, 20_000
+# Chosen, not measured: a chunk is what is read and split for one row. Half would double the
+# index, twice the size would double the wait. Above 5 GB (20,000 of them) chunks grow, so that
+# the index itself stays small.
+MIN_CHUNK_BYTES = 1 << 18
+MAX_CHUNKS = 20_000
 """Bytes of text in a part, and how many parts larger files have"""
+SourcedRecords = Sequence[tuple[Source, Record]]
+"""Records in the order of the data, each with the file that it is from."""
 TABLE_KINDS = ("parquet", "arrow")
+# At most half a second, so that somebody who looks at rows all the time can't stop the index
+# for good.
 MAX_REST_SECONDS = 0.5
 """Seconds that the pass over the files rests at most, where something is looked at"""
+# Chosen, not measured: a page and a search may be at two places, and one more is for going
+# back.
 MAX_READERS = 3
 """Tables that are only read onward are open at so many places, and so many texts are open"""
 
@@ -68,6 +78,8 @@ class RowIndex:
         """Rows that are found by now"""
         self.total: int | None = None
         """All rows, once they are found"""
+        # Size and time when the index began: places that are noted are those of this version of
+        # a file.
         self._stamps = [_file_stamp(source) for source in self.sources]
         self._size = stretch or max(
             MIN_CHUNK_BYTES, sum(size for size, _ in self._stamps) // MAX_CHUNKS
@@ -81,6 +93,7 @@ class RowIndex:
         self._onward: list[ForwardReader] = []
         self._closed = False
         self._thread: threading.Thread | None = None
+        # Set: the pass over the files may go on.
         self._free = threading.Event()
         self._free.set()
 
@@ -122,9 +135,10 @@ class RowIndex:
             self._free.set()
 
     def records(self, start: int, count: int) -> list[tuple[Source, Record]]:
-        """From row `start` on, of the rows that are found; none once the shelf is closed."""
+        """From row `start` on, of the rows that are found; none once the row_index is closed."""
         records: list[tuple[Source, Record]] = []
         with self._reading:
+            # One chunk after the other, until there are enough rows.
             while not self._closed and len(records) < count and start + len(records) < self.indexed:
                 row = start + len(records)
                 number = bisect_right(self._firsts, row) - 1
@@ -134,6 +148,8 @@ class RowIndex:
                     read = self._read(number, part, row - part.first, wanted)
                 except (DataError, *UNREADABLE) as error:
                     read = [Record(0, None, error=_as_data_error(source, error))]
+                # A chunk that gives no row was found once and is gone: one row says so, and the
+                # numbers of the others stay.
                 records += [(source, record) for record in read or [missing_record(source)]]
         return records
 
@@ -144,6 +160,7 @@ class RowIndex:
                 return None
             number = bisect_right(self._firsts, row) - 1
             part = self._parts[number]
+            # A table has no text that could be searched as bytes.
             if part.stretch is None:
                 return None
             body = self._text_of(part.source).read(part.stretch.start, part.stretch.stop)
@@ -163,6 +180,7 @@ class RowIndex:
             self._closed = True
             self._found.notify_all()
         self._free.set()
+        # The lock below is taken when it has ended: it may be in the middle of a read.
         if self._thread is not None:
             self._thread.join()
         with self._reading:
@@ -188,6 +206,8 @@ class RowIndex:
         for group, rows in enumerate(parts(source, raw)):
             yield Chunk(number, self.indexed, group=group, line=line), rows
             line += rows
+        # Neither groups nor batches are known without reading: an Arrow stream, or a packed
+        # file. It is one chunk, which grows.
         if line == 1:
             yield from ((whole, batch.num_rows) for batch in batches(source, raw))
 
@@ -202,22 +222,29 @@ class RowIndex:
 
         try:
             for record in records:
+                # A chunk ends behind a row, never inside of one: JSON and CSV can't be read
+                # from the middle of a row.
                 if stop - start >= self._size:
                     yield cut()
+                    # The names of CSV's columns stand at the head of the file only, so each
+                    # chunk takes them along.
                     columns = list(record.row) if isinstance(record.row, dict) else []
                     part = Chunk(
                         number, self.indexed, columns=part.columns or columns, line=record.line
                     )
                     start, count = stop, 0
                 stop, count = record.stop, count + 1
+        # The rows up to the damage are there and must be noted before it is told.
         except DataError:
             yield cut()
             raise
         yield cut()
 
     def _note(self, part: Chunk, rows: int) -> None:
+        # Rows that somebody looks at come before the index.
         self._free.wait(MAX_REST_SECONDS)
         with self._found:
+            # A chunk that grows comes again: then only its rows are added.
             if rows and part not in self._parts[-1:]:
                 self._parts.append(part)
                 self._firsts.append(part.first)
@@ -239,7 +266,10 @@ class RowIndex:
                 return list(islice(lines(body, source.path, line, start), at, at + count))
             whole = list(islice(records_of(body, source, part.columns), at + count))
             return [
-                record._replace(line=record.line + line - whole[0].line) for record in whole[at:]
+                # Lines are counted from the chunk, and start where the chunk starts in its
+                # file.
+                record._replace(line=record.line + line - whole[0].line)
+                for record in whole[at:]
             ]
         if source.kind in TABLE_KINDS:
             rows = self._onward_at(number, part, at).rows(at, count)
@@ -249,6 +279,7 @@ class RowIndex:
 
     def _text_of(self, number: int) -> TextReader:
         if number not in self._texts:
+            # In the order in which they were opened; a page reads one or two files at a time.
             while len(self._texts) >= MAX_READERS:
                 self._texts.pop(next(iter(self._texts))).close()
             self._texts[number] = TextReader(self.sources[number], lambda: self._closed)
@@ -257,6 +288,7 @@ class RowIndex:
     def _onward_at(self, number: int, part: Chunk, at: int) -> ForwardReader:
         """A reader that can go on to a record; the one that was used last stands last."""
         able = [reader for reader in self._onward if reader.part == number and reader.reaches(at)]
+        # The one that is furthest on has the least to pass over.
         reader = max(able, key=lambda r: r.reached, default=None)
         if reader is None:
             reader = ForwardReader(
@@ -264,6 +296,7 @@ class RowIndex:
             )
         else:
             self._onward.remove(reader)
+        # The one that was used longest ago is closed.
         while len(self._onward) >= MAX_READERS:
             self._onward.pop(0).close()
         self._onward.append(reader)

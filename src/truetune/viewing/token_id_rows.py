@@ -1,8 +1,12 @@
-"""Rows that are token ids already, as the token view draws them: the source of each token told by the template."""
+"""Rows that are token ids already, as the token view draws them: the source of each token told by the template.
+
+There is no text to compare with, so sources are found by what the chat template writes around messages. Where that is
+not certain a token is template text or of no known source, and never of a guessed role.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -20,8 +24,7 @@ from truetune.report.page.token_rows import (
 from truetune.spec.run import RunSpec
 from truetune.tokenized.chunks import chunk_of
 from truetune.tokenized.placing import Placed, Placer
-
-SourcedRecords = Sequence[tuple[Source, Record]]
+from truetune.viewing.row_index import SourcedRecords
 
 
 class TokenIdRows:
@@ -61,6 +64,8 @@ class TokenIdRows:
         """The files were changed; nothing of them is kept here."""
 
     def _spell(self, id: int) -> bytes:
+        # Data by hand holds ids that no vocabulary has: they are shown as numbers, and are no
+        # reason to refuse the row.
         known = isinstance(id, int) and 0 <= id < len(self._placer.vocabulary.lengths)
         return self._placer.vocabulary.spell(id) if known else f"<id {id}>".encode()
 

@@ -1,4 +1,8 @@
-"""What `truetune view` and `truetune.view` show: data, or a folder of encoded data."""
+"""What `truetune view` and `truetune.view` show: data, a folder of encoded data, or rows of token ids.
+
+The three kinds are told apart here, once; behind it all are rows by number. A notebook gets a few rows in a page of
+its own, and a browser a page whose rows come from a local server.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,8 @@ from truetune.viewing.local_server import ViewServer
 from truetune.viewing.row_index import RowIndex
 from truetune.viewing.row_service import MAX_ROWS, RowService
 
+# As many as the page asks for at once (rows.js): the first answer is drawn while the browser
+# still loads.
 PREFETCH_ROWS = 20
 """Rows that the page asks for at once"""
 KEPT_ENCODED_ROWS = 16
@@ -39,6 +45,7 @@ KEPT_ENCODED_ROWS = 16
 
 def row_service_for(spec: RunSpec) -> RowService:
     """Of the data of `spec`, not yet read. Raises SpecError, DataError, TokenizerError or TemplateError."""
+    # Encoded data has a manifest; a folder of data files has none.
     folder = Path(spec.data[0]) if len(spec.data) == 1 else None
     if folder is not None and (folder / "manifest.json").is_file():
         from truetune.viewing.encoded_rows import EncodedRows, shard_sources
@@ -53,6 +60,8 @@ def row_service_for(spec: RunSpec) -> RowService:
         return RowService(
             lambda: RowIndex(cache.sources, kept=KEPT_ENCODED_ROWS), TokenIdRows(spec)
         )
+    # Resolved once before anything is shown, so that a name that is not there is an error and
+    # no empty page.
     resolve(spec.data)
     return RowService(lambda: RowIndex(resolve(spec.data)), ConversationRows(spec))
 
@@ -63,14 +72,16 @@ def start_server(
     """A server of the token view over the data, its rows being found, those around `row` being drawn.
 
     `result` is the JSON of a report on the same data: the rows that its findings cite are marked. Raises as
-    `answers_of`, and UsageError, also where the report is on other data.
+    `row_service_for`, and UsageError, also where the report is on other data.
     """
     marks = {} if result is None else {"marks": marks_for_data(spec, result)}
-    answers = row_service_for(spec)
-    server = ViewServer(view_page(spec, {"remote": "rows", **marks}, connect=True), answers, port)
-    answers.start()
+    row_service = row_service_for(spec)
+    server = ViewServer(
+        view_page(spec, {"remote": "rows", **marks}, connect=True), row_service, port
+    )
+    row_service.start()
     threading.Thread(
-        target=answers.rows, args=(row - row % PREFETCH_ROWS, PREFETCH_ROWS), daemon=True
+        target=row_service.rows, args=(row - row % PREFETCH_ROWS, PREFETCH_ROWS), daemon=True
     ).start()
     return server
 
@@ -91,12 +102,15 @@ def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     Rows are counted over all files, so that the report must be on the same files in the same order. Raises UsageError
     where it is not, DataError where the data is not there.
     """
+    # The result may be older than the files it names.
     reported_names = [str(name) for name in (result.get("spec") or {}).get("data") or ()]
     named = {os.path.realpath(str(source.path)): str(source.path) for source in resolve(spec.data)}
     try:
         reported = [os.path.realpath(str(source.path)) for source in resolve(reported_names)]
     except DataError:
         reported = []
+    # Rows are marked by number over all files: of other files, or in another order, marks would
+    # stand at other rows.
     if reported != list(named):
         raise UsageError(
             f"the report is on {_list_paths(reported_names)}, and not on {_list_paths(spec.data)}: rows are counted"
@@ -141,23 +155,29 @@ class View:
     """Some rows of data, token by token; a notebook draws them."""
 
     def __init__(self, spec: RunSpec, rows: Iterable[int], marks: Marks | None = None) -> None:
-        """Raises as `answers_of`; a row that can't be read or rendered says why."""
+        """Raises as `row_service_for`; a row that can't be read or rendered says why."""
         self.spec = spec
         self.marks: Marks = marks or {"rules": [], "cases": []}
         """See `truetune.report.page.row_marks`"""
         self.rows: list[TokenRow] = []
         """See `truetune.report.page.token_rows`"""
-        answers = row_service_for(spec)
+        row_service = row_service_for(spec)
         wanted = sorted({row for row in rows if row >= 0})
-        with closing(answers):
-            answers.start()
-            answers.shelf.wait(max(wanted, default=0), threading.TIMEOUT_MAX)
+        # A notebook needs no rows beyond these: index and files are let go.
+        with closing(row_service):
+            row_service.start()
+            # Without a limit: whoever asks for row 10,000,000 waits for it.
+            row_service.row_index.wait(max(wanted, default=0), threading.TIMEOUT_MAX)
+            # Numbers that follow each other have the same difference to their place: such a run
+            # is one request.
             for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
                 numbers = [row for _, row in run]
-                while numbers and (
-                    part := answers.rows(numbers[0], min(len(numbers), MAX_ROWS))["rows"]
-                ):
+                while numbers:
+                    part = row_service.rows(numbers[0], min(len(numbers), MAX_ROWS))["rows"]
+                    if not part:
+                        break
                     self.rows += part
+                    # An answer may end early where its rows are long: go on behind the last one.
                     numbers = [row for row in numbers if row > part[-1]["row"]]
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
 """The answers of a model: at any step of a run beside its neighbours, of two runs or models side by side.
 
 Answers of all looks are sent once, with the questions in a table of their own, and a script draws the look that is
-chosen: fifty looks at fifty prompts repeat each prompt fifty times otherwise. The trade-off: without scripts only the
-last look is shown.
+chosen: fifty looks at fifty prompts repeat each prompt fifty times otherwise. The trade-off: without scripts only
+the verdicts of the last look are.
 """
 
 from __future__ import annotations
@@ -108,9 +108,10 @@ def _answer_sides(answers: Mapping[str, Any]) -> Iterator[tuple[str, list[LookJs
             {name: sample[name] for name in ("file", "line", "row", "question", "reference")}
             | {"answer": pair["other"], "words": pair["words"]}
             for sample in samples
-            if (
-                pair := pairs.get((sample["file"], sample["line"], sample["row"], sample["answer"]))
+            for pair in (
+                pairs.get((sample["file"], sample["line"], sample["row"], sample["answer"])),
             )
+            if pair
         ]
         yield compared["other"], [{"step": step, "success": None, "samples": other}]
 

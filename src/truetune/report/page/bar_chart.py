@@ -1,8 +1,8 @@
 """Charts of bars as plain SVG: no script, no text inside, so that they may be stretched to any width.
 
-A chart is drawn by the macro `chart` of `bars.html.jinja`: axis labels stand beside it as HTML, its numbers in a table
-below it. So it needs no library of charts, prints, and can be read by a screen reader. The trade-off: what a bar is can
-be learned from its title or the table only, for there is no place for a label inside.
+A chart is drawn by the macro `chart` of `bars.html.jinja`: axis labels stand beside it as HTML, its numbers in a
+table below it. So it needs no library of charts, prints, and can be read by a screen reader. The trade-off: what a
+bar is can be learned from its title or the table only, for there is no place for a label inside.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BarChart:
     def columns(self) -> Iterable[dict[str, Any]]:
         """What is drawn: (title, href, x, width, rects) of each bar."""
         # Many bars are thin: a whole unit between them would take a tenth of the ink from the
-        # chart. Chosen by eye.
+        # chart. Chosen, not measured.
         gap = 1 if len(self.bars) <= 30 else 0.5
         for i, bar in enumerate(self.bars):
             at, rects = 0.0, []

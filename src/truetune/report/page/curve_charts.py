@@ -80,7 +80,7 @@ UNCHARTED_ENDINGS = (
     "num_input_tokens_seen",
 )
 """Ends of names that say nothing of what is learned"""
-# Chosen, not measured: some trainers log hundreds of timings; how many are left out is said in
+# Chosen, not measured: a trainer may log any number of quantities; how many are left out is said in
 # the page.
 MAX_OTHER_CHARTS = 24
 """Other quantities that are drawn"""

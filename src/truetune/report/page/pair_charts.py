@@ -1,7 +1,7 @@
 """Pairs and labelled rows: how long the sides are, what they share, and by how much the better one is better.
 
-Preference training learns any difference between the sides. So the page shows the differences that are none of quality:
-a chosen side that is always longer, or both sides that begin alike.
+Preference training learns any difference between the sides. So the page shows the differences that are none of
+quality: a chosen side that is always longer, or both sides that begin alike.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rows of the data, rendered under the settings of a run, beside what they should be: labels by the inference contract,
 or where the ids differ a clean twin.
 
-A page shows what the run does with a row, and beside it what it should do, so that a fault is seen in its place. The row
-is rendered a second time for that, under the same settings with one of them put right. The trade-off: rows of a
-page cost two renderings, and only those that are shown are paid for.
+A page shows what the run does with a row, and beside it what it should do, so that a fault is seen in its place. For
+that a row is rendered a second time, under the same settings with one of them put right. The trade-off: each row that
+is shown costs two renderings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows that a report shows: those that its findings cite, rendered again under the settings of the run.
 
-A page has room for some hundred rows, so it holds those that somebody will look for. Rows that the template refuses
-have no tokens; they are listed with what it raised.
+A page has room for so many tokens (PAGE_TOKEN_BUDGET), so it holds those that somebody will look for. Rows that the
+template refuses have no tokens; they are listed with what it raised.
 """
 
 from __future__ import annotations

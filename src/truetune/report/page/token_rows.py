@@ -257,8 +257,7 @@ def spell_tokens(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
     """The characters of each token where there is no text to compare with; bytes of a part as lone surrogates."""
     spellings = {
         id: vocabulary.spell(id).decode("utf-8", "surrogateescape")
-        # Each id once: a line of 8,192 tokens has some hundred different ones, and spelling is
-        # the slow part.
+        # Each id is spelled once, however often it occurs.
         for id in np.unique(ids).tolist()
     }
     return [spellings[id] for id in ids.tolist()]
@@ -266,8 +265,7 @@ def spell_tokens(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
 
 def source_letters(source: NDArray[np.uint8]) -> str:
     """(tokens,) numbers of sources as letters from "a" on."""
-    # One letter a token instead of a list of numbers: a third of the JSON, and the script
-    # indexes a string as well.
+    # One letter instead of a number and a comma: the JSON is smaller, and scripts index a string as well.
     return (np.asarray(source, np.uint8) + ord("a")).tobytes().decode("ascii")
 
 

@@ -1,7 +1,7 @@
 """The token view: any row as the model sees it.
 
-Rows are in the page itself, or are fetched from a local server by number (`truetune view`): the same script draws both.
-Where not all rows are in the page it says so, with the command that shows the rest.
+Rows are in the page itself, or are fetched from a local server by number (`truetune view`): the same script draws
+both. Where not all rows are in the page it says so, with the command that shows the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What was looked at, what is learned in one sentence, and the ledger in one picture.
 
-It stands first on every page: whoever reads only this must have the right idea. So the next step is here as well, with
-a link to the finding that it comes from.
+It stands first on every page: whoever reads only this must have the right idea. So the next step is here as well,
+with a link to the finding that it comes from.
 """
 
 from __future__ import annotations

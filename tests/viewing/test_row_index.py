@@ -46,13 +46,13 @@ def told(record: Record) -> tuple[int, Any, str]:
 
 
 def indexed(paths: list[str], **options: Any) -> RowIndex:
-    shelf = RowIndex(resolve(paths), **options)
-    shelf.index()
-    return shelf
+    row_index = RowIndex(resolve(paths), **options)
+    row_index.index()
+    return row_index
 
 
-def seen(shelf: RowIndex, start: int, count: int) -> list[tuple[str, int, Any, str]]:
-    return [(str(source.path), *told(record)) for source, record in shelf.records(start, count)]
+def seen(row_index: RowIndex, start: int, count: int) -> list[tuple[str, int, Any, str]]:
+    return [(str(source.path), *told(record)) for source, record in row_index.records(start, count)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,12 +77,12 @@ def test_lines_by_number_are_those_of_a_full_read(
         path = folder / f"{i}.jsonl{'.gz' * packed}"
         path.write_bytes(gzip.compress(body) if packed else body)
         paths.append(str(path))
-    expected, shelf = whole(paths), indexed(paths, stretch=size)
-    assert shelf.total == shelf.indexed == len(expected)
+    expected, row_index = whole(paths), indexed(paths, stretch=size)
+    assert row_index.total == row_index.indexed == len(expected)
     for _ in range(4):
         start, count = data.draw(st.integers(0, len(expected) + 2)), data.draw(st.integers(0, 9))
-        assert seen(shelf, start, count) == expected[start : start + count]
-    shelf.close()
+        assert seen(row_index, start, count) == expected[start : start + count]
+    row_index.close()
 
 
 VALUE = st.recursive(
@@ -157,11 +157,11 @@ def test_rows_of_json_and_csv_are_those_of_a_full_read(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window, "CHUNK", data.draw(st.integers(5, 99)))
         expected, why = until_it_breaks(path)
-        shelf = indexed([str(path)], stretch=size, kept=1)
-        assert shelf.total == len(expected) + len(why)
+        row_index = indexed([str(path)], stretch=size, kept=1)
+        assert row_index.total == len(expected) + len(why)
         for start in data.draw(st.lists(st.integers(0, len(expected)), min_size=1, max_size=5)):
-            assert seen(shelf, start, 3) == (expected + why)[start : start + 3]
-        shelf.close()
+            assert seen(row_index, start, 3) == (expected + why)[start : start + 3]
+        row_index.close()
 
 
 class Counted(type(Path())):  # type: ignore[misc]
@@ -184,17 +184,17 @@ class Counted(type(Path())):  # type: ignore[misc]
 @pytest.mark.parametrize("name", ["a.json", "data.csv", "array.jsonl"])
 def test_a_row_far_on_costs_the_part_that_holds_it(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, [{"text": f"row {i} " + "x" * 80} for i in range(10_000)])
-    shelf = RowIndex([Source(Counted(tmp_path / name), kind_of(tmp_path / name))], stretch=4000)
-    shelf.index()
+    row_index = RowIndex([Source(Counted(tmp_path / name), kind_of(tmp_path / name))], stretch=4000)
+    row_index.index()
     for start in (9_990, 300, 5_000, 9_990):
         Counted.read = 0
-        found = shelf.records(start, 2)
+        found = row_index.records(start, 2)
         assert [record.row["text"].split()[1] for _, record in found] == [
             str(start),
             str(start + 1),
         ]
         assert Counted.read < 50_000
-    shelf.close()
+    row_index.close()
 
 
 def write(path: Path, rows: list[dict[str, str]]) -> None:
@@ -234,23 +234,23 @@ def write(path: Path, rows: list[dict[str, str]]) -> None:
 def test_every_kind_of_file_forwards_and_back(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, ROWS)
     paths = [str(tmp_path / name)]
-    expected, shelf = whole(paths), indexed(paths, stretch=200, kept=8)
-    assert shelf.total == len(ROWS)
+    expected, row_index = whole(paths), indexed(paths, stretch=200, kept=8)
+    assert row_index.total == len(ROWS)
     for start in (59, 0, 30, 31, 33, 24, 58, 7, 6):
-        assert seen(shelf, start, 4) == expected[start : start + 4], start
-    assert seen(shelf, 60, 4) == seen(shelf, 10**9, 4) == []
-    shelf.close()
+        assert seen(row_index, start, 4) == expected[start : start + 4], start
+    assert seen(row_index, 60, 4) == seen(row_index, 10**9, 4) == []
+    row_index.close()
 
 
 def test_several_files_are_one_after_the_other(tmp_path: Path) -> None:
     for name in ("a.parquet", "b.jsonl.gz", "c.json", "data.csv"):
         write(tmp_path / name, ROWS)
     paths = [str(tmp_path / "*")]
-    expected, shelf = whole(paths), indexed(paths, stretch=300)
-    assert shelf.total == 240
-    assert seen(shelf, 0, 240) == expected
-    assert seen(shelf, 58, 4) == expected[58:62]
-    shelf.close()
+    expected, row_index = whole(paths), indexed(paths, stretch=300)
+    assert row_index.total == 240
+    assert seen(row_index, 0, 240) == expected
+    assert seen(row_index, 58, 4) == expected[58:62]
+    row_index.close()
 
 
 def test_a_file_that_breaks_off_ends_with_a_row_that_says_so(tmp_path: Path) -> None:
@@ -259,25 +259,25 @@ def test_a_file_that_breaks_off_ends_with_a_row_that_says_so(tmp_path: Path) -> 
     (tmp_path / "b.jsonl.gz").write_bytes(body[:-20])
     (tmp_path / "c.parquet").write_bytes(b"PAR1 is all there is")
     (tmp_path / "d.jsonl").write_text('{"text": "whole"}\n')
-    shelf = indexed([str(tmp_path / "*")])
-    assert shelf.total is not None
-    found = seen(shelf, 0, shelf.total)
+    row_index = indexed([str(tmp_path / "*")])
+    assert row_index.total is not None
+    found = seen(row_index, 0, row_index.total)
     errors = [(Path(file).name, error) for file, _, _, error in found if error != "None"]
     assert [name for name, _ in errors] == ["a.json", "b.jsonl.gz", "c.parquet"]
     assert found[-1][2] == {"text": "whole"}
-    shelf.close()
+    row_index.close()
 
 
 def test_a_changed_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a"}\n')
-    shelf = indexed([str(path)])
-    assert shelf.changed() == []
+    row_index = indexed([str(path)])
+    assert row_index.changed() == []
     path.write_text('{"text": "b"}\n{"text": "c"}\n')
-    assert shelf.changed() == [str(path)]
+    assert row_index.changed() == [str(path)]
     path.unlink()
-    assert shelf.changed() == [str(path)]
-    shelf.close()
+    assert row_index.changed() == [str(path)]
+    row_index.close()
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
@@ -285,22 +285,22 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(line * rows)
     assert os.path.getsize(tmp_path / "a.jsonl") > 35 << 20
     tracemalloc.start()
-    shelf = indexed([str(tmp_path / "a.jsonl")])
+    row_index = indexed([str(tmp_path / "a.jsonl")])
     for start in range(0, rows, rows // 40):
-        assert len(shelf.records(start, 20)) == 20
+        assert len(row_index.records(start, 20)) == 20
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert shelf.total == rows
+    assert row_index.total == rows
     assert peak < 6 << 20, peak
-    shelf.close()
+    row_index.close()
 
 
 def test_packed_lines_beyond_what_is_kept_of_them(tmp_path: Path) -> None:
     lines = [json.dumps({"text": f"{i} {'z' * 380}"}) + "\n" for i in range(30_000)]
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode(), 1))
-    shelf = indexed([str(tmp_path / "a.jsonl.gz")])
+    row_index = indexed([str(tmp_path / "a.jsonl.gz")])
     for start in (29_990, 29_700, 3, 15_000, 14_000, 0):
-        assert [record.row for _, record in shelf.records(start, 5)] == [
+        assert [record.row for _, record in row_index.records(start, 5)] == [
             json.loads(line) for line in lines[start : start + 5]
         ]
-    shelf.close()
+    row_index.close()
