@@ -29,9 +29,9 @@ def report_tokens_section(result: Result) -> Section | None:
 
 
 def tokens_section(rows: dict[str, Any], note: str = "") -> Section:
-    """`rows` is {"rows": [row, ...]} (see `rows.py`), or {"remote": path, ...} of a server that gives them.
+    """`rows` is {"rows": [row, ...]} (see `token_rows`), or {"remote": path, ...} of a server that gives them.
 
-    With `marks` (see `marks.py`) the rows that findings cite are marked.
+    With `marks` (see `row_marks`) the rows that findings cite are marked.
     """
     html = Markup('<p class="place">{}</p>\n').format(note) if note else Markup()
     html += render_template("tokens.html.jinja", sources=SOURCES)
