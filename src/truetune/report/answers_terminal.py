@@ -167,6 +167,7 @@ def _print_comparison(report: SampleReport, beside: Compared, console: Console) 
 
 
 def _comparison_table(beside: Compared, names: Sequence[str]) -> Table:
+    """A line for each figure: both models, the change with its interval, and p."""
     table = _new_table("")
     for name in (*names, "change", "95 %", "p"):
         table.add_column(name, justify="right", overflow="fold")
@@ -198,6 +199,7 @@ def _short_model_name(name: str, other: str) -> str:
 
 
 def _look_table(report: SampleReport) -> Table:
+    """A line for each step at which the run was sampled."""
     table = _new_table("step")
     for name in ("well-formed", "95 %", "stop", "overlap"):
         table.add_column(name, justify="right")
@@ -246,6 +248,7 @@ def _print_answer(sample: Sample, report: SampleReport, console: Console) -> Non
 
 
 def _new_table(*names: str) -> Table:
+    """An empty table whose cells fold instead of being cut."""
     table = borderless_table()
     for name in names:
         table.add_column(name, overflow="fold")
@@ -253,6 +256,7 @@ def _new_table(*names: str) -> Table:
 
 
 def _verdict_text(sample: Sample, limit: int) -> Text:
+    """The verdict of an answer in its colour: green for right, red for a fault, yellow for not judged."""
     is_good = good(sample, limit)
     # Green is given to what was compared and agrees; a good form alone is no praise.
     right = is_good and (sample.scores.exact is True or sample.scores.agrees is True)
@@ -260,6 +264,7 @@ def _verdict_text(sample: Sample, limit: int) -> Text:
 
 
 def _format_figure(row: Row, value: float | None, sign: str = "") -> str:
+    """A figure as its shape asks for: a share in per cent, a count of tokens, or a number; `sign` is "+" of changes."""
     if value is None:
         return ""
     # Losses and likelihoods go down to 1e-5, where two decimals would show nothing but zeros.
@@ -270,10 +275,12 @@ def _format_figure(row: Row, value: float | None, sign: str = "") -> str:
 
 
 def _format_success(success: Success) -> str:
+    """`4 of 6 (95 %: 30 to 90 %)`"""
     return f"{success.good} of {success.of} (95 %: {_format_interval(success)})"
 
 
 def _format_interval(success: Success) -> str:
+    """`30 to 90 %`"""
     return f"{100 * success.low:.0f} to {100 * success.high:.0f} %"
 
 

@@ -129,6 +129,7 @@ def _run_log_json(report: Report) -> dict[str, Any]:
 
 
 def _data_json(report: DataReport) -> dict[str, Any]:
+    """What a report on data has besides: the tokenizer, counts, the ledger, lengths and figures."""
     lengths = report.lengths
     return {
         "tokenizer": {"folder": report.tokenizer, "facts": report.facts},
@@ -159,6 +160,7 @@ def _data_json(report: DataReport) -> dict[str, Any]:
 
 
 def _audit_json(report: AuditReport) -> dict[str, Any]:
+    """What an audit has besides: the ledger with what is not attended, its lines, laws, canary and notes."""
     return {
         "ledger": {
             row.key: {
@@ -213,6 +215,7 @@ def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def _finding_json(finding: Finding) -> dict[str, Any]:
+    """A finding without its fingerprints, which depend on the others."""
     return {
         "rule": finding.rule,
         "code": finding.code,
@@ -229,6 +232,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _fix_json(fix: Fix) -> dict[str, Any]:
+    """The edits of a fix: characters `start` to `end` of the file become `text`."""
     # Offsets count characters of the file as it was read, as editors and other programs apply
     # them.
     edits = [{"start": edit.start, "end": edit.end, "text": edit.text} for edit in fix.edits]
@@ -255,6 +259,7 @@ def _figure_json(figure: Figure) -> dict[str, Any]:
 
 
 def _case_json(case: Case) -> dict[str, Any]:
+    """One place of a finding."""
     # A case is on a row of data, which has an origin, or on a line of a script or a setting,
     # which has a file.
     origin = case.origin

@@ -175,8 +175,16 @@ def measured_laws(report: AuditReport) -> list[MeasuredLaw]:
 
 
 def law_standing(law: str, holds: bool, severity_by_code: Mapping[str, str]) -> str:
-    """A law in words; `found` are the findings, code -> severity. A law is broken where its rule says so. What differs
-    without a finding is explained by another one's, was asked for, or its rule was left out."""
+    """A law in words, with the finding that it has.
+
+    A law is broken where its rule says so. What differs without a finding
+    is explained by another one's, was asked for, or its rule was left out.
+
+    Args:
+        law: the law's name.
+        holds: is its value within the tolerance?
+        severity_by_code: the findings of the report, code -> severity.
+    """
     if holds:
         return "holds"
     # The rule of a law may look at more than the figure: it is silent where the settings asked
@@ -226,6 +234,7 @@ def render_notes(report: AuditReport, console: Console, verbose: bool) -> None:
 
 
 def _new_table(first: str, *titles: str) -> Table:
+    """An empty table of a first column and columns of numbers."""
     table = borderless_table()
     table.add_column(first)
     for title in titles:
@@ -273,6 +282,7 @@ def _row_style(row: LedgerRow) -> str:
 
 
 def _laws_table(measured: list[MeasuredLaw], verbose: bool) -> Table:
+    """A line for each law that was measured; with `verbose` what was compared."""
     table = _new_table("laws", "measured", "tolerance", "")
     if verbose:
         table.add_column("what was compared")
@@ -290,6 +300,7 @@ def _laws_table(measured: list[MeasuredLaw], verbose: bool) -> Table:
 
 
 def _canary_table(fields: tuple[dict[str, Any], ...]) -> Table:
+    """What became of the marker that was put into each field."""
     table = borderless_table()
     table.add_column("canary in")
     table.add_column("became")
@@ -303,6 +314,7 @@ def _canary_table(fields: tuple[dict[str, Any], ...]) -> Table:
 
 
 def _note_lines(report: AuditReport, verbose: bool) -> Iterator[str]:
+    """Laws that were not measured (counted, or with `verbose` each), then the notes of the audit."""
     # Which laws could not be measured depends on the trainer, and is rarely of use: one line
     # counts them, -v says why.
     left = untested_laws(report)

@@ -15,8 +15,17 @@ MAX_DECADES = 6
 
 
 def linear_ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:
-    """About `count` round numbers from low to high: multiples of 1, 2 or 5 times a power of ten; both ends where there
-    is no such."""
+    """Round numbers along an axis: multiples of 1, 2 or 5 times a power of ten.
+
+    Args:
+        low: the left or lower end.
+        high: the other end.
+        count: about so many.
+        whole: only whole numbers, such as steps.
+
+    Returns:
+        The ticks from low to high; both ends where there is no round number between them.
+    """
     # Halved first: high - low of the two largest floats would be infinite.
     rough = (high / 2 - low / 2) / count * 2
     # A range of less than a billionth of its values has no round numbers that differ when they
@@ -54,6 +63,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def _ticks_of_decade(power: int) -> Iterator[float]:
+    """1, 2 and 5 times a power of ten that floats can hold."""
     if -300 < power < 300:
         yield from (float(f"{k}e{power}") for k in (1, 2, 5))
 

@@ -50,6 +50,7 @@ def cited_rows(report: Report) -> str:
 
 
 def _read_cited_rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tuple[Origin, Any]]:
+    """Each wanted row with its place, in the order of the data."""
     # Read under the settings of the check, so that rows have the numbers that the findings
     # cite.
     spec, left = report.spec, len(wanted)

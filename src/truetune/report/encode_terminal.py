@@ -37,6 +37,7 @@ def render_encoded(encoded: Encoded, console: Console) -> None:
 
 
 def _print_counts(encoded: Encoded, console: Console) -> None:
+    """Rows, tokens, how full packs are, and what was written."""
     counts = encoded.counts
     files = {shard["file"] for shard in encoded.manifest["shards"]}
     # Only the files of this run: the folder may hold a cache of other settings as well.
@@ -68,6 +69,7 @@ def _print_counts(encoded: Encoded, console: Console) -> None:
 
 
 def _print_notices(encoded: Encoded, console: Console) -> None:
+    """What the run wants to be known: a slower engine, rows that were left out."""
     for notice in encoded.manifest["notices"]:
         _print_line(console, f"note: {notice}")
 
@@ -202,10 +204,12 @@ def render_comparison(comparison: Comparison, path: str, console: Console) -> No
 
 
 def _print_lost_fields(fields: Mapping[str, int], console: Console) -> None:
+    """Fields of rows that no token comes from, where there are any."""
     if fields:
         console.print(lost_line(fields), soft_wrap=True)
 
 
 def _print_line(console: Console, text: str) -> None:
+    """One line, with numbers and paths in colour on a terminal."""
     # Printed as a str, so that rich colours numbers and paths as it does for its own log lines.
     console.print(visible(text), soft_wrap=True)

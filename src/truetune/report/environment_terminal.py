@@ -54,6 +54,7 @@ def draw_environment(report: DoctorReport, console: Console, verbose: bool) -> N
 
 
 def _machine_lines(here: Environment) -> Iterator[tuple[str, str]]:
+    """(name, value) of the system, each kind of GPU, torch, and the cache of the hub."""
     machine = here.machine
     memory = f", {machine.memory / GIGABYTE:,.0f} GB RAM" if machine.memory else ""
     yield "machine", f"{here.system}; {machine.cpus or '?'} CPUs{memory}"
@@ -67,6 +68,7 @@ def _machine_lines(here: Environment) -> Iterator[tuple[str, str]]:
 
 
 def _describe_torch(here: Environment) -> str:
+    """What torch was built for, and what it uses."""
     torch = here.torch
     assert torch is not None
     # A build for CUDA on a machine without a GPU driver is the common reason for "uses no GPU",
@@ -82,6 +84,7 @@ def _describe_torch(here: Environment) -> str:
 
 
 def _software_lines(here: Environment, verbose: bool) -> Iterator[tuple[str, str]]:
+    """(name, value) of the packages; with `verbose` those that were imported as well."""
     yield (
         "packages",
         ", ".join(f"{name} {version}" for name, version in versions(here).items())

@@ -68,6 +68,7 @@ def _likelihood_tables(evaluated: Evaluated, level: str, verbose: bool) -> Itera
 
 
 def _loss_table(evaluated: Evaluated, level: str) -> Table:
+    """The loss by source of the tokens; the whole in bold."""
     table = _new_table("loss by source", "tokens", "nats a token", level, "perplexity")
     for loss in evaluated.model.losses:
         table.add_row(
@@ -82,6 +83,7 @@ def _loss_table(evaluated: Evaluated, level: str) -> Table:
 
 
 def _change_table(evaluated: Evaluated, other: Measured, level: str) -> Table:
+    """The difference from the other model's loss by source, with p."""
     table = _new_table(f"against {_model_name(other)}", "its loss", "difference", level, "p")
     for change in evaluated.changes:
         other_loss = other.loss(change.source)
@@ -110,6 +112,7 @@ def _stop_table(evaluated: Evaluated, level: str) -> Table:
 
 
 def _stop_lines(stops: Stops, level: str) -> Iterator[tuple[str, str]]:
+    """(name, value) of how likely the model stops where answers end, and inside of them."""
     yield "where answers end, mean", _format_number(stops.mean)
     yield "  median", _format_number(stops.median)
     yield (
@@ -127,6 +130,7 @@ def _stop_lines(stops: Stops, level: str) -> Iterator[tuple[str, str]]:
 
 
 def _calibration_table(stops: Stops) -> Table:
+    """P(stop) in bins: how many of the places in each are ends."""
     table = _new_table("P(stop) from", "to", "places", "mean", "of them ends")
     for part in stops.bins:
         table.add_row(
@@ -141,6 +145,7 @@ def _calibration_table(stops: Stops) -> Table:
 
 
 def _answer_tables(metrics: Metrics) -> Iterator[Table]:
+    """A table for each group of generated answers, and one of the differences from the other model's."""
     for group in metrics.groups:
         table = _new_table(f"answers, rows {group.name} ({group.samples})", "", "95%", "of")
         for measure in group.measures:
@@ -169,6 +174,7 @@ def _answer_tables(metrics: Metrics) -> Iterator[Table]:
 
 
 def _agreement_table(evaluated: Evaluated) -> Table:
+    """On how many rows only one of the models is right, with McNemar's p."""
     table = _new_table(
         "right answers, by pairs", "both", "only this", "only the other", "neither", "p (McNemar)"
     )
@@ -184,6 +190,7 @@ def _agreement_table(evaluated: Evaluated) -> Table:
 
 
 def _task_table(lm_eval: LmEval) -> Table:
+    """A line for each metric of each lm-eval task."""
     table = _new_table("lm-eval task", "metric", "value", "standard error", "rows")
     for task in lm_eval.tasks:
         for i, (name, value) in enumerate(task.metrics.items()):
@@ -199,6 +206,7 @@ def _task_table(lm_eval: LmEval) -> Table:
 
 
 def _task_notes(lm_eval: LmEval | None) -> Iterator[str]:
+    """What lm-eval was asked otherwise than usual, and what was compared."""
     if lm_eval:
         yield from (f"lm-eval: {name}: {why}" for name, why in lm_eval.flags.items())
         if lm_eval.compared:
@@ -210,6 +218,7 @@ def _task_notes(lm_eval: LmEval | None) -> Iterator[str]:
 
 
 def _evaluation_notes(evaluated: Evaluated) -> Iterator[str]:
+    """What was left out and why, what can't be said, and the loss on rows that were trained on."""
     left = sorted(evaluated.skipped.items(), key=lambda pair: -pair[1])
     for reason, count in left[:MAX_SKIP_REASONS]:
         yield f"{count_noun(count, 'example')} left out: {reason}"
@@ -240,6 +249,7 @@ def _model_name(model: Measured) -> str:
 
 
 def _new_table(first: str, *others: str) -> Table:
+    """An empty table of a first column and columns of numbers."""
     table = borderless_table()
     table.add_column(first)
     for name in others:
@@ -248,6 +258,7 @@ def _new_table(first: str, *others: str) -> Table:
 
 
 def _format_interval(low: float | None, high: float | None, sign: str = "") -> str:
+    """`1.000 to 1.500`; empty where there is no interval."""
     if low is None or high is None:
         return ""
     # Two digits that count, of values so small that three decimals would show 0.000.
@@ -256,10 +267,12 @@ def _format_interval(low: float | None, high: float | None, sign: str = "") -> s
 
 
 def _format_number(value: float) -> str:
+    """Two decimals of usual sizes, three digits of others."""
     return f"{value:,.2f}" if 1 <= value < 1e6 else f"{value:.3g}"
 
 
 def _format_p_value(value: float) -> str:
+    """Three decimals, or `< 0.001`."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 

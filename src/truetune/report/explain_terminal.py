@@ -44,6 +44,7 @@ def topic_json(topic: Message | Guide) -> dict[str, Any]:
 
 
 def _topic_page(topic: Message | Guide) -> str:
+    """The page as Markdown: what is seen, the causes with the likely ones first, what to do."""
     # A guide begins with the user's words for the problem, so that a reader sees at once that
     # it is theirs.
     if isinstance(topic, Guide):
@@ -64,11 +65,13 @@ def _topic_page(topic: Message | Guide) -> str:
 
 
 def _cause_line(cause: Cause) -> str:
+    """A cause of a guide, with the rules that prove it."""
     proof = f" (proved by {', '.join(cause.rules)})" if cause.rules else ""
     return f"{cause.text}. Seen as: {cause.seen}{proof}"
 
 
 def _as_sentence(text: str) -> str:
+    """With a capital and a full stop; empty stays empty."""
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 

@@ -1,4 +1,9 @@
-"""A figure as rows of characters, and as SVG."""
+"""A figure as rows of characters for a terminal, and as SVG for a page.
+
+Both take their ranges from the same `Axes`, so that a spike stands at the same place in both. The terminal draws the
+first series as braille dots, which hold two by four points a cell. The SVG has no library and no script: it is put
+into pages that may load nothing. The trade-off: no smoothing and no zoom; the script of the page adds what it needs.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,8 @@ from truetune.checks.figure import Figure, Mark, Series
 from truetune.report.axis_ticks import linear_ticks, log_ticks, tick_label
 from truetune.report.visible_text import visible
 
+# Chosen, not measured: eight rows of four dots show the shape of a loss, and leave room for the
+# finding around it.
 PLOT_ROWS = 8
 BRAILLE_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bits of a braille character by column and row"""
@@ -43,10 +50,14 @@ class Axes(NamedTuple):
 
     def x(self, value: float) -> float:
         """0 to 1 from left to right."""
+        # Halves are subtracted: the difference of two finite floats may be infinite, that of
+        # their halves is not (test_plot draws any floats there are).
         return (value / 2 - self.left / 2) / (self.right / 2 - self.left / 2)
 
     def y(self, value: float) -> float | None:
         """0 to 1 from below; None where there is no place for the value."""
+        # A gap is drawn where there is no value; 0 would be a lie, and a logarithm has no place
+        # for it.
         if not math.isfinite(value) or (self.log and value <= 0):
             return None
         value = math.log10(value) if self.log else value
@@ -55,6 +66,7 @@ class Axes(NamedTuple):
     def label(self, share: float) -> str:
         """The value at a share of the height."""
         value = (1 - share) * self.low + share * self.high
+        # Room above the greatest float would overflow when it is turned back into a value.
         return f"{10 ** min(value, 308.0) if self.log else value:.3g}"
 
 
@@ -81,13 +93,22 @@ def _widen_range(low: float, high: float, below: float) -> tuple[float, float]:
     """A range that is not empty: where it would be, as much room above it, and `below` times that below."""
     if high / 2 - low / 2 > 1e-12 * max(abs(high), abs(low), 1e-280):
         return low, high
+    # A flat curve is drawn in the middle of a range of its own, instead of on the edge of an
+    # empty one.
     room = max(0.05 * abs(high), 1.0 if high == 0 or not below else 1e-280)
     return max(low - below * room, -sys.float_info.max), min(high + room, sys.float_info.max)
 
 
 def terminal_plot(figure: Figure, width: int, unicode: bool) -> Text:
-    """The figure in ROWS rows of at most `width` cells, with its title above and its x axis below."""
+    """The figure in PLOT_ROWS rows, with its title above and its x axis below.
+
+    Args:
+        figure: what is drawn; its first series lies over the others.
+        width: cells of the terminal, at most so many are used.
+        unicode: may braille and box characters be used? Else it is ASCII.
+    """
     frame = figure_axes(figure)
+    # Three labels: both ends and the middle; with eight rows more would touch.
     labels = {
         0: frame.label(1),
         PLOT_ROWS // 2: frame.label(1 - (PLOT_ROWS // 2 + 0.5) / PLOT_ROWS),
@@ -115,7 +136,8 @@ def _plot_cells(
         if math.isfinite(mark.x):
             for line in cells:
                 line[_column_of(mark.x, frame, columns)] = ("┊" if unicode else ":", "dim")
-    # From the last series to the first: the first is what the finding is about, and is drawn over the others.
+    # From the last series to the first: the first is what the finding is about, and is drawn
+    # over the others.
     for number, series in reversed(list(enumerate(figure.series))):
         style = SERIES_COLOURS[number % len(SERIES_COLOURS)]
         if unicode and number == 0:
@@ -137,6 +159,7 @@ def _point_cells(series: Series, frame: Axes, columns: int) -> Iterator[tuple[in
 
 
 def _column_of(x: float, frame: Axes, columns: int) -> int:
+    """The column of a terminal plot in which x lies."""
     # The right end of the axis is 1.0 of the width, which would be one column past the last.
     return min(columns - 1, int(frame.x(x) * columns))
 
@@ -153,6 +176,7 @@ def _braille_line(series: Series, frame: Axes, columns: int) -> dict[tuple[int, 
             continue
         here = (frame.x(x) * across, (1 - height) * down)
         start = last or here
+        # As many steps as dots along the longer side: no gap in the line, and no dot twice.
         count = max(1, math.ceil(max(abs(here[0] - start[0]), abs(here[1] - start[1]))))
         for k in range(count + 1):
             at_x = round(start[0] + (here[0] - start[0]) * k / count)
@@ -187,15 +211,20 @@ def _axis_line(figure: Figure, frame: Axes, gutter: int, columns: int, unicode: 
     placed = [(0, first), (columns - len(last), last)]
     for text, mark in marked:
         start = min(max(0, int(frame.x(mark.x) * columns) - len(text) // 2), columns - len(text))
+        # Labels that come first take their place: marks before the ends of the axis, and the
+        # last mark before the others.
         placed.insert(0, (start, text))
     for start, text in placed:
         around = line[max(0, start - 1) : start + len(text) + 1]
+        # With a blank on both sides, or two numbers would be read as one; a label of wide
+        # characters would shift the line.
         if start >= 0 and set(around) == {" "} and cell_len(text) == len(text):
             line[start : start + len(text)] = text
     return " " * gutter + " " + "".join(line).rstrip()
 
 
 def _shorten_text(text: str, width: int, unicode: bool) -> str:
+    """At most `width` visible characters; without `unicode` in ASCII."""
     text = visible(text)
     if not unicode:
         text = text.encode("ascii", "replace").decode()
@@ -221,6 +250,7 @@ def figure_svg(figure: Figure) -> str:
 
 def with_margins(frame: Axes) -> Axes:
     """With some room above and below."""
+    # A curve that touches the frame looks cut off. 8 per cent: chosen, not measured.
     more = (frame.high / 2 - frame.low / 2) * 0.08
     low, high = frame.low - more, frame.high + more
     return frame._replace(low=low, high=high) if math.isfinite(high - low) else frame
@@ -242,7 +272,14 @@ def plot_svg(
     numbers: Sequence[int] | None = None,
     dashes: Sequence[str] | None = None,
 ) -> str:
-    """The figure alone; `numbers` and `dashes` are the colours and dashes of its lines, else they are counted."""
+    """The figure alone, without title and legend, as inline SVG.
+
+    Args:
+        figure: its series and marks.
+        frame: the ranges that are drawn.
+        numbers: the colour of each line, from 0 to LINE_COLOURS - 1; else they are counted.
+        dashes: `stroke-dasharray` of each line; else it follows from the colour, for who sees no colours.
+    """
     numbers = range(len(figure.series)) if numbers is None else numbers
     dashes = [DASHES[number % len(DASHES)] for number in numbers] if dashes is None else dashes
     marks = sorted(
@@ -278,6 +315,7 @@ def y_ticks(frame: Axes) -> list[tuple[float, str]]:
 
 def x_ticks(frame: Axes) -> list[tuple[float, str]]:
     """(share of the width in per cent, label) of round values."""
+    # Steps of a run are whole numbers; a mark at step 1.5 would be none.
     values = linear_ticks(frame.left, frame.right, 5, whole=frame.right - frame.left > 2)
     step = values[1] - values[0] if len(values) > 1 else 0.0
     return [(_per_cent(frame.x(v)), tick_label(v, step)) for v in values]
@@ -288,6 +326,8 @@ def line_path(series: Series, frame: Axes) -> str:
     moves, last = list[str](), None
     for here in _line_points(series, frame):
         if here is not None:
+            # Relative moves in whole units: fewer characters than absolute ones with decimals,
+            # which counts in a page of forty curves.
             moves.append(
                 f"M{here[0]} {here[1]}h0"
                 if last is None
@@ -304,6 +344,7 @@ def point_dots(series: Series, frame: Axes) -> str:
 
 
 def _line_points(series: Series, frame: Axes) -> Iterator[tuple[int, int] | None]:
+    """(x, y) of each point in units of WIDE and HIGH; None where there is none."""
     for x, y in zip(series.x, series.y, strict=True):
         height = frame.y(y)
         known = height is not None and math.isfinite(x)
@@ -311,8 +352,11 @@ def _line_points(series: Series, frame: Axes) -> Iterator[tuple[int, int] | None
 
 
 def _line_svg(series: Series, frame: Axes, number: int, dash: str) -> str:
+    """A line and its dots."""
     drawn = (
         'fill="none" stroke="currentColor" stroke-linejoin="round" stroke-linecap="round" '
+        # The drawing is stretched to the width of the page; without this lines would be as wide
+        # as they are stretched.
         'vector-effect="non-scaling-stroke"/>'
     )
     return (
@@ -323,6 +367,7 @@ def _line_svg(series: Series, frame: Axes, number: int, dash: str) -> str:
 
 
 def _y_tick_svg(share: float, text: str) -> str:
+    """A line across, with its value left of the plot."""
     return (
         f'<line x1="0" x2="100%" y1="{share}%" y2="{share}%" stroke="currentColor"'
         f' stroke-opacity=".15"/><text class="axis" x="-6" y="{share}%" dy="4"'
@@ -331,6 +376,7 @@ def _y_tick_svg(share: float, text: str) -> str:
 
 
 def _x_tick_svg(share: float, text: str) -> str:
+    """A mark below, with its value."""
     return (
         f'<line x1="{share}%" x2="{share}%" y1="100%" y2="100%" stroke="currentColor"/><text'
         f' class="axis" x="{share}%" y="100%" dy="15" text-anchor="middle">{_escape_text(text)}</text>'
@@ -338,7 +384,9 @@ def _x_tick_svg(share: float, text: str) -> str:
 
 
 def _mark_svg(mark: Mark, frame: Axes, row: int) -> str:
+    """A dashed line at a step, with its label above; `row` counts the lines of text above the plot."""
     share = _per_cent(frame.x(mark.x))
+    # A label near an edge would stand outside of the plot.
     anchor = "start" if share < 25 else "end" if share > 75 else "middle"
     return (
         f'<line class="mark" x1="{share}%" x2="{share}%" y1="0" y2="100%" stroke="currentColor"'
@@ -348,8 +396,13 @@ def _mark_svg(mark: Mark, frame: Axes, row: int) -> str:
 
 
 def _escape_text(text: str) -> str:
+    """Text for HTML, at most 200 characters."""
+    # Cut before it is escaped, so that no escape is cut in two.
     return escape(visible(text[:200]))
 
 
 def _per_cent(share: float) -> float:
+    """A share of the plot in per cent, held near it."""
+    # A frame may be narrower than its data: what is far outside is held near, so that no number
+    # of 300 digits is written.
     return round(min(2.0, max(-1.0, share)) * 100, 2)

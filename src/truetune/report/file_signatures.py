@@ -39,6 +39,8 @@ def sign_text(text: str) -> str:
 
 
 def _begins_with(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
+    """A test of a file's first 1,024 bytes."""
+
     def is_ours(path: Path) -> bool:
         # 1,024 bytes hold the longest of these beginnings with room to spare; the file may have
         # gigabytes.
@@ -51,6 +53,7 @@ def _begins_with(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
 
 
 def _is_text(path: Path) -> bool:
+    """Is the last line that of a report as text?"""
     with path.open("rb") as file:
         # The signature stands last, and 200 bytes hold it whatever the version is called.
         file.seek(max(0, path.stat().st_size - 200))

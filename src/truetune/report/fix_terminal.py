@@ -68,6 +68,7 @@ def _print_left(console: Console, fixed: Fixed) -> None:
 
 
 def _headline_of_changes(fixed: Fixed, *, only_shown: bool) -> str:
+    """How many rows were changed and dropped, of which file."""
     # With --diff nothing was written: the line names what was read.
     where = fixed.data if fixed.output is None else fixed.output
     changed = (
@@ -79,6 +80,7 @@ def _headline_of_changes(fixed: Fixed, *, only_shown: bool) -> str:
 
 
 def _print_changes(console: Console, counts: Mapping[tuple[str, str], int]) -> None:
+    """A line for each kind of change of each rule."""
     for (rule, what), rows in counts.items():
         _print_clipped(console, f"  {_rule_with_code(rule)}: {count_noun(rows, 'row')}: {what}")
 
@@ -98,6 +100,7 @@ def _next_command(fixed: Fixed, spec: RunSpec) -> str:
 
 
 def _print_clipped(console: Console, line: str) -> None:
+    """One line, with numbers and paths in colour on a terminal."""
     # Clipped: a finding's message may quote a whole row.
     console.print(visible(clip_text(line)), soft_wrap=True)
 
@@ -116,4 +119,5 @@ def fixed_json(fixed: Fixed) -> dict[str, Any]:
 
 
 def _changes_json(counts: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
+    """Rows by rule and kind of change."""
     return [{"rule": rule, "change": what, "rows": rows} for (rule, what), rows in counts.items()]

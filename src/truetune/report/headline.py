@@ -74,6 +74,7 @@ def next_step(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
 
 
 def _findings_sentence(report: Report, where: str) -> str:
+    """The first finding that is more than a note, or that there is none; `where` is what was looked at."""
     grave = [finding for finding in report.findings if finding.severity != "info"]
     # "No findings" must not be read over something that nobody looked at.
     if not grave and report.outcome == "not judged":
@@ -94,10 +95,12 @@ def count_examined(report: Report) -> str:
 
 
 def _lint_verdict(report: LintReport) -> str:
+    """What the rules say of the files."""
     return _findings_sentence(report, count_noun(report.files, "file"))
 
 
 def _environment_verdict(report: DoctorReport) -> str:
+    """What fails to import, or what torch can use."""
     here = report.environment
     # An import that fails is worse than a package that is missing: whoever sees it listed
     # believes that it works.
@@ -122,12 +125,14 @@ def _environment_verdict(report: DoctorReport) -> str:
 
 
 def _movement_verdict(report: MovementReport) -> str:
+    """Which kinds of tensors moved least and most."""
     from truetune.report.weight_diff_terminal import describe_movement
 
     return describe_movement(report.manifest)
 
 
 def _evaluation_verdict(report: EvaluationReport) -> str:
+    """The loss, its difference, and the stops."""
     evaluated = report.evaluated
     if evaluated is None:
         tasks = report.tasks.tasks if report.tasks else ()
@@ -159,6 +164,7 @@ def _evaluated_parts(evaluated: Evaluated, level: str) -> Iterator[str]:
 
 
 def _server_verdict(report: ServiceReport) -> str:
+    """What is served otherwise than trained."""
     from truetune.report.server_check_terminal import observation_lines
 
     # A check that was broken off may have seen only what is fine.
@@ -176,12 +182,14 @@ def _server_verdict(report: ServiceReport) -> str:
 
 
 def _answers_verdict(report: SampleReport) -> str:
+    """How many answers are right and well-formed."""
     from truetune.report.answers_terminal import describe_success
 
     return f"{describe_success(report)}."
 
 
 def _rehearsal_verdict(report: RehearsalReport) -> str:
+    """What the miniature recites, then what the loss is on."""
     parts, rows = [], report.recited
     if rows:
         whole, ended = sum(row.recited for row in rows), sum(row.stopped for row in rows)

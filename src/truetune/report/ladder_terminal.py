@@ -60,6 +60,7 @@ def ladder_json(ladder: Ladder) -> dict[str, Any]:
 
 
 def _print_rungs(ladder: Ladder, console: Console) -> None:
+    """What was measured, the table of rungs, and their notes."""
     # The first rung is the adapter on its base: what it changes is what all others are measured
     # by.
     size = ladder.rungs[0].effect.size if ladder.rungs and ladder.rungs[0].effect else 0.0
@@ -81,6 +82,7 @@ def _print_rungs(ladder: Ladder, console: Console) -> None:
 
 
 def _print_outcome(ladder: Ladder, console: Console) -> None:
+    """Where the effect was lost, or that it is the same everywhere, or that this is not known."""
     culprit = ladder.culprit
     # A rung that was not measured may be the one that lost it: "the same on every rung" would
     # be a guess.
@@ -102,6 +104,7 @@ def _print_outcome(ladder: Ladder, console: Console) -> None:
 
 
 def _rung_cells(rung: Rung) -> tuple[Text, ...]:
+    """Name, effect, cosine and largest difference; dashes where it was not measured."""
     effect = rung.effect
     # A fault is seen before the figures are: a rung may have the whole effect and another
     # template.

@@ -154,4 +154,5 @@ def _joined_value(key: str, whole: Result, value: Any) -> Any:
 
 
 def _failed_without_findings(result: Result) -> bool:
+    """Has it failed for a reason that no finding names?"""
     return bool(result.get("failed")) and not result.get("findings")

@@ -83,6 +83,7 @@ def _print_body(plan: Plan, console: Console) -> None:
 
 
 def _print_remedies(plan: Plan, console: Console) -> None:
+    """The remedies in order, whether they are enough, and the notes."""
     for number, remedy in enumerate(plan.remedies, 1):
         for line in _remedy_lines(number, remedy):
             _print_wrapped(console, line)
@@ -116,6 +117,7 @@ def moments_table(plan: Plan) -> Table:
 
 
 def _head_lines(plan: Plan) -> Iterator[str]:
+    """What is trained, and of how many rows and tokens a step is."""
     estimate, settings = plan.estimate, plan.estimate.settings
     known = estimate.architecture
     yield (
@@ -131,6 +133,7 @@ def _head_lines(plan: Plan) -> Iterator[str]:
 
 
 def _verdict_line(plan: Plan) -> tuple[str, str]:
+    """(line, style): the peak, and whether it fits."""
     peak = plan.estimate.peak
     line = f"peak: {peak.total / GIB:.1f} GiB on each GPU, at the {peak.name}"
     if plan.memory is None or plan.verdict is None:
@@ -141,6 +144,7 @@ def _verdict_line(plan: Plan) -> tuple[str, str]:
 
 
 def _summary_sentence(plan: Plan) -> str:
+    """The same as a sentence, for a page."""
     peak = plan.estimate.peak
     takes = f"takes {peak.total / GIB:.1f} GiB on each GPU at its peak, the {peak.name}"
     if plan.memory is None or plan.verdict is None:
@@ -150,6 +154,7 @@ def _summary_sentence(plan: Plan) -> str:
 
 
 def _remedy_lines(number: int, remedy: Remedy) -> Iterator[str]:
+    """What to change, what it gains, and the lines for the settings."""
     yield f"{number}. {remedy.what}: {remedy.gain / GIB:.1f} less, {remedy.total / GIB:.1f} GiB" + (
         ", which fits" if remedy.fits else ""
     )
@@ -158,18 +163,22 @@ def _remedy_lines(number: int, remedy: Remedy) -> Iterator[str]:
 
 
 def _part_bytes(moment: Moment, part: str) -> float:
+    """What a part takes at a moment."""
     return moment.margin if part == "margin" else moment.parts.get(part, 0.0)
 
 
 def _gib_cell(size: float, digits: int) -> str:
+    """A size in GiB; empty where there is none."""
     return f"{size / GIB:.{digits}f}" if size else ""
 
 
 def _format_count(count: int) -> str:
+    """`8.03 billion`, `41.9 million`"""
     return f"{count / 1e9:.2f} billion" if count >= 1e9 else f"{count / 1e6:.1f} million"
 
 
 def _print_wrapped(console: Console, line: str, style: str = "") -> None:
+    """A line, wrapped with its own indentation."""
     # Lines of a remedy are YAML to be copied: their indentation must survive the wrapping.
     indent = " " * (len(line) - len(line.lstrip()))
     for part in wrap_text(visible(line.lstrip()), max(20, console.width - len(indent))):

@@ -141,6 +141,7 @@ def exported_page(exported: Exported) -> dict[str, Any]:
 
 
 def _proof_json(proof: Proof | None) -> dict[str, Any] | None:
+    """The proof as plain values, with its faults."""
     return None if proof is None else asdict(proof) | {"faults": proof.faults}
 
 
@@ -174,6 +175,7 @@ def render_proof(proof: Proof | None, console: Console) -> None:
 
 
 def _print_outcome(failed: bool, place: str, seconds: float, console: Console) -> None:
+    """The sentence at the end, with the time it took."""
     print_visible(
         console,
         f"{_outcome_sentence(failed, place)} ({seconds:.1f} s)",
@@ -182,12 +184,14 @@ def _print_outcome(failed: bool, place: str, seconds: float, console: Console) -
 
 
 def _outcome_sentence(failed: bool, place: str) -> str:
+    """That it is ready, or not written."""
     return (
         f"not written: {place} would not be what it was made of" if failed else f"{place} is ready"
     )
 
 
 def _same_or_other(same: bool | None) -> str:
+    """`-` where it is not known."""
     # Capitals, since a table of ten columns is skimmed, and this is the cell that breaks the
     # chat.
     return "-" if same is None else "same" if same else "OTHER"

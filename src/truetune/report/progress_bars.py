@@ -148,6 +148,7 @@ def waiting_line(*, off: bool) -> Iterator[Callable[[str], object]]:
 
 
 def _new_bar(before: ProgressColumn, after: ProgressColumn) -> Progress:
+    """A bar on stderr that vanishes at its end."""
     return Progress(
         before,
         BarColumn(),

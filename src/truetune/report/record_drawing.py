@@ -45,8 +45,17 @@ def record_drawing(draw: Callable[[Console], None]) -> list[DrawnPart]:
 def result_page_values(
     subject: tuple[str, str], verdict: str, then: str, draw: Callable[[Console], None]
 ) -> dict[str, Any]:
-    """What a page needs of a result that is no report: kind and path of what was looked at, one sentence, what to do
-    next, and what the terminal draws."""
+    """What a page needs of a result that is no report.
+
+    Args:
+        subject: kind and path of what was looked at.
+        verdict: one sentence.
+        then: what to do next.
+        draw: draws on a console what the terminal shows.
+
+    Returns:
+        `summary`, `next`, `subjects` and `shown` of the JSON.
+    """
     kind, path = subject
     return {
         "summary": verdict,
@@ -84,10 +93,12 @@ class _Recorder(Console):
 
 
 def _nonempty_lines(text: str) -> list[str]:
+    """Lines without spaces at their ends."""
     return [line.rstrip() for line in text.split("\n") if line.strip()]
 
 
 def _table_part(table: Table) -> DrawnPart:
+    """A table's titles, cells and styles."""
     columns = [list(column.cells) for column in table.columns]
     return {
         "kind": "table",
@@ -104,6 +115,7 @@ def _table_part(table: Table) -> DrawnPart:
 
 
 def _cell_part(content: Any) -> dict[str, str]:
+    """Text and style of a cell."""
     return {
         "text": _plain_text(content),
         "style": str(content.style) if isinstance(content, Text) else "",
@@ -111,4 +123,5 @@ def _cell_part(content: Any) -> dict[str, str]:
 
 
 def _plain_text(content: Any) -> str:
+    """The text of a cell without its styles."""
     return content.plain if isinstance(content, Text) else str(content)

@@ -72,10 +72,12 @@ def render_mutation(mutation: Mutation, console: Console) -> None:
 
 
 def _detection_cell(text: str) -> Text:
+    """What showed a fault, in green; a red `no` where nothing did."""
     return Text(visible(text), style="green") if text else Text("no", style="bold red")
 
 
 def _answer_table(report: RehearsalReport) -> Table:
+    """What the miniature says for each row, beside what it should."""
     table = Table(box=None, pad_edge=False)
     for name in ("row", "recited", "stopped", "answer", "should be"):
         table.add_column(name)
@@ -93,6 +95,7 @@ def _answer_table(report: RehearsalReport) -> Table:
 
 
 def _pair_table(report: RehearsalReport) -> Table:
+    """The margin of each pair before and after."""
     table = Table(box=None, pad_edge=False)
     for name in ("margin before", "after", "is taught", "rather than"):
         table.add_column(name)
@@ -107,4 +110,5 @@ def _pair_table(report: RehearsalReport) -> Table:
 
 
 def _yes_or_no(value: bool) -> Text:
+    """In its colour."""
     return Text("yes", style="green") if value else Text("no", style="bold red")

@@ -65,8 +65,12 @@ def render_report(
 ) -> None:
     """Draw verdict, findings, what was not judged, the next step, and figures last.
 
-    `verbose` draws notes, figures beside findings and the list of checks in full; `quiet` findings alone. Of each
-    finding so many `cases` are drawn.
+    Args:
+        report: of any kind.
+        console: where it is drawn; its width and encoding are kept to.
+        verbose: draw notes, figures beside findings, and the list of checks in full.
+        quiet: findings alone.
+        cases: so many places of each finding.
     """
     if not quiet:
         _draw_verdict(report, console, verbose)
@@ -159,6 +163,7 @@ def render_brief(report: DataReport, console: Console) -> None:
 
 
 def _print_data_figures(report: DataReport, console: Console) -> None:
+    """The ledger, what is lost, what has no label, and the histogram of lengths."""
     console.print(ledger_table(report.ledger))
     lost = report.data.get("lost_fields")
     if lost:
@@ -222,6 +227,7 @@ def closing_lines(report: Report) -> Text:
 
 
 def _continuations(report: Report, has_problems: bool) -> Iterator[str]:
+    """The lines below the counts, each a command or a reason for one."""
     if not has_problems and any(subject.kind == "run log" for subject in report.subjects):
         # A run can look perfect in its log and answer nothing: the README's table has five faults of one final loss.
         yield CURVES_ARE_NOT_ANSWERS
@@ -253,6 +259,7 @@ def _wrap_first_line(text: Text, console: Console) -> Text:
 
 
 def _facts_text(report: DataReport, width: int) -> Text:
+    """The tokenizer and what is known of it."""
     facts = [
         "tokenizer " + report.tokenizer,
         *(f"{name} {value}" for name, value in report.facts.items()),
@@ -263,6 +270,7 @@ def _facts_text(report: DataReport, width: int) -> Text:
 
 
 def _finding_heading(finding: Finding, width: int) -> Text:
+    """`error[TT301] role-alias-dropped: message`, in lines of at most `width` cells."""
     head = f"{finding.severity}[{finding.code}]"
     text = Text(
         "\n".join(wrap_text(f"{head} {finding.rule}: {clip_text(visible(finding.message))}", width))
@@ -300,6 +308,7 @@ def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int
 
 
 def _case_place(case: Case) -> str:
+    """`file:line (turn 2)`; of a script `file:line:column`."""
     if case.origin is None:
         return visible(
             ":".join(
@@ -385,6 +394,7 @@ def _without_label(report: DataReport) -> list[Text]:
 
 
 def _length_histogram(report: DataReport, console: Console) -> list[Text]:
+    """A heading, a bar for each bin, and what a cut at the limit would lose."""
     lengths = report.lengths
     bar = _block_bar if console.encoding.lower().startswith("utf") else _plain_bar
     lines = [
@@ -418,6 +428,7 @@ def _length_histogram(report: DataReport, console: Console) -> list[Text]:
 
 
 def _block_bar(count: int, top: int) -> str:
+    """A bar of eighths of a cell."""
     # Blocks of an eighth of a cell: 30 cells show 240 steps.
     eighths = round(BAR_CELLS * 8 * count / top) if top else 0
     # One example of a million must be seen: an empty bar reads as none.
@@ -427,13 +438,14 @@ def _block_bar(count: int, top: int) -> str:
 
 
 def _plain_bar(count: int, top: int) -> str:
+    """The same in ASCII."""
     return "#" * -(-BAR_CELLS * count // top) if top else ""
 
 
 def as_text(
     report: Report, *, verbose: bool = False, quiet: bool = False, cases: int = SHOWN_CASES
 ) -> str:
-    """The report as plain text, 100 columns wide."""
+    """The report as plain text, 100 columns wide; the arguments are those of `render_report`."""
     return draw_as_text(
         lambda console: render_report(report, console, verbose=verbose, quiet=quiet, cases=cases)
     )

@@ -94,6 +94,7 @@ def _result_objects(
 
 
 def _result_object(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:
+    """A finding as SARIF's `result`, without fingerprints."""
     detail = [finding.message, *finding.evidence, f"help: {finding.remedy}"]
     root = report.tokenizer if isinstance(report, DataReport) else ""
     # A place without a file of its own is shown at what was looked at: a result without any
@@ -123,6 +124,7 @@ def _case_location(case: Case, root: str, whole: str) -> dict[str, Any]:
 def _file_location(
     name: str, line: int | None = None, column: int | None = None, text: str = ""
 ) -> dict[str, Any]:
+    """A `location`: the file's address, its line and column, and what is there."""
     path = Path(name)
     try:
         # Relative to the working folder, as a checkout is: an absolute path names no file of

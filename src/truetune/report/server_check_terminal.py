@@ -80,6 +80,7 @@ def observation_lines(service: Service) -> Iterator[Observation]:
 
 
 def _prompt_lines(service: Service) -> Iterator[Observation]:
+    """Whether prompts are built as trained, by each way in which that was seen."""
     for by, how in COMPARED_BY.items():
         compared = [
             prompt for prompt in service.prompts if prompt.by == by and prompt.same is not None
@@ -96,6 +97,7 @@ def _prompt_lines(service: Service) -> Iterator[Observation]:
 
 
 def _describe_sampling(service: Service) -> tuple[str, bool]:
+    """(text, good): what the server does where no sampling is asked for."""
     sampling = service.sampling
     assert sampling is not None
     named = f" ({', '.join(sampling.settings)})" if sampling.settings else ""
@@ -109,6 +111,7 @@ def _describe_sampling(service: Service) -> tuple[str, bool]:
 
 
 def _describe_context(service: Service) -> tuple[str, bool]:
+    """(text, good): how long prompts may be, and whether longer ones are cut in silence."""
     context = service.context
     assert context is not None
     length = f"{context.told:,} tokens" if context.told is not None else "not told"
@@ -125,6 +128,7 @@ def _describe_context(service: Service) -> tuple[str, bool]:
 
 
 def _describe_strength(strength: Strength) -> str:
+    """How much of what training changed arrives through the server."""
     # Some servers report no log-probabilities: then only answers at which both models part can
     # tell them apart.
     if strength.by == "answers":

@@ -49,6 +49,7 @@ def explain_counts(report: DataReport) -> str:
 
 
 def _explanations(learned: Learned) -> list[str]:
+    """The parts of the sentence, empty ones included."""
     if learned.trainer is None:
         return [UNKNOWN_TRAINER]
     parts = (

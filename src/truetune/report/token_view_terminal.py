@@ -23,7 +23,14 @@ SOURCE_COLOURS = {
 
 
 def render_view(view: TokenView, console: Console, *, ids: bool = False, number: int = 0) -> None:
-    """Draw one example. Supervised tokens stand in [brackets]; an underline would hide underscores."""
+    """Draw one example. Supervised tokens stand in [brackets]; an underline would hide underscores.
+
+    Args:
+        view: the tokens of the example.
+        console: where it is drawn.
+        ids: draw each token's id behind it.
+        number: which example of its row it is, from 0, for rows that are split.
+    """
     console.print(Text(_example_title(view, number), style="bold"), soft_wrap=True)
     body = Text()
     for piece, id, source, supervised in zip(
@@ -31,6 +38,7 @@ def render_view(view: TokenView, console: Console, *, ids: bool = False, number:
     ):
         label = spell_token(piece) + (f"/{id}" if ids else "")
         style = SOURCE_COLOURS[Source(int(source))]
+        # Bold as well: on a terminal without colours both signs are there.
         if supervised:
             body.append(f"[{label}]", style=f"{style} bold")
         else:
@@ -73,6 +81,7 @@ def view_json(view: TokenView) -> dict[str, Any]:
 
 
 def _example_title(view: TokenView, number: int) -> str:
+    """The row's place and format; of a row that is split, which turn is trained."""
     row = view.example.row
     title = f"{visible(str(row.origin))} (row {row.origin.row}, {row.format})"
     if view.example.rendering.turn is not None:

@@ -136,6 +136,7 @@ class TrainingTerminal:
 
 
 def _sample_panel(sample: Sample, step: int) -> Panel:
+    """A question and its answer, with how it ended."""
     end = " [it stops]" if sample.scores.stopped else " [cut at the limit]"
     body = Text.assemble(
         (clip_text(visible(sample.prompt.question), MAX_CHARACTERS), "dim"),

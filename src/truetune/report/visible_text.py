@@ -41,6 +41,7 @@ def visible(text: str) -> str:
 
 
 def _escape_character(character: str) -> str:
+    """`\\u200b`, as Python writes it."""
     return character.encode("unicode_escape").decode("ascii")
 
 

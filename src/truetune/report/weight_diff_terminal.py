@@ -25,6 +25,7 @@ from truetune.report.visible_text import count_noun, visible
 
 @draw_more.register
 def draw_movement(report: MovementReport, console: Console, verbose: bool) -> None:
+    """Registered for reports of `truetune diff`."""
     render_movement(report.manifest, console)
 
 
@@ -95,6 +96,7 @@ def kinds_table(manifest: Manifest) -> Table:
 
 
 def _embedding_lines(manifest: Manifest, tensor: Movement) -> Iterator[str]:
+    """How many rows of an embedding are identical, and its new tokens."""
     if tensor.rows is None:
         return
     same = int(tensor.rows.same.sum())
@@ -121,8 +123,10 @@ def _mean_change(group: Iterable[Movement]) -> float:
 
 
 def _format_change(value: float) -> str:
+    """Three digits, or a dash where it is not known."""
     return f"{value:.3g}" if math.isfinite(value) else "-"
 
 
 def _format_percent(value: float) -> str:
+    """One decimal, or a dash where it is not known."""
     return f"{value:.1%}" if math.isfinite(value) else "-"

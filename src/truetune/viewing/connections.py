@@ -61,6 +61,8 @@ class Connections:
         self._open = 0
         self._is_closed = False
         self._selector = selectors.DefaultSelector()
+        # A byte in this pair wakes the thread that waits in select(): there is no other way to
+        # add a socket meanwhile.
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
@@ -78,6 +80,7 @@ class Connections:
 
     def add(self, connection: socket.socket, address: Any) -> None:
         """Take an accepted socket."""
+        # Answered at once, and not left waiting: a browser shows the reason and tries again.
         if self._is_closed or self._open >= MAX_CONNECTIONS:
             _refuse(connection)
             return
@@ -89,6 +92,7 @@ class Connections:
         """Answer no more. Workers that are at an answer end with it."""
         self._is_closed = True
         self._wake()
+        # First the thread that reads: it puts requests into the queue that is emptied below.
         self._threads[0].join()
         while True:
             try:
@@ -98,6 +102,7 @@ class Connections:
             if waiting is not None:
                 waiting.socket.close()
         for _ in range(WORKERS):
+            # One for each worker: whoever takes it ends.
             self._requests.put(None)
 
     def _wake(self) -> None:
@@ -108,6 +113,8 @@ class Connections:
 
     def _read_heads(self) -> None:
         while not self._is_closed:
+            # It returns at the latest after a quarter of a second, so that late clients are
+            # dropped even where nothing arrives.
             for key, _ in self._selector.select(_TURN):
                 if key.data is None:
                     self._take_accepted()
@@ -142,11 +149,14 @@ class Connections:
         if not content:
             self._let_go(connection).close()
         elif (
+            # The head is whole, or longer than any that is answered: the worker refuses the
+            # latter.
             b"\r\n\r\n" in connection.head
             or b"\n\n" in connection.head
             or len(connection.head) > MAX_HEAD_BYTES
         ):
             self._let_go(connection)
+            # From here on the client has done its part, and the time is ours.
             connection.deadline = time.monotonic() + QUEUE_SECONDS
             try:
                 self._requests.put_nowait(connection)
@@ -184,6 +194,7 @@ class Connections:
 def _close(connection: socket.socket) -> None:
     """Close it so that the answer arrives: with bytes of the client unread, the system would throw the answer away."""
     try:
+        # The client sees the end of the answer, and closes its side.
         connection.shutdown(socket.SHUT_WR)
         connection.settimeout(LINGER_SECONDS)
         read = 0
@@ -201,6 +212,7 @@ def _close(connection: socket.socket) -> None:
 def _refuse(connection: socket.socket) -> None:
     """Say that there is no time for it now."""
     try:
+        # A client that does not read must not hold the thread that accepts the others.
         connection.settimeout(0.1)
         connection.sendall(BUSY)
     except OSError:

@@ -209,6 +209,7 @@ class RequestHandler(BaseHTTPRequestHandler):
 
 
 def _answer_rows(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """`rows?start=K&count=N`; raises RequestRefused."""
     start, count = (
         _parse_number(parameters, "start", MAX_ROW_NUMBER),
         _parse_number(parameters, "count", MAX_ROWS),
@@ -217,6 +218,7 @@ def _answer_rows(row_service: RowService, parameters: Mapping[str, str]) -> dict
 
 
 def _answer_search(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """`search?q=TEXT&start=K` or `search?kind=error&start=K`; raises RequestRefused."""
     start = _parse_number(parameters, "start", MAX_ROW_NUMBER)
     if parameters.get("kind") == "error":
         return row_service.faulty(start)
@@ -241,6 +243,7 @@ def _parse_query(query: str) -> dict[str, str]:
 
 
 def _parse_number(parameters: Mapping[str, str], name: str, most: int) -> int:
+    """A parameter from 0 to `most`, 0 where it is missing; raises RequestRefused."""
     text = parameters.get(name, "0")
     # int() takes "٣", "1_000" and " 7" as well; a number of JavaScript has 16 digits at most.
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= most):

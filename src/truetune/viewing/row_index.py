@@ -313,6 +313,7 @@ def _file_stamp(source: Source) -> tuple[int, int]:
 
 
 def _as_data_error(source: Source, error: Exception) -> DataError:
+    """An error of reading, with the file that it is about."""
     if isinstance(error, DataError):
         return error
     return DataError(

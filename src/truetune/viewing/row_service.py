@@ -249,7 +249,16 @@ def spelling_variants(text: str) -> list[bytes]:
 
 
 def find_in_lines(body: bytes, needles: Sequence[bytes], skipped: int) -> int | None:
-    """The first row of some lines that holds one of the texts, `skipped` rows or more behind the first."""
+    """The first row of some lines that holds one of the texts.
+
+    Args:
+        body: whole lines, ASCII letters small.
+        needles: the texts, as `spelling_variants` gives them.
+        skipped: so many rows at the beginning are passed over.
+
+    Returns:
+        The number of the row within `body`, from 0; None where none holds a text.
+    """
     # Blank lines are no rows, as in the reader.
     rows = (line for line in body.split(b"\n") if line.strip())
     return next(

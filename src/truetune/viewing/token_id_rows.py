@@ -95,4 +95,5 @@ class TokenIdRows:
 
 
 def _row_with_error(number: int, source: Source, record: Record, why: str) -> TokenRow:
+    """A row that can't be drawn, at its place, with the reason."""
     return row_without_tokens(None, why, row=number, file=str(source.path), line=record.line)

@@ -71,8 +71,14 @@ def start_server(
 ) -> ViewServer:
     """A server of the token view over the data, its rows being found, those around `row` being drawn.
 
-    `result` is the JSON of a report on the same data: the rows that its findings cite are marked. Raises as
-    `row_service_for`, and UsageError, also where the report is on other data.
+    Args:
+        spec: the data and the settings under which it is drawn.
+        port: 0 is one that is free.
+        row: the row that the page begins with.
+        result: the JSON of a report on the same data: the rows that its findings cite are marked.
+
+    Raises:
+        TruetuneError: as `row_service_for`; UsageError also where the report is on other data.
     """
     marks = {} if result is None else {"marks": marks_for_data(spec, result)}
     row_service = row_service_for(spec)

@@ -1,6 +1,8 @@
 """The report as one self-contained page: no network, everything from data escaped, a strict content security policy.
 
-The page is made of a report's JSON, so `truetune report result.json` draws the same page as `--html`.
+The page is made of a report's JSON, so `truetune report result.json` draws the same page as `--html`. Each section is a
+function of that JSON which gives None where it has nothing to show. The trade-off: JSON is not typed as a report is, so
+that every section reads it with care; in return old results, and results of other kinds, are drawn by the same code.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ def html_page(report: Report) -> str:
     from truetune.report.as_json import as_dict
     from truetune.report.page.token_rows import with_raw_text
 
+    # A check keeps few rows; a page has room for more, so they are read once again.
     result = as_dict(with_rows(report) if isinstance(report, DataReport) else report)
     return page_of(result | {"views": with_raw_text(result["views"], report.spec)})
 
@@ -63,6 +66,7 @@ def notebook_html(report: Report) -> str:
 
 
 def _page_title(result: Result) -> str:
+    """By the first thing that was looked at."""
     subjects: list[dict[str, Any]] = result.get("subjects") or []
     return f"truetune: {subjects[0]['path']}" if subjects else "truetune"
 

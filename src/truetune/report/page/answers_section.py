@@ -64,6 +64,7 @@ def _make_section(
     answers: Mapping[str, Any],
     left_out: int = 0,
 ) -> Section | None:
+    """The section of some models' answers; None where none was sampled."""
     # A run that was never sampled has looks without answers.
     if not any(look["samples"] for _, looks in sides for look in looks):
         return None
@@ -147,6 +148,7 @@ class _PromptIndex:
 
 
 def _look_values(look: LookJson, prompts: _PromptIndex) -> dict[str, Any]:
+    """What the script draws of one look: answers by the number of their prompt."""
     samples = look["samples"]
     return {
         "step": look["step"],

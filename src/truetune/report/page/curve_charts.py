@@ -189,6 +189,7 @@ def has_point(curve: Mapping[str, Any]) -> bool:
 def _make_chart(
     panel: Panel, names: Sequence[str], curves: Sequence[Curves], span: tuple[float, float]
 ) -> CurveChart:
+    """The chart of a panel, with its frame on a linear axis and, where it shows more, on a logarithmic one."""
     lines = tuple(_panel_lines(panel, names, curves))
     figure = Figure(panel.title, tuple(line.series for line in lines))
     linear = with_margins(figure_axes(figure))
@@ -212,6 +213,7 @@ def _make_chart(
 def _panel_lines(
     panel: Panel, names: Sequence[str], curves: Sequence[Curves]
 ) -> Iterator[CurveLine]:
+    """A line for each quantity and run."""
     several = len(curves) > 1
     for number, name in enumerate(names):
         for run, run_curves in enumerate(curves):
@@ -226,6 +228,7 @@ def _panel_lines(
 
 
 def _curve_series(name: str, curve: Mapping[str, Any]) -> Series:
+    """A curve of the JSON as numbers; null is NaN."""
     points = [
         # Null in the JSON was NaN in the log: the line is broken there and not joined over it.
         (float(x), math.nan if y is None else float(y))
@@ -254,6 +257,7 @@ def _leaves_zero(curves: Sequence[Curves], name: str) -> bool:
 
 
 def _axes_json(frame: Axes) -> dict[str, Any]:
+    """A frame as the script reads it."""
     return {
         "left": frame.left,
         "right": frame.right,

@@ -160,6 +160,7 @@ def _share_chart(shares: dict[str, Any]) -> BarChart:
 
 
 def _copies_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
+    """Copies by kind, and the largest groups with links to their rows."""
     rows, row_links = copies["rows"], shown_rows(result)
     total = result.get("rows") or 0
     return {
@@ -192,6 +193,7 @@ def _copies_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
 
 
 def _leaks_block(leaks: dict[str, Any]) -> dict[str, Any]:
+    """Evaluation rows that the training data holds, by kind."""
     of, rows = leaks["of"], leaks["rows"]
     return {
         "says": (
@@ -266,6 +268,7 @@ def _line_parts(line: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def _line_name(line: dict[str, Any]) -> str:
+    """`rank 1, batch 0, line 2 (rejected)`"""
     rank = f"rank {line['rank']}, " if line["rank"] else ""
     return f"{rank}batch {line['batch']}, line {line['line']}" + (
         f" ({line['side']})" if line["side"] else ""

@@ -151,6 +151,7 @@ def _batch_line_href(text: str, views: Any) -> str | None:
 
 
 def _figure_from_json(plain: dict[str, Any]) -> Figure:
+    """A finding's figure, for the plot; null is NaN."""
     series = (
         Series(
             line["name"], tuple(line["x"]), tuple(math.nan if y is None else y for y in line["y"])

@@ -47,7 +47,14 @@ SCRIPTS = (
 def html_document(
     title: str, sections: Sequence[Section], result: Result, *, connect: bool = False
 ) -> str:
-    """A whole HTML document; with `connect` its script may read from the server that it came from."""
+    """A whole HTML document.
+
+    Args:
+        title: of the window.
+        sections: in the order of the page.
+        result: the report's JSON, for the head and the foot.
+        connect: may its script read from the server that it came from?
+    """
     style, script = _join_assets(STYLES), _join_assets(SCRIPTS)
     # `default-src 'none'` first: whatever is not named is forbidden, images and fonts included.
     policy = (
@@ -81,10 +88,12 @@ def pack_json(data: Any) -> str:
 
 @cache
 def _join_assets(names: tuple[str, ...]) -> str:
+    """Some files of `assets/` as one."""
     return "\n".join(read_asset(name).rstrip() for name in names)
 
 
 def _csp_hash(text: str) -> str:
+    """The source expression that lets exactly this text run."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

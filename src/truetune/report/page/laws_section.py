@@ -40,6 +40,7 @@ def _measured_rows(laws: dict[str, dict[str, Any]], result: Result) -> list[dict
 
 
 def _law_values(name: str, law: dict[str, Any], severity_by_code: dict[str, str]) -> dict[str, Any]:
+    """A line of the table, as text."""
     # Null in the JSON is a NaN that was measured. NaN holds no law: every comparison with it is
     # false.
     value = math.nan if law["value"] is None else float(law["value"])
@@ -56,6 +57,7 @@ def _law_values(name: str, law: dict[str, Any], severity_by_code: dict[str, str]
 
 
 def _describe_margin(value: float, tolerance: float) -> str:
+    """How far a value is from its tolerance, as a factor."""
     if math.isnan(value):
         return "not a number"
     if not value:

@@ -45,6 +45,7 @@ def pair_blocks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _describe_pairs(pairs: dict[str, Any]) -> Iterator[str]:
+    """Which side is longer, and how many pairs have equal sides."""
     count = pairs["count"]
     yield (
         f"The chosen answer is the longer one in {pairs['longer']:,} of {count_noun(count, 'pair')} "
@@ -54,6 +55,7 @@ def _describe_pairs(pairs: dict[str, Any]) -> Iterator[str]:
 
 
 def _sides_table(sides: dict[str, Any], *names: str) -> tuple[list[str], list[list[str]]]:
+    """(titles, lines): number and lengths of each side."""
     head = ["answers", "number", "median tokens", "95 % up to"]
     return head, [[n, *(f"{sides[n][key]:,}" for key in ("count", "median", "p95"))] for n in names]
 
@@ -92,6 +94,7 @@ def _length_charts(sides: dict[str, Any], one: str, other: str) -> Iterator[BarC
 
 
 def _common_prefix_chart(pairs: dict[str, Any]) -> BarChart:
+    """How much of the shorter answer both sides begin with."""
     counts, top = pairs["shared"], max(pairs["shared"], default=0)
     # The last bin is for pairs of which one answer is the beginning of the other.
     names = [f"{10 * i} to {10 * (i + 1)} %" for i in range(len(counts) - 1)] + ["all of it"]

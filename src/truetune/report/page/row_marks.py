@@ -99,5 +99,6 @@ def _mark_cases(
 
 
 def _case_place(case: Mapping[str, Any]) -> RowPlace | None:
+    """File and row of a case; None where it is on no row."""
     file, row = case.get("file"), case.get("row")
     return (file, row) if isinstance(file, str) and isinstance(row, int) else None

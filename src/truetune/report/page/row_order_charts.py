@@ -74,6 +74,7 @@ def shown_rows(result: Result) -> dict[tuple[str | None, int | None], str]:
 
 
 def _stretch_name(i: int, each: int, count: int) -> str:
+    """`rows 0 to 99`, or `row 7`."""
     if each == 1:
         return f"row {i * each:,}"
     # The last stretch may be shorter than the others, so it ends where its rows do.
@@ -116,6 +117,7 @@ def _bare_file_names(names: list[str], by: str | None) -> dict[str, str]:
 
 
 def _shorten_name(name: str) -> str:
+    """At most 48 characters."""
     # The end of a long path or source says more than its beginning.
     return name if len(name) <= 48 else f"...{name[-45:]}"
 
@@ -138,6 +140,7 @@ def _kinds_chart(stretches: _Stretches) -> BarChart:
 
 
 def _mean_length_chart(stretches: _Stretches) -> BarChart:
+    """Mean tokens of the examples of each stretch."""
     order = stretches.order
     means = [_mean_of(*at) for at in zip(order["tokens"], order["examples"], strict=True)]
     bars = [
@@ -149,6 +152,7 @@ def _mean_length_chart(stretches: _Stretches) -> BarChart:
 
 
 def _supervised_chart(stretches: _Stretches) -> BarChart:
+    """Share of the tokens of each stretch that is supervised."""
     order = stretches.order
     columns = zip(
         order["supervised"], order["tokens"], stretches.names, stretches.links, strict=True
@@ -165,6 +169,7 @@ def _supervised_chart(stretches: _Stretches) -> BarChart:
 
 
 def _mean_of(total: int, count: int) -> float:
+    """0 of nothing."""
     return total / count if count else 0.0
 
 

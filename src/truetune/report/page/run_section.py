@@ -109,5 +109,6 @@ def _differing_settings(runs: Sequence[RunJson]) -> Iterator[tuple[str, list[str
 
 
 def _shared_settings(runs: Sequence[RunJson]) -> list[str]:
+    """Names of the settings that all runs tell of, sorted."""
     # A setting that one run does not tell of is not known to differ.
     return sorted(set.intersection(*(set(run["settings"]) for run in runs)))

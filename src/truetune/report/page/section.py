@@ -1,4 +1,8 @@
-"""Section: one part of the page, made from the JSON of a report, and how parts are written."""
+"""Section: one part of the page, made from the JSON of a report, and how parts are written.
+
+A section is HTML that stands without scripts, and data for a script that makes more of it. Templates escape all that
+they are given; only text that went through one is `Markup`.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +51,7 @@ def read_asset(name: str) -> str:
 
 @cache
 def _template_environment() -> jinja2.Environment:
+    """Made once: it compiles each template for the first section that draws it."""
     # `StrictUndefined`: a name that is misspelled in a template is an error of ours, and no
     # empty cell that nobody notices.
     environment = jinja2.Environment(

@@ -82,9 +82,13 @@ def fit_rows(
     *,
     first: Container[int | None] = (),
 ) -> Iterator[TokenRow]:
-    """The rows whose tokens find room in `budget`, in their order, and then one that says how many are left out.
+    """The rows whose tokens find room, in their order, and then one that says how many are left out.
 
-    Those whose numbers are in `first` get room before the others.
+    Args:
+        rows: all rows; each is cut to MAX_ROW_TOKENS.
+        noun: what one of them is called, for the last row.
+        budget: tokens in all.
+        first: numbers of rows that get room before the others.
     """
     cut_rows = [cut_row(row) for row in rows]
     # Rows that findings cite get room first; sorted() keeps the order of the file within both
@@ -130,6 +134,7 @@ def with_raw_text(rows: list[TokenRow], spec: RunSpec) -> list[TokenRow]:
 
 
 def _is_bare(row: TokenRow) -> bool:
+    """Has a row no tokens to show, and may its text be read again?"""
     return (
         bool(row.get("error"))
         and not row["ids"]
@@ -323,6 +328,7 @@ def _count_characters(piece: str) -> int:
 def _origin_entry(
     place: TextOrigin | None, start: int, added: bool
 ) -> tuple[str, int, int, int | None]:
+    """(path, offset, end, message) of a place; unknown ones are -1 and None."""
     if place is None or place.offset < 0:
         return ("", -1, -1, None) if place is None else (place.path, -1, -1, place.message)
     offset = place.offset + start - place.start
