@@ -32,7 +32,6 @@ def render_encoded(encoded: Encoded, console: Console) -> None:
     console.print()
     console.print(ledger_table(encoded.ledger))
     _print_lost_fields(encoded.lost_fields, console)
-    # The ledger is not drawn here: a page draws it itself, from the same JSON.
     _print_notices(encoded, console)
 
 
@@ -92,6 +91,7 @@ def encoded_page(encoded: Encoded, tokenizer: str | None) -> dict[str, Any]:
     """What was written, with what a page of it needs; it draws the ledger itself."""
 
     def draw(console: Console) -> None:
+        # Without the ledger: the page draws it itself, from the same JSON.
         _print_counts(encoded, console)
         _print_notices(encoded, console)
 

@@ -42,8 +42,6 @@ def _begins_with(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
     """A test of a file's first 1,024 bytes."""
 
     def is_ours(path: Path) -> bool:
-        # 1,024 bytes hold the longest of these beginnings with room to spare; the file may have
-        # gigabytes.
         with path.open("rb") as file:
             # 1,024 bytes hold the longest of these beginnings with room to spare; the file may
             # have gigabytes.

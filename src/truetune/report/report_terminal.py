@@ -79,7 +79,7 @@ def render_report(
         return
     # Notes are in a line each, with nothing between them and what follows.
     if not verbose and any(finding.severity == "info" for finding in report.findings):
-        print_exact(console)  # notes are in a line each, with nothing between them and what follows
+        print_exact(console)
     for line in judgement_lines(report, verbose=verbose):
         print_exact(
             console,

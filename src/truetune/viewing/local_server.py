@@ -63,9 +63,7 @@ class ViewServer(HTTPServer):
         self.token = secrets.token_urlsafe(24)
         # They begin before the port is taken, and are closed by `server_close`, which the base
         # class calls where it is taken.
-        self.connections = Connections(
-            self._answer
-        )  # closed by `server_close`, also where the port is taken
+        self.connections = Connections(self._answer)
         try:
             # The loopback and no other address: the data may be private, and a page on the
             # network could be read by all.

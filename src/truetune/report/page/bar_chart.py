@@ -90,7 +90,7 @@ class BarChart:
 
 def thin_labels(labels: Sequence[str], most: int = 7) -> list[str]:
     """At most so many of the labels, evenly, and the last one; the others empty."""
-    # Rounded up: seven labels fit a phone, and an eighth would run into the next.
+    # Rounded up, so that there are never more than `most` besides the last.
     step, last = -(-len(labels) // most), len(labels) - 1
     return [
         # The last label is always there, so the one before it is left out where both would

@@ -102,7 +102,8 @@ def _place_of_limit(limit: int | None, edges: list[int]) -> float | None:
     """Where the limit stands, in bars from the left; None where no bar reaches it."""
     if limit is None or not edges or limit >= edges[-1]:
         return None
-    # Bins are of different widths (they grow with the length), so the place within one is a share of that bin.
+    # The last bin takes all lengths beyond the 99th percentile and is wider than the others: so the
+    # place within a bin is a share of its own width.
     i = next(i for i, high in enumerate(edges[1:]) if limit < high)
     place: float = i + (limit - edges[i]) / (edges[i + 1] - edges[i])
     return place
