@@ -196,7 +196,7 @@ def _architecture(path: Path) -> Any:
 
 
 def _result(path: Path) -> Any:
-    from truetune.report.results import read_result
+    from truetune.report.load_results import read_result
 
     return read_result(str(path))
 
@@ -430,7 +430,7 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)
         ],
         "memory.architecture": [Reader("config.json", json.dumps(CONFIG).encode(), _architecture)],
-        "report.results": [Reader("r.json", RESULT, _result)],
+        "report.load_results": [Reader("r.json", RESULT, _result)],
         "cli.options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
         "cli.planning": [Reader("set", b"16", _set)],
         "generation.parsers": [Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)],
@@ -486,7 +486,7 @@ OWN = {
     "encoding.folder_layout": TELLS,
     "encoding.object_store": TELLS,
     "evaluation.report": TELLS,
-    "report.forms": TELLS,
+    "report.file_signatures": TELLS,
     "spec.schema": TELLS,
     "auditing.listen": "a message of truetune's own child, which knows a key",
     "auditing.rows": "half surrogates alone",
@@ -507,6 +507,6 @@ OWN = {
     "spec.stacks.facts": WRITES,
     "training.saving": WRITES,
     "training.watch.store": WRITES,
-    "viewing.encoded": WRITES,
-    "viewing.shelf": "the readers of data, which are fed",
+    "viewing.encoded_rows": WRITES,
+    "viewing.row_index": "the readers of data, which are fed",
 }

@@ -20,7 +20,7 @@ from truetune.generation.backends.http import Server
 from truetune.generation.backends.opening import Options
 from truetune.generation.backends.place import placed
 from truetune.generation.service import Service
-from truetune.report.terminal import as_text
+from truetune.report.report_terminal import as_text
 from truetune.serving.behaviour import answered
 from truetune.serving.check import judgement_of, serve_check
 from truetune.serving.client import Client

@@ -78,7 +78,7 @@ def serve_check(
     if engine is not None:
         return _print(model, engine, options["base"], options["tokenizer"])
     assert endpoint is not None
-    import truetune.report.service  # noqa: F401  # how this report is drawn
+    import truetune.report.server_check_terminal  # noqa: F401  # how this report is drawn
     from truetune.serving.check import serve_check as check
     from truetune.spec.files import spec_of
 
