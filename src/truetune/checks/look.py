@@ -63,6 +63,8 @@ class Look:
     """The run does not use the tokenizer's template"""
     joined: bool = False
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
+    rows_beside: tuple[str, ...] = ()
+    """Files of rows among the paths, which a script among them may train on"""
     whose: Whose = field(default_factory=Whose)
     """The trainers that the paths show"""
 
@@ -86,8 +88,10 @@ def look(
     """
     started = time.perf_counter()
     seen = Look(spec, base, settings)
-    for path in paths:
-        _look(os.fspath(path), seen)
+    named = [os.fspath(path) for path in paths]
+    seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
+    for path in named:
+        _look(path, seen)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
         seen.whose.config(own)
@@ -365,11 +369,16 @@ def _missing(run: RunSpec) -> str:
     return ""
 
 
+def _holds_rows(path: str, spec: RunSpec) -> bool:
+    """Is it a file of rows, and nothing else?"""
+    return Path(path).is_file() and kinds_of(path, spec.trained_by) == ("data",)
+
+
 def _source(path: str, seen: Look) -> Report:
     from truetune.checks.lint import lint
 
     seen.whose.sources.append(path)
-    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
+    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore, rows=seen.rows_beside)
 
 
 def _commands(path: str, seen: Look) -> Report:
