@@ -86,7 +86,9 @@ WRONG = {
 RIGHT = {
     "steps": script(STEPS.format(100, "len(loader) * args.epochs"), by_epoch=False),
     "epochs": script(ONE.format("args.epochs"), by_epoch=True),
-    "epochs, by division": script(ONE.format("(len(loader) * args.epochs) // len(loader)"), by_epoch=True),
+    "epochs, by division": script(
+        ONE.format("(len(loader) * args.epochs) // len(loader)"), by_epoch=True
+    ),
     "epochs with a warm-up": script(STEPS.format(1, "args.epochs"), by_epoch=True),
     "a longer half-wave": script(ONE.format("20"), by_epoch=True),
     "lightning by step": LIGHTNING.format(
