@@ -58,11 +58,27 @@ for batch in batches:
 {}
 """
 USED = {
-    "cleared behind the step": ("model(**batch).loss.backward()", "optimizer.step()", "optimizer.zero_grad()"),
-    "cleared first": ("optimizer.zero_grad()", "model(**batch).loss.backward()", "optimizer.step()"),
-    "a scaler steps": ("scaler.scale(model(**batch).loss).backward()", "scaler.step(optimizer)", "optimizer.zero_grad()"),
-    "an engine steps": ("engine = wrap(optimizer)", "model(**batch).loss.backward()", "engine.advance()"),
-}  # fmt: skip
+    "cleared behind the step": (
+        "model(**batch).loss.backward()",
+        "optimizer.step()",
+        "optimizer.zero_grad()",
+    ),
+    "cleared first": (
+        "optimizer.zero_grad()",
+        "model(**batch).loss.backward()",
+        "optimizer.step()",
+    ),
+    "a scaler steps": (
+        "scaler.scale(model(**batch).loss).backward()",
+        "scaler.step(optimizer)",
+        "optimizer.zero_grad()",
+    ),
+    "an engine steps": (
+        "engine = wrap(optimizer)",
+        "model(**batch).loss.backward()",
+        "engine.advance()",
+    ),
+}
 UNUSED = {
     "never stepped": ("model(**batch).loss.backward()", "optimizer.zero_grad()"),
     "cleared between": (

@@ -52,8 +52,13 @@ from truetune.source.module import Module
 
 ENGINES = ("vllm.LLM",)
 LOADS_ADAPTER = (
-    "load_adapter", "set_adapter", "load_state_dict", "load_lora_weights", "add_lora", "load_checkpoint",
-)  # fmt: skip
+    "load_adapter",
+    "set_adapter",
+    "load_state_dict",
+    "load_lora_weights",
+    "add_lora",
+    "load_checkpoint",
+)
 SETS_WEIGHTS = (
     "peft.set_peft_model_state_dict",
     "*.load_peft_weights",
