@@ -129,6 +129,49 @@ def test_gradients_that_nothing_uses_are_found(name: str, tmp_path: Path) -> Non
     assert len(said(tmp_path, code, "gradients-never-used")) == 1
 
 
+ADAPTED = """
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("some/base")
+{}
+for batch in batches:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+OPTIMIZER = "optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)"
+WRAP = "model = get_peft_model(model, LoraConfig(r=8))"
+
+
+def test_an_optimizer_that_is_made_before_its_adapter_is_found(tmp_path: Path) -> None:
+    early = ADAPTED.format(f"{OPTIMIZER}\n{WRAP}")
+    assert "before get_peft_model" in said(tmp_path, early, "gradients-never-used")[0]
+    late = ADAPTED.format(f"{WRAP}\n{OPTIMIZER}")
+    assert said(tmp_path, late, "gradients-never-used") == []
+    either = ADAPTED.format(f"if whole:\n    {OPTIMIZER}\nelse:\n    {WRAP}\n    {OPTIMIZER}")
+    assert said(tmp_path, either, "gradients-never-used") == []
+
+
+def test_a_step_of_ones_own_is_no_step_of_the_optimizer(tmp_path: Path) -> None:
+    code = """
+import torch
+from transformers import AutoModelForCausalLM
+class Tuner:
+    def __init__(self):
+        self.model = AutoModelForCausalLM.from_pretrained("some/base")
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-5)
+    def step(self, batch):
+        self.model(**batch).loss.backward()
+        {}
+    def fit(self, batches):
+        for batch in batches:
+            self.step(batch)
+"""
+    assert said(tmp_path, code.format("self.optimizer.zero_grad()"), "gradients-never-used")
+    assert said(tmp_path, code.format("self.optimizer.step()"), "gradients-never-used") == []
+
+
 @pytest.mark.parametrize("name", USED)
 def test_gradients_that_are_used_are_left_alone(name: str, tmp_path: Path) -> None:
     code = LOOP.format("\n".join(f"    {line}" for line in USED[name]))

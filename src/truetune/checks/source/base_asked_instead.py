@@ -66,6 +66,7 @@ SETS_WEIGHTS = (
 )
 PLAIN = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
 ADAPTED = ("peft.*.from_pretrained", "unsloth.*.from_pretrained", "*.LoRARequest")
+PIPELINE = "transformers.pipeline"
 TOKENIZERS = (
     "transformers.*Tokenizer*.from_pretrained",
     "transformers.AutoProcessor.from_pretrained",
@@ -83,7 +84,7 @@ class Instead(NamedTuple):
 def _asked(module: Module) -> Iterator[Call]:
     if asks(module):
         yield from generations(module)
-        yield from module.calls(*ENGINES, "transformers.pipeline")
+        yield from module.calls(*ENGINES, PIPELINE)
 
 
 class BaseAskedInstead(SourceRule):
@@ -180,19 +181,22 @@ def _plain_base(module: Module) -> Instead | None:
     """A plain model from elsewhere, beside a tokenizer from the folder that a training of the project wrote."""
     models = list(module.calls(*PLAIN))
     others = any(module.calls(*ADAPTED)) or any(module.methods(*LOADS_ADAPTER))
-    if len(models) != 1 or others or "adapter" in module.text.lower().replace("load_adapter", ""):
+    if others or "adapter" in module.text.lower().replace("load_adapter", ""):
         return None
-    names = possible_texts(module, models[0].argument(0, "pretrained_model_name_or_path"))
-    read = [
-        text
-        for call in module.calls(*TOKENIZERS)
-        for text in possible_texts(module, call.argument(0, "pretrained_model_name_or_path"))
+    pipelines = list(module.calls(PIPELINE))
+    given = [call.argument(0, "pretrained_model_name_or_path") for call in models]
+    given += [call.argument(1, "model") for call in pipelines]
+    loaded = [
+        call.argument(0, "pretrained_model_name_or_path") for call in module.calls(*TOKENIZERS)
     ]
+    loaded += [call.keywords.get("tokenizer") for call in pipelines]
+    names = [text for node in given for text in possible_texts(module, node)]
+    read = [text for node in loaded for text in possible_texts(module, node)]
     for training in trainings_beside(module) if len(names) == 1 and read else ():
         folders = written_folders(training)
         if all(is_written(text, folders) for text in read) and not is_written(names[0], folders):
             return Instead(
-                models[0].node,
+                (models + pipelines)[0].node,
                 f"the tokenizer is that of the training ({read[0]}), and the model is {names[0]}: the base"
                 " answers",
                 f'load the trained model: AutoPeftModelForCausalLM.from_pretrained("{read[0]}"), or put the'

@@ -3,7 +3,8 @@
 ## What it does
 For a loop of one's own that calls `backward()`: looks whether the optimizer over a model's parameters is stepped
 anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, so that each
-step sees gradients that were just cleared.
+step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
+holds the weights that this froze, and none of the adapter.
 
 ## Why it is bad
 No weight moves. The loss wanders about one value for all epochs, its gradients look healthy, and nothing fails.
@@ -90,6 +91,14 @@ class GradientsNeverUsed(SourceRule):
                 "call optimizer.step() behind loss.backward()",
                 cases=[at(module, made[0].node)],
             )
+        wrapped = _wrapped_after(module, made[0])
+        if wrapped is not None:
+            yield self.finding(
+                "the optimizer is made before get_peft_model: it holds the base's weights, which are frozen then,"
+                " and none of the adapter",
+                "make the optimizer behind get_peft_model",
+                cases=[at(module, made[0].node), at(module, wrapped.node)],
+            )
         for cleared, step in _cleared_before_steps(module):
             yield self.finding(
                 "zero_grad() stands between backward() and step(): each step sees cleared gradients, and no"
@@ -104,8 +113,48 @@ def _steps(module: Module) -> Iterator[Call]:
     for part in module.with_linked:
         for call in part.methods("step", "optimizer_step", "train_batch"):
             made = module.flow.made(call.receiver)
+            if module.flow.function(call.node.func) is not None:
+                continue  # a function of the files, whose own calls are looked at
             if made is None or not made.named("torch.optim.lr_scheduler.*", "transformers.get_*"):
                 yield call
+
+
+def _wrapped_after(module: Module, optimizer: Call) -> Call | None:
+    """The `get_peft_model` that stands behind an optimizer over the same model, in the same block of code."""
+    given = optimizer.argument(0, "params")
+    if given is None or any(module.methods("add_param_group")):
+        return None
+    owners = [
+        origin.node
+        for part in ast.walk(given)
+        if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
+        for origin in module.flow.origins(part.value)
+    ]
+    for call in module.calls("peft.get_peft_model"):
+        model = call.argument(0, "model")
+        is_same = model is not None and any(
+            origin.node in owners for origin in module.flow.origins(model)
+        )
+        if is_same and _is_later(module, call.node, optimizer.node):
+            return call
+    return None
+
+
+def _is_later(module: Module, node: ast.AST, other: ast.AST) -> bool:
+    """Does it stand behind the other in one list of statements, or in a block of a later one?"""
+    first = module.statement(other)
+    around = [node, *module.parents(node)]
+    block = next((b for b in _blocks(module, first) if first in b), []) if first else []
+    later = block[block.index(first) + 1 :] if first in block else []
+    return any(part in later for part in around)
+
+
+def _blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stmt]]:
+    parent = next(iter(module.parents(statement)), None)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list):
+            yield block
 
 
 def _is_handed_on(module: Module, made: Call) -> bool:
