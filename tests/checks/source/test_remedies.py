@@ -38,6 +38,7 @@ UNNAMED = frozenset(
         "lora-target-names-joined",
         "append-result-as-value",
         "collective-call-on-one-rank",
+        "gradients-never-used",
         "model-saved-before-training",
         "several-gpus-in-one-process",
     )

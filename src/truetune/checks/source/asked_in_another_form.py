@@ -95,10 +95,20 @@ class AskedInAnotherForm(SourceRule):
             yield self.finding(
                 f"the model is asked by {form.words}, and {Path(trained.path).name} trained it on"
                 f" {words_of(trained.marks)}: another prompt than in training",
-                "write the prompt of the training here, down to its line breaks, or train by the"
-                " chat template",
+                _remedy(trained.marks),
                 cases=[at(module, form.node), trained.case],
             )
+
+
+def _remedy(marks: frozenset[str]) -> str:
+    """What makes the two forms one: the cheaper way first, which is that of the training."""
+    if not marks:
+        return "ask by tokenizer.apply_chat_template as in training, or train on the text that is asked"
+    shown = " or ".join(sorted(marks))
+    return (
+        f"write the prompt as in training, down to its line breaks, so that it ends in {shown}; or train by"
+        " the chat template"
+    )
 
 
 def _trained(module: Module) -> Trained | None:

@@ -184,8 +184,10 @@ def _is_handed_on(module: Module, made: Call) -> bool:
 
 def _cleared_before_steps(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
     """`zero_grad` and `step` of one block where all three stand in one list of statements, in that order."""
-    for loop in module.nodes(ast.For, ast.While):
-        order = [kind for statement in loop.body if (kind := _kind(statement)) is not None]
+    loops: list[ast.For | ast.While] = [*module.nodes(ast.For), *module.nodes(ast.While)]
+    for loop in loops:
+        kinds = map(_kind, loop.body)
+        order = [kind for kind in kinds if kind is not None]
         names = [name for name, _ in order]
         if sorted(names) == ["backward", "step", "zero_grad"] and _turned(names):
             nodes = dict(order)

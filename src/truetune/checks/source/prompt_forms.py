@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -219,7 +219,7 @@ BY_NAME = {"alpaca": frozenset(("### Response",)), "default": frozenset(("Assist
 """Forms of Axolotl (`type`) and LLaMA-Factory (`template`) that are no chat template"""
 
 
-def _named(keywords: dict[str, ast.expr]) -> Iterator[ast.expr | None]:
+def _named(keywords: Mapping[str, ast.expr]) -> Iterator[ast.expr | None]:
     for name in ("model", "model_name", "model_path", "pretrained_model_name_or_path"):
         yield keywords.get(name)
 

@@ -113,7 +113,7 @@ class SchedulerLengthMiscounted(SourceRule):
         is_too_long = epochs is not None and warmup > epochs
         if not is_too_long and not _counts_batches(module, total):
             return
-        why = ()
+        why: tuple[str, ...] = ()
         if epochs is not None and is_too_long:
             why = (
                 f"{epochs:g} epochs, a warm-up of {warmup:g} steps: the first epoch runs at a learning"
