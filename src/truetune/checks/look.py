@@ -20,7 +20,7 @@ from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
 from truetune.checks.whose import Whose
 from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
-from truetune.errors import DataError, TokenizerError, UsageError
+from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError
 from truetune.render.tokenizer_folder import locate
 from truetune.spec import located
 from truetune.spec.config import Config
@@ -67,6 +67,8 @@ class Look:
     """Files of rows among the paths, which a script among them may train on"""
     whose: Whose = field(default_factory=Whose)
     """The trainers that the paths show"""
+    several: bool = False
+    """More than one path was named: one that cannot be read leaves the others to be judged"""
 
     def add(self, report: Report) -> None:
         self.subjects += report.subjects
@@ -87,7 +89,7 @@ def look(
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
-    seen = Look(spec, base, settings)
+    seen = Look(spec, base, settings, several=len(paths) > 1)
     named = [os.fspath(path) for path in paths]
     seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
     for path in named:
@@ -371,7 +373,10 @@ def _missing(run: RunSpec) -> str:
 
 def _holds_rows(path: str, spec: RunSpec) -> bool:
     """Is it a file of rows, and nothing else?"""
-    return Path(path).is_file() and kinds_of(path, spec.trained_by) == ("data",)
+    try:
+        return Path(path).is_file() and kinds_of(path, spec.trained_by) == ("data",)
+    except TruetuneError:
+        return False  # what cannot be read is said where it is looked at
 
 
 def _source(path: str, seen: Look) -> Report:
@@ -393,14 +398,17 @@ def _log(path: str, seen: Look) -> Report:
     try:
         return diagnose(path, spec=seen.spec)
     except DataError as error:
-        if Path(path).suffix.lower() != ".txt":
+        is_text = (
+            Path(path).suffix.lower() == ".txt"
+        )  # notes and lists of packages are called so too
+        if not is_text and not (seen.several and Path(path).is_file()):
             raise
-        unread = NotJudged(  # notes and lists of packages are called so too
-            "the text file",
+        unread = NotJudged(
+            "the text file" if is_text else "the log",
             str(error).removeprefix(f"{path}: "),
             place=path,
             unlock="name the log of a run",
-            asked=False,
+            asked=not is_text,
         )
         return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
 
