@@ -19,6 +19,7 @@ from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.settings import of_settings
+from truetune.checks.source.row_files import training_files
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell import is_command_file, read_commands
 from truetune.source.config import configs_of_source
@@ -83,13 +84,15 @@ def lint(
     fix: bool = False,
     unsafe: bool = False,
     diff: bool = False,
+    rows: Sequence[str] = (),
     progress: Callable[[int, int], object] | None = None,
 ) -> LintReport:
     """Look at Python files and notebooks, and at those in folders; what one imports from another is known in both.
 
-    `fix` applies the safe fixes, `unsafe` the others too; with `diff` nothing is written. `progress` is called
-    with the number of files that are read and of all. Raises UsageError for a path that is not there, or a file that
-    can't be written.
+    `fix` applies the safe fixes, `unsafe` the others too; with `diff` nothing is written. `rows` are files of training
+    rows that were named beside the scripts, for those that do not say where theirs are. `progress` is called with the
+    number of files that are read and of all. Raises UsageError for a path that is not there, or a file that can't be
+    written.
     """
     started = time.perf_counter()
     spec = RunSpec(
@@ -106,7 +109,7 @@ def lint(
         if progress is not None:
             progress(len(looks), len(files))
         file = Path(module.path)
-        seen = look_at(module, spec)
+        seen = look_at(module, spec, rows)
         linked = file.is_symlink() and str(file) not in named
         if linked and fix:
             facts[files[module.path]].append(
@@ -143,14 +146,17 @@ def lint(
     )
 
 
-def look_at(module: Module, spec: RunSpec) -> Look:
-    """What the rules that `spec` selects find in one module, in the order of its text."""
+def look_at(module: Module, spec: RunSpec, rows: Sequence[str] = ()) -> Look:
+    """What the rules that `spec` selects find in one module, in the order of its text; `rows` as in `lint`."""
     rules = [
         rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)
     ]
     parts = [_of_this_file(judge(rules, module), module.path), _unparsed(module, spec)]
     try:
-        parts += [of_settings(config, spec) for config in configs_of_source(module)]
+        configs = configs_of_source(module)
+        files = training_files(module) if configs else ()
+        named = files or tuple(rows)
+        parts += [of_settings(replace(config, row_files=named), spec) for config in configs]
     except SpecError as error:
         parts.append(
             Judgement(

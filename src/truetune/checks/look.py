@@ -20,7 +20,7 @@ from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
 from truetune.checks.whose import Whose
 from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
-from truetune.errors import DataError, TokenizerError, UsageError
+from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError
 from truetune.render.tokenizer_folder import locate
 from truetune.spec import located
 from truetune.spec.config import Config
@@ -63,6 +63,8 @@ class Look:
     """The run does not use the tokenizer's template"""
     joined: bool = False
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
+    rows_beside: tuple[str, ...] = ()
+    """Files of rows among the paths, which a script among them may train on"""
     whose: Whose = field(default_factory=Whose)
     """The trainers that the paths show"""
     several: bool = False
@@ -88,8 +90,10 @@ def look(
     """
     started = time.perf_counter()
     seen = Look(spec, base, settings, several=len(paths) > 1)
-    for path in paths:
-        _look(os.fspath(path), seen)
+    named = [os.fspath(path) for path in paths]
+    seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
+    for path in named:
+        _look(path, seen)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
         seen.whose.config(own)
@@ -367,11 +371,19 @@ def _missing(run: RunSpec) -> str:
     return ""
 
 
+def _holds_rows(path: str, spec: RunSpec) -> bool:
+    """Is it a file of rows, and nothing else?"""
+    try:
+        return Path(path).is_file() and kinds_of(path, spec.trained_by) == ("data",)
+    except TruetuneError:
+        return False  # what cannot be read is said where it is looked at
+
+
 def _source(path: str, seen: Look) -> Report:
     from truetune.checks.lint import lint
 
     seen.whose.sources.append(path)
-    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
+    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore, rows=seen.rows_beside)
 
 
 def _commands(path: str, seen: Look) -> Report:

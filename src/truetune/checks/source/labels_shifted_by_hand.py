@@ -72,7 +72,7 @@ class LabelsShiftedByHand(SourceRule):
                 (found for o in module.flow.origins(labels) if (found := _moved(o.node))), None
             )
             called = isinstance(module.scopes.parent.get(labels), ast.keyword)
-            if shifted is not None and ids is not None and (called or not _cut(module, ids)):
+            if shifted is not None and (called or (ids is not None and not _cut(module, ids))):
                 yield self.finding(
                     "labels are shifted by hand, and the model shifts them again: each position"
                     " learns the token after the next",
@@ -103,6 +103,11 @@ def _moved(node: ast.AST) -> ast.AST | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return node if MASKED_SHORT.match(ast.unparse(node)) else _moved(node.left)
     if isinstance(node, ast.Call):
+        joined = node.args[0] if node.args else None
+        if ast.unparse(node.func).endswith((".cat", ".concat")) and isinstance(
+            joined, (ast.List, ast.Tuple)
+        ):
+            return _moved(joined.elts[0]) if joined.elts else None
         func, rest = ast.unparse(node.func), [ast.unparse(a) for a in node.args[1:]]
         rest += [ast.unparse(k.value) for k in node.keywords if k.arg == "shifts"]
         if func.endswith("roll") and rest and rest[0] == "-1":
