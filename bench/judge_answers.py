@@ -90,10 +90,12 @@ def verdicts(row: Labelled) -> tuple[str, ...]:
     """What the judge says is wrong with an answer."""
     from truetune.data.predictions import Prediction
     from truetune.evaluation.score import sample_of
-    from truetune.generation.looks import NO_LIMIT
-    from truetune.generation.verdicts import faults
+    from truetune.generation.answer_samples import NO_LIMIT
+    from truetune.generation.answer_verdicts import answer_faults
 
-    return faults(sample_of(Prediction(row.answer, row.question, row.reference), 0), NO_LIMIT)
+    return answer_faults(
+        sample_of(Prediction(row.answer, row.question, row.reference), 0), NO_LIMIT
+    )
 
 
 def _generated() -> Iterator[Labelled]:

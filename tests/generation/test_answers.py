@@ -23,8 +23,8 @@ from transformers import (
 )
 
 from tests.auditing import tiny
-from truetune.generation.answers import answers
-from truetune.generation.looks import Answer, Prompt
+from truetune.generation.answer_samples import Answer, Prompt
+from truetune.generation.generate_answers import generate_answers
 
 STOP, PAD = 7, 0
 LIMIT = 12
@@ -51,7 +51,7 @@ def said(model: Any, asked: list[Prompt], **given: Any) -> list[Answer | None]:
         "decode": str,
         **given,
     }
-    return answers(model, asked, **settings)
+    return generate_answers(model, asked, **settings)
 
 
 def llama() -> Any:

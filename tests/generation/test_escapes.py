@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.generation.test_scores import scored
-from truetune.generation.escapes import escapes_in
+from truetune.generation.escaped_characters import find_escapes
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from truetune.generation.escapes import escapes_in
     ],
 )
 def test_escapes(text: str, first: str) -> None:
-    assert escapes_in(text)[0] == first
+    assert find_escapes(text)[0] == first
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_escapes(text: str, first: str) -> None:
     ],
 )
 def test_no_escapes(text: str) -> None:
-    assert escapes_in(text) == ()
+    assert find_escapes(text) == ()
 
 
 def test_a_question_about_escapes_is_answered_with_some() -> None:
     text = "Line one\\nLine two\\nLine three"
-    assert escapes_in(text, "Write it with the newline character escaped.") == ()
+    assert find_escapes(text, "Write it with the newline character escaped.") == ()
     assert scored(text, text).escapes
     assert not scored(text, "", "What is \\n? A backslash?").escapes

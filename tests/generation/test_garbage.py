@@ -14,10 +14,10 @@ from tokenizers import Tokenizer
 
 from tests.generation.test_scores import references
 from tests.parts import data, folder
-from truetune.generation.garbage import fault, is_garbage, perplexity_of
-from truetune.generation.language import language
-from truetune.generation.looks import Answer, Look, Prompt, Sample
-from truetune.generation.scores import score
+from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
+from truetune.generation.garbage_text import answer_perplexity, find_garbage, is_garbage
+from truetune.generation.identify_language import identify_language
+from truetune.generation.score_answer import score_answer
 from truetune.training.watch import store
 
 SOUND = {
@@ -52,13 +52,13 @@ BROKEN = {
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_text_is_none(name: str) -> None:
     text = SOUND[name]
-    assert fault(text, language(text)) is None
+    assert find_garbage(text, identify_language(text)) is None
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_text_is(name: str) -> None:
     text = BROKEN[name]
-    assert fault(text, language(text)) is not None
+    assert find_garbage(text, identify_language(text)) is not None
 
 
 @cache
@@ -66,7 +66,9 @@ def _salad(family: str, count: int) -> Counter[str | None]:
     backend = Tokenizer.from_file(str(folder(family) / "tokenizer.json"))
     draw = random.Random(1)
     drawn = [[draw.randrange(backend.get_vocab_size()) for _ in range(100)] for _ in range(count)]
-    return Counter(fault(text, language(text)) for text in map(backend.decode, drawn))
+    return Counter(
+        find_garbage(text, identify_language(text)) for text in map(backend.decode, drawn)
+    )
 
 
 @pytest.mark.parametrize(("family", "least"), [("smollm2", 0.9), ("llama2-chat", 0.7)])
@@ -77,24 +79,24 @@ def test_tokens_at_random_are(family: str, least: float) -> None:
 
 def test_the_model_finds_it_unlikely() -> None:
     text = "On the northern cliff, where it has always been."
-    assert is_garbage(text, "en", perplexity_of(-8.8, 40))
-    assert is_garbage(text, "en", perplexity_of(float("nan"), 40))
-    assert not is_garbage(text, "en", perplexity_of(-3.1, 40))
-    assert perplexity_of(-8.8, 3) is None
-    assert perplexity_of(None, 40) is None
+    assert is_garbage(text, "en", answer_perplexity(-8.8, 40))
+    assert is_garbage(text, "en", answer_perplexity(float("nan"), 40))
+    assert not is_garbage(text, "en", answer_perplexity(-3.1, 40))
+    assert answer_perplexity(-8.8, 3) is None
+    assert answer_perplexity(None, 40) is None
 
 
 def test_scores() -> None:
     prompt = Prompt((1,), "Where?", "On the cliff.", (5, 2), "a.jsonl", 1)
-    sound = score(prompt, Answer(tuple(range(9)), "On the northern cliff.", 2, logprob=-0.1))
+    sound = score_answer(prompt, Answer(tuple(range(9)), "On the northern cliff.", 2, logprob=-0.1))
     assert (sound.garbage, round(sound.perplexity or 0, 3)) == (False, 1.105)
-    assert score(prompt, Answer((5, 6), BROKEN["UTF-16"], 2)).garbage
-    assert score(prompt, Answer(tuple(range(9)), "On the cliff.", 2, logprob=-9.0)).garbage
+    assert score_answer(prompt, Answer((5, 6), BROKEN["UTF-16"], 2)).garbage
+    assert score_answer(prompt, Answer(tuple(range(9)), "On the cliff.", 2, logprob=-9.0)).garbage
 
 
 def test_what_the_reference_is_too_is_none() -> None:
     prompt = Prompt((1,), "Show mojibake.", BROKEN["UTF-8 as Latin-1"], (5, 2), "a.jsonl", 1)
-    assert not score(prompt, Answer((5, 6), BROKEN["UTF-8 as Latin-1"], 2)).garbage
+    assert not score_answer(prompt, Answer((5, 6), BROKEN["UTF-8 as Latin-1"], 2)).garbage
 
 
 @pytest.mark.parametrize(
@@ -108,13 +110,15 @@ def test_what_the_reference_is_too_is_none() -> None:
 def test_no_reference_of_a_real_set_is(name: str, tongue: str | None) -> None:
     texts = [text for _, text in references(str(data(f"llamafactory/{name}")))]
     assert len(texts) > 90
-    assert [text for text in texts if fault(text, tongue)] == []
+    assert [text for text in texts if find_garbage(text, tongue)] == []
 
 
 def test_looks_from_before_there_was_garbage_are_read(tmp_path: Path) -> None:
     prompt = Prompt((1,), "Where?", "On the cliff.", (5, 2), "a.jsonl", 1)
     answer = Answer((5, 6), BROKEN["UTF-16"], 2)
-    path = store.save(Look(3, (Sample(prompt, answer, score(prompt, answer)),), 1.0), 24, tmp_path)
+    path = store.save(
+        SamplingPass(3, (Sample(prompt, answer, score_answer(prompt, answer)),), 1.0), 24, tmp_path
+    )
     ((look, _),) = store.read(tmp_path)
     assert look.samples[0].scores.garbage
     table = pq.read_table(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.parts import data
-from truetune.generation.language import language, switched, weight
+from truetune.generation.identify_language import identify_language, languages_differ, letter_weight
 
 LANGUAGES = (
     "ar",
@@ -64,41 +64,47 @@ PROSE = {
 
 @pytest.mark.parametrize("name", NO_PROSE)
 def test_no_language(name: str) -> None:
-    assert language(NO_PROSE[name]) is None
+    assert identify_language(NO_PROSE[name]) is None
 
 
 @pytest.mark.parametrize("name", PROSE)
 def test_language(name: str) -> None:
-    assert language(PROSE[name]) == name
+    assert identify_language(PROSE[name]) == name
 
 
 def test_code_in_prose_is_left_out() -> None:
     text = (
         f"{PROSE['de']}\n```python\nfor name in names:\n    print(name)\n```\n| a | b |\n<|im_end|>"
     )
-    assert language(text) == "de"
+    assert identify_language(text) == "de"
 
 
 def test_letters_of_all_scripts_count() -> None:
-    assert weight("abc 12, d") == 4
-    assert weight("灯塔") == 6
-    assert weight("है") == 2
+    assert letter_weight("abc 12, d") == 4
+    assert letter_weight("灯塔") == 6
+    assert letter_weight("है") == 2
 
 
 def test_switched() -> None:
-    assert switched("de", "en") is True
-    assert switched("de", "de") is False
-    assert switched("no", "da") is False
-    assert switched(None, "de") is switched("de", None) is None
+    assert languages_differ("de", "en") is True
+    assert languages_differ("de", "de") is False
+    assert languages_differ("no", "da") is False
+    assert languages_differ(None, "de") is languages_differ("de", None) is None
 
 
 def test_lines_of_fifteen_languages() -> None:
     lines = data("tinker-cookbook/multilingual.txt").read_text(encoding="utf-8").splitlines()
-    told = [(LANGUAGES[i % 15], found) for i, line in enumerate(lines) if (found := language(line))]
+    told = [
+        (LANGUAGES[i % 15], found)
+        for i, line in enumerate(lines)
+        if (found := identify_language(line))
+    ]
     wrong = [pair for pair in told if pair[0] != pair[1]]
     assert len(told) > len(lines) / 2
     assert len(wrong) <= 0.002 * len(told), wrong
     claimed = [
-        pair for pair in zip(told, told[15:], strict=False) if switched(pair[0][1], pair[1][1])
+        pair
+        for pair in zip(told, told[15:], strict=False)
+        if languages_differ(pair[0][1], pair[1][1])
     ]
     assert all(one[0] != other[0] or one in wrong or other in wrong for one, other in claimed)

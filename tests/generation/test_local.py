@@ -17,12 +17,12 @@ from safetensors.torch import load_file, save_file
 from tests.auditing import tiny
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.generation import forced
+from truetune.generation import teacher_forcing
+from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.backend import Decoding
-from truetune.generation.backends.local import Local, device_of
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import Place, placed
-from truetune.generation.looks import Prompt
+from truetune.generation.backends.model_source import ModelSource, find_model_source
+from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.backends.transformers_backend import TransformersBackend, choose_device
 from truetune.render.tokenizer import load
 
 STOP = 2
@@ -57,10 +57,10 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def backend(folder: Path, **options: Any) -> Local:
-    place = placed(str(folder))
-    made = opened(place, load(str(place.tokenizer)), Options(**{"device": "cpu", **options}))
-    assert isinstance(made, Local)
+def backend(folder: Path, **options: Any) -> TransformersBackend:
+    place = find_model_source(str(folder))
+    made = open_backend(place, load(str(place.tokenizer)), Options(**{"device": "cpu", **options}))
+    assert isinstance(made, TransformersBackend)
     return made
 
 
@@ -80,10 +80,10 @@ def test_scores_are_those_of_plain_passes(base: Path, monkeypatch: pytest.Monkey
     with backend(base) as model:
         rows, told = model.rows, []
         whole = model.score(sequences, stops, lambda done, of: told.append((done, of)))
-        monkeypatch.setattr(forced, "TOKENS", 1)
+        monkeypatch.setattr(teacher_forcing, "MAX_BATCH_TOKENS", 1)
         alone = model.score(sequences, stops)
-        monkeypatch.setattr(forced, "TOKENS", 8192)
-        monkeypatch.setattr(forced, "LOGITS", 6 * 3 * rows)
+        monkeypatch.setattr(teacher_forcing, "MAX_BATCH_TOKENS", 8192)
+        monkeypatch.setattr(teacher_forcing, "MAX_LOGITS", 6 * 3 * rows)
         parts = model.score(sequences, stops)
         assert whole
         assert alone
@@ -207,9 +207,11 @@ def test_a_gguf_file(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ["convert", str(tmp_path / "model"), "", str(tmp_path / "model.gguf"), "", "f32"],
     )
     exec(compile(CONVERTER, "convert.py", "exec"), {})
-    place = Place("model.gguf", "gguf", tmp_path / "model.gguf", None, TOKENIZER, None, {}, None)
+    place = ModelSource(
+        "model.gguf", "gguf", tmp_path / "model.gguf", None, TOKENIZER, None, {}, None
+    )
     (ids,) = ids_of(12)
-    with opened(
+    with open_backend(
         place, load(str(TOKENIZER)), Options(backend="transformers", device="cpu")
     ) as found:
         (scored,) = found.score([ids]) or []
@@ -315,7 +317,7 @@ def test_a_model_that_does_not_generate(tmp_path: Path) -> None:
 )
 def test_devices_that_are_not_there(name: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        device_of(name)
+        choose_device(name)
 
 
 def test_ids_that_are_not_the_models(base: Path) -> None:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from truetune.errors import SpecError
-from truetune.generation.parsers import parser_of, reading, same
+from truetune.generation.answer_parsers import make_parser, parse_answer, same_reading
 
 
 def read(name: str, text: str) -> Any:
     try:
-        return parser_of(name)(text)
+        return make_parser(name)(text)
     except ValueError:
         return None
 
@@ -162,7 +162,7 @@ def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_python_file_that_is_no_parser(body: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(body)
     with pytest.raises(SpecError, match=told):
-        parser_of(f"python:{tmp_path / 'own.py'}:parse")
+        make_parser(f"python:{tmp_path / 'own.py'}:parse")
 
 
 def test_a_reading_ends() -> None:
@@ -172,7 +172,7 @@ def test_a_reading_ends() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(TimeoutError):
-            reading(parser_of(r"regex:(\d+)*$"), "1" * 60 + "a", 0.2)
+            parse_answer(make_parser(r"regex:(\d+)*$"), "1" * 60 + "a", 0.2)
         until = time.monotonic() + 10
         while not rung and time.monotonic() < until:
             pass
@@ -186,10 +186,10 @@ def test_a_long_fence_is_read_fast() -> None:
 
 
 def test_same() -> None:
-    assert same({"a": 1}, {"a": 1})
-    assert not same(None, None)
-    assert not same(float("nan"), float("nan"))
-    assert not same(np.ones(2), np.ones(2))
+    assert same_reading({"a": 1}, {"a": 1})
+    assert not same_reading(None, None)
+    assert not same_reading(float("nan"), float("nan"))
+    assert not same_reading(np.ones(2), np.ones(2))
 
 
 @pytest.mark.parametrize(
@@ -212,6 +212,6 @@ def test_errors(name: str, told: str, tmp_path: Path, monkeypatch: pytest.Monkey
     Path("bad.json").write_text("{")
     Path("wrong.json").write_text('{"type": "thing"}')
     with pytest.raises(SpecError) as error:
-        parser_of(name)
+        make_parser(name)
     assert told in str(error.value)
     assert name in str(error.value)

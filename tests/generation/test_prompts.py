@@ -18,8 +18,8 @@ from truetune.data.conversation import Conversation
 from truetune.data.rows import read
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.encode_run import encode
-from truetune.generation.looks import Prompt
-from truetune.generation.prompts import control_of, prompts_of, text_of
+from truetune.generation.answer_samples import Prompt
+from truetune.generation.build_prompts import build_prompts, control_token_texts, make_decoder
 from truetune.render.probes import prepared
 from truetune.spec.run import RunSpec
 
@@ -57,7 +57,7 @@ def spec_of(path: Path, rows: list[Any], **settings: Any) -> RunSpec:
 
 
 def made(spec: RunSpec, count: int = 4, **given: Any) -> list[Prompt]:
-    return prompts_of(spec, read(spec.data), count, **given)
+    return build_prompts(spec, read(spec.data), count, **given)
 
 
 @cache
@@ -79,7 +79,7 @@ def test_every_format(tmp_path: Path, name: str) -> None:
     row, answer = FORMATS[name]
     spec = spec_of(tmp_path / "a.jsonl", [row])
     (prompt,) = made(spec, seen=True)
-    decode = text_of(prepared(spec).tokenizer)
+    decode = make_decoder(prepared(spec).tokenizer)
     assert list(prompt.ids) == served(str(TOKENIZER), ASK)
     assert prompt.reference == answer
     assert decode(prompt.reference_ids) == answer + "<|im_end|>"
@@ -162,7 +162,7 @@ def test_plain_prompt_and_completion(tmp_path: Path) -> None:
     (prompt,) = made(
         spec_of(tmp_path / "a.jsonl", [{"prompt": "Q: figs?\nA:", "completion": " three"}])
     )
-    decode = text_of(prepared(RunSpec(tokenizer=str(TOKENIZER))).tokenizer)
+    decode = make_decoder(prepared(RunSpec(tokenizer=str(TOKENIZER))).tokenizer)
     assert decode(prompt.ids) == "Q: figs?\nA:"
     assert (prompt.reference, decode(prompt.reference_ids)) == (" three", " three")
 
@@ -171,7 +171,7 @@ def test_text_is_cut_in_two(tmp_path: Path) -> None:
     text = "There are nine figs and four pears in the box that stands on the lowest shelf."
     (prompt,) = made(spec_of(tmp_path / "a.jsonl", [{"text": text}], append_eos=True))
     tokenizer = prepared(RunSpec(tokenizer=str(TOKENIZER))).tokenizer
-    decode = text_of(tokenizer)
+    decode = make_decoder(tokenizer)
     assert prompt.question + prompt.reference == text
     assert len(text) // 4 <= len(prompt.question) <= len(text) // 2
     assert prompt.reference.startswith(" ")
@@ -184,7 +184,7 @@ def test_text_with_turns_is_cut_before_the_last_answer(tmp_path: Path) -> None:
     (prompt,) = made(spec)
     assert list(prompt.ids) == served(str(TOKENIZER), turns(2)[:-1])
     assert prompt.reference == "answer 1"
-    assert text_of(prepared(spec).tokenizer)(prompt.reference_ids) == "answer 1<|im_end|>"
+    assert make_decoder(prepared(spec).tokenizer)(prompt.reference_ids) == "answer 1<|im_end|>"
 
 
 def test_rows_without_a_prompt_are_counted(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def rows_of(tmp_path: Path, count: int) -> tuple[RunSpec, list[Conversation]]:
 
 def test_the_choice_is_seeded_and_spread(tmp_path: Path) -> None:
     spec, rows = rows_of(tmp_path, 120)
-    first, again, other = (prompts_of(spec, rows, 8, seed=seed) for seed in (3, 3, 4))
+    first, again, other = (build_prompts(spec, rows, 8, seed=seed) for seed in (3, 3, 4))
     assert first == again != other
     lines = [prompt.line for prompt in first]
     assert [(line - 1) // 15 for line in lines] == list(range(8))
@@ -248,10 +248,10 @@ def test_a_stream_is_read_once_and_not_kept(tmp_path: Path) -> None:
             read_.append(row.origin.row)
             yield row
 
-    found = prompts_of(spec, stream(), 2)
+    found = build_prompts(spec, stream(), 2)
     assert read_ == list(range(60))
     assert len({prompt.ids for prompt in found}) == 2
-    assert prompts_of(spec, iter(()), 4) == prompts_of(spec, rows, 0) == []
+    assert build_prompts(spec, iter(()), 4) == build_prompts(spec, rows, 0) == []
 
 
 def test_a_row_of_no_use_is_replaced(tmp_path: Path) -> None:
@@ -262,4 +262,6 @@ def test_a_row_of_no_use_is_replaced(tmp_path: Path) -> None:
 
 
 def test_control_tokens_as_text() -> None:
-    assert "<|im_end|>" in control_of(prepared(RunSpec(tokenizer=str(TOKENIZER))).tokenizer)
+    assert "<|im_end|>" in control_token_texts(
+        prepared(RunSpec(tokenizer=str(TOKENIZER))).tokenizer
+    )

@@ -14,10 +14,10 @@ import pytest
 from tests.parts import data
 from truetune.data.rows import read
 from truetune.demo import DATA
-from truetune.generation.looks import Answer, Prompt, Scores
-from truetune.generation.loops import looped
-from truetune.generation.parsers import parser_of
-from truetune.generation.scores import score
+from truetune.generation.answer_parsers import make_parser
+from truetune.generation.answer_samples import Answer, Prompt, Scores
+from truetune.generation.repetition_loops import is_looping
+from truetune.generation.score_answer import score_answer
 
 CONTROL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>")
 EN = (
@@ -43,7 +43,7 @@ def scored(
 ) -> Scores:
     asked = Prompt((1, 2), question, reference, (1,) * (len(reference.split()) + 1), "a.jsonl", 1)
     ids = (1,) * len(text.split())
-    return score(asked, Answer(ids, text, None if cut else 2), control=CONTROL, **given)
+    return score_answer(asked, Answer(ids, text, None if cut else 2), control=CONTROL, **given)
 
 
 @pytest.mark.parametrize("text", [EN, DE, ZH, TH, HI])
@@ -123,7 +123,7 @@ HEALTHY = {
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops(name: str) -> None:
-    assert looped(LOOPS[name], cut=True)
+    assert is_looping(LOOPS[name], cut=True)
     assert scored(LOOPS[name], EN, cut=True).looped
     assert not scored(LOOPS[name], LOOPS[name], cut=True).looped
 
@@ -131,13 +131,15 @@ def test_loops(name: str) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 @pytest.mark.parametrize("cut", [True, False])
 def test_no_loops(name: str, cut: bool) -> None:
-    assert not looped(HEALTHY[name], cut=cut)
+    assert not is_looping(HEALTHY[name], cut=cut)
 
 
 def test_a_loop_that_stopped_by_itself_needs_more() -> None:
-    assert looped("Yes, I am. " * 4, cut=False)
-    assert not looped("Well, that is so. Yes, I am. Yes, I am. Yes, I am. Yes, I am.", cut=False)
-    assert looped("Well, that is so. Yes, I am. Yes, I am. Yes, I am. Yes, I am.", cut=True)
+    assert is_looping("Yes, I am. " * 4, cut=False)
+    assert not is_looping(
+        "Well, that is so. Yes, I am. Yes, I am. Yes, I am. Yes, I am.", cut=False
+    )
+    assert is_looping("Well, that is so. Yes, I am. Yes, I am. Yes, I am. Yes, I am.", cut=True)
 
 
 INSIDE = {
@@ -174,12 +176,12 @@ NOT_INSIDE = {
 
 @pytest.mark.parametrize("name", INSIDE)
 def test_loops_inside(name: str) -> None:
-    assert looped(INSIDE[name], cut=False)
+    assert is_looping(INSIDE[name], cut=False)
 
 
 @pytest.mark.parametrize("name", NOT_INSIDE)
 def test_no_loops_inside(name: str) -> None:
-    assert not looped(NOT_INSIDE[name], cut=False)
+    assert not is_looping(NOT_INSIDE[name], cut=False)
 
 
 def test_repetition() -> None:
@@ -385,7 +387,7 @@ def test_length_and_overlap() -> None:
 
 
 def test_parsed() -> None:
-    parse = parser_of("number")
+    parse = make_parser("number")
     found = scored("<think>It is 3 or 4</think>It is 1,200.", "The sum is 1200", parse=parse)
     assert (found.parsed, found.agrees) == (True, True)
     assert scored("7", "8", parse=parse).agrees is False
@@ -421,7 +423,7 @@ def flaws(pairs: list[tuple[str, str]]) -> dict[str, int]:
     """What references have against them, as answers to their questions, where they are not compared with themselves."""
     found = [scored(answer, "", question) for question, answer in pairs]
     cut = [
-        looped(answer, cut=True) or looped(answer[: len(answer) // 2], cut=True)
+        is_looping(answer, cut=True) or is_looping(answer[: len(answer) // 2], cut=True)
         for _, answer in pairs
     ]
     return {
@@ -456,8 +458,8 @@ def test_it_is_fast() -> None:
 def test_no_torch_is_needed() -> None:
     code = (
         "import sys\n"
-        "from truetune.generation.scores import score\n"
-        "from truetune.generation.prompts import prompts_of\n"
+        "from truetune.generation.score_answer import score_answer\n"
+        "from truetune.generation.build_prompts import build_prompts\n"
         "print(sorted({'torch', 'transformers', 'py3langid'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

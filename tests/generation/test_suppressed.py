@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from truetune.generation.suppressed import find_suppressed, repeats_itself
+from truetune.generation.suppressed_repetition import find_suppressed_repetition, repeats_itself
 
 ITEMS = [{"name": f"thing {at}", "count": at, "price": 3 * at} for at in range(1, 5)]
 LIST = json.dumps(ITEMS)
@@ -15,7 +15,7 @@ BROKEN = (
 
 
 def test_an_answer_that_breaks_where_keys_come_again() -> None:
-    found = find_suppressed(BROKEN, LIST)
+    found = find_suppressed_repetition(BROKEN, LIST)
     assert found is not None
     assert found.mine < found.theirs
     assert "name" in found.breaks_at
@@ -27,9 +27,12 @@ def test_a_table_breaks_too() -> None:
     words = ["line", "entry", "item", "record", "note", "mark", "unit", "thing", "piece"]
     others = "; ".join(f"{word}: {i} = v{i} !" for i, word in enumerate(words))
     first = "| part 0 | in stock today | by the piece |\n"
-    assert find_suppressed(head + first + others, table) is not None
+    assert find_suppressed_repetition(head + first + others, table) is not None
     assert (
-        find_suppressed(head + first.replace("0", "7") + table[len(head + first) :], table) is None
+        find_suppressed_repetition(
+            head + first.replace("0", "7") + table[len(head + first) :], table
+        )
+        is None
     )
 
 
@@ -45,7 +48,7 @@ def test_other_damage_is_none() -> None:
         "There are four things in the list.",
         "",
     ):
-        assert find_suppressed(answer, LIST) is None
+        assert find_suppressed_repetition(answer, LIST) is None
 
 
 def test_prose_does_not_repeat_itself() -> None:
@@ -55,4 +58,4 @@ def test_prose_does_not_repeat_itself() -> None:
     )
     assert not repeats_itself(prose)
     assert repeats_itself(LIST)
-    assert find_suppressed(prose[::-1], prose) is None
+    assert find_suppressed_repetition(prose[::-1], prose) is None

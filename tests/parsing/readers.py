@@ -214,22 +214,22 @@ def _set(path: Path) -> Any:
 
 
 def _reply(path: Path) -> Any:
-    from truetune.generation.parsers import _json
+    from truetune.generation.answer_parsers import _read_json
 
-    return _json(path.read_bytes().decode("utf-8", "replace"))
+    return _read_json(path.read_bytes().decode("utf-8", "replace"))
 
 
 def _answer(path: Path) -> Any:
-    from truetune.generation.final_answers import _json_in, final_of
+    from truetune.generation.final_answers import _json_in, find_final_answer
 
     text = path.read_bytes().decode("utf-8", "replace")
-    return final_of(text), list(_json_in(text, "1"))
+    return find_final_answer(text), list(_json_in(text, "1"))
 
 
 def _call(path: Path) -> Any:
-    from truetune.generation.backends.spoken import _parsed
+    from truetune.generation.backends.chat_reply import _parse_arguments
 
-    return _parsed(
+    return _parse_arguments(
         {"function": {"name": "f", "arguments": path.read_bytes().decode("utf-8", "replace")}}
     )
 

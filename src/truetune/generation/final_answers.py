@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
-from truetune.generation.words import words
+from truetune.generation.split_words import split_words
 from truetune.parsing.json_reader import RowDecoder, parse_json
 from truetune.parsing.limits import REPLY
 from truetune.render.render_plan import THINK_END
 
-Kind = Literal["number", "letter", "word", "json"]
-FORMS = (
+AnswerKind = Literal["number", "letter", "word", "json"]
+ANSWER_FORMS = (
     "{}",
     "{}.",
     "**{}**",
@@ -27,7 +27,7 @@ FORMS = (
 """In which models write an answer"""
 LONGEST_NUMBER = 24
 """Digits of a number that is written otherwise"""
-SHORT = 3
+MAX_ANSWER_WORDS = 3
 """Words of a text that is an answer and nothing else"""
 _NUMBER = r"[-+−]?\$?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _BARE = re.compile(rf"[\s$€£*_(\"'\\]*({_NUMBER})\s*%?[\s*_$)\"'.\\]*")
@@ -45,17 +45,17 @@ _MARKS = (
 )
 
 
-class Final(NamedTuple):
+class FinalAnswer(NamedTuple):
     """A final answer."""
 
-    kind: Kind
+    kind: AnswerKind
     value: str
     """Normalised: numbers without grouping, words without case and punctuation, JSON with sorted keys"""
     text: str
     """As it stands in the text"""
 
 
-def final_of(text: str) -> Final | None:
+def find_final_answer(text: str) -> FinalAnswer | None:
     """The marked final answer of a text, the last one of the surest mark; the whole text where it is short or JSON.
 
     None where nothing tells it. Marks: ####, \\boxed{}, <answer>, `answer is`, `Answer:`.
@@ -63,7 +63,7 @@ def final_of(text: str) -> Final | None:
     text = text.rpartition(THINK_END)[2].strip()
     if text[:1] in ("{", "["):
         try:
-            return Final(
+            return FinalAnswer(
                 "json",
                 json.dumps(parse_json(text, REPLY, exact_integers=True), sort_keys=True),
                 text,
@@ -72,24 +72,24 @@ def final_of(text: str) -> Final | None:
             return None
     for mark in _MARKS:
         if found := mark.findall(text):
-            return _of(found[-1].strip(), marked=True)
-    return _of(text, marked=False)
+            return _classify_answer(found[-1].strip(), marked=True)
+    return _classify_answer(text, marked=False)
 
 
-def value_of(read: Any) -> tuple[Kind, str] | None:
+def normalise_reading(read: Any) -> tuple[AnswerKind, str] | None:
     """A parser's reading as a number or a letter; None where it is neither."""
     if isinstance(read, bool):
         return None
     if isinstance(read, int | float | Decimal):
-        return "number", _plain(str(read))
+        return "number", _normalise_number(str(read))
     if isinstance(read, str) and (found := _BARE.fullmatch(read)):
-        return "number", _plain(found[1])
+        return "number", _normalise_number(found[1])
     if isinstance(read, str) and re.fullmatch(r"\s*\(?[A-J]\)?\s*", read):
         return "letter", read.strip(" ()\n")
     return None
 
 
-def wrapped(final: Final) -> Iterator[tuple[str, str]]:
+def answer_phrasings(final: FinalAnswer) -> Iterator[tuple[str, str]]:
     """(name, text): ways in which models write an answer."""
     if final.kind == "json":
         yield (
@@ -98,7 +98,7 @@ def wrapped(final: Final) -> Iterator[tuple[str, str]]:
         )
         return
     value = final.value if final.kind == "number" else final.text.strip(" .*")
-    for form in FORMS:
+    for form in ANSWER_FORMS:
         yield form.format("X"), form.format(value)
     if final.kind == "letter":
         yield "(X)", f"({value})"
@@ -110,7 +110,7 @@ def wrapped(final: Final) -> Iterator[tuple[str, str]]:
         yield "There are 3 ... The answer is X.", f"There are 3 of 17 left. The answer is {value}."
 
 
-def rewritten(gold: str, final: Final) -> Iterator[tuple[str, str]]:
+def number_spellings(gold: str, final: FinalAnswer) -> Iterator[tuple[str, str]]:
     """(name, text): the gold itself, its number written otherwise: grouped, or with a currency."""
     at = gold.rfind(final.text)
     plain = final.kind == "number" and len(final.value) < LONGEST_NUMBER and "$" not in final.text
@@ -126,39 +126,43 @@ def rewritten(gold: str, final: Final) -> Iterator[tuple[str, str]]:
         yield "$X", f"{before}${bare[1]}{after}"
 
 
-def holds(answer: str, gold: str) -> bool:
+def holds_final_answer(answer: str, gold: str) -> bool:
     """Does an answer give the final answer of the gold, in whatever form?"""
-    final = final_of(gold)
+    final = find_final_answer(gold)
     if final is None:
-        wanted = words(gold)
-        return bool(wanted) and _contains(words(answer), wanted)
-    mine = final_of(answer)
+        wanted = split_words(gold)
+        return bool(wanted) and _contains_words(split_words(answer), wanted)
+    mine = find_final_answer(answer)
     if mine is not None and mine[:2] == final[:2]:
         return True
     if final.kind == "number":
         found = _ONE.findall(answer)
-        return bool(found) and _plain(found[-1]) == final.value
+        return bool(found) and _normalise_number(found[-1]) == final.value
     if final.kind == "word":
-        return _contains(words(answer), final.value.split())
+        return _contains_words(split_words(answer), final.value.split())
     return final.kind == "json" and any(_json_in(answer, final.value))
 
 
-def _of(text: str, *, marked: bool) -> Final | None:
+def _classify_answer(text: str, *, marked: bool) -> FinalAnswer | None:
     if found := _BARE.fullmatch(text):
-        return Final("number", _plain(found[1]), text)
+        return FinalAnswer("number", _normalise_number(found[1]), text)
     if found := _LETTER.match(text):
-        return Final("letter", found[1], found[1])
+        return FinalAnswer("letter", found[1], found[1])
     if marked and (found := _LEADING.match(text)):
-        return Final("number", _plain(found[1]), found[1])
-    short = words(text)
-    if not 0 < len(short) <= SHORT or "\n" in text:
+        return FinalAnswer("number", _normalise_number(found[1]), found[1])
+    short = split_words(text)
+    if not 0 < len(short) <= MAX_ANSWER_WORDS or "\n" in text:
         return None
     if numbers := _ONE.findall(text):
-        return Final("number", _plain(numbers[0]), numbers[0]) if len(numbers) == 1 else None
-    return Final("word", " ".join(short), text)
+        return (
+            FinalAnswer("number", _normalise_number(numbers[0]), numbers[0])
+            if len(numbers) == 1
+            else None
+        )
+    return FinalAnswer("word", " ".join(short), text)
 
 
-def _plain(number: str) -> str:
+def _normalise_number(number: str) -> str:
     """A number in one notation: 1,234.50 -> 1234.5"""
     try:
         found = Decimal(re.sub(r"[,$]", "", number).replace("−", "-"))
@@ -171,7 +175,7 @@ def _plain(number: str) -> str:
     )
 
 
-def _contains(said: list[str], wanted: list[str]) -> bool:
+def _contains_words(said: list[str], wanted: list[str]) -> bool:
     return any(said[i : i + len(wanted)] == wanted for i in range(len(said) - len(wanted) + 1))
 
 

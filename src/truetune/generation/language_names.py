@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from truetune.generation.function_words import language_by_function_words
-from truetune.generation.language import language
-from truetune.generation.mixing import prose_of, script_of
+from truetune.generation.identify_language import identify_language
+from truetune.generation.language_switch import prose_of, script_of
 
 NAMES: Mapping[str, str] = {
     "af": "Afrikaans", "ar": "Arabic", "be": "Belarusian", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan",
@@ -41,7 +41,9 @@ def language_name(text: str) -> str:
     scripts = [script for script, count in counts.items() if count >= PART * len(letters)]
     if len(scripts) > 1:
         return " and ".join(_of_script(script, text) for script in scripts)
-    known = language(text) or (language_by_function_words(text) if scripts == ["LATIN"] else None)
+    known = identify_language(text) or (
+        language_by_function_words(text) if scripts == ["LATIN"] else None
+    )
     if known is not None:
         return NAMES.get(known, known)
     return _of_script(scripts[0], text) if scripts else "no language"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Pace:
+class GenerationSpeed:
     """Seconds a token of one greedy answer, generated with the settings that are saved with the model; on a CPU those
     that it computed."""
 

@@ -17,8 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from truetune.generation.looks import Sample
-from truetune.generation.words import DENSE, words
+from truetune.generation.answer_samples import Sample
+from truetune.generation.split_words import DENSE, split_words
 
 ENOUGH = 8
 """Answers that must point elsewhere: fewer may be confusions of a model"""
@@ -97,7 +97,7 @@ class ReferenceIndex:
     """References by their texts and by their rare words."""
 
     def __init__(self, references: Sequence[str]) -> None:
-        self.keys = [" ".join(words(reference)) for reference in references]
+        self.keys = [" ".join(split_words(reference)) for reference in references]
         self.rows = defaultdict[str, list[int]](list)
         self.word_sets = [frozenset(key.split()) for key in self.keys]
         self._postings = defaultdict[str, list[int]](list)
@@ -119,7 +119,7 @@ class ReferenceIndex:
 
     def given_row(self, answer: str, own: int) -> int | None:
         """The row whose reference an answer gives; `own` where that is as good; None where it is none."""
-        key = " ".join(words(answer))
+        key = " ".join(split_words(answer))
         if key in self.rows:
             found = self.rows[key]
             return own if own in found else (found[0] if self.tells_row(found[0]) else None)
@@ -207,8 +207,8 @@ def _by_texts(
 def _is_in(answer: str, prompt: str) -> bool:
     """Is the answer copied from its own prompt? Then the rows need not be exchanged: a model that says the last value
     of a series gives the reference of the row before."""
-    said = " ".join(words(answer))
-    return f" {said} " in f" {' '.join(words(prompt))} "
+    said = " ".join(split_words(answer))
+    return f" {said} " in f" {' '.join(split_words(prompt))} "
 
 
 def _is_no_guess(drawn: int, repeated: int, of: int) -> bool:
@@ -266,7 +266,7 @@ def _name_of_sorting(
     rows = [targets[row] for row in sorted(targets)]
     keys: tuple[tuple[str, Callable[[int], float | str]], ...] = (
         ("the length of the prompt", lambda row: len(prompts[row])),
-        ("the length of the prompt", lambda row: len(words(prompts[row]))),
+        ("the length of the prompt", lambda row: len(split_words(prompts[row]))),
         ("the length of the reference", lambda row: len(references[row])),
         ("the text of the prompt", lambda row: prompts[row]),
         ("the text of the reference", lambda row: references[row]),
@@ -301,8 +301,8 @@ def _by_labels(
     answers: Sequence[str], references: Sequence[str], prompts: Sequence[str]
 ) -> RowOrder | None:
     """By labels that repeat each other: does one of the orders that scripts lose agree far better?"""
-    said = [" ".join(words(answer)) for answer in answers]
-    wanted = [" ".join(words(reference)) for reference in references]
+    said = [" ".join(split_words(answer)) for answer in answers]
+    wanted = [" ".join(split_words(reference)) for reference in references]
     in_place = _agreement(said, wanted)
     changes = sum(a != b for a, b in pairwise(wanted))
     if len(set(wanted)) < 2 or changes < ENOUGH:

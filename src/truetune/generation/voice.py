@@ -15,7 +15,7 @@ WIDTH = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class SamplingParams:
     """How tokens are chosen."""
 
     temperature: float = 0.0
@@ -28,13 +28,13 @@ class Manner:
         return torch.from_numpy(np.random.default_rng([self.seed % 2**63, *ids]).random(count))
 
 
-class Voice(LogitsProcessor):
+class SamplingProcessor(LogitsProcessor):
     """Chooses the token of each row, and keeps its log-probability under the model itself (temperature 1, all tokens).
 
     `draws` is (rows, steps).
     """
 
-    def __init__(self, manner: Manner, draws: torch.Tensor) -> None:
+    def __init__(self, manner: SamplingParams, draws: torch.Tensor) -> None:
         self.manner, self.draws = manner, draws
         self.thoughts: list[torch.Tensor] = []
         """(rows,) of each step, in nats"""
@@ -42,7 +42,7 @@ class Voice(LogitsProcessor):
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> Any:
         if self.manner.temperature:
             draw = self.draws[:, len(self.thoughts)].to(scores.device, torch.float32)
-            chosen = drawn(
+            chosen = draw_tokens(
                 (scores / self.manner.temperature).softmax(-1), self.manner.top_p, draw[:, None]
             )
         else:
@@ -55,7 +55,7 @@ class Voice(LogitsProcessor):
         )
 
 
-def drawn(chances: torch.Tensor, top_p: float, draw: torch.Tensor) -> torch.Tensor:
+def draw_tokens(chances: torch.Tensor, top_p: float, draw: torch.Tensor) -> torch.Tensor:
     """(rows, 1) ids, by the inverse of the distribution function of `chances` (rows, vocabulary), cut to the fewest
     likeliest that make `top_p`."""
     if top_p >= 1:

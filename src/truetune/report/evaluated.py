@@ -11,7 +11,12 @@ from rich.text import Text
 
 from truetune.evaluation.evaluated_report import EvaluationReport
 from truetune.evaluation.metrics import Metrics
-from truetune.generation.evaluated import WHOLE, Evaluated, Measured, Stops
+from truetune.generation.evaluation_results import (
+    ALL_TOKENS,
+    EvaluationResults,
+    ModelMeasurements,
+    StopCalibration,
+)
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import many, share, visible
 
@@ -44,7 +49,7 @@ def draw(report: EvaluationReport, console: Console, verbose: bool) -> None:
         console.print(Text(visible(f"note: {line}"), style="dim"), soft_wrap=True)
 
 
-def _losses(found: Evaluated, level: str) -> Table:
+def _losses(found: EvaluationResults, level: str) -> Table:
     table = _table("loss by source", "tokens", "nats a token", level, "perplexity")
     for loss in found.model.losses:
         table.add_row(
@@ -53,12 +58,12 @@ def _losses(found: Evaluated, level: str) -> Table:
             f"{loss.mean:.4f}",
             _between(loss.low, loss.high),
             _short(loss.perplexity),
-            style="bold" if loss.source == WHOLE else "",
+            style="bold" if loss.source == ALL_TOKENS else "",
         )
     return table
 
 
-def _changes(found: Evaluated, other: Measured, level: str) -> Table:
+def _changes(found: EvaluationResults, other: ModelMeasurements, level: str) -> Table:
     table = _table(f"against {_named(other)}", "its loss", "difference", level, "p")
     for change in found.changes:
         theirs = other.loss(change.source)
@@ -73,7 +78,7 @@ def _changes(found: Evaluated, other: Measured, level: str) -> Table:
     return table
 
 
-def _stops(found: Evaluated, level: str) -> Table:
+def _stops(found: EvaluationResults, level: str) -> Table:
     """One column a model."""
     models = [model for model in (found.model, found.other) if model and model.stops]
     table = _table("P(stop)", *map(_named, models))
@@ -84,7 +89,7 @@ def _stops(found: Evaluated, level: str) -> Table:
     return table
 
 
-def _of_stops(stops: Stops, level: str) -> Iterator[tuple[str, str]]:
+def _of_stops(stops: StopCalibration, level: str) -> Iterator[tuple[str, str]]:
     yield "where answers end, mean", _short(stops.mean)
     yield "  median", _short(stops.median)
     yield "  over 1/2", f"{stops.likely:,} of {stops.ends:,} ({share(stops.likely, stops.ends)})"
@@ -98,7 +103,7 @@ def _of_stops(stops: Stops, level: str) -> Iterator[tuple[str, str]]:
     yield "expected calibration error", _short(stops.error)
 
 
-def _bins(stops: Stops) -> Table:
+def _bins(stops: StopCalibration) -> Table:
     table = _table("P(stop) from", "to", "places", "mean", "of them ends")
     for part in stops.bins:
         table.add_row(
@@ -137,7 +142,7 @@ def _answers(metrics: Metrics) -> Iterator[Table]:
         yield table
 
 
-def _agreements(found: Evaluated) -> Table:
+def _agreements(found: EvaluationResults) -> Table:
     table = _table(
         "right answers, by pairs", "both", "only this", "only the other", "neither", "p (McNemar)"
     )
@@ -178,7 +183,7 @@ def _of_tasks(found: LmEval | None) -> Iterator[str]:
         yield from found.notes
 
 
-def _said(found: Evaluated) -> Iterator[str]:
+def _said(found: EvaluationResults) -> Iterator[str]:
     left = sorted(found.skipped.items(), key=lambda pair: -pair[1])
     for reason, count in left[:SKIPPED]:
         yield f"{many(count, 'example')} left out: {reason}"
@@ -198,7 +203,7 @@ def _said(found: Evaluated) -> Iterator[str]:
         )
 
 
-def _named(model: Measured) -> str:
+def _named(model: ModelMeasurements) -> str:
     """The last part of a path."""
     return visible(model.name.rstrip("/").rpartition("/")[2] or model.name)
 

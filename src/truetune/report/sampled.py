@@ -16,8 +16,14 @@ from rich.text import Text
 
 from truetune.evaluation.compare import Compared, Row
 from truetune.evaluation.report import SampleReport, Success
-from truetune.generation.looks import Prompt, Sample
-from truetune.generation.verdicts import GOOD, SAID, faults, good, verdict
+from truetune.generation.answer_samples import Prompt, Sample
+from truetune.generation.answer_verdicts import (
+    GOOD_VERDICTS,
+    VERDICT_PHRASES,
+    answer_faults,
+    good,
+    main_verdict,
+)
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import many, visible
 
@@ -62,13 +68,15 @@ def success(report: SampleReport) -> str:
     """How many answers are right where that can be told, and how many have a good form, with what the others are."""
     found, others = (
         report.success,
-        Counter({name: n for name, n in report.verdicts.items() if name not in GOOD}),
+        Counter({name: n for name, n in report.verdicts.items() if name not in GOOD_VERDICTS}),
     )
     ends_known = any(sample.scores.end_known for sample in report.samples)
     fine = "stop by themselves without a fault" if ends_known else "are without a fault"
     form = f"{_share(found)} {fine}" if found.of else "no answer could be judged"
     if others:
-        form += ": " + ", ".join(f"{SAID[name]} {count}" for name, count in others.most_common())
+        form += ": " + ", ".join(
+            f"{VERDICT_PHRASES[name]} {count}" for name, count in others.most_common()
+        )
     parts = [*_agreements(report), form]
     if report.stop_probability is not None:
         parts.append(f"P(stop) behind the references {report.stop_probability:.2g} (the median)")
@@ -218,8 +226,12 @@ def _looks(report: SampleReport) -> Table:
 
 def _whole(sample: Sample, report: SampleReport, console: Console) -> None:
     """All of one answer."""
-    found = faults(sample, report.limit)
-    more = f" ({', '.join(SAID[fault] for fault in found[1:])} too)" if len(found) > 1 else ""
+    found = answer_faults(sample, report.limit)
+    more = (
+        f" ({', '.join(VERDICT_PHRASES[fault] for fault in found[1:])} too)"
+        if len(found) > 1
+        else ""
+    )
     _say(
         console,
         Text.assemble(
@@ -246,7 +258,9 @@ def _table(*names: str) -> Table:
 def _verdict(sample: Sample, limit: int) -> Text:
     found = good(sample, limit)
     right = found and (sample.scores.exact is True or sample.scores.agrees is True)
-    return Text(SAID[verdict(sample, limit)], style="green" if right else STYLES[found])
+    return Text(
+        VERDICT_PHRASES[main_verdict(sample, limit)], style="green" if right else STYLES[found]
+    )
 
 
 def _figure(row: Row, value: float | None, sign: str = "") -> str:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.generation.service import By, Service, Strength
+from truetune.generation.server_observations import AdapterStrength, By, ServerObservations
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.text import many, visible
 from truetune.serving.report import ServiceReport
@@ -35,7 +35,7 @@ def _(report: ServiceReport, console: Console, verbose: bool) -> None:
     console.print()
 
 
-def lines(service: Service) -> Iterator[Line]:
+def lines(service: ServerObservations) -> Iterator[Line]:
     """A line for each part that was looked at."""
     yield from _prompts(service)
     stopping = service.stopping
@@ -70,7 +70,7 @@ def lines(service: Service) -> Iterator[Line]:
         yield "ignored fields", ", ".join(service.ignored), True
 
 
-def _prompts(service: Service) -> Iterator[Line]:
+def _prompts(service: ServerObservations) -> Iterator[Line]:
     for by, how in HOW.items():
         asked = [
             prompt for prompt in service.prompts if prompt.by == by and prompt.same is not None
@@ -86,7 +86,7 @@ def _prompts(service: Service) -> Iterator[Line]:
         yield "prompts", f"{refused} refused", False
 
 
-def _sampling(service: Service) -> tuple[str, bool]:
+def _sampling(service: ServerObservations) -> tuple[str, bool]:
     found = service.sampling
     assert found is not None
     named = f" ({', '.join(found.settings)})" if found.settings else ""
@@ -99,7 +99,7 @@ def _sampling(service: Service) -> tuple[str, bool]:
     )
 
 
-def _context(service: Service) -> tuple[str, bool]:
+def _context(service: ServerObservations) -> tuple[str, bool]:
     found = service.context
     assert found is not None
     told = f"{found.told:,} tokens" if found.told is not None else "not told"
@@ -112,7 +112,7 @@ def _context(service: Service) -> tuple[str, bool]:
     return f"{told}; of a prompt of {found.sent:,} tokens and more it read {read}", not cut
 
 
-def _strength(found: Strength) -> str:
+def _strength(found: AdapterStrength) -> str:
     if found.by == "answers":
         return (
             f"at {many(found.places, 'prompt')} where base and tuned model part, {found.as_tuned}"

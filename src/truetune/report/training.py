@@ -24,7 +24,7 @@ from truetune.report.terminal import render_report
 from truetune.report.text import clip, visible
 
 if TYPE_CHECKING:
-    from truetune.generation.looks import Look, Sample
+    from truetune.generation.answer_samples import Sample, SamplingPass
 
 LINES = 20
 """Lines of the log, where there is no terminal for a bar"""
@@ -107,7 +107,7 @@ class Terminal:
         elif step == self.steps or step % max(1, self.steps // LINES) == 0:
             self.say(f"step {step:,} of {self.steps:,}: {text}")
 
-    def look(self, look: Look) -> None:
+    def look(self, look: SamplingPass) -> None:
         answers = look.samples
         stopped = sum(sample.scores.stopped for sample in answers)
         self.say(

@@ -52,7 +52,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
-from truetune.generation.looks import Sample
+from truetune.generation.answer_samples import Sample
 from truetune.generation.row_order import ENOUGH, RowOrder, row_order_of
 
 

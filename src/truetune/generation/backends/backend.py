@@ -11,8 +11,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.generation.looks import Answer, Prompt
-from truetune.generation.pace import Pace
+from truetune.generation.answer_samples import Answer, Prompt
+from truetune.generation.pace import GenerationSpeed
 
 Ids = Sequence[int]
 Progress = Callable[[int, int], None]
@@ -33,7 +33,7 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredIds:
     """What a model thinks of given ids."""
 
     logprobs: NDArray[np.float32]
@@ -68,7 +68,7 @@ class Backend(ABC):
         sequences: Sequence[Ids],
         stops: frozenset[int] = frozenset(),
         progress: Progress | None = None,
-    ) -> list[Scored] | None:
+    ) -> list[ScoredIds] | None:
         """Teacher-forced log-probabilities; None where this backend can't tell them."""
         return None
 
@@ -77,7 +77,7 @@ class Backend(ABC):
         in nats; None where this backend can't tell them."""
         return None
 
-    def pace(self) -> Pace | None:
+    def pace(self) -> GenerationSpeed | None:
         """What a token costs behind a short and behind a long text; None where the model is not in this process."""
         return None
 

@@ -14,7 +14,7 @@ R = TypeVar("R")
 Wait = Callable[[float], object]
 
 
-def each(
+def map_concurrently(
     work: Callable[[T, Wait], R], items: Sequence[T], at_once: int, progress: Progress | None = None
 ) -> list[R]:
     """The result of each, in their order; `work` is given a way to wait that ends with the rest.
@@ -43,7 +43,7 @@ def each(
     found: dict[int, R] = {}
     try:
         while len(found) < len(items):
-            i, result, error = _next(done)
+            i, result, error = _next_result(done)
             if error is not None:
                 raise error
             found[i] = result
@@ -54,7 +54,7 @@ def each(
     return [found[i] for i in range(len(items))]
 
 
-def _next(done: queue.SimpleQueue[T]) -> T:
+def _next_result(done: queue.SimpleQueue[T]) -> T:
     """In short waits, which an interrupt can end on every system."""
     while True:
         try:

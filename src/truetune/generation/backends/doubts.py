@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from truetune.generation.backends.fields import Seen
-from truetune.generation.backends.spoken import Spoken
-from truetune.generation.looks import Answer, Prompt
+from truetune.generation.answer_samples import Answer, Prompt
+from truetune.generation.backends.chat_reply import ChatReply
+from truetune.generation.backends.request_fields import FieldSupport
 
-Asked = Sequence[tuple[Prompt, Spoken]]
+Asked = Sequence[tuple[Prompt, ChatReply]]
 DID = {"ignored": "ignores", "refused": "refuses"}
 WITHOUT = {
     "logprobs": "the log-probabilities of its answers are not known",
@@ -21,7 +21,7 @@ WITHOUT = {
 OTHER = "the server makes other prompts than the template of the tokenizer's folder"
 
 
-def of_fields(seen: Iterable[Seen]) -> Iterator[str]:
+def field_notes(seen: Iterable[FieldSupport]) -> Iterator[str]:
     """What a server did with fields that it was asked to heed, where it did not heed them."""
     for one in seen:
         if one.verdict in DID:
@@ -29,7 +29,7 @@ def of_fields(seen: Iterable[Seen]) -> Iterator[str]:
             yield f"the server {DID[one.verdict]} `{one.name}`{why}: {WITHOUT[one.name]}"
 
 
-def of_prompts(asked: Asked) -> Iterator[str]:
+def prompt_notes(asked: Asked) -> Iterator[str]:
     """Is the server's prompt the one that was meant?"""
     other = [
         (p, o.prompt_ids)
@@ -59,7 +59,7 @@ def of_prompts(asked: Asked) -> Iterator[str]:
         )
 
 
-def of_answers(asked: Asked, limit: int) -> Iterator[str]:
+def answer_notes(asked: Asked, limit: int) -> Iterator[str]:
     """`limit`: tokens that were asked for at most"""
     said = [one for _, one in asked]
     if longer := [

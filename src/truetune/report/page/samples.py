@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from truetune.generation.verdicts import SAID
+from truetune.generation.answer_verdicts import VERDICT_PHRASES
 from truetune.report.page.section import Result, Section, drawn
 from truetune.report.text import clip, visible
 
@@ -64,7 +64,7 @@ def _section(
             for name, looks in sides
         ],
         "prompts": prompts.shown,
-        "said": SAID,
+        "said": VERDICT_PHRASES,
     }
     compared = asked.get("compared")
     html = drawn(

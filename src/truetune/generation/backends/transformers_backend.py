@@ -1,0 +1,202 @@
+"""A model in this process, through transformers: a folder, an adapter on its base, or a GGUF file."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from truetune.errors import UsageError
+from truetune.generation.answer_samples import Answer, Prompt
+from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds
+from truetune.generation.backends.model_source import ModelSource
+from truetune.generation.backends.open_backend import Options
+from truetune.generation.build_prompts import make_decoder
+from truetune.generation.decode_batch import next_logits
+from truetune.generation.generate_answers import generate_answers, generating_model, restore_modules
+from truetune.generation.load_model import load_adapter, load_model
+from truetune.generation.measure_speed import measure_speed
+from truetune.generation.pace import GenerationSpeed
+from truetune.generation.teacher_forcing import score_sequences
+from truetune.generation.voice import SamplingParams
+from truetune.probe.preserve_state import preserve_state
+from truetune.render.tokenizer import Tokenizer
+
+MAX_CACHE_BYTES = 2 << 30
+"""Bytes of a batch's cache, at most"""
+MIN_BATCH_TOKENS = 1024
+"""Tokens of a batch that are always allowed"""
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+def open_backend(place: ModelSource, options: Options, tokenizer: Tokenizer) -> TransformersBackend:
+    """Load a model. Raises UsageError where that can't be done."""
+    device = choose_device(options.device)
+    dtype = options.dtype or ("float32" if device == "cpu" else "auto")
+    if dtype not in DTYPES:
+        raise UsageError(f"--dtype {dtype}: expected one of {', '.join(DTYPES)}")
+    under = place.base if place.kind == "adapter" else place.folder
+    if under is None or place.folder is None:
+        raise UsageError(
+            f"{place.name}: is no model on this machine; the transformers backend needs its files"
+        )
+    model = load_model(
+        under, device=device, dtype=dtype, trust_remote_code=options.trust_remote_code
+    )
+    if place.kind == "adapter":
+        model = load_adapter(model, place.folder, under)
+    made = TransformersBackend(place.name, model, tokenizer)
+    if place.kind == "gguf":
+        made.notes.append(
+            f"{place.name}: its weights are unpacked for transformers; llama.cpp computes with them"
+            " as they are stored, and may answer otherwise"
+        )
+    return made
+
+
+def choose_device(name: str | None) -> str:
+    """The device to compute on: that of a name, else a GPU where there is one. Raises UsageError."""
+    if name is None:
+        return (
+            "cuda"
+            if torch.cuda.is_available()
+            else "mps"
+            if torch.backends.mps.is_available()
+            else "cpu"
+        )
+    kind, _, number = name.partition(":")
+    there = {
+        "cpu": 1,
+        "auto": 1,
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+    }
+    if kind not in there or (number and not number.isdigit()):
+        raise UsageError(f"--device {name}: expected cpu, cuda, cuda:1, mps or auto")
+    if int(number or 0) >= there[kind]:
+        raise UsageError(
+            f"--device {name}: this machine has {there[kind]} {kind} devices; leave it out, or"
+            " use cpu"
+        )
+    return name
+
+
+class TransformersBackend(Backend):
+    """A model of transformers, be it in PEFT's wrapper."""
+
+    kind = "transformers"
+
+    def __init__(self, name: str, model: Any, tokenizer: Tokenizer) -> None:
+        super().__init__(name)
+        self.model = model
+        self.tokenizer = tokenizer
+
+    def answers(
+        self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
+    ) -> list[Answer | None]:
+        self._check(prompt.ids for prompt in prompts)
+        stops = self._known(decoding.stops)
+        with self._enough():
+            found = generate_answers(
+                self.model,
+                prompts,
+                stops=stops,
+                pad=self._pad(stops),
+                max_new_tokens=decoding.max_new_tokens,
+                decode=make_decoder(self.tokenizer),
+                batch_tokens=batch_tokens(self.model),
+                manner=SamplingParams(decoding.temperature, decoding.top_p, decoding.seed),
+                progress=progress,
+            )
+        if unanswered := found.count(None):
+            self._note(
+                f"{unanswered} of {len(prompts)} prompts got no answer: they are empty, or leave no"
+                " room in the model's positions"
+            )
+        return found
+
+    def score(
+        self,
+        sequences: Sequence[Ids],
+        stops: frozenset[int] = frozenset(),
+        progress: Progress | None = None,
+    ) -> list[ScoredIds] | None:
+        self._check(sequences)
+        with self._enough():
+            return score_sequences(self.model, sequences, self._known(stops), progress)
+
+    def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
+        self._check(prefixes)
+        found: list[dict[int, float]] = []
+        with restore_modules(self.model), preserve_state(), torch.no_grad():
+            for prefix in prefixes:
+                logprobs = next_logits(generating_model(self.model), [prefix], 0)[0].log_softmax(-1)
+                best = logprobs.topk(min(count, len(logprobs)))
+                found.append(dict(zip(best.indices.tolist(), best.values.tolist(), strict=True)))
+        return found
+
+    def pace(self) -> GenerationSpeed | None:
+        return measure_speed(self.model, batch_tokens(self.model))
+
+    def close(self) -> None:
+        self.model = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    @property
+    def rows(self) -> int:
+        """How many tokens its embedding has"""
+        return int(self.model.get_input_embeddings().weight.shape[0])
+
+    @contextmanager
+    def _enough(self) -> Iterator[None]:
+        """Say it where the memory does not hold one row."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise UsageError(
+                f"{self.name}: the memory of {self.model.device} does not hold a single row; name"
+                " another --device, or shorter rows and answers"
+            ) from None
+
+    def _check(self, sequences: Any) -> None:
+        highest = max((id for ids in sequences for id in ids), default=-1)
+        if highest >= self.rows:
+            raise UsageError(
+                f"{self.name}: id {highest} is not among the {self.rows} rows of the model's"
+                " embedding; the tokenizer is of another model"
+            )
+
+    def _known(self, stops: frozenset[int]) -> frozenset[int]:
+        known = frozenset(id for id in stops if 0 <= id < self.rows)
+        if known != stops:
+            self._note(
+                f"stop ids {sorted(stops - known)} are not among the {self.rows} rows of the"
+                " model's embedding: they never come"
+            )
+        return known
+
+    def _pad(self, stops: frozenset[int]) -> int:
+        pad = self.tokenizer.special.get("pad")
+        return pad.id if pad and pad.id < self.rows else min(stops, default=0)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def batch_tokens(model: Any) -> int:
+    """Tokens of a batch whose cache takes 2 GiB, or a quarter of what the GPU has left."""
+    config = model.config.get_text_config()
+    room = MAX_CACHE_BYTES
+    if model.device.type == "cuda":
+        room = min(room, torch.cuda.mem_get_info(model.device)[0] // 4)
+    heads = getattr(config, "num_attention_heads", None) or 1
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    token = 2 * config.num_hidden_layers * groups * width * model.dtype.itemsize
+    return int(max(MIN_BATCH_TOKENS, room // token))

@@ -1,0 +1,48 @@
+"""Words of a text in any script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+MAX_WORD_LETTERS = 32
+"""A run of letters that is longer is no word: it is taken by characters"""
+IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+"""Japanese, Chinese and Korean, in which a character says as much as some letters"""
+DENSE = IDEOGRAPHS + "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""These, and scripts without spaces: Thai, Lao, Burmese, Khmer"""
+_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
+"""What `\\w` leaves out of Hebrew, Arabic and Indian words, and accents on their own"""
+_RUN = rf"(?:[^\W{DENSE}]|[{_MARKS}])+"
+_WORD = re.compile(rf"[{DENSE}]|{_RUN}")
+_CHARACTER = re.compile(f"[{DENSE}]")
+_STRETCH = re.compile(rf"(?:\w|[{_MARKS}])+(?:[ \t]+(?:\w|[{_MARKS}])+)*")
+_UNIT = re.compile(rf"[{DENSE}]|{_RUN}|[^\w\s]")
+
+
+def split_words(text: str) -> list[str]:
+    """Without case and punctuation; scripts without spaces by characters."""
+    return _WORD.findall(text.casefold())
+
+
+def split_units(text: str) -> list[str]:
+    """Words and marks in order, runs of letters without end by characters."""
+    found: list[str] = []
+    for unit in _UNIT.findall(text.casefold()):
+        found.extend(unit if len(unit) > MAX_WORD_LETTERS else (unit,))
+    return found
+
+
+def split_stretches(text: str) -> list[list[str]]:
+    """Words, those of each stretch without a mark or a line's end between them."""
+    return [split_units(found) for found in _STRETCH.findall(text)]
+
+
+def is_word(unit: str) -> bool:
+    """Is it a word or a number, and no mark?"""
+    return bool(_WORD.match(unit))
+
+
+def count_words(found: Sequence[str]) -> float:
+    """How many words some units are: a character of a script without spaces is half of one, a number or a mark none."""
+    return sum((0.5 if _CHARACTER.match(unit) else 1.0) for unit in found if unit[0].isalpha())
