@@ -354,9 +354,9 @@ def test_all_fail(tiny_folder: Path, tmp_path: Path) -> None:
 def test_an_interrupt_does_not_wait() -> None:
     url = started(lambda *_: threading.Event().wait(30))
     code = (
-        "import sys\nfrom truetune.generation.backends.crew import each\n"
-        "from truetune.generation.backends.http_client import asked\n"
-        f"print('up', flush=True)\neach(lambda n, wait: asked({url!r}, None), range(9), 4)\n"
+        "import sys\nfrom truetune.generation.backends.http_client import map_concurrently\n"
+        "from truetune.generation.backends.http_client import send_request\n"
+        f"print('up', flush=True)\nmap_concurrently(lambda n, wait: send_request({url!r}, None), range(9), 4)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -410,7 +410,7 @@ def read_message(tokenizer: Tokenizer, path: Path, **fields: Any) -> tuple[str, 
         body, prompts(tokenizer.folder, path, 1)[0], frozenset({3}), 20
     )
     assert not isinstance(made, str)
-    return made.answer.text, made.apart
+    return made.answer.text, made.is_guess
 
 
 def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
@@ -470,7 +470,7 @@ def test_ids_that_a_server_tells(choice: dict[str, Any], stop: int | None, tmp_p
     }
     made = ReplyReader(tokenizer).read(body, asked, frozenset({3}), 20)
     assert not isinstance(made, str)
-    assert (made.answer.ids, made.answer.stop, made.own_ids, made.prompt_ids) == (
+    assert (made.answer.ids, made.answer.stop, made.has_server_ids, made.prompt_ids) == (
         (5, 6),
         stop,
         True,

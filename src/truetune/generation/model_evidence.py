@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from truetune.generation.answer_samples import SampledRun
+from truetune.generation.backends.backend import GenerationSpeed
 from truetune.generation.backends.model_source import SourceKind
-from truetune.generation.pace import GenerationSpeed
 
 
 @dataclass(frozen=True, slots=True)

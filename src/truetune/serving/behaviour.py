@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from truetune.generation.backends.crew import map_concurrently
+from truetune.generation.backends.http_client import map_concurrently
 from truetune.render.probes import Probes
 from truetune.serving.client import GREEDY, Client, Said
 from truetune.serving.prompts import Asked, by_offset, guessed, mistakes

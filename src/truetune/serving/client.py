@@ -6,8 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from truetune.generation.backends.crew import map_concurrently
-from truetune.generation.backends.http_client import Reply, Server, list_field, send_request
+from truetune.generation.backends.http_client import (
+    Reply,
+    Server,
+    list_field,
+    map_concurrently,
+    send_request,
+)
 from truetune.generation.backends.server_prompt_ids import chat_request
 
 TRIES = 3

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from truetune.generation.backends.crew import map_concurrently
-from truetune.generation.backends.http_client import ANSWER_TIMEOUT_S, Server
+from truetune.generation.backends.http_client import ANSWER_TIMEOUT_S, Server, map_concurrently
 from truetune.generation.backends.server_prompt_ids import ServerPrompt, ask_server_prompt
 from truetune.generation.server_observations import PromptComparison
 from truetune.render.probes import Probes

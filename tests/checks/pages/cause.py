@@ -23,7 +23,7 @@ from truetune.generation.model_evidence import (
     StopEstimate,
     TrainingEffect,
 )
-from truetune.generation.pace import GenerationSpeed
+from truetune.generation.backends.backend import GenerationSpeed
 
 PARTS: dict[str, Any] = {
     "stopping": StopEstimate,

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.generation.pace import GenerationSpeed
+from truetune.generation.backends.backend import GenerationSpeed
 
 GROWTH = 3.0
 """How many times as long a token may take behind the longer text"""

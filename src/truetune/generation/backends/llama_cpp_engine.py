@@ -1,4 +1,9 @@
-"""llama.cpp under its C interface, as the package llama_cpp has it: ids in, logits out."""
+"""llama.cpp under its C interface, as the package llama_cpp has it: ids in, logits out.
+
+The package's own class `Llama` is not used: it is made for texts. The C functions below it take ids, give all logits
+and let a part of the cache be forgotten. What they hold is freed by `close`, in the order opposite to its making. The
+trade-off: a new release of llama_cpp may change them, which tests/generation/test_engines.py would show.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +23,12 @@ from numpy.typing import NDArray
 from truetune.errors import UsageError
 
 BATCH_TOKENS = 512
-"""Tokens that are read at a time"""
+"""Tokens that are read at a time: llama.cpp's own default of n_ubatch"""
 MAX_LOGITS_BYTES = 1 << 26
-"""Bytes of logits that are held at a time where every token's are wanted"""
+"""Bytes of logits that are held at a time where every token's are wanted: 64 MB are 110 tokens of a vocabulary of
+152,000. Chosen, not measured: less makes more calls, more takes memory beside the weights."""
 MIN_CONTEXT_TOKENS = 1024
-"""Tokens of the smallest context"""
+"""Tokens of the smallest context. A context is made anew where a longer prompt comes: a few sizes are enough."""
 ERROR_LEVEL = 4
 """ggml's level of an error"""
 INSTALL = "pip install llama-cpp-python (it compiles for some minutes, with a C++ compiler)"
@@ -41,22 +47,27 @@ def import_llama_cpp() -> ModuleType:
 @cache
 def capture_errors(api: Any) -> tuple[list[str], Any]:
     """What llama.cpp logs as an error from now on, and the callback that hears it, which must stay; all else is
-    silent."""
-    said: list[str] = []
+    silent.
 
-    def hear(level: int, text: bytes, _: Any) -> None:
-        if level == ERROR_LEVEL and (line := text.decode("utf-8", "replace").strip()):
-            said.append(line)
+    Cached: the callback is set once for the process, as llama.cpp has one log.
+    """
+    messages: list[str] = []
 
-    heard = api.llama_log_callback(hear)
-    api.llama_log_set(heard, ctypes.c_void_p(0))
-    return said, heard
+    def keep_errors(level: int, text: bytes, _: Any) -> None:
+        line = text.decode("utf-8", "replace").strip()
+        if level == ERROR_LEVEL and line:
+            messages.append(line)
+
+    callback = api.llama_log_callback(keep_errors)
+    api.llama_log_set(callback, ctypes.c_void_p(0))
+    # The C side holds a bare pointer: were the callback freed, the next line that is logged would crash the process.
+    return messages, callback
 
 
 def thread_count() -> int:
     """As many as there are cores, or as OMP_NUM_THREADS allows: they wait for each other busily."""
-    named = os.environ.get("OMP_NUM_THREADS", "")
-    return int(named) if named.isdigit() and int(named) else os.cpu_count() or 1
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdigit() and int(setting) else os.cpu_count() or 1
 
 
 class LlamaCppEngine:
@@ -68,8 +79,8 @@ class LlamaCppEngine:
         self.freed = contextlib.ExitStack()
         self.context: Any = None
         self.size = self.used = 0
-        said = capture_errors(self.api)[0]
-        said.clear()
+        errors = capture_errors(self.api)[0]
+        errors.clear()
         self.api.llama_backend_init()
         settings = self.api.llama_model_default_params()
         settings.n_gpu_layers = 0 if gpu is None else -1
@@ -79,7 +90,7 @@ class LlamaCppEngine:
         if not self.model:
             raise UsageError(
                 f"{path}: llama.cpp does not load it:"
-                f" {'; '.join(said[-2:]) or 'it does not say why'}"
+                f" {'; '.join(errors[-2:]) or 'it does not say why'}"
             )
         self.freed.callback(self.api.llama_model_free, self.model)
         self.vocab = self.api.llama_model_get_vocab(self.model)
@@ -90,9 +101,9 @@ class LlamaCppEngine:
 
     @cached_property
     def words(self) -> list[str]:
-        """As the file spells its tokens"""
-        spelled = (self.api.llama_vocab_get_text(self.vocab, id) for id in range(self.count))
-        return [(word or b"").decode("utf-8", "replace") for word in spelled]
+        """As the file spells its tokens, by id"""
+        texts = (self.api.llama_vocab_get_text(self.vocab, id) for id in range(self.count))
+        return [(text or b"").decode("utf-8", "replace") for text in texts]
 
     @cached_property
     def ends(self) -> frozenset[int]:
@@ -106,6 +117,7 @@ class LlamaCppEngine:
         if self.context is None or room > self.size:
             self._free()
             settings = self.api.llama_context_default_params()
+            # A power of two, so that prompts that grow by a token do not each cost a new context.
             size = min(self.positions, max(MIN_CONTEXT_TOKENS, 1 << (room - 1).bit_length()))
             settings.n_ctx, settings.n_batch, settings.n_ubatch = size, BATCH_TOKENS, BATCH_TOKENS
             settings.n_threads = settings.n_threads_batch = thread_count()
@@ -121,18 +133,18 @@ class LlamaCppEngine:
 
     def back(self, length: int) -> bool:
         """Forget all but the first tokens; False where this model can't."""
-        done = bool(
-            self.api.llama_memory_seq_rm(self.api.llama_get_memory(self.context), 0, length, -1)
-        )
-        self.used = length if done else self.used
-        return done
+        memory = self.api.llama_get_memory(self.context)
+        is_removed = bool(self.api.llama_memory_seq_rm(memory, 0, length, -1))
+        self.used = length if is_removed else self.used
+        return is_removed
 
     def read(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """(vocabulary,) the logits behind these further tokens"""
         for first in range(0, len(ids), BATCH_TOKENS):
             self._decode(ids[first : first + BATCH_TOKENS], every=False)
-        found = self.api.llama_get_logits_ith(self.context, -1)
-        return np.ctypeslib.as_array(found, shape=(self.count,)).copy()
+        logits = self.api.llama_get_logits_ith(self.context, -1)
+        # A copy, for llama.cpp writes the next logits into the same memory.
+        return np.ctypeslib.as_array(logits, shape=(self.count,)).copy()
 
     def read_each(self, ids: Sequence[int]) -> Iterator[NDArray[np.float32]]:
         """(tokens, vocabulary) the logits behind each, some tokens at a time; valid until the next"""
@@ -140,33 +152,35 @@ class LlamaCppEngine:
         for first in range(0, len(ids), step):
             part = ids[first : first + step]
             self._decode(part, every=True)
-            found = self.api.llama_get_logits(self.context)
-            yield np.ctypeslib.as_array(found, shape=(len(part) * self.count,)).reshape(
-                len(part), self.count
-            )
+            logits = self.api.llama_get_logits(self.context)
+            flat = np.ctypeslib.as_array(logits, shape=(len(part) * self.count,))
+            yield flat.reshape(len(part), self.count)
 
     def _decode(self, ids: Sequence[int], *, every: bool) -> None:
+        """Read ids behind those in the cache; logits are made of the last, or of `every` one."""
         batch = self.batch
         batch.n_tokens = len(ids)
         for i, id in enumerate(ids):
-            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0] = (
-                id,
-                self.used + i,
-                1,
-                0,
-            )
+            batch.token[i] = id
+            batch.pos[i] = self.used + i
+            # All tokens are of one sequence, number 0.
+            batch.n_seq_id[i] = 1
+            batch.seq_id[i][0] = 0
             batch.logits[i] = every or i == len(ids) - 1
-        if code := self.api.llama_decode(self.context, batch):
+        code = self.api.llama_decode(self.context, batch)
+        if code:
             raise UsageError(
                 f"{self.path}: llama.cpp stopped at token {self.used:,} with code {code}"
             )
         self.used += len(ids)
 
     def _free(self) -> None:
+        """Free the context alone; the model stays."""
         if self.context is not None:
             self.api.llama_free(self.context)
             self.context = None
 
     def close(self) -> None:
+        """Free the context, then the batch and the model."""
         self._free()
         self.freed.close()

@@ -1,4 +1,10 @@
-"""Place: what a user names as MODEL, and where its parts are."""
+"""What a user names as MODEL: a folder, an adapter, a GGUF file, a URL; and where its parts are.
+
+To ask a model five things must be known: its weights, its base where it is an adapter, its tokenizer and template, its
+configs, and how it was trained (run.json and contract.json of `truetune train`). They are looked for where people keep
+them: in the folder itself, in the run's folder above a checkpoint, in the base. What is found first wins, in that
+order; what can't be found is said with the option that names it. Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +28,14 @@ from truetune.spec.run import RunSpec
 SourceKind = Literal["model", "adapter", "gguf", "endpoint"]
 GENERATION_CONFIG = "generation_config.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+"""A folder with one of these has a tokenizer"""
 PROMPT_SETTINGS = ("template_kwargs", "learn", "history", "append_eos", "max_length")
 """Settings of the training that say how a model is asked"""
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model to be asked."""
+    """A model to be asked, and the files that belong to it."""
 
     name: str
     """As it was given"""
@@ -47,52 +54,54 @@ class ModelSource:
     """contract.json of that run"""
 
     def spec(self, **settings: Any) -> RunSpec:
-        """The settings of its training that say how it is asked, as far as they are recorded, and `settings` over them.
+        """The settings of its training that say how it is asked, as far as they are recorded.
 
-        Raises SpecError for settings that are none.
+        Args:
+            **settings: settings of RunSpec that come before the recorded ones.
+
+        Raises:
+            SpecError: for settings that are none.
         """
         recorded = self.run.get("settings") or {}
-        kept = {name: recorded[name] for name in PROMPT_SETTINGS if name in recorded}
+        of_prompts = {name: recorded[name] for name in PROMPT_SETTINGS if name in recorded}
         specials = (recorded.get("encode") or {}).get("content_specials", "error")
-        model = str(self.model) if self.model else None
         own = {
             "tokenizer": str(self.tokenizer),
-            "model": model,
+            "model": str(self.model) if self.model else None,
             "encode": {"content_specials": specials},
         }
-        return spec_of({**kept, **own, **settings}, "command line")
+        return spec_of({**of_prompts, **own, **settings}, "command line")
 
     def prepared(self, **settings: Any) -> Probes:
-        """Its tokenizer and template under `spec(**settings)`, with the generation_config.json that it is used with: an
-        adapter's own before its base's.
+        """Its tokenizer and template under `spec(**settings)`, with the generation_config.json that it is used with.
 
-        Raises SpecError, TokenizerError or TemplateError.
+        Raises:
+            SpecError, TokenizerError, TemplateError: as `truetune.render.probes.prepared`.
         """
-        made = prepared(self.spec(**settings))
-        own = (
-            read_object(self.folder / GENERATION_CONFIG, [])
-            if self.folder and self.kind == "adapter"
-            else None
-        )
-        return (
-            made
-            if own is None
-            else replace(made, tokenizer=replace(made.tokenizer, generation_config=own))
-        )
+        probes = prepared(self.spec(**settings))
+        # An adapter's own generation_config.json comes before its base's: whoever saved it meant it for this model.
+        own_config = None
+        if self.folder and self.kind == "adapter":
+            own_config = read_object(self.folder / GENERATION_CONFIG, [])
+        if own_config is None:
+            return probes
+        return replace(probes, tokenizer=replace(probes.tokenizer, generation_config=own_config))
 
 
 def serving_stops(tokenizer: Tokenizer) -> frozenset[int]:
-    """The ids at which serving ends an answer: those of generation_config, else of config, else the tokenizer's EOS."""
+    """The ids at which serving ends an answer: those of generation_config, else of config, else the tokenizer's EOS.
+
+    The first that names any counts alone, as `generate` of transformers reads them: they are not merged.
+    """
     eos = tokenizer.special.get("eos")
-    for source in (
+    for config in (
         tokenizer.generation_config or {},
         tokenizer.model_config,
         {"eos_token_id": eos and eos.id},
     ):
-        named = source.get("eos_token_id")
-        ids = frozenset(
-            id for id in (named if isinstance(named, list) else [named]) if type(id) is int
-        )
+        named = config.get("eos_token_id")
+        values = named if isinstance(named, list) else [named]
+        ids = frozenset(id for id in values if type(id) is int)
         if ids:
             return ids
     return frozenset()
@@ -103,17 +112,23 @@ def find_model_source(
 ) -> ModelSource:
     """Find what a folder, a GGUF file, a URL or a name of the local hub cache means.
 
-    Raises UsageError where there is nothing of that name, or a part of it is not at hand.
+    Args:
+        name: what the user gave as MODEL.
+        base: the folder of the base, where the model does not tell it.
+        tokenizer: the folder of the tokenizer, where it is not with the model.
+
+    Raises:
+        UsageError: where there is nothing of that name, or a part of it is not at hand.
     """
-    given = _folder_of_option(tokenizer, "--tokenizer") if tokenizer else None
-    under = _folder_of_option(base, "--base") if base else None
+    tokenizer_folder = _folder_of_option(tokenizer, "--tokenizer") if tokenizer else None
+    base_folder = _folder_of_option(base, "--base") if base else None
     if urlsplit(name).scheme in ("http", "https"):
-        return _source_without_folder(name, "endpoint", None, under, given)
+        return _source_without_folder(name, "endpoint", None, base_folder, tokenizer_folder)
     path = Path(name).expanduser()
     if path.suffix == ".gguf" and path.is_file():
-        return _source_without_folder(
-            name, "gguf", path, under, given or _folder_of_tokenizer(path)
-        )
+        # Exporters put the tokenizer beside the file; of one alone, the user must name it.
+        beside = path.parent if _has_tokenizer(path.parent) else None
+        return _source_without_folder(name, "gguf", path, base_folder, tokenizer_folder or beside)
     if path.is_file():
         raise UsageError(
             f"{name}: a file; expected the folder of a model or an adapter, a .gguf file, a URL, or"
@@ -126,35 +141,46 @@ def find_model_source(
             f"{name}: {what}; expected the folder of a model or an adapter, a .gguf file, a URL, or"
             f" a model of the local hub cache{near_path(name)}"
         )
-    return _source_of_folder(name, read_checkpoint(folder, base=under), given)
+    return _source_of_checkpoint(name, read_checkpoint(folder, base=base_folder), tokenizer_folder)
 
 
-def _source_of_folder(name: str, found: Checkpoint, given: Path | None) -> ModelSource:
-    under = found.base.folder if found.base else None
-    if found.kind == "adapter" and under is None:
+def _source_of_checkpoint(
+    name: str, checkpoint: Checkpoint, tokenizer_folder: Path | None
+) -> ModelSource:
+    """The source of a folder with weights. Raises UsageError where its base or its tokenizer can't be found."""
+    base = checkpoint.base.folder if checkpoint.base else None
+    if checkpoint.kind == "adapter" and base is None:
         raise UsageError(
-            f"{name}: its base {found.base_name or '(not named)'} is not on this machine; name its"
-            " folder with --base"
+            f"{name}: its base {checkpoint.base_name or '(not named)'} is not on this machine; name"
+            " its folder with --base"
         )
-    above = found.folder.resolve().parent
-    places = (given, found.folder, *([above] if found.run else []), under)
-    tokenizer = next((place for place in places if place and _has_tokenizer(place)), None)
+    # `outputs/checkpoint-50` of a run has no tokenizer of its own before the run ends: `outputs` has. The folder above
+    # is looked at only where a record says that it is a run's, for it may hold other people's models.
+    run_folder = checkpoint.folder.resolve().parent
+    folders = [tokenizer_folder, checkpoint.folder, run_folder if checkpoint.run else None, base]
+    tokenizer = next((folder for folder in folders if folder and _has_tokenizer(folder)), None)
     if tokenizer is None:
         raise UsageError(f"{name}: there is no tokenizer with it; name its folder with --tokenizer")
-    model = found.folder if found.kind == "model" else under
-    contract = next(
-        (place / CONTRACT for place in (found.folder, above) if (place / CONTRACT).is_file()), None
+    contracts = [folder / CONTRACT for folder in (checkpoint.folder, run_folder)]
+    return ModelSource(
+        name,
+        checkpoint.kind,
+        checkpoint.folder,
+        base,
+        tokenizer,
+        checkpoint.folder if checkpoint.kind == "model" else base,
+        checkpoint.run,
+        next((file for file in contracts if file.is_file()), None),
     )
-    return ModelSource(name, found.kind, found.folder, under, tokenizer, model, found.run, contract)
 
 
 def _source_without_folder(
     name: str, kind: SourceKind, file: Path | None, base: Path | None, tokenizer: Path | None
 ) -> ModelSource:
+    """The source of what has no folder: the tokenizer's stands in for it. Raises UsageError where there is none."""
     tokenizer = tokenizer or base
     if tokenizer is None:
         raise UsageError(f"{name}: name the folder of its tokenizer with --tokenizer")
-    model = tokenizer if (tokenizer / "config.json").is_file() else base
     contract = tokenizer / CONTRACT
     return ModelSource(
         name,
@@ -162,14 +188,10 @@ def _source_without_folder(
         file,
         base,
         tokenizer,
-        model,
+        tokenizer if (tokenizer / "config.json").is_file() else base,
         read_run(tokenizer),
         contract if contract.is_file() else None,
     )
-
-
-def _folder_of_tokenizer(file: Path) -> Path | None:
-    return file.parent if _has_tokenizer(file.parent) else None
 
 
 def _has_tokenizer(folder: Path) -> bool:
@@ -177,9 +199,10 @@ def _has_tokenizer(folder: Path) -> bool:
 
 
 def _folder_of_option(name: str, option: str) -> Path:
-    place = located(name, Path())
-    if place is None:
+    """The folder that an option names. Raises UsageError where there is none."""
+    folder = located(name, Path())
+    if folder is None:
         raise UsageError(
             f"{option} {name}: no such folder, and no model of that name in the local hub cache"
         )
-    return place
+    return folder

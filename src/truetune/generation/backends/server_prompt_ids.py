@@ -1,4 +1,9 @@
-"""The ids that a server makes of a chat, by whatever way it has to tell them."""
+"""The ids that a server makes of a chat, by whatever way it has to tell them.
+
+There is no standard route for it. vLLM has /tokenize for chats, llama.cpp's server /apply-template and then /tokenize
+for the text, SGLang tells the ids with an answer, and of most others only their number is known (`usage`). The ways are
+tried in that order, the exact ones first; the last costs one generated token.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from truetune.generation.backends.http_client import (
     Server,
     list_field,
     send_request,
+    usage_count,
 )
 
 Body = Mapping[str, Any]
@@ -25,81 +31,88 @@ class ServerPrompt:
     ids: list[int] | None
     """None where it tells their number alone"""
     count: int | None
-    """None where it tells neither"""
+    """Tokens; None where it tells neither"""
 
 
 def ask_server_prompt(
     server: Server, chat: Body, seconds: float = ANSWER_TIMEOUT_S
 ) -> ServerPrompt | str:
-    """By the first way that this server has; else what it said to each.
+    """Ask for the prompt of a chat.
 
-    `chat` has `messages`, and may have `tools` and `settings`, variables for the template. Raises Unanswered.
+    Args:
+        server: who is asked.
+        chat: has `messages`, and may have `tools` and `settings`, variables for the template.
+        seconds: for each answer.
+
+    Returns:
+        The prompt, by the first way that this server has; else what it said to each.
+
+    Raises:
+        NoReply: where no answer comes.
     """
-    said = []
+    refusals = []
     body = chat_request(server, chat)
-    for path, way in PROMPT_ROUTES.items():
-        made = way(server.root, body, seconds)
-        if isinstance(made, ServerPrompt):
-            return made
-        said.append(f"{path}: {made.refusal}")
-    return "; ".join(said)
+    for path, ask_prompt in PROMPT_ROUTES.items():
+        prompt = ask_prompt(server.root, body, seconds)
+        if isinstance(prompt, ServerPrompt):
+            return prompt
+        refusals.append(f"{path}: {prompt.refusal}")
+    return "; ".join(refusals)
 
 
 def chat_request(server: Server, chat: Body) -> dict[str, Any]:
-    """The fields of a request that say what is asked."""
+    """The fields of a request that say what is asked. `chat` is that of `ask_server_prompt`."""
     body: dict[str, Any] = {
         "messages": [_protocol_message(message) for message in chat["messages"]]
     }
-    body |= {"model": server.model} if server.model else {}
-    body |= {"tools": list(chat["tools"])} if chat.get("tools") else {}
-    return body | ({"chat_template_kwargs": dict(chat["settings"])} if chat.get("settings") else {})
+    if server.model:
+        body["model"] = server.model
+    if chat.get("tools"):
+        body["tools"] = list(chat["tools"])
+    if chat.get("settings"):
+        body["chat_template_kwargs"] = dict(chat["settings"])
+    return body
+
+
+def id_list(body: Any, name: str) -> list[int]:
+    """The list of ids of this name in an answer; empty where there is none."""
+    ids = list_field(body, name)
+    return ids if all(type(id) is int for id in ids) else []
 
 
 def _ask_tokenize(root: str, chat: Body, seconds: float) -> ServerPrompt | Reply:
-    """vLLM; its chats add no special tokens to those of the template."""
-    return _prompt_from_tokens(
-        send_request(
-            f"{root}/tokenize",
-            {**chat, "add_generation_prompt": True, "add_special_tokens": False},
-            seconds,
-        )
-    )
+    """vLLM. Its chats add no special tokens to those of the template, its /tokenize would by default."""
+    content = {**chat, "add_generation_prompt": True, "add_special_tokens": False}
+    return _prompt_from_tokens(send_request(f"{root}/tokenize", content, seconds))
 
 
 def _ask_apply_template(root: str, chat: Body, seconds: float) -> ServerPrompt | Reply:
     """llama.cpp's server, whose chats are tokenized with the special tokens that the vocabulary adds: the template's
     own BOS has been taken off where it does."""
-    made = send_request(f"{root}/apply-template", chat, seconds)
-    if (
-        made.status != 200
-        or not isinstance(made.body, dict)
-        or not isinstance(made.body.get("prompt"), str)
-    ):
-        return made
-    content = {"content": made.body["prompt"], "add_special": True, "parse_special": True}
+    reply = send_request(f"{root}/apply-template", chat, seconds)
+    prompt = reply.body.get("prompt") if isinstance(reply.body, dict) else None
+    if reply.status != 200 or not isinstance(prompt, str):
+        return reply
+    content = {"content": prompt, "add_special": True, "parse_special": True}
     return _prompt_from_tokens(send_request(f"{root}/tokenize", content, seconds))
 
 
 def _ask_chat_completion(root: str, chat: Body, seconds: float) -> ServerPrompt | Reply:
     """Any other: a chat of one token. SGLang and vLLM tell the ids of its prompt where they are asked to."""
     url, chat = f"{root}/v1/chat/completions", {**chat, "max_tokens": 1}
-    made = send_request(
-        url, {**chat, "return_prompt_token_ids": True, "return_token_ids": True}, seconds
-    )
-    if made.status in (400, 422):
-        made = send_request(url, chat, seconds)
-    if made.status != 200 or not isinstance(made.body, dict):
-        return made
-    for holder in (made.body, *list_field(made.body, "choices")[:1]):
-        if ids := id_list(holder, "prompt_token_ids"):
+    with_ids = {**chat, "return_prompt_token_ids": True, "return_token_ids": True}
+    reply = send_request(url, with_ids, seconds)
+    # Strict servers refuse fields that they do not know; their count is known without them.
+    if reply.status in (400, 422):
+        reply = send_request(url, chat, seconds)
+    if reply.status != 200 or not isinstance(reply.body, dict):
+        return reply
+    choices = list_field(reply.body, "choices")
+    for holder in (reply.body, *choices[:1]):
+        ids = id_list(holder, "prompt_token_ids")
+        if ids:
             return ServerPrompt(ids, len(ids))
-    usage = made.body.get("usage")
-    count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return (
-        ServerPrompt(None, count if type(count) is int else None)
-        if list_field(made.body, "choices")
-        else made
-    )
+    return ServerPrompt(None, usage_count(reply.body, "prompt_tokens")) if choices else reply
 
 
 PROMPT_ROUTES: dict[str, Callable[[str, Body, float], ServerPrompt | Reply]] = {
@@ -107,12 +120,7 @@ PROMPT_ROUTES: dict[str, Callable[[str, Body, float], ServerPrompt | Reply]] = {
     "/apply-template": _ask_apply_template,
     "/v1/chat/completions": _ask_chat_completion,
 }
-
-
-def id_list(body: Any, name: str) -> list[int]:
-    """The list of ids of this name in an answer; empty where there is none."""
-    found = list_field(body, name)
-    return found if all(type(id) is int for id in found) else []
+"""Route -> asks it for the prompt of a chat; gives its refusal where it has no such route"""
 
 
 def _prompt_from_tokens(reply: Reply) -> ServerPrompt | Reply:
@@ -121,20 +129,14 @@ def _prompt_from_tokens(reply: Reply) -> ServerPrompt | Reply:
 
 
 def _protocol_message(message: Body) -> dict[str, Any]:
-    """As the protocol has it: arguments of tool calls are JSON in a string."""
-    calls = [
-        (
-            {
-                **call,
-                "function": {
-                    **call["function"],
-                    "arguments": json.dumps(call["function"].get("arguments")),
-                },
-            }
-            if isinstance(call.get("function"), dict)
-            and not isinstance(call["function"].get("arguments"), str)
-            else call
-        )
-        for call in message.get("tool_calls") or ()
-    ]
+    """As the protocol has it: arguments of tool calls are JSON in a string. Data and templates have them as objects."""
+    calls = [_protocol_call(call) for call in message.get("tool_calls") or ()]
     return {**message, "tool_calls": calls} if calls else dict(message)
+
+
+def _protocol_call(call: Any) -> Any:
+    function = call.get("function")
+    if not isinstance(function, dict) or isinstance(function.get("arguments"), str):
+        return call
+    arguments = json.dumps(function.get("arguments"))
+    return {**call, "function": {**function, "arguments": arguments}}
