@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.parts import data
-from truetune.generation.row_order import RowOrder, find_row_order
+from truetune.generation.answer_row_order import RowOrder, find_row_order
 
 LABELS = ("positive", "negative", "neutral")
 

@@ -160,9 +160,9 @@ def evaluate(
     """Measure a model on rows of `data` (else on those that its run held out), on `limit` of them at most.
 
     `name` and `against` (`base`: that of an adapter) are what `find_model_source` takes. So many `answers` are asked
-    for, and read by `parser`. `trained_on` are files that the model was trained on, where its run does not tell. `tasks` are
-    lm-eval's (`include`: a folder of more), run with `limit` rows each; they alone, where no `data` are named.
-    `settings` are those of RunSpec.
+    for, and read by `parser`. `trained_on` are files that the model was trained on, where its run does not tell.
+    `tasks` are lm-eval's (`include`: a folder of more), run with `limit` rows each; they alone, where no `data` are
+    named. `settings` are those of RunSpec.
 
     Raises UsageError, SpecError, DataError, TokenizerError or TemplateError.
     """

@@ -84,8 +84,8 @@ def sample(
     """Ask a model `count` questions of `data` (else of the rows that its run held out), and judge the answers.
 
     `name` and `compare`, another model for the same rows, are what `find_model_source` takes; `settings` are those of
-    RunSpec. `diagnose`: ask why answers fail, where some do (None), always or never. Raises UsageError, SpecError, DataError,
-    TokenizerError or TemplateError.
+    RunSpec. `diagnose`: ask why answers fail, where some do (None), always or never. Raises UsageError, SpecError,
+    DataError, TokenizerError or TemplateError.
     """
     started = time.perf_counter()
     parse = make_parser(parser) if parser else None

@@ -30,6 +30,7 @@ from truetune.errors import UsageError
 from truetune.evaluation.parser_proof import after_answers, proof_of
 from truetune.evaluation.report import SampleReport
 from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_row_order import row_order_of
 from truetune.generation.answer_samples import (
     NO_LIMIT,
     Answer,
@@ -42,7 +43,6 @@ from truetune.generation.answer_samples import (
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.identical_answers import mark_identical_answers
 from truetune.generation.parser_selftest import ParserSelftest
-from truetune.generation.row_order import row_order_of
 from truetune.generation.score_answer import score_answer as score_answer
 from truetune.generation.split_words import split_words
 from truetune.spec.files import spec_of

@@ -1,4 +1,13 @@
-"""Parsers: how an answer is read where a user says what it must be."""
+"""How an answer is read where a user says what it must be: JSON, a number, a letter, a pattern, their own function.
+
+A parser gets the text behind the reasoning and gives what it read, or None. `make_parser` makes one of a name on the
+command line; `try_parse` runs it with a limit on its time, and takes any exception for "nothing read": parsers are code
+of users, and a bad answer must not end a run.
+
+The trade-off: numbers and letters are found in prose too, by marks and position, and not only where they stand alone.
+A strict reader would call most models of today unreadable; what a loose one misreads is tested on the gold answers
+(`parser_selftest`).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +34,8 @@ Parser = Callable[[str], Any]
 """Gives what it read; None or any exception where it can't."""
 
 MAX_REGEX_CHARACTERS = 100_000
-"""Characters of an answer that a pattern is looked for in"""
+"""Characters of an answer that a pattern is looked for in: a user's pattern may take the square of a text's length"""
+# Chosen, not measured: reading takes microseconds, and a thousand answers must not hang.
 READING_TIMEOUT_S = 1.0
 """That one reading may take"""
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
@@ -50,13 +60,13 @@ def make_parser(name: str) -> Parser:
 
     Raises SpecError for a name, file, pattern or function that is not there.
     """
-    if name in _PLAIN:
-        return _PLAIN[name]
+    if name in _PARSERS:
+        return _PARSERS[name]
     kind, colon, rest = name.partition(":")
-    if not (colon and rest and kind in _NAMED):
+    if not (colon and rest and kind in _PARSER_MAKERS):
         known = ", ".join(
             [
-                *_PLAIN,
+                *_PARSERS,
                 "choice:A-J",
                 "json-schema:FILE",
                 "regex:PATTERN",
@@ -65,7 +75,7 @@ def make_parser(name: str) -> Parser:
             ]
         )
         raise SpecError(f"the parser {name!r} is not known; expected one of {known}")
-    return _NAMED[kind](rest)
+    return _PARSER_MAKERS[kind](rest)
 
 
 def parse_answer(parse: Parser, text: str, seconds: float = READING_TIMEOUT_S) -> Any:
@@ -78,7 +88,7 @@ def parse_answer(parse: Parser, text: str, seconds: float = READING_TIMEOUT_S) -
 
 
 def try_parse(parse: Parser, text: str) -> Any | None:
-    """The same; None where nothing is read, for whatever reason."""
+    """What a parser reads of a text; None where nothing is read, for whatever reason."""
     try:
         return parse_answer(parse, text)
     except Exception:
@@ -87,6 +97,7 @@ def try_parse(parse: Parser, text: str) -> Any | None:
 
 def same_reading(a: Any, b: Any) -> bool:
     """Are these two readings equal, and not nothing?"""
+    # Readings of a user's function may be anything: numpy's arrays raise where they are asked for their truth.
     try:
         return a is not None and b is not None and bool(a == b)
     except Exception:
@@ -103,34 +114,37 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def ring(*_: Any) -> None:
+    def raise_timeout(*_: Any) -> None:
         raise TimeoutError(f"it takes more than {seconds:g} s")
 
     started = time.monotonic()
-    handler = signal.signal(signal.SIGALRM, ring)
-    left, again = signal.setitimer(signal.ITIMER_REAL, seconds)
+    handler = signal.signal(signal.SIGALRM, raise_timeout)
+    # An alarm of somebody else (a test runner's) is put back with what is left of its time.
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         if left:
-            signal.setitimer(
-                signal.ITIMER_REAL, max(0.001, left - (time.monotonic() - started)), again
-            )
+            remaining = max(0.001, left - (time.monotonic() - started))
+            signal.setitimer(signal.ITIMER_REAL, remaining, interval)
 
 
 def _read_json(text: str) -> Any:
     """The whole text, or the only fenced block or the tool calls in it; raises ValueError. Null is wrapped: None means
     nothing read."""
-    if calls := _TOOL_CALL.findall(text):
-        made = [_decode_json(call) for call in calls]
-        return made[0] if len(made) == 1 else made
+    calls = _TOOL_CALL.findall(text)
+    if calls:
+        values = [_decode_json(call) for call in calls]
+        return values[0] if len(values) == 1 else values
     fenced = _FENCE.findall(text)
+    # Of several blocks nobody knows which is the answer; the text as a whole is no JSON then.
     return _decode_json(fenced[0] if len(fenced) == 1 else text)
 
 
 def _decode_json(text: str) -> Any:
+    """The value of a JSON text, null wrapped. Raises ValueError, for NaN and Infinity too, which JSON does not have."""
     value = parse_json(text, REPLY, exact_integers=True, parse_constant=_no_constant)
     return (None,) if value is None else value
 
@@ -142,19 +156,22 @@ def _no_constant(name: str) -> Any:
 def _read_number(text: str) -> Decimal | None:
     """The number that is named as the answer last, else the last one; digits grouped by commas or not."""
     text = text.replace("{,}", ",").replace("\\$", "$")
-    found = next(
-        (found for pattern in _FINAL if (found := pattern.findall(text))), None
-    ) or _NUMBER.findall(text)
-    return Decimal(re.sub(r"[,$]", "", found[-1]).replace("−", "-")) if found else None
+    for pattern in (*_FINAL, _NUMBER):
+        numbers = pattern.findall(text)
+        if numbers:
+            return Decimal(re.sub(r"[,$]", "", numbers[-1]).replace("−", "-"))
+    return None
 
 
 def _choice_parser(last: str) -> Parser:
     """A letter from A to `last`: the one that is named as the answer last, else the one that the text begins with, or
     that has a line of its own."""
-    words = "".join(letter for letter in "AI" if letter <= last)
-    others = "".join(chr(code) for code in range(ord("A"), ord(last) + 1) if chr(code) not in words)
-    one = rf"([{words}](?!’|'|[ \t]+(?!is\b|because\b)[a-z])|[{others}])"
-    letter = rf"[(\[*_\"'$]*(?:\\(?:boxed|text)\{{)*\(?{one}\b"
+    letters = [chr(code) for code in range(ord("A"), ord(last) + 1)]
+    # "A" and "I" are words of English too: before a word in small letters ("A dog") they are no choice.
+    words = "".join(letter for letter in letters if letter in "AI")
+    others = "".join(letter for letter in letters if letter not in "AI")
+    choice = rf"([{words}](?!’|'|[ \t]+(?!is\b|because\b)[a-z])|[{others}])"
+    letter = rf"[(\[*_\"'$]*(?:\\(?:boxed|text)\{{)*\(?{choice}\b"
     named = r"(?i:option|choice|letter|选项)?\W{0,3}"
     patterns = tuple(
         map(
@@ -170,18 +187,21 @@ def _choice_parser(last: str) -> Parser:
     )
 
     def parse(text: str) -> str | None:
-        return next(
-            (str(found[-1]) for pattern in patterns if (found := pattern.findall(text))), None
-        )
+        for pattern in patterns:
+            choices = pattern.findall(text)
+            if choices:
+                return str(choices[-1])
+        return None
 
     return parse
 
 
 def _choice_range_parser(letters: str) -> Parser:
-    found = re.fullmatch(r"A-([B-Z])", letters)
-    if found is None:
+    """A letter of a range: `A-J`. Raises SpecError."""
+    match = re.fullmatch(r"A-([B-Z])", letters)
+    if match is None:
         raise SpecError(f"the parser choice:{letters}: expected the letters as in choice:A-J")
-    return _choice_parser(found[1])
+    return _choice_parser(match[1])
 
 
 def _regex_parser(pattern: str) -> Parser:
@@ -192,8 +212,8 @@ def _regex_parser(pattern: str) -> Parser:
         raise SpecError(f"the parser regex:{pattern}: no pattern: {error}") from None
 
     def parse(text: str) -> Any:
-        found = compiled.search(text[:MAX_REGEX_CHARACTERS])
-        return None if found is None else found[1 if compiled.groups else 0]
+        match = compiled.search(text[:MAX_REGEX_CHARACTERS])
+        return None if match is None else match[1 if compiled.groups else 0]
 
     return parse
 
@@ -230,62 +250,64 @@ def _python_parser(path: str) -> Parser:
     module = "" if colon else path.rpartition(".")[0]
     name = name if colon else path.rpartition(".")[2]
     try:
-        found = getattr(
-            _import_file(Path(file)) if colon else _import_from_working_folder(module), name
-        )
+        owner = _import_file(Path(file)) if colon else _import_from_working_folder(module)
+        function = getattr(owner, name)
     except Exception as error:
-        what = (
-            f"{type(error).__name__}: {error}"
-            if not isinstance(error, ImportError | AttributeError)
-            else error
-        )
+        # Importing runs the user's module, which may raise anything; an ImportError says itself what it is.
+        is_plain = isinstance(error, ImportError | AttributeError)
+        what = str(error) if is_plain else f"{type(error).__name__}: {error}"
         raise SpecError(
             f"the parser python:{path}: {what}; expected python:module.function or"
             " python:FILE.py:function"
         ) from None
-    if not callable(found):
+    if not callable(function):
         raise SpecError(f"the parser python:{path}: {name} is no function")
     try:
-        inspect.signature(found).bind("answer")
+        inspect.signature(function).bind("answer")
     except TypeError:
         raise SpecError(
             f"the parser python:{path}: {name} must take one argument, the answer's text"
         ) from None
     except ValueError:
+        # Functions of C have no signature to look at.
         pass
-    parse: Parser = found
+    parse: Parser = function
     return parse
 
 
 def _import_from_working_folder(name: str) -> Any:
-    """Raises ImportError or ValueError, or what the module raises."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
+    """Import a module; those of the working folder come first, as in `python -c`.
+
+    Raises ImportError or ValueError, or what the module raises.
+    """
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)
     finally:
-        sys.path.remove(here)
+        sys.path.remove(folder)
 
 
 def _import_file(file: Path) -> Any:
-    """Raises FileNotFoundError, or what the file raises."""
+    """Import a file by its path. Raises FileNotFoundError, or what the file raises."""
     if not file.is_file():
         raise FileNotFoundError(f"{file} is no file")
     spec = importlib.util.spec_from_file_location(f"truetune_parser_{file.stem}", file.resolve())
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is no Python file")
     module = importlib.util.module_from_spec(spec)
+    # Before it runs: dataclasses and pickle look their own module up there.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
 
-_PLAIN: dict[str, Parser] = {
+_PARSERS: dict[str, Parser] = {
     "json": _read_json,
     "number": _read_number,
     "choice": _choice_parser("E"),
 }
-_NAMED: dict[str, Callable[[str], Parser]] = {
+_PARSER_MAKERS: dict[str, Callable[[str], Parser]] = {
     "json-schema": _schema_parser,
     "regex": _regex_parser,
     "python": _python_parser,

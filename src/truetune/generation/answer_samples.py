@@ -1,4 +1,8 @@
-"""What a model was seen to answer: samples with their scores, at some steps of a run or at none."""
+"""What a model was seen to answer: samples with their scores, at some steps of a run or at none.
+
+The data that travels from whoever asks (a run that is watched, `truetune sample`, `truetune score` on a file of
+predictions) to the rules on answers. Frozen, and without torch: reports of runs are read where no torch is.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NO_LIMIT = 1 << 30
-"""The limit of answers that somebody else made, and does not name"""
+"""Tokens: the limit of answers that somebody else made, and does not name"""
 
 
 @dataclass(frozen=True, slots=True)

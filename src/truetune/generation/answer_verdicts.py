@@ -1,8 +1,12 @@
-"""Verdicts: what one answer is, in a word."""
+"""What one answer is, in a word: it stops, loops, is empty, changes the language, ...
+
+An answer may have several faults. They are ordered by what tells most of the cause: an empty answer or garbage explains
+all that follows, an echo explains the loop that it is. Reports count each answer once, under the first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from truetune.generation.answer_samples import Sample, Scores
@@ -46,18 +50,20 @@ VERDICT_PHRASES: dict[Verdict, str] = {
     "wrong": "a wrong answer",
     "cut": "cut by a short limit",
 }
+"""What a reader is told of each"""
 
 
 def answer_faults(sample: Sample, limit: int) -> tuple[Verdict, ...]:
     """All that is wrong with an answer that was cut after `limit` tokens, what tells most first."""
-    return tuple(_find_faults(sample.scores, could_stop=len(sample.prompt.reference_ids) <= limit))
+    could_stop = len(sample.prompt.reference_ids) <= limit
+    return (*_faults_of_text(sample.scores), *_faults_of_end(sample.scores, could_stop=could_stop))
 
 
 def main_verdict(sample: Sample, limit: int) -> Verdict:
-    """The one that tells most."""
-    found = answer_faults(sample, limit)
-    if found:
-        return found[0]
+    """The verdict that tells most of an answer that was cut after `limit` tokens."""
+    faults = answer_faults(sample, limit)
+    if faults:
+        return faults[0]
     if not sample.scores.end_known:
         return "sound"
     return "stops" if sample.scores.stopped else "cut"
@@ -65,42 +71,48 @@ def main_verdict(sample: Sample, limit: int) -> Verdict:
 
 def good(sample: Sample, limit: int) -> bool | None:
     """Does it answer and stop? None where the limit was too short to tell."""
-    said = main_verdict(sample, limit)
-    return None if said == "cut" else said in GOOD_VERDICTS
+    verdict = main_verdict(sample, limit)
+    return None if verdict == "cut" else verdict in GOOD_VERDICTS
 
 
 def count_good(samples: Sequence[Sample], limit: int) -> tuple[int, int]:
     """How many are good, of those that can be told."""
-    told = [is_good for sample in samples if (is_good := good(sample, limit)) is not None]
-    return sum(told), len(told)
+    verdicts = [good(sample, limit) for sample in samples]
+    known = [verdict for verdict in verdicts if verdict is not None]
+    return sum(known), len(known)
 
 
-def _find_faults(scores: Scores, *, could_stop: bool) -> Iterator[Verdict]:
-    if scores.empty:
-        yield "empty"
-    if scores.garbage:
-        yield "garbage"
-    if scores.echoed:
-        yield "echo"
-    if scores.markers:
-        yield "role markers"
-    if scores.escapes:
-        yield "escapes"
-    if scores.looped:
-        yield "loop"
-    if scores.switched:
-        yield "language"
-    if scores.alike:
-        yield "alike"
-    if scores.elsewhere:
-        yield "elsewhere"
+def _faults_of_text(scores: Scores) -> list[Verdict]:
+    """The faults that stand in the text itself, what tells most first."""
+    is_faulty: dict[Verdict, bool] = {
+        "empty": scores.empty,
+        "garbage": scores.garbage,
+        "echo": scores.echoed,
+        "role markers": bool(scores.markers),
+        "escapes": bool(scores.escapes),
+        "loop": scores.looped,
+        "language": bool(scores.switched),
+        "alike": scores.alike,
+        "elsewhere": scores.elsewhere,
+    }
+    return [fault for fault, holds in is_faulty.items() if holds]
+
+
+def _faults_of_end(scores: Scores, *, could_stop: bool) -> list[Verdict]:
+    """The faults of its length and of what a parser reads of it.
+
+    An answer that was cut before its reference would have ended (not `could_stop`) has none of them: neither its end
+    nor its final answer could be there yet.
+    """
     if not scores.stopped and not could_stop:
-        return
+        return []
+    faults: list[Verdict] = []
     if not scores.stopped:
-        yield "runs on"
+        faults.append("runs on")
     elif scores.too_long:
-        yield "long"
+        faults.append("long")
     if scores.parsed is False:
-        yield "unread"
+        faults.append("unread")
     elif scores.agrees is False:
-        yield "wrong"
+        faults.append("wrong")
+    return faults

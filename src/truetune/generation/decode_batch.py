@@ -32,9 +32,10 @@ from transformers import (
 
 GENERATE_ARGUMENTS = ("stopping_criteria", "logits_processor", "past_key_values")
 """Arguments of `generate` that are no settings"""
+# Chosen, not measured: a top_p of 0.95 seldom holds more than some hundred, and sorting a vocabulary of 152,000 for
+# each token costs as much as a small model.
 SORTED_TOKENS = 1024
-"""Likeliest tokens that are sorted for top_p, where they are enough. Chosen, not measured: a top_p of 0.95 seldom holds
-more than some hundred, and sorting a vocabulary of 152,000 for each token costs as much as a small model."""
+"""Likeliest tokens that are sorted for top_p, where they are enough"""
 Ids = Sequence[int]
 Progress = Callable[[int, int], None]
 """Is told how many are done, of how many"""

@@ -1,4 +1,8 @@
-"""Evaluated: the losses and scores of a finished model on rows of data; the subject of the rules on them."""
+"""The losses and scores of a finished model on rows of data: the subject of the rules on them.
+
+`truetune evaluate` makes it, `checks/evaluation` judges it, the report draws it. Means come with an interval over rows
+and not over tokens: tokens of one row are no independent observations, and an interval over them is too narrow.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from truetune.generation.parser_selftest import ParserSelftest
 
 ALL_TOKENS = "all"
 FIRST_TOKEN = "first token"
+MAX_EXPONENT = 700.0
+"""Just below that of the largest float, 709.78"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +23,7 @@ class MeanLoss:
     """The mean loss of one kind of token."""
 
     source: str
-    """A name of Source.label, `first token` of an answer, or `all`, which counts each token once"""
+    """A name of Source.label, `FIRST_TOKEN` of an answer, or `ALL_TOKENS`, which counts each token once"""
     tokens: int
     rows: int
     mean: float
@@ -28,7 +34,8 @@ class MeanLoss:
 
     @property
     def perplexity(self) -> float:
-        return exp(min(self.mean, 700.0))
+        """e to the mean loss; without overflow for a model that is broken (e^710 is no float)."""
+        return exp(min(self.mean, MAX_EXPONENT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,7 @@ class ModelMeasurements:
     stops: StopCalibration | None = None
 
     def loss(self, source: str = ALL_TOKENS) -> MeanLoss | None:
+        """The loss of one kind of token; None where it is not known."""
         return next((loss for loss in self.losses if loss.source == source), None)
 
 
@@ -150,4 +158,5 @@ class EvaluationResults:
     """What the parser that is named makes of answers whose reading is known"""
 
     def change(self, source: str = ALL_TOKENS) -> LossChange | None:
+        """The change of one kind of token; None where nothing was compared."""
         return next((change for change in self.changes if change.source == source), None)

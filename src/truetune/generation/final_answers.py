@@ -1,4 +1,11 @@
-"""Final answers: what a text gives as its answer, by the marks that people write, and other ways to write it."""
+"""What a text gives as its final answer, by the marks that people write; and other ways to write the same.
+
+Used to test parsers, and not as one: it knows what the final answer of a *gold* row is, whatever parser the user names,
+so that both can be compared. The marks are those of the public sets (GSM8K's ####, MATH's \\boxed{}, <answer> tags,
+"The answer is"). Where a text has none, only a short one is taken for an answer.
+
+The trade-off: what is not clearly a final answer is None. A parser is then judged on fewer rows, and never on a guess.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +31,16 @@ ANSWER_FORMS = (
     "\\boxed{{{}}}",
     "#### {}",
 )
-"""In which models write an answer"""
-LONGEST_NUMBER = 24
-"""Digits of a number that is written otherwise"""
+"""In which models write an answer: {} is its place"""
+MAX_RESPELLED_DIGITS = 24
+"""Digits of a number that is written otherwise: nobody groups longer ones (hashes, ids)"""
+# Chosen, not measured: "New York City" is one; a sentence of four words may hold any number.
 MAX_ANSWER_WORDS = 3
 """Words of a text that is an answer and nothing else"""
+MAX_PLAIN_EXPONENT = 50
+"""Digits before the point up to which a number is written out"""
+MAX_JSON_STARTS = 20
+"""Brackets of a text at which JSON is looked for: a text of brackets would take the square of its length"""
 _NUMBER = r"[-+−]?\$?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _BARE = re.compile(rf"[\s$€£*_(\"'\\]*({_NUMBER})\s*%?[\s*_$)\"'.\\]*")
 _LEADING = re.compile(rf"[\s$*_(\"'\\]*({_NUMBER})(?!\w|[.,]\d|\s*[-+*/×÷=^:,;]\s*[\d(])")
@@ -71,21 +83,27 @@ def find_final_answer(text: str) -> FinalAnswer | None:
         except ValueError:
             return None
     for mark in _MARKS:
-        if found := mark.findall(text):
-            return _classify_answer(found[-1].strip(), marked=True)
-    return _classify_answer(text, marked=False)
+        # The last one: answers restate, and "The answer is" may open a thought that is given up.
+        marked = mark.findall(text)
+        if marked:
+            return _classify_answer(marked[-1].strip(), is_marked=True)
+    return _classify_answer(text, is_marked=False)
 
 
-def normalise_reading(read: Any) -> tuple[AnswerKind, str] | None:
+def normalise_reading(reading: Any) -> tuple[AnswerKind, str] | None:
     """A parser's reading as a number or a letter; None where it is neither."""
-    if isinstance(read, bool):
+    # A bool is an int in Python, and no number that a user means.
+    if isinstance(reading, bool):
         return None
-    if isinstance(read, int | float | Decimal):
-        return "number", _normalise_number(str(read))
-    if isinstance(read, str) and (found := _BARE.fullmatch(read)):
-        return "number", _normalise_number(found[1])
-    if isinstance(read, str) and re.fullmatch(r"\s*\(?[A-J]\)?\s*", read):
-        return "letter", read.strip(" ()\n")
+    if isinstance(reading, int | float | Decimal):
+        return "number", _normalise_number(str(reading))
+    if not isinstance(reading, str):
+        return None
+    number = _BARE.fullmatch(reading)
+    if number:
+        return "number", _normalise_number(number[1])
+    if re.fullmatch(r"\s*\(?[A-J]\)?\s*", reading):
+        return "letter", reading.strip(" ()\n")
     return None
 
 
@@ -113,15 +131,17 @@ def answer_phrasings(final: FinalAnswer) -> Iterator[tuple[str, str]]:
 def number_spellings(gold: str, final: FinalAnswer) -> Iterator[tuple[str, str]]:
     """(name, text): the gold itself, its number written otherwise: grouped, or with a currency."""
     at = gold.rfind(final.text)
-    plain = final.kind == "number" and len(final.value) < LONGEST_NUMBER and "$" not in final.text
-    if not plain or at < 0 or not (bare := _BARE.fullmatch(final.text)):
+    bare = _BARE.fullmatch(final.text)
+    is_short = len(final.value) < MAX_RESPELLED_DIGITS
+    if final.kind != "number" or not is_short or "$" in final.text or at < 0 or bare is None:
         return
     at += bare.start(1)
     before, after = gold[:at], gold[at + len(bare[1]) :]
     number = Decimal(final.value)
     if number == number.to_integral_value() and abs(number) >= 1000:
-        form, other = ("X without commas", "") if "," in bare[1] else ("X with commas", ",")
-        yield form, f"{before}{int(number):{other}}{after}"
+        form, grouping = ("X without commas", "") if "," in bare[1] else ("X with commas", ",")
+        yield form, f"{before}{int(number):{grouping}}{after}"
+    # In LaTeX a dollar sign would begin a formula.
     if not before.endswith(("$", "\\$", "{")) and number >= 0:
         yield "$X", f"{before}${bare[1]}{after}"
 
@@ -132,60 +152,68 @@ def holds_final_answer(answer: str, gold: str) -> bool:
     if final is None:
         wanted = split_words(gold)
         return bool(wanted) and _contains_words(split_words(answer), wanted)
-    mine = find_final_answer(answer)
-    if mine is not None and mine[:2] == final[:2]:
+    own = find_final_answer(answer)
+    if own is not None and (own.kind, own.value) == (final.kind, final.value):
         return True
     if final.kind == "number":
-        found = _ONE.findall(answer)
-        return bool(found) and _normalise_number(found[-1]) == final.value
+        numbers = _ONE.findall(answer)
+        return bool(numbers) and _normalise_number(numbers[-1]) == final.value
     if final.kind == "word":
         return _contains_words(split_words(answer), final.value.split())
     return final.kind == "json" and any(_json_in(answer, final.value))
 
 
-def _classify_answer(text: str, *, marked: bool) -> FinalAnswer | None:
-    if found := _BARE.fullmatch(text):
-        return FinalAnswer("number", _normalise_number(found[1]), text)
-    if found := _LETTER.match(text):
-        return FinalAnswer("letter", found[1], found[1])
-    if marked and (found := _LEADING.match(text)):
-        return FinalAnswer("number", _normalise_number(found[1]), found[1])
+def _classify_answer(text: str, *, is_marked: bool) -> FinalAnswer | None:
+    """What kind of answer a text is, and its value.
+
+    Args:
+        text: what stands behind a mark, or a whole text.
+        is_marked: it stands behind one: then a number with words behind it is the answer too.
+    """
+    number = _BARE.fullmatch(text)
+    if number:
+        return FinalAnswer("number", _normalise_number(number[1]), text)
+    letter = _LETTER.match(text)
+    if letter:
+        return FinalAnswer("letter", letter[1], letter[1])
+    leading = _LEADING.match(text) if is_marked else None
+    if leading:
+        return FinalAnswer("number", _normalise_number(leading[1]), leading[1])
     short = split_words(text)
     if not 0 < len(short) <= MAX_ANSWER_WORDS or "\n" in text:
         return None
-    if numbers := _ONE.findall(text):
-        return (
-            FinalAnswer("number", _normalise_number(numbers[0]), numbers[0])
-            if len(numbers) == 1
-            else None
-        )
+    # "3 apples" is a number; of "3 of 17" nobody knows which.
+    numbers = _ONE.findall(text)
+    if len(numbers) > 1:
+        return None
+    if numbers:
+        return FinalAnswer("number", _normalise_number(numbers[0]), numbers[0])
     return FinalAnswer("word", " ".join(short), text)
 
 
 def _normalise_number(number: str) -> str:
     """A number in one notation: 1,234.50 -> 1234.5"""
     try:
-        found = Decimal(re.sub(r"[,$]", "", number).replace("−", "-"))
+        value = Decimal(re.sub(r"[,$]", "", number).replace("−", "-"))
     except InvalidOperation:
         return number
-    return (
-        format(found.normalize(), "f")
-        if found.is_finite() and abs(found.adjusted()) < 50
-        else str(found)
-    )
+    # 1e999999 is a few characters, and a megabyte where it is written out.
+    if value.is_finite() and abs(value.adjusted()) < MAX_PLAIN_EXPONENT:
+        return format(value.normalize(), "f")
+    return str(value)
 
 
-def _contains_words(said: list[str], wanted: list[str]) -> bool:
-    return any(said[i : i + len(wanted)] == wanted for i in range(len(said) - len(wanted) + 1))
+def _contains_words(words: list[str], wanted: list[str]) -> bool:
+    """Do these words stand in a text, one after the other?"""
+    starts = range(len(words) - len(wanted) + 1)
+    return any(words[i : i + len(wanted)] == wanted for i in starts)
 
 
 def _json_in(text: str, value: str) -> Iterator[bool]:
     """Of the JSON that begins at each of the first brackets: is it this one?"""
-    for found in list(re.finditer(r"[{\[]", text))[:20]:
+    for bracket in list(re.finditer(r"[{\[]", text))[:MAX_JSON_STARTS]:
         try:
-            yield (
-                json.dumps(RowDecoder(REPLY).read_at(text, found.start()).value, sort_keys=True)
-                == value
-            )
+            decoded = RowDecoder(REPLY).read_at(text, bracket.start()).value
         except ValueError:
             continue
+        yield json.dumps(decoded, sort_keys=True) == value

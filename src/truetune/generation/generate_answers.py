@@ -37,9 +37,9 @@ BATCH_TOKENS = 4096
 """Tokens of a batch, padding and answers included: a cache of at most about 2 GB with a 7B model"""
 MAX_PADDING = 1024
 """Tokens of padding in a batch, at most ..."""
+# Both chosen, not measured: at half there are more batches, at double more of each is padding.
 PADDING_PER_STEP = 32
-"""... or so many for each new token of an answer: on a CPU another batch's step costs as much. Both chosen, not
-measured: at half there are more batches, at double more of each is padding."""
+"""... or so many for each new token of an answer: on a CPU another batch's step costs as much."""
 UNKNOWN_POSITIONS = 1 << 30
 """Stands for the positions of a model whose config does not tell them"""
 Decode = Callable[[Sequence[int]], str]

@@ -1,9 +1,11 @@
-"""Alike: do different questions get one and the same answer, though their references differ?
+"""Do different questions get one and the same answer, though their references differ?
 
 Chance decides what that proves. A text that is one answer to three questions is no chance. A label (one of a few
-references
-that repeat each other, a letter, a word or two where there are no references) may fit several rows, and needs more
-of them.
+references that repeat each other, a letter, a word or two where there are no references) may fit several rows, and
+needs more of them.
+
+The trade-off: all answers must be the same, white space aside. A model that gives two answers to everything is missed
+here, and no model that answers rightly is blamed.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from dataclasses import replace
 from truetune.generation.answer_samples import Sample
 from truetune.generation.split_words import count_words, split_units
 
-FEW = 3
+# Chosen, not measured: two may rightly have one answer; of three it would be a coincidence.
+MIN_QUESTIONS = 3
 """Different questions, where all get one answer and most have a reference of their own"""
-LABEL = 3
+MAX_LABEL_WORDS = 3
 """Words of an answer that may be a label"""
-LABELLED = 7
+MIN_LABELLED_QUESTIONS = 7
 """Questions that chance gives one of two labels with a probability of 1 in 64"""
 
 
@@ -38,13 +41,15 @@ def are_identical(samples: Sequence[Sample]) -> bool:
     (answer,) = answers
     questions = {normalise_spaces(sample.prompt.question) for sample in samples}
     asked = len(samples) if questions == {""} else len(questions)
-    if asked < FEW:
+    if asked < MIN_QUESTIONS:
         return False
     references = [
         reference for sample in samples if (reference := normalise_spaces(sample.prompt.reference))
     ]
+    # Without all references a short answer may be right of many rows ("yes"), a long one of one only.
     if len(references) < len(samples):
-        return count_words(split_units(answer)) > LABEL or asked >= LABELLED
+        return count_words(split_units(answer)) > MAX_LABEL_WORDS or asked >= MIN_LABELLED_QUESTIONS
+    # At most two thirds of the rows may want this one answer: else a model that learned the data gives it too.
     commonest = max(Counter(references).values())
     return 3 * commonest <= 2 * len(references) and not _is_label(answer, references)
 

@@ -19,9 +19,10 @@ from truetune.generation.backends.backend import GenerationSpeed
 from truetune.generation.generate_answers import generating_model, restore_modules
 from truetune.probe.preserve_state import preserve_state
 
+# Chosen, not measured: without a cache a token behind the second costs up to 32 times as much; still longer ones
+# would take the time of a whole answer.
 LENGTHS = (8, 256)
-"""Tokens of the two texts. Chosen, not measured: without a cache the second costs up to 32 times as much, and a second
-on a CPU; longer ones would take what a whole answer does."""
+"""Tokens of the two texts"""
 MIN_LENGTH_RATIO = 4
 """The longer text is so many times as long at least, or nothing is told: a model with fewer positions shows no growth"""
 TIMED_TOKENS = 4

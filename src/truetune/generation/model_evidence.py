@@ -1,4 +1,9 @@
-"""Inquest: what may make a finished model answer as it does."""
+"""What may make a finished model answer as it does: the evidence for the rules on causes.
+
+`truetune sample --diagnose` asks the model, its base and their files a few things beside its answers; what it learned
+is put down here, and rules read it (`checks/cause`). Each part is None or empty where it was not or could not be asked,
+so that a rule can tell "no" from "not known".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Scores: one answer, measured against its prompt and its reference; no model is needed."""
+"""Score one answer against its prompt and its reference; no model is needed.
+
+Each score is a fact about the text: does it loop, repeat the question, leak the marks of a template, leave the
+language, is it no text at all, how much does it share with the reference. What they make of the answer in a word is
+said in `answer_verdicts`. A fault that the reference has as well is none: data of songs, forms and code have their own
+loops and marks, and a model that learned them answers rightly.
+
+Thresholds were chosen on one half of the answers of `bench.judge_answers` (851 answers that were labelled by hand, 57
+of them echoes). What is said of half and double below was then measured on all.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +26,30 @@ from truetune.generation.language_switch import changes_language
 from truetune.generation.repetition_loops import is_looping
 from truetune.generation.split_words import count_words, is_word, split_units, split_words
 
-GRAM = 4
-ECHO = 4
+REPETITION_GRAM = 4
+"""Words of the sequences whose repetition is counted, as in work on repetition of language models"""
+# At half there is a false alarm.
+MIN_ECHO_WORDS = 4
 """Words that a question must have to be echoed"""
-ECHO_ASKED = 3
+# At double 7 echoes are missed.
+MIN_MARKED_ECHO_WORDS = 3
 """The same of a question that is echoed with its mark"""
-NEAR, NEAREST = 0.85, 10
-"""Likeness of an answer that asks what was asked in nearly the same words, and the least letters of that"""
-ECHOED = 12
-"""Words of a longer question that are an echo"""
-AGAIN, MUCH, SOME = 2, 0.5, 0.2
-"""A question that is said so often, and is so much of the answer, is an echo, be it short; or is all of it; more often,
-some of it"""
-LONG, MORE = 10, 80
+# At half nothing changes: such answers are short of words that questions share.
+MIN_LIKENESS, MIN_LIKENESS_CHARACTERS = 0.85, 10
+"""Likeness of an answer that asks what was asked in nearly the same words, and the least characters of that"""
+# Half or double changes nothing.
+MIN_ECHO_BEGINNING_WORDS = 12
+"""Words of the beginning of a longer question that are an echo"""
+# With one time there is a false alarm, with 4, 2 echoes are missed; at double of a share one is.
+ECHO_TIMES, ECHO_SHARE, MANY_ECHOES_SHARE = 2, 0.5, 0.2
+"""A question that is said so often, and is so much of the answer, is an echo, be it short; or is all of it; more
+often, some of it"""
+# Half or double changes nothing on the labelled answers, whose references are short.
+TOO_LONG_TIMES, TOO_LONG_WORDS = 10, 80
 """An answer is too long with so many times the words of its reference, and so many more"""
-FAR = 200
+EXPLAINED_WORDS = 200
 """More words than these make it too long even where it gives the reference and explains it"""
-EDGE = 12
+EDGE_WORDS = 12
 """Words at both ends of an answer, in which a short reference may stand"""
 _ROLES = re.compile(
     r"^[ \t>*]*("
@@ -62,8 +78,8 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _STRUCK_OUT = re.compile(r"<s>[^<>]{1,200}</s>")
 """HTML's tag for text that is no longer right"""
 
-_ASKS = ("?", "？", "؟", ";")
-COMMAS = (",", "，", "、", "،")
+_QUESTION_MARKS = ("?", "？", "؟", ";")
+_COMMAS = (",", "，", "、", "،")
 """What a sentence continues behind: "Whether it is worth it, depends on ..." is an answer"""
 _BARE = re.compile(r"^(system|user|assistant|model)$", re.MULTILINE)
 
@@ -71,41 +87,43 @@ _BARE = re.compile(r"^(system|user|assistant|model)$", re.MULTILINE)
 def score_answer(
     prompt: Prompt, answer: Answer, *, control: Collection[str] = (), parse: Parser | None = None
 ) -> Scores:
-    """The scores of one answer; `control` are the tokenizer's control tokens as text.
+    """The scores of one answer. A loop, an echo or a marker that the reference has too is none.
 
-    A loop, an echo or a marker that the reference has too is none.
+    Args:
+        prompt: what was asked, with its reference where there is one.
+        answer: what the model wrote.
+        control: the tokenizer's control tokens as text.
+        parse: reads the answer, where the user named a parser.
     """
-    said, wanted = answer.text, prompt.reference
-    mine, theirs = split_words(said), split_words(wanted)
-    known = bool(wanted.strip())
-    tongue, other = identify_language(said), identify_language(wanted)
+    text, reference = answer.text, prompt.reference
+    words, reference_words = split_words(text), split_words(reference)
+    has_reference = bool(reference.strip())
+    language, reference_language = identify_language(text), identify_language(reference)
+    before = _text_before(prompt)
     perplexity = answer_perplexity(answer.logprob, _token_count(answer))
+    is_cut = answer.stop is None
     return Scores(
-        stopped=answer.stop is not None,
-        empty=not said.strip(),
-        looped=is_looping(said, cut=answer.stop is None) and not is_looping(wanted, cut=True),
-        repetition=_repetition_share(mine),
-        echoed=_echoes_question(prompt.question, said)
-        and not _echoes_question(prompt.question, wanted),
-        markers=_own_markers(said, wanted, prompt.question, control),
-        language=tongue,
-        switched=changes_language(said, wanted, _said_before(prompt), tongue, other),
-        length_ratio=_token_count(answer) / len(prompt.reference_ids)
-        if prompt.reference_ids
-        else None,
-        exact=said.split() == wanted.split() if known else None,
-        overlap=_word_f1(mine, theirs) if known else None,
-        parsed=None if parse is None else try_parse(parse, said) is not None,
-        agrees=_agrees_with_reference(parse, said, wanted) if parse is not None and known else None,
-        garbage=(is_garbage(said, tongue, perplexity) and not is_garbage(wanted, other))
-        or (not known and is_foreign_stutter(said, prompt.question)),
+        stopped=not is_cut,
+        empty=not text.strip(),
+        looped=is_looping(text, cut=is_cut) and not is_looping(reference, cut=True),
+        repetition=_repetition_share(words),
+        echoed=_is_echo(prompt.question, text) and not _is_echo(prompt.question, reference),
+        markers=_own_markers(text, reference, prompt.question, control),
+        language=language,
+        switched=changes_language(text, reference, before, language, reference_language),
+        length_ratio=_length_ratio(answer, prompt),
+        exact=text.split() == reference.split() if has_reference else None,
+        overlap=_word_f1(words, reference_words) if has_reference else None,
+        parsed=None if parse is None else try_parse(parse, text) is not None,
+        agrees=_agrees_with_reference(parse, text, reference) if has_reference else None,
+        garbage=_is_garbage(text, language, perplexity, prompt, reference_language),
         perplexity=perplexity,
-        too_long=_is_too_long(mine, theirs) if known else None,
-        escapes=find_escapes(said, _said_before(prompt)),
+        too_long=_is_too_long(words, reference_words) if has_reference else None,
+        escapes=find_escapes(text, before),
     )
 
 
-def _said_before(prompt: Prompt) -> str:
+def _text_before(prompt: Prompt) -> str:
     """The question, and what was said before it."""
     if prompt.chat is None:
         return prompt.question
@@ -114,124 +132,165 @@ def _said_before(prompt: Prompt) -> str:
 
 
 def _token_count(answer: Answer) -> int:
+    """Its tokens, the stop token among them."""
     return len(answer.ids) + (answer.stop is not None)
 
 
-def _repetition_share(said: list[str]) -> float:
-    """Share of the 4-grams that stand before."""
-    grams = list(zip(*(said[i:] for i in range(GRAM)), strict=False))
+def _length_ratio(answer: Answer, prompt: Prompt) -> float | None:
+    """Tokens of the answer over those of the reference; None without one."""
+    if not prompt.reference_ids:
+        return None
+    return _token_count(answer) / len(prompt.reference_ids)
+
+
+def _is_garbage(
+    text: str,
+    language: str | None,
+    perplexity: float | None,
+    prompt: Prompt,
+    reference_language: str | None,
+) -> bool:
+    """Is an answer no text, and its reference one?"""
+    if is_garbage(text, language, perplexity) and not is_garbage(
+        prompt.reference, reference_language
+    ):
+        return True
+    # With a reference, an answer in other letters is judged as a change of the language.
+    return not prompt.reference.strip() and is_foreign_stutter(text, prompt.question)
+
+
+def _repetition_share(words: list[str]) -> float:
+    """Share of the 4-grams that stand before, 0 to 1."""
+    shifted = [words[start:] for start in range(REPETITION_GRAM)]
+    grams = list(zip(*shifted, strict=False))
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
-def _echoes_question(question: str, text: str) -> bool:
+def _is_echo(question: str, text: str) -> bool:
     """Does a text begin with the question, as a sentence of its own? Or is it the beginning of a long one, or little
     else than the question, once or again and again?"""
-    asked, said = (
+    asked, answered = (
         list(dropwhile(lambda unit: not is_word(unit), split_units(part)))
         for part in (question, text)
     )
     while asked and not is_word(asked[-1]):
         asked.pop()
-    if _is_said_again(asked, said) or _is_near(question, text):
+    if _is_repeated_question(asked, answered) or _is_nearly_question(question, text):
         return True
-    if count_words(asked) < (
-        ECHO_ASKED if split_units(question)[-1:] == said[len(asked) : len(asked) + 1] else ECHO
-    ):
+    has_mark = split_units(question)[-1:] == answered[len(asked) : len(asked) + 1]
+    if count_words(asked) < (MIN_MARKED_ECHO_WORDS if has_mark else MIN_ECHO_WORDS):
         return False
-    if said[: len(asked)] == asked:
-        following = list(takewhile(lambda unit: not is_word(unit), said[len(asked) :]))
-        return len(said) == len(asked) or (bool(following) and following[-1] not in COMMAS)
-    return count_words(said) >= ECHOED and asked[: len(said)] == said
+    if answered[: len(asked)] == asked:
+        # "Whether it is worth it, depends on ...": a comma goes on with the sentence, which is an answer.
+        marks = list(takewhile(lambda unit: not is_word(unit), answered[len(asked) :]))
+        return len(answered) == len(asked) or (bool(marks) and marks[-1] not in _COMMAS)
+    is_long = count_words(answered) >= MIN_ECHO_BEGINNING_WORDS
+    return is_long and asked[: len(answered)] == answered
 
 
-def _is_said_again(asked: list[str], said: list[str]) -> bool:
-    """Is a text little else than the question? A greeting may be returned: a question has two words, or marks in it."""
-    short = count_words(asked) < 2 or len(asked) < 3
-    if not asked or (short and count_words(asked) < 1):
+def _is_repeated_question(asked: list[str], answered: list[str]) -> bool:
+    """Is a text little else than the question? A greeting may be returned: a question has two words, or marks in it.
+
+    Args:
+        asked: units of the question, from its first word to its last.
+        answered: units of the answer, from its first word.
+    """
+    words = count_words(asked)
+    is_short = words < 2 or len(asked) < 3
+    if not asked or (is_short and words < 1):
         return False
-    times = at = 0
-    while at + len(asked) <= len(said):
-        found = said[at : at + len(asked)] == asked
-        times += found
-        at += len(asked) if found else 1
+    times = _count_runs(asked, answered)
     filled = times * len(asked)
-    others = sum(map(is_word, said)) - times * sum(map(is_word, asked))
-    if short:
-        return times > AGAIN and filled >= MUCH * len(said)
-    often = times > AGAIN and filled >= SOME * len(said)
-    return often or (times >= AGAIN and filled >= MUCH * len(said)) or (times == 1 and others <= 0)
+    if is_short:
+        return times > ECHO_TIMES and filled >= ECHO_SHARE * len(answered)
+    if times > ECHO_TIMES and filled >= MANY_ECHOES_SHARE * len(answered):
+        return True
+    if times >= ECHO_TIMES and filled >= ECHO_SHARE * len(answered):
+        return True
+    other_words = sum(map(is_word, answered)) - times * sum(map(is_word, asked))
+    return times == 1 and other_words <= 0
 
 
-def _is_near(question: str, text: str) -> bool:
+def _count_runs(part: list[str], units: list[str]) -> int:
+    """How often a part stands in a text, without overlaps."""
+    times = at = 0
+    while at + len(part) <= len(units):
+        is_here = units[at : at + len(part)] == part
+        times += is_here
+        at += len(part) if is_here else 1
+    return times
+
+
+def _is_nearly_question(question: str, text: str) -> bool:
     """Does an answer ask nearly the same, and nothing else?"""
-    asked, said = (" ".join(part.split()).casefold() for part in (question, text))
-    if (
-        asked[-1:] not in _ASKS
-        or said[-1:] not in _ASKS
-        or len(asked) < NEAREST
-        or len(said) > 2 * len(asked)
-    ):
+    asked, answered = (" ".join(part.split()).casefold() for part in (question, text))
+    if asked[-1:] not in _QUESTION_MARKS or answered[-1:] not in _QUESTION_MARKS:
         return False
-    return SequenceMatcher(None, asked, said, autojunk=False).ratio() >= NEAR
+    # Comparing takes the product of both lengths: a long answer is no mere question.
+    if len(asked) < MIN_LIKENESS_CHARACTERS or len(answered) > 2 * len(asked):
+        return False
+    return SequenceMatcher(None, asked, answered, autojunk=False).ratio() >= MIN_LIKENESS
 
 
-def _is_too_long(said: list[str], wanted: list[str]) -> bool:
+def _is_too_long(words: list[str], reference_words: list[str]) -> bool:
     """Far longer than the reference? One of a few words may be given and explained: at the start or at the end."""
-    mine, theirs = (
-        count_words(said) + _count_numbers(said),
-        count_words(wanted) + _count_numbers(wanted),
-    )
-    if mine < LONG * theirs or mine - theirs < MORE:
+    length = count_words(words) + _count_numbers(words)
+    expected = count_words(reference_words) + _count_numbers(reference_words)
+    if length < TOO_LONG_TIMES * expected or length - expected < TOO_LONG_WORDS:
         return False
-    gives = theirs <= EDGE / 2 and (
-        _holds_words(said[:EDGE], wanted) or _holds_words(said[-EDGE:], wanted)
-    )
-    return not gives or mine - theirs >= FAR
+    if length - expected >= EXPLAINED_WORDS or expected > EDGE_WORDS / 2:
+        return True
+    edges = (words[:EDGE_WORDS], words[-EDGE_WORDS:])
+    return not any(_holds_words(edge, reference_words) for edge in edges)
 
 
-def _count_numbers(found: list[str]) -> int:
-    return sum(unit[0].isdigit() for unit in found)
+def _count_numbers(words: list[str]) -> int:
+    return sum(word[0].isdigit() for word in words)
 
 
-def _holds_words(said: list[str], wanted: list[str]) -> bool:
+def _holds_words(words: list[str], wanted: list[str]) -> bool:
     """Do these words stand in a text, one after the other?"""
-    return any(said[at : at + len(wanted)] == wanted for at in range(len(said) - len(wanted) + 1))
+    starts = range(len(words) - len(wanted) + 1)
+    return any(words[at : at + len(wanted)] == wanted for at in starts)
 
 
 def _own_markers(
-    said: str, wanted: str, question: str, control: Collection[str]
+    text: str, reference: str, question: str, control: Collection[str]
 ) -> tuple[str, ...]:
     """Markers of an answer that the question does not have, nor the reference. A reference that begins another turn is
     no excuse: it was made of rows that were rendered already."""
-    found = _find_markers(said, control) - _find_markers(f"{wanted}\n{question}", control)
-    turns = {text for text in _TURN.findall(said) if text not in question}
-    return tuple(sorted(found | (turns & _find_markers(said, ()))))
+    own = _find_markers(text, control) - _find_markers(f"{reference}\n{question}", control)
+    turns = {marker for marker in _TURN.findall(text) if marker not in question}
+    return tuple(sorted(own | (turns & _find_markers(text, ()))))
 
 
 def _find_markers(text: str, control: Collection[str]) -> set[str]:
     """Control tokens of this tokenizer and of other templates anywhere, and role markers that begin a line."""
+    # The tokenizer's own tokens count in code as well: as text they are never written by chance.
     prose = _STRUCK_OUT.sub(" ", _CODE.sub(" ", text))
     foreign = set(_CONTROL.findall(prose))
-    roles = _bare_roles(text) | {
-        found[1].strip().replace("*", "") for found in _ROLES.finditer(text)
-    }
-    return roles | foreign | {token for token in control if token in text}
+    roles = {match[1].strip().replace("*", "") for match in _ROLES.finditer(text)}
+    return roles | _bare_roles(text) | foreign | {token for token in control if token in text}
 
 
 def _bare_roles(text: str) -> set[str]:
     """`user` and `assistant` alone on their lines: what is left of a template whose control tokens were not decoded."""
-    found = set(_BARE.findall(text))
-    return found if "user" in found and len(found) > 1 else set()
+    roles = set(_BARE.findall(text))
+    return roles if "user" in roles and len(roles) > 1 else set()
 
 
-def _word_f1(said: list[str], wanted: list[str]) -> float:
+def _word_f1(words: list[str], reference_words: list[str]) -> float:
     """F1 over the words of both, as often as they stand there (as SQuAD, but articles count; Chinese, Japanese and the
     like by characters)."""
-    shared = sum((Counter(said) & Counter(wanted)).values())
-    return 2 * shared / (len(said) + len(wanted)) if shared else float(said == wanted)
+    shared = sum((Counter(words) & Counter(reference_words)).values())
+    if not shared:
+        return float(words == reference_words)
+    return 2 * shared / (len(words) + len(reference_words))
 
 
-def _agrees_with_reference(parse: Parser, said: str, wanted: str) -> bool | None:
-    """Does the parser read of both the same? None where it reads nothing of the reference."""
-    expected = try_parse(parse, wanted)
-    return None if expected is None else same_reading(try_parse(parse, said), expected)
+def _agrees_with_reference(parse: Parser | None, text: str, reference: str) -> bool | None:
+    """Does the parser read of both the same? None where there is none, or it reads nothing of the reference."""
+    expected = None if parse is None else try_parse(parse, reference)
+    if parse is None or expected is None:
+        return None
+    return same_reading(try_parse(parse, text), expected)

@@ -1,4 +1,9 @@
-"""Service: what a server was seen to do with a model, against its training record."""
+"""What a server was seen to do with a model, against its training record: the subject of the rules on serving.
+
+`truetune serve-check` asks a running server what its documentation does not tell: which prompt it makes of messages,
+where it ends answers, how it samples by itself, how long a prompt may be, and whether the trained weights are served at
+all. Each part is None where it was not looked at, and `notes` say why.
+"""
 
 from __future__ import annotations
 

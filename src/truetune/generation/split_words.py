@@ -1,12 +1,18 @@
-"""Words of a text in any script."""
+"""Words of a text in any script: what scores of answers count.
+
+A word is a run of letters and digits, with the marks that belong to it in Hebrew, Arabic and Indian scripts. Scripts
+without spaces (Chinese, Japanese, Thai, ...) are taken by characters: true words would need a dictionary for each. So
+counts of words mean less there, and `count_words` weighs a character as half a word.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+# Chosen, not measured: German compounds have up to 30.
 MAX_WORD_LETTERS = 32
-"""A run of letters that is longer is no word: it is taken by characters"""
+"""A run of letters that is longer is no word: it is taken by characters, so that a loop inside of it is seen"""
 IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 """Japanese, Chinese and Korean, in which a character says as much as some letters"""
 DENSE = IDEOGRAPHS + "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff"
@@ -21,21 +27,21 @@ _UNIT = re.compile(rf"[{DENSE}]|{_RUN}|[^\w\s]")
 
 
 def split_words(text: str) -> list[str]:
-    """Without case and punctuation; scripts without spaces by characters."""
+    """The words of a text, without case and punctuation; scripts without spaces by characters."""
     return _WORD.findall(text.casefold())
 
 
 def split_units(text: str) -> list[str]:
-    """Words and marks in order, runs of letters without end by characters."""
-    found: list[str] = []
+    """Words and marks in order, without case; runs of letters without end by characters."""
+    units: list[str] = []
     for unit in _UNIT.findall(text.casefold()):
-        found.extend(unit if len(unit) > MAX_WORD_LETTERS else (unit,))
-    return found
+        units.extend(unit if len(unit) > MAX_WORD_LETTERS else (unit,))
+    return units
 
 
 def split_stretches(text: str) -> list[list[str]]:
     """Words, those of each stretch without a mark or a line's end between them."""
-    return [split_units(found) for found in _STRETCH.findall(text)]
+    return [split_units(stretch) for stretch in _STRETCH.findall(text)]
 
 
 def is_word(unit: str) -> bool:
@@ -43,6 +49,6 @@ def is_word(unit: str) -> bool:
     return bool(_WORD.match(unit))
 
 
-def count_words(found: Sequence[str]) -> float:
+def count_words(units: Sequence[str]) -> float:
     """How many words some units are: a character of a script without spaces is half of one, a number or a mark none."""
-    return sum((0.5 if _CHARACTER.match(unit) else 1.0) for unit in found if unit[0].isalpha())
+    return sum((0.5 if _CHARACTER.match(unit) else 1.0) for unit in units if unit[0].isalpha())

@@ -3,6 +3,10 @@
 `no_repeat_ngram_size` forbids any n-gram of tokens to come twice, `repetition_penalty` makes each token that has come
 once less likely. What must repeat itself (the keys of a list of objects, the rules of a table, variables) then breaks
 where its first repetition is due: keys are misspelled, quotes and commas are replaced by others.
+
+One answer proves nothing, for a model may leave the form of a reference by itself. So the place is looked at: the
+answer follows its reference to where that repeats something first, and leaves it just there. The rule on such answers
+(`checks/answers`) asks for several of them.
 """
 
 from __future__ import annotations
@@ -15,12 +19,15 @@ from truetune.generation.split_words import split_units
 GRAM = 4
 """Units (words and marks) of a sequence that comes again. A unit is a token or more, so that a limit on n-grams of 4
 tokens or fewer lets none of them come twice"""
-REPEATS = 0.15
+MIN_REPEATS = 0.15
 """Share of the 4-grams of a reference that stand in it before, from which its form repeats itself: a list of two
 objects has 0.3, prose 0.01"""
-FEWER = 0.5
+# Chosen, not measured; an answer in the form of its reference repeats about as much, one under a ban on 4-grams
+# hardly at all.
+MAX_RELATIVE_REPEATS = 0.5
 """An answer that repeats itself so much less is not of its reference's form"""
-LENGTH = 0.5
+# Chosen, not measured.
+MIN_LENGTH = 0.5
 """Least length of an answer, in units of its reference: what was cut short repeats less by itself"""
 
 
@@ -28,8 +35,8 @@ LENGTH = 0.5
 class SuppressedRepetition:
     """An answer whose reference repeats itself, and it does not."""
 
-    mine: int
-    theirs: int
+    answer_repeats: int
+    reference_repeats: int
     """4-grams that stand before, in the answer and in its reference"""
     breaks_at: str
     """What the reference repeats where the answer leaves it"""
@@ -37,48 +44,48 @@ class SuppressedRepetition:
 
 def find_suppressed_repetition(answer: str, reference: str) -> SuppressedRepetition | None:
     """Does an answer break where its reference first repeats itself? None where it does not."""
-    said, wanted = split_units(answer), split_units(reference)
-    repeated = _repeated_places(wanted)
-    if len(repeated) < REPEATS * len(wanted) or len(said) < LENGTH * len(wanted):
+    units, wanted = split_units(answer), split_units(reference)
+    due = len(_repeated_places(wanted))
+    if due < MIN_REPEATS * len(wanted) or len(units) < MIN_LENGTH * len(wanted):
         return None
-    mine, theirs = len(_repeated_places(said)) / len(said), len(repeated) / len(wanted)
-    if mine > FEWER * theirs:
+    repeats = len(_repeated_places(units))
+    if repeats / len(units) > MAX_RELATIVE_REPEATS * due / len(wanted):
         return None
-    both = zip(said, wanted, strict=False)
-    left = next((at for at, (mine_unit, unit) in enumerate(both) if mine_unit != unit), 0)
-    if left < GRAM or not _is_due(wanted, left):
+    pairs = enumerate(zip(units, wanted, strict=False))
+    break_at = next((at for at, (unit, expected) in pairs if unit != expected), 0)
+    if break_at < GRAM or not _is_due(wanted, break_at):
         return None
-    return SuppressedRepetition(
-        len(_repeated_places(said)), len(repeated), " ".join(wanted[left : left + GRAM])
-    )
+    return SuppressedRepetition(repeats, due, " ".join(wanted[break_at : break_at + GRAM]))
 
 
 def repeats_itself(reference: str) -> bool:
     """Does the form of a text repeat itself, as a list of objects does?"""
     wanted = split_units(reference)
-    return len(_repeated_places(wanted)) >= REPEATS * max(1, len(wanted))
+    return len(_repeated_places(wanted)) >= MIN_REPEATS * max(1, len(wanted))
 
 
-def _repeated_places(found: Sequence[str]) -> list[int]:
+def _repeated_places(units: Sequence[str]) -> list[int]:
     """Places of the 4-grams that stand before."""
-    seen = set[tuple[str, ...]]()
+    earlier = set[tuple[str, ...]]()
     places = []
-    for at in range(len(found) - GRAM + 1):
-        gram = tuple(found[at : at + GRAM])
-        if gram in seen:
+    for at in range(len(units) - GRAM + 1):
+        gram = tuple(units[at : at + GRAM])
+        if gram in earlier:
             places.append(at)
-        seen.add(gram)
+        earlier.add(gram)
     return places
 
 
 def _is_due(wanted: Sequence[str], at: int) -> bool:
     """Is what the reference says there, or next to it, said before? Three units tell: a value is no repetition."""
-    return any(
-        tuple(wanted[start : start + GRAM - 1]) in _short_grams(wanted[: start + GRAM - 2])
-        for start in range(max(0, at - GRAM + 2), at + 2)
-        if len(wanted[start : start + GRAM - 1]) == GRAM - 1
-    )
+    # The grams that cover the place, and the one behind it: a ban shows at the unit that would make the gram whole.
+    for start in range(max(0, at - GRAM + 2), at + 2):
+        gram = tuple(wanted[start : start + GRAM - 1])
+        if len(gram) == GRAM - 1 and gram in _short_grams(wanted[: start + GRAM - 2]):
+            return True
+    return False
 
 
-def _short_grams(found: Sequence[str]) -> set[tuple[str, ...]]:
-    return {tuple(found[at : at + GRAM - 1]) for at in range(len(found) - GRAM + 2)}
+def _short_grams(units: Sequence[str]) -> set[tuple[str, ...]]:
+    """All runs of three units."""
+    return {tuple(units[at : at + GRAM - 1]) for at in range(len(units) - GRAM + 2)}

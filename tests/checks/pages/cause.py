@@ -15,6 +15,7 @@ from tests.checks.pages.answers import look
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.generation.answer_samples import SampledRun
+from truetune.generation.backends.backend import GenerationSpeed
 from truetune.generation.model_evidence import (
     ControlToken,
     DivergentAnswer,
@@ -23,7 +24,6 @@ from truetune.generation.model_evidence import (
     StopEstimate,
     TrainingEffect,
 )
-from truetune.generation.backends.backend import GenerationSpeed
 
 PARTS: dict[str, Any] = {
     "stopping": StopEstimate,

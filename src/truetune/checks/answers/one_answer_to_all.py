@@ -50,7 +50,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import SampledRun, SamplingPass
-from truetune.generation.identical_answers import FEW, are_identical, normalise_spaces
+from truetune.generation.identical_answers import MIN_QUESTIONS, are_identical, normalise_spaces
 
 
 class OneAnswerToAll(AnswersRule):
@@ -63,7 +63,7 @@ class OneAnswerToAll(AnswersRule):
         samples = _told(self.subject, self.subject.looks[-1]).samples
         if not samples:
             return Unmet("each answer was cut before its reference ends", "raise --max-new-tokens")
-        if len(samples) >= FEW:
+        if len(samples) >= MIN_QUESTIONS:
             return None
         same = _commonest(self.subject.looks[-1], (sample.answer.text for sample in samples))[1].bad
         return Unmet(

@@ -96,8 +96,8 @@ class RepetitionIsSuppressed(CountedAnswersRule):
             evidence=[
                 "what was due there: "
                 + ", ".join(f"`{text}` in {count}" for text, count in places),
-                f"{sum(one.mine for one in broken):,} of their sequences of four words and marks"
-                f" stand before in the same answer, {sum(one.theirs for one in broken):,} in the"
+                f"{sum(one.answer_repeats for one in broken):,} of their sequences of four words and marks"
+                f" stand before in the same answer, {sum(one.reference_repeats for one in broken):,} in the"
                 " references; they are as long, and begin as these do",
             ],
             cases=cases(found.samples),

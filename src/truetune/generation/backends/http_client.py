@@ -36,19 +36,20 @@ from truetune.parsing.limits import REPLY
 
 API_KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable of the key that is sent as a bearer token"""
+# Chosen, not measured: the list of models costs a server nothing, and a wrong host is said soon.
 CONNECT_TIMEOUT_S = 10.0
-"""In which a server must answer at all. Chosen, not measured: the list of models costs a server nothing, and a wrong
-host is said soon."""
+"""In which a server must answer at all"""
+# Chosen, not measured; some servers load their model with the first, so that less fails at once, and more keeps a
+# user waiting for a server that hangs. `--timeout` changes it.
 ANSWER_TIMEOUT_S = 120.0
-"""For one answer. Chosen, not measured; some servers load their model with the first, so that less fails at once, and
-more keeps a user waiting for a server that hangs. `--timeout` changes it."""
+"""For one answer"""
 MAX_REPLY_BYTES = REPLY.max_bytes
 """Of an answer that are read"""
 TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504, 529})
 """Statuses that may be better next time; 529 is an overloaded server's, in no RFC"""
+# Chosen, not measured: what asks for more is a quota, and waiting silently is worse than saying so.
 MAX_RETRY_AFTER_S = 60.0
-"""Longest wait that a server may ask for. Chosen, not measured: what asks for more is a quota, and waiting silently is
-worse than saying so."""
+"""Longest wait that a server may ask for"""
 FIRST_PAUSE_S = 0.5
 """Before the second try; each further pause is twice as long. Four tries then wait 3.5 s in all."""
 READ_BYTES = 1 << 16

@@ -30,9 +30,10 @@ from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
 from truetune.render.tokenizer import Tokenizer
 
+# Chosen, not measured: converters rename unused and byte tokens; in another model's vocabulary nearly all differ.
+# Control tokens may not differ at all.
 MAX_OTHER_SPELLINGS = 0.01
-"""Share of the vocabulary that a converter may have spelled otherwise. Chosen, not measured: converters rename unused
-and byte tokens; in another model's vocabulary nearly all differ. Control tokens may not differ at all."""
+"""Share of the vocabulary that a converter may have spelled otherwise"""
 
 
 def open_backend(source: ModelSource, options: Options, tokenizer: Tokenizer) -> Backend:

@@ -24,9 +24,10 @@ from truetune.errors import UsageError
 
 BATCH_TOKENS = 512
 """Tokens that are read at a time: llama.cpp's own default of n_ubatch"""
+# Chosen, not measured: less makes more calls, more takes memory beside the weights.
 MAX_LOGITS_BYTES = 1 << 26
 """Bytes of logits that are held at a time where every token's are wanted: 64 MB are 110 tokens of a vocabulary of
-152,000. Chosen, not measured: less makes more calls, more takes memory beside the weights."""
+152,000"""
 MIN_CONTEXT_TOKENS = 1024
 """Tokens of the smallest context. A context is made anew where a longer prompt comes: a few sizes are enough."""
 ERROR_LEVEL = 4

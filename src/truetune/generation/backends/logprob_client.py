@@ -39,12 +39,13 @@ TOP_LOGPROBS = (20, 5)
 """Likeliest tokens that are asked for; 20 are the most of vLLM where it is not set to tell more, 5 of OpenAI's route"""
 TRIES = 4
 """Times that one question is sent, where the server is busy or fails"""
+# Chosen, not measured: few are cheap, and a text of one token is the least likely to be encoded to the same id again.
 PROBE_IDS = 8
-"""Tokens that a server is tried with, where they can be sent as they are. Chosen, not measured: few are cheap, and a
-text of one token is the least likely to be encoded to the same id again."""
+"""Tokens that a server is tried with, where they can be sent as they are"""
+# Chosen, not measured: more than rounding does in half precision, and far less than an echo that is off by one token,
+# which is wrong by whole nats.
 MAX_LOGPROB_DIFFERENCE = 0.05
-"""Nats by which two answers to the same question may differ. Chosen, not measured: more than rounding does
-in half precision, and far less than an echo that is off by one token, which is wrong by whole nats."""
+"""Nats by which two answers to the same question may differ"""
 IMPOSSIBLE_LOGPROB = -1000.0
 """Nats that stand for none at all: vLLM writes -9999 in place of minus infinity"""
 PROBABILITY_FIELDS = frozenset({"logprobs", "echo", "prompt_logprobs"})

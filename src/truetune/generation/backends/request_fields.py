@@ -29,14 +29,15 @@ from truetune.generation.backends.server_prompt_ids import id_list
 FieldVerdict = Literal["kept", "ignored", "refused", "unknown"]
 SendBody = Callable[[Mapping[str, Any]], Reply]
 """Sends a request to one route"""
+# Chosen, not measured: long enough to hold a word to stop at and to be cut at 2, and cheap on a CPU.
 PROBE_TOKENS = 12
-"""Tokens of an answer that is asked for to see what a field does. Chosen, not measured: long enough to hold a word to
-stop at and to be cut at 2, and cheap on a CPU."""
+"""Tokens of an answer that is asked for to see what a field does"""
 CUT_TOKENS = 2
 """To which an answer is cut to see whether the limit is heeded"""
+# At 2 a model that is sure of itself (an overfitted one) may still give the greedy answer, so that equality proves
+# nothing there.
 HIGH_TEMPERATURES = (50.0, 2.0)
-"""At which no two answers are equal; some servers take no more than 2. At 2 a model that is sure of itself (an
-overfitted one) may still give the greedy answer, so that equality proves nothing there."""
+"""At which no two answers are equal; some servers take no more than 2"""
 TINY_TOP_P = 1e-6
 """Leaves the likeliest token alone: a server that heeds it gives the greedy answer at any temperature"""
 VERBS = {"ignored": "ignores", "refused": "refuses"}

@@ -53,9 +53,10 @@ from truetune.render.tokenizer import Tokenizer
 
 T = TypeVar("T")
 ROUTES = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+# Chosen, not measured: with the pauses of `send_request` a server has 3.5 s to come back, and one that is down is
+# said within seconds.
 TRIES = 4
-"""Times that one prompt is sent, where the server is busy or fails. Chosen, not measured: with the pauses of
-`send_request` a server has 3.5 s to come back, and one that is down is said within seconds."""
+"""Times that one prompt is sent, where the server is busy or fails"""
 PROBE_ANSWER_TOKENS = 2
 """Tokens of the answers that a route is tried with, which nobody reads"""
 MORE_TIME = "; --timeout gives it more, --concurrency sends fewer at a time"

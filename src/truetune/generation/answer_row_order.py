@@ -1,10 +1,13 @@
-"""Row order: does each answer stand beside its own reference, or beside another row's?
+"""Does each answer stand beside its own reference, or beside another row's?
 
 Each answer is looked up among all references: it gives one where it is the same words, holds a short one whole, or
 shares far more rare words with it than with any other. Answers that give the references of other rows, and hardly one
 of them twice, were put out of order: a model that guesses among the references would name some of them often and
 others never (the birthday problem). Where a few labels repeat each other no answer points at one row, so the orders
 that scripts lose (shifted, reversed, sorted by length, gathered from several processes) are tried one by one.
+
+The trade-off: a lost order is told only where it is sure. Answers that are right of several rows, short ones and few
+rows tell nothing, and tests/generation/test_row_order.py holds that confusions of a model are never taken for one.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -20,35 +23,44 @@ import numpy as np
 from truetune.generation.answer_samples import Sample
 from truetune.generation.split_words import DENSE, split_words
 
-ENOUGH = 8
+# Chosen, not measured: with half of them two rows that are near copies could do it.
+MIN_ELSEWHERE = 8
 """Answers that must point elsewhere: fewer may be confusions of a model"""
-LOOKED_AT = 2_000
+# Chosen for speed: with 10,000 rows that is some seconds, and the order of all shows in a part.
+MAX_LOOKED_AT = 2_000
 """Answers that are looked up, spread over all rows; each costs as much as there are rows with a rare word of it"""
-MOST_ROWS = 0.1
+# Chosen, not measured: a more frequent word is weighed at less than 2.3 nats, and costs more to look up than all
+# others.
+MAX_POSTING_SHARE = 0.1
 """Share of the references that may hold a word that still tells them apart"""
-TELLING = 4
+MIN_TELLING_LETTERS = 4
 """Letters and digits that a reference needs to be no chance hit: `B` and `12` are given by guessing"""
-SHORT = 5
+SHORT_WORDS = 5
 """Words of a reference that an answer may hold whole in a sentence of its own"""
-ALIKE, TIMES = 0.3, 2.0
+MIN_LIKENESS, MIN_TIMES_NEXT = 0.3, 2.0
 """Share of the rare words that an answer and its reference have in common, at least, and how many times that of the
 next best: answers of one fine-tune to other questions share below 0.15 (Alpaca's rows among each other)"""
-WHOLE = 0.5
-"""Share of the answers that belong elsewhere, from which the order of all is lost"""
-PART = 0.05
-"""The same where all of them are off by the same number of rows"""
-CHANCE = 0.01
-"""Probability below which guessing does not explain that hardly a reference is given twice"""
-SAME = 0.8
+ALL_SHARE = 0.5
+"""Share of the answers that belong elsewhere, from which the order of all is lost: more than half"""
+# Chosen, not measured.
+SHIFTED_SHARE = 0.05
+"""The same where all of them are off by the same number of rows: then a part of the file is enough"""
+MAX_CHANCE = 0.01
+"""Probability below which guessing does not explain that hardly a reference is given twice: the usual level of tests"""
+# Chosen, not measured: some answers are looked up wrongly, and no two of the known orders agree on so many rows.
+SAME_ORDER_SHARE = 0.8
 """Share of the answers that follow one order, where it is named"""
-SORTED = 0.9
-"""Rank correlation, and share of neighbours in order, from which rows are sorted by a key that is known roughly"""
-BETTER, SURE = 0.3, 5.0
+SORTED_SHARE = 0.9
+"""Rank correlation, and share of neighbours in order, from which rows are sorted by a key that is known roughly: a sampler
+that groups by length counts tokens, and we characters"""
+MIN_BETTER, MIN_DEVIATIONS = 0.3, 5.0
 """By how much labels must agree better in another order, and by how many standard deviations of chance: some 60 orders
 are tried"""
-EXPLAINED = 0.15
+# Chosen, not measured.
+MIN_ABOVE_MAP = 0.15
 """How much less another meaning of the labels must explain than another order does"""
-SHIFTS, PROCESSES = 16, 16
+# Chosen, not measured: two nodes of eight GPUs; each further order that is tried makes chance likelier.
+MAX_SHIFT, MAX_PROCESSES = 16, 16
 """Orders of labels that are tried: rows too early or too late, processes whose answers were put together"""
 
 
@@ -78,23 +90,36 @@ def row_order_of(samples: Sequence[Sample]) -> RowOrder | None:
 def find_row_order(
     answers: Sequence[str], references: Sequence[str], prompts: Sequence[str]
 ) -> RowOrder | None:
-    """The order of answers that belong to other rows; None where they stand in theirs, or that can't be told.
+    """The order of answers that belong to other rows.
 
-    The three are as long as each other; a reference or prompt that is not known is empty.
+    Args:
+        answers: one a row.
+        references: as many; one that is not known is empty.
+        prompts: as many; one that is not known is empty.
+
+    Returns:
+        None where the answers stand in their rows, or that can't be told.
     """
     rows = [row for row, reference in enumerate(references) if reference.strip()]
-    if len(rows) < ENOUGH:
+    if len(rows) < MIN_ELSEWHERE:
         return None
-    said, wanted, asked = ([texts[row] for row in rows] for texts in (answers, references, prompts))
-    found = _by_texts(said, wanted, asked) or _by_labels(said, wanted, asked)
-    if found is None:
+    texts = [[column[row] for row in rows] for column in (answers, references, prompts)]
+    order = _order_by_texts(*texts) or _order_by_labels(*texts)
+    if order is None:
         return None
-    targets = {rows[at]: rows[target] for at, target in found.targets.items()}
-    return RowOrder(targets, found.elsewhere, found.at_home, found.looked_at, found.order)
+    targets = {rows[at]: rows[target] for at, target in order.targets.items()}
+    return replace(order, targets=targets)
 
 
 class ReferenceIndex:
-    """References by their texts and by their rare words."""
+    """References by their texts and by their rare words.
+
+    Attributes:
+        keys: their words, one text each.
+        rows: by key.
+        word_sets: by row.
+        unique: how many references tell their row.
+    """
 
     def __init__(self, references: Sequence[str]) -> None:
         self.keys = [" ".join(split_words(reference)) for reference in references]
@@ -105,65 +130,76 @@ class ReferenceIndex:
             self.rows[key].append(row)
             for word in self.word_sets[row]:
                 self._postings[word].append(row)
-        self._longest_posting = max(2.0, MOST_ROWS * len(references))
-        self._unknown = math.log(1 + len(references))
-        self._weights = [sum(map(self._weight, found)) for found in self.word_sets]
+        self._longest_posting = max(2.0, MAX_POSTING_SHARE * len(references))
+        self._unknown_weight = math.log(1 + len(references))
+        self._weights = [sum(map(self._weight, words)) for words in self.word_sets]
         self.unique = sum(map(self.tells_row, range(len(self.keys))))
-        """References that tell their row"""
 
     def tells_row(self, row: int) -> bool:
         """Is a reference long enough, and the only one of its kind?"""
         key = self.keys[row]
         letters = sum(2 if _is_dense(c) else 1 for c in key if c.isalnum())
-        return letters >= TELLING and len(self.rows[key]) == 1
+        return letters >= MIN_TELLING_LETTERS and len(self.rows[key]) == 1
 
     def given_row(self, answer: str, own: int) -> int | None:
         """The row whose reference an answer gives; `own` where that is as good; None where it is none."""
         key = " ".join(split_words(answer))
-        if key in self.rows:
-            found = self.rows[key]
-            return own if own in found else (found[0] if self.tells_row(found[0]) else None)
+        rows = self.rows.get(key)
+        if rows is not None:
+            if own in rows:
+                return own
+            return rows[0] if self.tells_row(rows[0]) else None
         if self._holds(key, own):
             return own
         return self._likeliest_row(frozenset(key.split()), own, key)
 
     def _holds(self, key: str, row: int) -> bool:
+        """Does an answer hold a reference whole?"""
         reference = self.keys[row]
         return bool(reference) and f" {reference} " in f" {key} "
 
     def _likeliest_row(self, answer: frozenset[str], own: int, key: str) -> int | None:
-        """By the rare words that both have."""
-        shared, hits = defaultdict[int, float](float), Counter[int]()
-        for word in answer:
-            rows = self._postings.get(word, ())
-            if len(rows) <= self._longest_posting:
-                weight = self._weight(word)
-                for row in rows:
-                    shared[row] += weight
-                    hits[row] += 1
-        whole = sum(map(self._weight, answer))
-        likeness = {row: self._likeness(row, value, whole) for row, value in shared.items()}
+        """By the rare words that both have; None where no row is far likelier than the others."""
+        shared, hits = self._shared_words(answer)
+        total = sum(map(self._weight, answer))
+        likeness = {row: self._likeness(row, weight, total) for row, weight in shared.items()}
         best = sorted(likeness, key=likeness.__getitem__, reverse=True)[:2]
         if not best:
             return None
         first = best[0]
         rival = likeness[best[1]] if best[1:] else 0.0
-        if likeness[first] < ALIKE or likeness[first] < TIMES * rival:
+        if likeness[first] < MIN_LIKENESS or likeness[first] < MIN_TIMES_NEXT * rival:
             return None
-        if hits[first] > 1 or (len(self.word_sets[first]) <= SHORT and self._holds(key, first)):
-            return first if first == own or self.tells_row(first) else None
-        return None
+        # One word is no proof, unless it is a whole short reference.
+        is_short = len(self.word_sets[first]) <= SHORT_WORDS
+        if hits[first] == 1 and not (is_short and self._holds(key, first)):
+            return None
+        return first if first == own or self.tells_row(first) else None
 
-    def _likeness(self, row: int, shared: float, whole: float) -> float:
+    def _shared_words(self, answer: frozenset[str]) -> tuple[dict[int, float], Counter[int]]:
+        """By row: the weight of the rare words that it has in common with an answer, and their number."""
+        shared, hits = defaultdict[int, float](float), Counter[int]()
+        for word in answer:
+            rows = self._postings.get(word, ())
+            if len(rows) > self._longest_posting:
+                continue
+            weight = self._weight(word)
+            for row in rows:
+                shared[row] += weight
+                hits[row] += 1
+        return shared, hits
+
+    def _likeness(self, row: int, shared: float, answer_weight: float) -> float:
         """Share of the weights of the words of both, or all of a short reference that is held whole."""
-        mine = self._weights[row]
-        least = mine if len(self.word_sets[row]) <= SHORT else (mine + whole) / 2
-        return shared / least if least else 0.0
+        own = self._weights[row]
+        is_short = len(self.word_sets[row]) <= SHORT_WORDS
+        whole = own if is_short else (own + answer_weight) / 2
+        return shared / whole if whole else 0.0
 
     def _weight(self, word: str) -> float:
-        """What a word tells of the row that it is from, in nats."""
+        """What a word tells of the row that it is from, in nats (its inverse document frequency)."""
         rows = self._postings.get(word)
-        return self._unknown if rows is None else self._unknown - math.log(len(rows))
+        return self._unknown_weight if rows is None else self._unknown_weight - math.log(len(rows))
 
 
 def _is_dense(character: str) -> bool:
@@ -171,15 +207,14 @@ def _is_dense(character: str) -> bool:
     return any(low <= character <= high for low, high in zip(DENSE[::3], DENSE[2::3], strict=False))
 
 
-def _by_texts(
+def _order_by_texts(
     answers: Sequence[str], references: Sequence[str], prompts: Sequence[str]
 ) -> RowOrder | None:
-    """By references that tell their row."""
+    """By references that tell their row; None where no order is lost, or too few of them do."""
     index = ReferenceIndex(references)
-    unique = index.unique
-    if unique < ENOUGH:
+    if index.unique < MIN_ELSEWHERE:
         return None
-    step = max(1, math.ceil(len(answers) / LOOKED_AT))
+    step = max(1, math.ceil(len(answers) / MAX_LOOKED_AT))
     looked_at = range(0, len(answers), step)
     targets, at_home = dict[int, int](), 0
     for row in looked_at:
@@ -188,27 +223,42 @@ def _by_texts(
         if target is not None and target != row and not _is_in(answers[row], prompts[row]):
             targets[row] = target
     elsewhere = len(targets)
-    if elsewhere < ENOUGH:
+    if elsewhere < MIN_ELSEWHERE:
         return None
-    repeated = elsewhere - len(set(targets.values()))
+    shifts = Counter(target - row for row, target in targets.items())
+    shift, count = shifts.most_common(1)[0]
+    is_shifted = count >= SAME_ORDER_SHARE * elsewhere
+    is_shifted = is_shifted and elsewhere >= SHIFTED_SHARE * len(looked_at)
+    if not is_shifted and not _is_all_lost(targets, index.unique, len(looked_at), len(answers)):
+        return None
     order = _name_of_order(targets, len(answers), prompts, references)
-    shifted, count = Counter(target - row for row, target in targets.items()).most_common(1)[0]
-    telling = len(looked_at) * unique / len(answers)
-    is_whole = elsewhere >= WHOLE * telling and _is_no_guess(elsewhere, repeated, unique)
-    is_part = count >= SAME * elsewhere and elsewhere >= PART * len(looked_at)
-    if not (is_whole or is_part):
-        return None
-    first = min(row for row, target in targets.items() if target - row == shifted)
-    if is_part and at_home >= ENOUGH and first >= ENOUGH:
-        order = f"{order}, from the {_ordinal(first + 1)} row on"
+    first = min(row for row, target in targets.items() if target - row == shift)
+    # Rows before it are at home: a line was lost or doubled there, and all behind it moved.
+    if is_shifted and at_home >= MIN_ELSEWHERE and first >= MIN_ELSEWHERE:
+        order = f"{order}, from the {_format_ordinal(first + 1)} row on"
     return RowOrder(targets, elsewhere, at_home, len(looked_at), order)
+
+
+def _is_all_lost(targets: Mapping[int, int], unique: int, looked_at: int, rows: int) -> bool:
+    """Do most answers that can tell belong elsewhere, and hardly two of them to one row?
+
+    Args:
+        targets: row of an answer -> the row whose reference it gives.
+        unique: references that tell their row, of all.
+        looked_at: answers that were looked up.
+        rows: all of them.
+    """
+    elsewhere = len(targets)
+    repeated = elsewhere - len(set(targets.values()))
+    telling = looked_at * unique / rows
+    return elsewhere >= ALL_SHARE * telling and _is_no_guess(elsewhere, repeated, unique)
 
 
 def _is_in(answer: str, prompt: str) -> bool:
     """Is the answer copied from its own prompt? Then the rows need not be exchanged: a model that says the last value
     of a series gives the reference of the row before."""
-    said = " ".join(split_words(answer))
-    return f" {said} " in f" {' '.join(split_words(prompt))} "
+    answer_words, prompt_words = (" ".join(split_words(text)) for text in (answer, prompt))
+    return f" {answer_words} " in f" {prompt_words} "
 
 
 def _is_no_guess(drawn: int, repeated: int, of: int) -> bool:
@@ -219,7 +269,7 @@ def _is_no_guess(drawn: int, repeated: int, of: int) -> bool:
         math.exp(k * math.log(expected) - expected - math.lgamma(k + 1))
         for k in range(repeated + 1)
     )
-    return chance < CHANCE
+    return chance < MAX_CHANCE
 
 
 def _name_of_order(
@@ -227,23 +277,24 @@ def _name_of_order(
 ) -> str:
     """What takes the rows of the answers to those of their references; empty where nothing that is known does."""
     shift, rows = Counter(target - row for row, target in targets.items()).most_common(1)[0]
-    if rows >= SAME * len(targets):
+    if rows >= SAME_ORDER_SHARE * len(targets):
         plural = "s" if abs(shift) > 1 else ""
         return f"{abs(shift)} row{plural} too {'early' if shift > 0 else 'late'}"
-    if _share(targets, lambda row: count - 1 - row) >= SAME:
+    if _share_of_order(targets, lambda row: count - 1 - row) >= SAME_ORDER_SHARE:
         return "in reverse order"
-    for processes in range(2, PROCESSES + 1):
-        for order in _gathered(count, processes):
-            if _share(targets, order.__getitem__) >= SAME:
+    for processes in range(2, MAX_PROCESSES + 1):
+        for order in _gathered_orders(count, processes):
+            if _share_of_order(targets, order.__getitem__) >= SAME_ORDER_SHARE:
                 return f"as {processes} processes gave them"
     return _name_of_sorting(targets, prompts, references)
 
 
-def _share(targets: Mapping[int, int], order: Callable[[int], int]) -> float:
+def _share_of_order(targets: Mapping[int, int], order: Callable[[int], int]) -> float:
+    """Share of the answers that an order takes to their row."""
     return sum(order(row) == target for row, target in targets.items()) / len(targets)
 
 
-def _gathered(count: int, processes: int) -> tuple[list[int], list[int], list[int]]:
+def _gathered_orders(count: int, processes: int) -> tuple[list[int], list[int], list[int]]:
     """Rows of the references by rows of the answers.
 
     Where each of some processes took every nth row and their answers were put one behind the other; the same where a
@@ -273,96 +324,103 @@ def _name_of_sorting(
     )
     for name, key in keys:
         values = [key(row) for row in rows]
-        if len(set(values)) < ENOUGH / 2:
+        if len(set(values)) < MIN_ELSEWHERE / 2:
             continue
-        if sign := _direction(values):
+        sign = _sort_direction(values)
+        if sign:
             return f"sorted by {name}" + (", the longest first" if sign < 0 else "")
     return ""
 
 
-def _direction(values: Sequence[float | str]) -> int:
+def _sort_direction(values: Sequence[float | str]) -> int:
     """1 where the values rise, -1 where they fall, nearly always or by their ranks; else 0."""
-    ranks = _ranks(values)
+    ranks = _rank_values(values)
     steps = np.diff(ranks)
     correlation = float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1])
     for sign in (1, -1):
-        if sign * correlation >= SORTED or (sign * steps >= 0).mean() >= SORTED:
+        if sign * correlation >= SORTED_SHARE or (sign * steps >= 0).mean() >= SORTED_SHARE:
             return sign
     return 0
 
 
-def _ranks(values: Sequence[float | str]) -> np.ndarray:
+def _rank_values(values: Sequence[float | str]) -> np.ndarray:
     """(values,) their ranks, 0 for the least; equal ones have one rank."""
     order = {value: rank for rank, value in enumerate(sorted(set(values)))}
     return np.array([order[value] for value in values], dtype=float)
 
 
-def _by_labels(
+def _order_by_labels(
     answers: Sequence[str], references: Sequence[str], prompts: Sequence[str]
 ) -> RowOrder | None:
     """By labels that repeat each other: does one of the orders that scripts lose agree far better?"""
-    said = [" ".join(split_words(answer)) for answer in answers]
-    wanted = [" ".join(split_words(reference)) for reference in references]
-    in_place = _agreement(said, wanted)
-    changes = sum(a != b for a, b in pairwise(wanted))
-    if len(set(wanted)) < 2 or changes < ENOUGH:
+    answered = [" ".join(split_words(answer)) for answer in answers]
+    expected = [" ".join(split_words(reference)) for reference in references]
+    # Labels in blocks (all of one class, then all of the next) agree in any order but at the borders of the blocks.
+    changes = sum(label != following for label, following in pairwise(expected))
+    if len(set(expected)) < 2 or changes < MIN_ELSEWHERE:
         return None
-    expected = _agreement_by_chance(said, wanted)
-    orders = _usual_orders(len(said), prompts)
-    name, order = max(orders, key=lambda one: _agreement(said, [wanted[row] for row in one[1]]))
-    agreed = _agreement(said, [wanted[row] for row in order])
-    deviation = math.sqrt(expected * (1 - expected) / min(changes, len(said)))
-    if agreed < in_place + BETTER or agreed < expected + SURE * deviation:
+    in_place = _agreement(answered, expected)
+    agreements = [
+        (_agreement(answered, [expected[row] for row in order]), name, order)
+        for name, order in _usual_orders(len(answered), prompts)
+    ]
+    agreed, name, order = max(agreements, key=lambda entry: entry[0])
+    chance = _agreement_by_chance(answered, expected)
+    deviation = math.sqrt(chance * (1 - chance) / min(changes, len(answered)))
+    if agreed < in_place + MIN_BETTER or agreed < chance + MIN_DEVIATIONS * deviation:
         return None
-    if _agreement_of_any_map(said, wanted) > agreed - EXPLAINED:
+    if _agreement_of_any_map(answered, expected) > agreed - MIN_ABOVE_MAP:
         return None
     targets = {
         row: target
         for row, target in enumerate(order)
-        if said[row] == wanted[target] and said[row] != wanted[row]
+        if answered[row] == expected[target] and answered[row] != expected[row]
     }
-    at_home = round(in_place * len(said))
-    return RowOrder(targets, round(agreed * len(said)), at_home, len(said), name)
+    at_home = round(in_place * len(answered))
+    return RowOrder(targets, round(agreed * len(answered)), at_home, len(answered), name)
 
 
-def _agreement(said: Sequence[str], wanted: Sequence[str]) -> float:
-    return sum(a == b for a, b in zip(said, wanted, strict=True)) / len(said)
+def _agreement(answered: Sequence[str], expected: Sequence[str]) -> float:
+    """Share of the answers that are their reference."""
+    equal = sum(a == b for a, b in zip(answered, expected, strict=True))
+    return equal / len(answered)
 
 
-def _agreement_by_chance(said: Sequence[str], wanted: Sequence[str]) -> float:
+def _agreement_by_chance(answered: Sequence[str], expected: Sequence[str]) -> float:
     """Of labels as frequent as these, drawn apart from each other."""
-    mine, theirs = Counter(said), Counter(wanted)
-    return sum(mine[label] * theirs[label] for label in theirs) / len(said) ** 2
+    answer_counts, reference_counts = Counter(answered), Counter(expected)
+    pairs = sum(answer_counts[label] * count for label, count in reference_counts.items())
+    return pairs / len(answered) ** 2
 
 
-def _agreement_of_any_map(said: Sequence[str], wanted: Sequence[str]) -> float:
+def _agreement_of_any_map(answered: Sequence[str], expected: Sequence[str]) -> float:
     """Of the labels as they stand, were each reference taken for the answer that it gets most: exchanged names of
     classes, and not rows, are behind what that explains."""
     pairs = defaultdict[str, Counter[str]](Counter)
-    for answer, reference in zip(said, wanted, strict=True):
+    for answer, reference in zip(answered, expected, strict=True):
         pairs[reference][answer] += 1
-    return sum(max(answers.values()) for answers in pairs.values()) / len(said)
+    return sum(max(answers.values()) for answers in pairs.values()) / len(answered)
 
 
 def _usual_orders(count: int, prompts: Sequence[str]) -> list[tuple[str, list[int]]]:
     """Orders that scripts lose, with names: the row of the reference for each row of an answer."""
     orders = [("in reverse order", list(range(count))[::-1])]
-    for shift in range(1, min(SHIFTS, count // 2) + 1):
+    for shift in range(1, min(MAX_SHIFT, count // 2) + 1):
         plural = "s" if shift > 1 else ""
         for sign, when in ((1, "early"), (-1, "late")):
             rows = [(row + sign * shift) % count for row in range(count)]
             orders.append((f"{shift} row{plural} too {when}", rows))
-    if len(set(map(len, prompts))) >= ENOUGH / 2:
+    if len(set(map(len, prompts))) >= MIN_ELSEWHERE / 2:
         by_length = sorted(range(count), key=lambda row: len(prompts[row]))
         orders.append(("sorted by the length of the prompt", by_length))
         longest_first = sorted(range(count), key=lambda row: -len(prompts[row]))
         orders.append(("sorted by the length of the prompt, the longest first", longest_first))
-    for processes in range(2, min(PROCESSES, count // 2) + 1):
+    for processes in range(2, min(MAX_PROCESSES, count // 2) + 1):
         name = f"as {processes} processes gave them"
-        orders += [(name, order) for order in _gathered(count, processes)]
+        orders += [(name, order) for order in _gathered_orders(count, processes)]
     return orders
 
 
-def _ordinal(number: int) -> str:
+def _format_ordinal(number: int) -> str:
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{'th' if number % 100 in (11, 12, 13) else ending}"
