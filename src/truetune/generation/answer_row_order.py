@@ -51,8 +51,8 @@ MAX_CHANCE = 0.01
 SAME_ORDER_SHARE = 0.8
 """Share of the answers that follow one order, where it is named"""
 SORTED_SHARE = 0.9
-"""Rank correlation, and share of neighbours in order, from which rows are sorted by a key that is known roughly: a sampler
-that groups by length counts tokens, and we characters"""
+"""Rank correlation, and share of neighbours in order, from which rows are sorted by a key that is known roughly: a
+sampler that groups by length counts tokens, and we characters"""
 MIN_BETTER, MIN_DEVIATIONS = 0.3, 5.0
 """By how much labels must agree better in another order, and by how many standard deviations of chance: some 60 orders
 are tried"""
@@ -214,29 +214,53 @@ def _order_by_texts(
     index = ReferenceIndex(references)
     if index.unique < MIN_ELSEWHERE:
         return None
+    # Evenly spread, so that a shift which begins somewhere is seen in its place.
     step = max(1, math.ceil(len(answers) / MAX_LOOKED_AT))
     looked_at = range(0, len(answers), step)
-    targets, at_home = dict[int, int](), 0
-    for row in looked_at:
-        target = index.given_row(answers[row], row)
-        at_home += target == row
-        if target is not None and target != row and not _is_in(answers[row], prompts[row]):
-            targets[row] = target
+    given = {row: index.given_row(answers[row], row) for row in looked_at}
+    at_home = sum(target == row for row, target in given.items())
+    targets = _targets_elsewhere(given, answers, prompts)
     elsewhere = len(targets)
     if elsewhere < MIN_ELSEWHERE:
         return None
-    shifts = Counter(target - row for row, target in targets.items())
-    shift, count = shifts.most_common(1)[0]
-    is_shifted = count >= SAME_ORDER_SHARE * elsewhere
-    is_shifted = is_shifted and elsewhere >= SHIFTED_SHARE * len(looked_at)
+    shift, count = _commonest_shift(targets)
+    is_one_shift = count >= SAME_ORDER_SHARE * elsewhere
+    is_shifted = is_one_shift and elsewhere >= SHIFTED_SHARE * len(looked_at)
     if not is_shifted and not _is_all_lost(targets, index.unique, len(looked_at), len(answers)):
         return None
     order = _name_of_order(targets, len(answers), prompts, references)
-    first = min(row for row, target in targets.items() if target - row == shift)
-    # Rows before it are at home: a line was lost or doubled there, and all behind it moved.
-    if is_shifted and at_home >= MIN_ELSEWHERE and first >= MIN_ELSEWHERE:
-        order = f"{order}, from the {_format_ordinal(first + 1)} row on"
+    if is_shifted and at_home >= MIN_ELSEWHERE:
+        order += _name_of_beginning(targets, shift)
     return RowOrder(targets, elsewhere, at_home, len(looked_at), order)
+
+
+def _targets_elsewhere(
+    given: Mapping[int, int | None], answers: Sequence[str], prompts: Sequence[str]
+) -> dict[int, int]:
+    """Row of an answer -> the row whose reference it gives, of those that give another one's.
+
+    `given` tells the row of each answer that was looked up.
+    """
+    targets = {}
+    for row, target in given.items():
+        if target is not None and target != row and not _is_in(answers[row], prompts[row]):
+            targets[row] = target
+    return targets
+
+
+def _name_of_beginning(targets: Mapping[int, int], shift: int) -> str:
+    """From which row on the answers are shifted, for a reader; empty where that is the beginning of the file.
+
+    Rows before it are at home: a line was lost or doubled there, and all behind it moved.
+    """
+    first = min(row for row, target in targets.items() if target - row == shift)
+    return f", from the {_format_ordinal(first + 1)} row on" if first >= MIN_ELSEWHERE else ""
+
+
+def _commonest_shift(targets: Mapping[int, int]) -> tuple[int, int]:
+    """By how many rows most answers are off, and how many are."""
+    shifts = Counter(target - row for row, target in targets.items())
+    return shifts.most_common(1)[0]
 
 
 def _is_all_lost(targets: Mapping[int, int], unique: int, looked_at: int, rows: int) -> bool:
@@ -276,7 +300,7 @@ def _name_of_order(
     targets: Mapping[int, int], count: int, prompts: Sequence[str], references: Sequence[str]
 ) -> str:
     """What takes the rows of the answers to those of their references; empty where nothing that is known does."""
-    shift, rows = Counter(target - row for row, target in targets.items()).most_common(1)[0]
+    shift, rows = _commonest_shift(targets)
     if rows >= SAME_ORDER_SHARE * len(targets):
         plural = "s" if abs(shift) > 1 else ""
         return f"{abs(shift)} row{plural} too {'early' if shift > 0 else 'late'}"
@@ -365,19 +389,36 @@ def _order_by_labels(
         for name, order in _usual_orders(len(answered), prompts)
     ]
     agreed, name, order = max(agreements, key=lambda entry: entry[0])
-    chance = _agreement_by_chance(answered, expected)
-    deviation = math.sqrt(chance * (1 - chance) / min(changes, len(answered)))
-    if agreed < in_place + MIN_BETTER or agreed < chance + MIN_DEVIATIONS * deviation:
+    # Answers within a block of labels are no independent draws: there are as many as there are blocks.
+    draws = min(changes, len(answered))
+    if agreed < in_place + MIN_BETTER or not _is_above_chance(agreed, answered, expected, draws):
         return None
     if _agreement_of_any_map(answered, expected) > agreed - MIN_ABOVE_MAP:
         return None
-    targets = {
-        row: target
-        for row, target in enumerate(order)
-        if answered[row] == expected[target] and answered[row] != expected[row]
-    }
+    targets = _moved_labels(answered, expected, order)
     at_home = round(in_place * len(answered))
     return RowOrder(targets, round(agreed * len(answered)), at_home, len(answered), name)
+
+
+def _moved_labels(
+    answered: Sequence[str], expected: Sequence[str], order: Sequence[int]
+) -> dict[int, int]:
+    """Row of an answer -> its row by an order, of answers that are wrong in their own row and right in that."""
+    labels = zip(answered, expected, order, strict=True)
+    return {
+        row: target
+        for row, (label, own, target) in enumerate(labels)
+        if label == expected[target] and label != own
+    }
+
+
+def _is_above_chance(
+    agreed: float, answered: Sequence[str], expected: Sequence[str], draws: int
+) -> bool:
+    """Is an agreement more than the best of some sixty orders has by chance?"""
+    chance = _agreement_by_chance(answered, expected)
+    deviation = math.sqrt(chance * (1 - chance) / draws)
+    return agreed >= chance + MIN_DEVIATIONS * deviation
 
 
 def _agreement(answered: Sequence[str], expected: Sequence[str]) -> float:

@@ -221,9 +221,22 @@ class PromptMaker:
         turn = next((turn for turn in rendering.turns if turn.message == at), None)
         if turn is None or turn.start < 0 or not rendering.spans:
             raise NoPrompt("the template leaves its answer out")
+        settings = {**self._spec.template_kwargs, **row.template_kwargs}
+        prompt = self._render_prompt(row, at, settings)
+        messages = tuple(_without_own_keys(message) for message in row.messages[:at])
+        return _RenderedRow(
+            rendering,
+            prompt,
+            turn.start,
+            turn.end if turn.stop_start < 0 else turn.stop_start,
+            _message_text(row.messages[at - 1]) if at else "",
+            Chat(messages, tuple(row.tools or ()), settings),
+        )
+
+    def _render_prompt(self, row: Conversation, at: int, settings: Mapping[str, Any]) -> str:
+        """What serving makes of the messages before number `at`; `settings` are variables of the template."""
         template = self._renderer.tool_template if row.tools else self._renderer.template
         assert template is not None
-        settings = {**self._spec.template_kwargs, **row.template_kwargs}
         prompt = template.render(
             row.messages[:at],
             tools=row.tools,
@@ -231,15 +244,7 @@ class PromptMaker:
             add_generation_prompt=True,
             **settings,
         )
-        messages = tuple(_without_own_keys(message) for message in row.messages[:at])
-        return _RenderedRow(
-            rendering,
-            "".join(parts(prompt)),
-            turn.start,
-            turn.end if turn.stop_start < 0 else turn.stop_start,
-            _message_text(row.messages[at - 1]) if at else "",
-            Chat(messages, tuple(row.tools or ()), settings),
-        )
+        return "".join(parts(prompt))
 
     def _render_text(self, row: Conversation) -> _RenderedRow:
         """A prompt and a completion as they are; of plain text, a beginning and the rest."""

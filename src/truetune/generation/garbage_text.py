@@ -241,21 +241,28 @@ def _script_name(character: str) -> str:
 
 def _is_word_salad(text: str, language: str | None) -> bool:
     """Are there whole rows of English words, and hardly one that holds a sentence together, or many out of place?"""
+    # Rows end at marks: lists of words with commas between them have none that is long.
     all_rows = [row.split() for row in _ROW.findall(text)]
     are_glued = _are_glued(all_rows)
     # Glued words tell something themselves: then fewer of them are enough.
-    min_row = MIN_GLUED_ROW_WORDS if are_glued else MIN_ROW_WORDS
-    min_all = MIN_ALL_GLUED_ROW_WORDS if are_glued else MIN_ALL_ROW_WORDS
-    share = GLUED_FUNCTION_WORD_SHARE if are_glued else FUNCTION_WORD_SHARE
+    min_row, min_all, share = MIN_ROW_WORDS, MIN_ALL_ROW_WORDS, FUNCTION_WORD_SHARE
+    if are_glued:
+        min_row, min_all = MIN_GLUED_ROW_WORDS, MIN_ALL_GLUED_ROW_WORDS
+        share = GLUED_FUNCTION_WORD_SHARE
     rows = [row for row in all_rows if len(row) >= min_row]
     words = [word for row in rows for word in row]
     if len(words) < min_all:
         return False
-    function_words = sum(word.casefold() in ENGLISH for word in words)
+    function_words = _count_function_words(words)
+    # Salad of English words is like no language: the closest one is the best that can be known of it.
     is_surely_english = function_words >= SURELY_ENGLISH_SHARE * len(words)
     if not is_surely_english and (language or closest_language(text)) != "en":
         return False
     return function_words < share * len(words) or _is_misplaced(rows, len(words))
+
+
+def _count_function_words(words: Sequence[str]) -> int:
+    return sum(word.casefold() in ENGLISH for word in words)
 
 
 def _are_glued(rows: Sequence[Sequence[str]]) -> bool:

@@ -44,11 +44,7 @@ def language_name(text: str) -> str:
         "Chinese"; both languages where it is in two ("English and Chinese"), the first one first; the script where it
         is too short to tell ("Cyrillic letters").
     """
-    letter_scripts = [script_of(character) for character in prose_of(text) or text]
-    counts = Counter(script for script in letter_scripts if script is not None)
-    # In the order in which they first stand in the text.
-    least = MIN_SCRIPT_SHARE * counts.total()
-    scripts = [script for script, count in counts.items() if count >= least]
+    scripts = _main_scripts(prose_of(text) or text)
     if len(scripts) > 1:
         return " and ".join(_language_of_script(script, text) for script in scripts)
     code = identify_language(text)
@@ -57,6 +53,14 @@ def language_name(text: str) -> str:
     if code is not None:
         return LANGUAGE_NAMES.get(code, code)
     return _language_of_script(scripts[0], text) if scripts else "no language"
+
+
+def _main_scripts(text: str) -> list[str]:
+    """The scripts of a text that are no names in it, in the order in which they first stand there."""
+    letter_scripts = map(script_of, text)
+    counts = Counter(script for script in letter_scripts if script is not None)
+    least = MIN_SCRIPT_SHARE * counts.total()
+    return [script for script, count in counts.items() if count >= least]
 
 
 def _language_of_script(script: str, text: str) -> str:

@@ -128,8 +128,7 @@ def changes_language(
     if own and reference_language and languages_differ(own, reference_language):
         return True
     before = f"{question}\n{reference}"
-    is_free = bool(_LANGUAGES.search(question)) or _is_task_over_a_text(question)
-    if is_free and not reference_language:
+    if not reference_language and _leaves_language_free(question):
         return None
     if _is_in_other_script(answer, before, reference, own):
         return True
@@ -137,9 +136,16 @@ def changes_language(
         return True
     if not own:
         return None
-    if reference_language or language_by_function_words(prose_of(reference)) == own:
+    # In the reference's language, then: that was compared above where it is known for sure.
+    is_as_reference = language_by_function_words(prose_of(reference)) == own
+    if reference_language or is_as_reference:
         return False
     return _differs_from_question(answer, own, question)
+
+
+def _leaves_language_free(question: str) -> bool:
+    """May an answer be in any language, as far as the question tells: does it speak of languages, or of a text?"""
+    return bool(_LANGUAGES.search(question)) or _is_task_over_a_text(question)
 
 
 def _is_task_over_a_text(question: str) -> bool:

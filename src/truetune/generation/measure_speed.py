@@ -24,7 +24,7 @@ from truetune.probe.preserve_state import preserve_state
 LENGTHS = (8, 256)
 """Tokens of the two texts"""
 MIN_LENGTH_RATIO = 4
-"""The longer text is so many times as long at least, or nothing is told: a model with fewer positions shows no growth"""
+"""The longer text is so many times as long at least, or nothing is told: with fewer positions no growth shows"""
 TIMED_TOKENS = 4
 """That are timed at each length, behind one that is not: the first reads the whole text"""
 MAX_TRIES = 3

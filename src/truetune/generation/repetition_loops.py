@@ -56,11 +56,13 @@ MIN_RUN_LETTERS = 16
 # At 3 rounds 4 more are found, at 12, 3 are missed.
 LONG_LOOP_ROUNDS, LONG_LOOP_LETTERS = 6, 36
 """Rounds and letters of a loop of few but long words"""
+# At half of the first one bad answer more is found, at double of the second one is missed.
 CUT_LOOP_WORDS, CUT_THREE_ROUNDS_WORDS = 12, 30
 """Words of a loop at the end of an answer that was cut, of four rounds and more, or of three"""
 # At double of each one is missed.
 LINE_LOOP_ROUNDS, LINE_LOOP_LETTERS, LINE_LOOP_SHARE = 8, 28, 0.7
 """Rounds, letters and share of a loop of short lines (`صحتي؟`, `保持！`) in an answer that stopped"""
+# Half or double changes nothing; the test on songs (tests/generation/test_scores.py) holds it above a refrain.
 HALF_LOOP_WORDS, HALF_LOOP_SHARE = 24, 0.5
 """Words and share of a loop of as many rounds that is half of an answer that stopped: a refrain comes four times"""
 # At 2 rounds 2 more are found, at 10 one is missed.
@@ -78,11 +80,13 @@ THIRD_ROUND_UNITS, SENTENCE_WORDS = 2, 8.0
 DENSE_PHRASE, LONG_DENSE_PHRASE, DENSE_SHARE = 4, 6, 0.55
 """Different characters of a phrase without spaces that comes again, characters from which three rounds are enough,
 and the share of all behind its first place that they fill"""
+# Half or double changes nothing: longer rounds have marks in them, and are phrases.
 MAX_PERIOD = 8
 """Words of one round, at most"""
 # At half of the first two 2 more are found each, at double of the last 4 are missed.
 PHRASE_WORDS, PHRASE_ROUNDS, PHRASE_SHARE = 3, 6, 0.3
 """Words of a phrase with marks in it, its rounds, and the share of the answer that they fill"""
+# Half or double changes nothing: most copied lines are runs or phrases already.
 MIN_LINES, DIFFERENT_LINES_SHARE = 6, 1 / 3
 """Lines of some words, and the share of them that is different where the others are copies"""
 MARKUP = ("[", "{", "<")

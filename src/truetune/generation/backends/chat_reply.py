@@ -102,22 +102,14 @@ class ReplyReader:
         if not choice or not isinstance(message, dict):
             return f"its reply holds no answer: {json.dumps(body)[:200]}"
         completion_count = usage_count(body, "completion_tokens")
-        reason = choice.get("finish_reason")
-        # Some servers tell no reason. Fewer tokens than the limit then mean that the answer ended by itself.
-        if reason is None and completion_count is not None:
-            reason = "stop" if completion_count < limit else "length"
+        reason = _end_reason(choice, completion_count, limit)
         if not isinstance(reason, str) or reason not in STOP_REASONS | LIMIT_REASONS:
+            # A filter of contents, an error in the middle: what there is of the answer is not the model's.
             return f"its answer ended for the reason {reason!r}"
-        ids, logprobs = _ids_and_logprobs(choice)
+        ids, logprobs = _token_ids(choice), _token_logprobs(choice)
         stop = self._stop_id(choice, ids, prompt, stops) if reason in STOP_REASONS else None
-        is_guess = False
-        if ids is None:
-            text, is_guess = self._model_text(message, prompt)
-            answer_ids = self.tokenizer.backend.encode(text, add_special_tokens=False).ids
-        else:
-            answer_ids = ids[:-1] if ids and ids[-1] == stop else ids
-            text = self.decode(answer_ids)
-        all_certain = len(logprobs) > 1 and all(abs(value) < ZERO_LOGPROB for value in logprobs)
+        answer_ids, text, is_guess = self._answer_text(message, prompt, ids, stop)
+        all_certain = _are_all_certain(logprobs)
         mean = math.fsum(logprobs) / len(logprobs) if logprobs and not all_certain else None
         prompt_ids = id_list(body, "prompt_token_ids") or id_list(choice, "prompt_token_ids")
         return ChatReply(
@@ -129,6 +121,24 @@ class ReplyReader:
             is_guess,
             all_certain,
         )
+
+    def _answer_text(
+        self, message: Mapping[str, Any], prompt: Prompt, ids: list[int] | None, stop: int | None
+    ) -> tuple[list[int], str, bool]:
+        """Ids without the stop token, text, and whether these are a guess. `ids` are the server's, where it tells them.
+
+        The server's ids come before its text, which is without control tokens and may have lost white space.
+        """
+        if ids is None:
+            text, is_guess = self._model_text(message, prompt)
+            return (
+                list(self.tokenizer.backend.encode(text, add_special_tokens=False).ids),
+                text,
+                is_guess,
+            )
+        # Servers tell the stop token among the ids, or leave it out.
+        answer_ids = ids[:-1] if ids and ids[-1] == stop else ids
+        return answer_ids, self.decode(answer_ids), False
 
     def usual_stop(self, prompt: Prompt, stops: frozenset[int]) -> int:
         """The stop id that a server means that tells none: the trained one, else the tokenizer's."""
@@ -159,19 +169,11 @@ class ReplyReader:
         """The answer as the model wrote it, as the template writes it; and whether that is a guess."""
         content = str(message.get("content") or "")
         reasoning = next((str(message[name]) for name in REASONING_FIELDS if message.get(name)), "")
-        calls = [
-            _parse_arguments(call)
-            for call in list_field(message, "tool_calls")
-            if isinstance(call, dict)
-        ]
+        raw_calls = list_field(message, "tool_calls")
+        calls = [_parse_arguments(call) for call in raw_calls if isinstance(call, dict)]
         if not reasoning and not calls:
             return content, False
-        answer: dict[str, Any] = {"role": "assistant", "content": content}
-        if reasoning:
-            answer["reasoning_content"] = reasoning
-        if calls:
-            answer["tool_calls"] = calls
-        rendered = self._render_answer(answer, prompt)
+        rendered = self._render_answer(_assistant_message(content, reasoning, calls), prompt)
         # Templates may drop reasoning or contents (those of earlier turns, or fields they do not know): only a
         # rendering that holds all of it is the model's text.
         if rendered is not None and content in rendered and reasoning.strip() in rendered:
@@ -195,6 +197,7 @@ class ReplyReader:
         except TemplateError:
             return None
         text = "".join(parts(rendering))
+        # Templates that rewrite history make another beginning: where the answer starts is not known then.
         if not text.startswith(prompt.text):
             return None
         stop = self.usual_stop(prompt, frozenset())
@@ -297,14 +300,48 @@ def _parse_arguments(call: dict[str, Any]) -> dict[str, Any]:
     return {**call, "function": {**function, "arguments": arguments}}
 
 
-def _ids_and_logprobs(choice: Mapping[str, Any]) -> tuple[list[int] | None, list[float]]:
-    """The ids of the answer where the reply has them, and the log-probabilities of its tokens, in nats."""
-    logprobs = choice.get("logprobs")
-    content = [entry for entry in list_field(logprobs, "content") if isinstance(entry, dict)]
-    values = [entry.get("logprob") for entry in content] or list_field(logprobs, "token_logprobs")
-    numbers = [
-        float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)
-    ]
-    ids = list_field(choice, "token_ids") or [entry.get("id") for entry in content]
+def _assistant_message(content: str, reasoning: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
+    """An answer as templates take it; without empty fields, which some templates render."""
+    message: dict[str, Any] = {"role": "assistant", "content": content}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def _end_reason(choice: Mapping[str, Any], completion_count: int | None, limit: int) -> Any:
+    """Why an answer ended, as the server says it."""
+    reason = choice.get("finish_reason")
+    # Some servers tell no reason. Fewer tokens than the limit then mean that the answer ended by itself.
+    if reason is None and completion_count is not None:
+        return "stop" if completion_count < limit else "length"
+    return reason
+
+
+def _token_entries(choice: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a chat tells of each token; empty of a completion, which has lists of numbers."""
+    content = list_field(choice.get("logprobs"), "content")
+    return [entry for entry in content if isinstance(entry, dict)]
+
+
+def _token_logprobs(choice: Mapping[str, Any]) -> list[float]:
+    """The log-probabilities of the answer's tokens, in nats; those that are told and finite."""
+    values = [entry.get("logprob") for entry in _token_entries(choice)]
+    values = values or list_field(choice.get("logprobs"), "token_logprobs")
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    return [value for value in numbers if math.isfinite(value)]
+
+
+def _token_ids(choice: Mapping[str, Any]) -> list[int] | None:
+    """The ids of the answer where the reply has them, all of them."""
+    ids = list_field(choice, "token_ids")
+    ids = ids or [entry.get("id") for entry in _token_entries(choice)]
+    # Ids of a foreign server go into arrays of int32 later.
     is_known = bool(ids) and all(type(id) is int and 0 <= id < 1 << 31 for id in ids)
-    return (ids if is_known else None), numbers
+    return ids if is_known else None
+
+
+def _are_all_certain(logprobs: Sequence[float]) -> bool:
+    """Are they all 0? One token alone may be: a model that has one choice."""
+    return len(logprobs) > 1 and all(abs(value) < ZERO_LOGPROB for value in logprobs)

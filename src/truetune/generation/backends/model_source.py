@@ -8,7 +8,7 @@ order; what can't be found is said with the option that names it. Nothing is dow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -64,6 +64,7 @@ class ModelSource:
         """
         recorded = self.run.get("settings") or {}
         of_prompts = {name: recorded[name] for name in PROMPT_SETTINGS if name in recorded}
+        # How control tokens in contents were trained decides whether a prompt may hold them.
         specials = (recorded.get("encode") or {}).get("content_specials", "error")
         own = {
             "tokenizer": str(self.tokenizer),
@@ -94,6 +95,7 @@ def serving_stops(tokenizer: Tokenizer) -> frozenset[int]:
     The first that names any counts alone, as `generate` of transformers reads them: they are not merged.
     """
     eos = tokenizer.special.get("eos")
+    # bool is an int in Python, and `eos_token_id: true` no id: hence `type` below.
     for config in (
         tokenizer.generation_config or {},
         tokenizer.model_config,
@@ -157,8 +159,8 @@ def _source_of_checkpoint(
     # `outputs/checkpoint-50` of a run has no tokenizer of its own before the run ends: `outputs` has. The folder above
     # is looked at only where a record says that it is a run's, for it may hold other people's models.
     run_folder = checkpoint.folder.resolve().parent
-    folders = [tokenizer_folder, checkpoint.folder, run_folder if checkpoint.run else None, base]
-    tokenizer = next((folder for folder in folders if folder and _has_tokenizer(folder)), None)
+    above = run_folder if checkpoint.run else None
+    tokenizer = _first_with_tokenizer((tokenizer_folder, checkpoint.folder, above, base))
     if tokenizer is None:
         raise UsageError(f"{name}: there is no tokenizer with it; name its folder with --tokenizer")
     contracts = [folder / CONTRACT for folder in (checkpoint.folder, run_folder)]
@@ -192,6 +194,11 @@ def _source_without_folder(
         read_run(tokenizer),
         contract if contract.is_file() else None,
     )
+
+
+def _first_with_tokenizer(folders: Iterable[Path | None]) -> Path | None:
+    """The first of some folders that has a tokenizer; None where none has."""
+    return next((folder for folder in folders if folder and _has_tokenizer(folder)), None)
 
 
 def _has_tokenizer(folder: Path) -> bool:

@@ -108,6 +108,7 @@ class ServerBackend(Backend):
                 f"{routes.count('completions')} prompts are no chats: they went to"
                 f" {ROUTES['completions']}"
             )
+        # By the shortest prompt of each route: what is found out about a field holds for all, and this one is cheapest.
         extras = {}
         for route in dict.fromkeys(routes):
             own_prompts = [prompt for prompt, its in routed if its == route]
@@ -164,6 +165,7 @@ class ServerBackend(Backend):
         progress: Progress | None = None,
     ) -> list[T] | None:
         """What the server tells of each; None, and a note, where it can't tell all."""
+        # What fails here is a note and no error: answers are worth a report without probabilities.
         try:
             self._logprobs.prepare(items, time.sleep)
             results = map_concurrently(ask, items, self._options.concurrency, progress)
@@ -236,12 +238,14 @@ class ServerBackend(Backend):
         ask = body_sender(url, self._options.timeout)
         optional = OPTIONAL_FIELDS[route]
         reply, support = try_fields(ask, self._body(prompt, route, short), optional)
+        # Known by the words of the refusal alone: there is no code for it.
         if reply.status == 400 and "max_completion_tokens" in reply.refusal:
             self._limit_field = "max_completion_tokens"
             reply, support = try_fields(ask, self._body(prompt, route, short), optional)
         if reply.status != 200:
             raise UsageError(f"{url}: {reply.refusal}{self._advice(reply)}")
         support += self._probe_sampling(ask, self._body(prompt, route, short), decoding)
+        # Variables of the template (`enable_thinking: false`) that a server ignores change every prompt, and no error.
         if route == "chat" and prompt.chat and prompt.chat.settings:
             body = self._body(prompt, route, short)
             support += probe_template_variables(ask, body, len(prompt.ids))
@@ -280,6 +284,7 @@ class ServerBackend(Backend):
         failures = Counter(reply for reply in replies if isinstance(reply, str))
         if failures:
             why, _ = failures.most_common(1)[0]
+            # All of them: that is no property of a prompt, and nothing is left to judge.
             if failures.total() == total:
                 raise UsageError(f"{self.name} answered none of {total} prompts: {why}")
             self._add_note(f"{failures.total()} of {total} prompts got no answer: {why}")
@@ -290,12 +295,14 @@ class ServerBackend(Backend):
         ]
         for note in (*prompt_notes(answered), *answer_notes(answered, decoding.max_new_tokens)):
             self._add_note(note)
-        ends = {reply.answer.stop for _, reply in answered}
-        others = sorted(id for id in ends - decoding.stops if id is not None and id != UNKNOWN_STOP)
-        if others and decoding.stops:
-            names = ", ".join(
-                f"{self._tokenizer.backend.id_to_token(id)!r} ({id})" for id in others
-            )
+        if decoding.stops:
+            self._add_note_on_stops({reply.answer.stop for _, reply in answered} - decoding.stops)
+
+    def _add_note_on_stops(self, others: set[int | None]) -> None:
+        """A note where answers ended at tokens that the tokenizer's folder does not name."""
+        ids = sorted(id for id in others if id is not None and id != UNKNOWN_STOP)
+        if ids:
+            names = ", ".join(f"{self._tokenizer.backend.id_to_token(id)!r} ({id})" for id in ids)
             self._add_note(
                 f"the server ended answers at {names}, which is no stop token of the tokenizer's"
                 " folder"
