@@ -114,6 +114,8 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
+    # Signals reach the main thread alone: elsewhere a slow parser is not stopped, as a thread could not be ended
+    # either.
     def raise_timeout(*_: Any) -> None:
         raise TimeoutError(f"it takes more than {seconds:g} s")
 
@@ -155,6 +157,7 @@ def _no_constant(name: str) -> Any:
 
 def _read_number(text: str) -> Decimal | None:
     """The number that is named as the answer last, else the last one; digits grouped by commas or not."""
+    # LaTeX writes 1{,}234 and \$5.
     text = text.replace("{,}", ",").replace("\\$", "$")
     for pattern in (*_FINAL, _NUMBER):
         numbers = pattern.findall(text)
@@ -172,6 +175,7 @@ def _choice_parser(last: str) -> Parser:
     others = "".join(letter for letter in letters if letter not in "AI")
     choice = rf"([{words}](?!’|'|[ \t]+(?!is\b|because\b)[a-z])|[{others}])"
     letter = rf"[(\[*_\"'$]*(?:\\(?:boxed|text)\{{)*\(?{choice}\b"
+    # "The answer is option B": the word between is left out.
     named = r"(?i:option|choice|letter|选项)?\W{0,3}"
     patterns = tuple(
         map(
@@ -238,6 +242,7 @@ def _schema_parser(file: str) -> Parser:
     validator = kind(schema)
 
     def parse(text: str) -> Any:
+        # Null is wrapped for the caller, and unwrapped for the schema, which may allow it.
         value = _read_json(text)
         return value if validator.is_valid(None if value == (None,) else value) else None
 
@@ -263,6 +268,7 @@ def _python_parser(path: str) -> Parser:
     if not callable(function):
         raise SpecError(f"the parser python:{path}: {name} is no function")
     try:
+        # Now and not with the first answer, for that comes after minutes of a model.
         inspect.signature(function).bind("answer")
     except TypeError:
         raise SpecError(
@@ -281,6 +287,7 @@ def _import_from_working_folder(name: str) -> Any:
     Raises ImportError or ValueError, or what the module raises.
     """
     folder = str(Path.cwd())
+    # A script that is started as a command has its own folder there, and not the working folder.
     sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)

@@ -26,7 +26,7 @@ from truetune.generation.split_words import DENSE, split_words
 # Chosen, not measured: with half of them two rows that are near copies could do it.
 MIN_ELSEWHERE = 8
 """Answers that must point elsewhere: fewer may be confusions of a model"""
-# Chosen for speed: with 10,000 rows that is some seconds, and the order of all shows in a part.
+# Chosen for speed: the order of all shows in a part.
 MAX_LOOKED_AT = 2_000
 """Answers that are looked up, spread over all rows; each costs as much as there are rows with a rare word of it"""
 # Chosen, not measured: a more frequent word is weighed at less than 2.3 nats, and costs more to look up than all
@@ -130,7 +130,9 @@ class ReferenceIndex:
             self.rows[key].append(row)
             for word in self.word_sets[row]:
                 self._postings[word].append(row)
+        # Two at least: in a small file a tenth of the rows may be less than one.
         self._longest_posting = max(2.0, MAX_POSTING_SHARE * len(references))
+        # A word of an answer that no reference has weighs most: an answer full of them gives none of the references.
         self._unknown_weight = math.log(1 + len(references))
         self._weights = [sum(map(self._weight, words)) for words in self.word_sets]
         self.unique = sum(map(self.tells_row, range(len(self.keys))))
@@ -146,6 +148,7 @@ class ReferenceIndex:
         key = " ".join(split_words(answer))
         rows = self.rows.get(key)
         if rows is not None:
+            # References that stand several times: the own row is as good as the others.
             if own in rows:
                 return own
             return rows[0] if self.tells_row(rows[0]) else None
@@ -212,6 +215,7 @@ def _order_by_texts(
 ) -> RowOrder | None:
     """By references that tell their row; None where no order is lost, or too few of them do."""
     index = ReferenceIndex(references)
+    # Labels, numbers and short texts tell no row: `_order_by_labels` looks at those.
     if index.unique < MIN_ELSEWHERE:
         return None
     # Evenly spread, so that a shift which begins somewhere is seen in its place.
@@ -241,11 +245,11 @@ def _targets_elsewhere(
 
     `given` tells the row of each answer that was looked up.
     """
-    targets = {}
-    for row, target in given.items():
-        if target is not None and target != row and not _is_in(answers[row], prompts[row]):
-            targets[row] = target
-    return targets
+    return {
+        row: target
+        for row, target in given.items()
+        if target is not None and target != row and not _is_in(answers[row], prompts[row])
+    }
 
 
 def _name_of_beginning(targets: Mapping[int, int], shift: int) -> str:
@@ -288,6 +292,7 @@ def _is_in(answer: str, prompt: str) -> bool:
 def _is_no_guess(drawn: int, repeated: int, of: int) -> bool:
     """Would guessing among so many references name more of them twice? The pairs that are alike are nearly Poisson
     (Feller 1968, An Introduction to Probability Theory, II.3)."""
+    # The mean number of pairs that name one reference, were each drawn by chance.
     expected = drawn * (drawn - 1) / (2 * of)
     chance = sum(
         math.exp(k * math.log(expected) - expected - math.lgamma(k + 1))
@@ -306,6 +311,7 @@ def _name_of_order(
         return f"{abs(shift)} row{plural} too {'early' if shift > 0 else 'late'}"
     if _share_of_order(targets, lambda row: count - 1 - row) >= SAME_ORDER_SHARE:
         return "in reverse order"
+    # The first number that fits: twice as many processes explain nothing more.
     for processes in range(2, MAX_PROCESSES + 1):
         for order in _gathered_orders(count, processes):
             if _share_of_order(targets, order.__getitem__) >= SAME_ORDER_SHARE:
@@ -348,6 +354,7 @@ def _name_of_sorting(
     )
     for name, key in keys:
         values = [key(row) for row in rows]
+        # A key with few values is in order by chance.
         if len(set(values)) < MIN_ELSEWHERE / 2:
             continue
         sign = _sort_direction(values)
@@ -359,6 +366,7 @@ def _name_of_sorting(
 def _sort_direction(values: Sequence[float | str]) -> int:
     """1 where the values rise, -1 where they fall, nearly always or by their ranks; else 0."""
     ranks = _rank_values(values)
+    # Both measures: a few rows far from their place spoil the correlation, many near theirs spoil the steps.
     steps = np.diff(ranks)
     correlation = float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1])
     for sign in (1, -1):
@@ -393,6 +401,7 @@ def _order_by_labels(
     draws = min(changes, len(answered))
     if agreed < in_place + MIN_BETTER or not _is_above_chance(agreed, answered, expected, draws):
         return None
+    # Exchanged names of classes (0 for 1) look like a lost order of rows, and are another fault.
     if _agreement_of_any_map(answered, expected) > agreed - MIN_ABOVE_MAP:
         return None
     targets = _moved_labels(answered, expected, order)
@@ -451,6 +460,7 @@ def _usual_orders(count: int, prompts: Sequence[str]) -> list[tuple[str, list[in
         for sign, when in ((1, "early"), (-1, "late")):
             rows = [(row + sign * shift) % count for row in range(count)]
             orders.append((f"{shift} row{plural} too {when}", rows))
+    # Prompts that are not known are all empty, and have one length.
     if len(set(map(len, prompts))) >= MIN_ELSEWHERE / 2:
         by_length = sorted(range(count), key=lambda row: len(prompts[row]))
         orders.append(("sorted by the length of the prompt", by_length))

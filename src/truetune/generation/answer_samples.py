@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# Larger than any answer, so that comparisons need no case for it.
 NO_LIMIT = 1 << 30
 """Tokens: the limit of answers that somebody else made, and does not name"""
 
@@ -38,12 +39,14 @@ class Prompt:
     """The reference as it is trained, with its stop token"""
     file: str
     line: int
+    # Answers to trained rows tell of memory, and not of what was learned: reports say which these are.
     seen: bool = False
     """It is one of the rows that are trained on."""
     text: str = ""
     """What the ids were made of"""
     chat: Chat | None = None
     """None where the row is plain text"""
+    # A line is for people. JSON on one line has one for all rows, so rows are told apart by their number.
     row: int = -1
     """Its row, counted from 0 over all files, which tells rows apart: in JSON on one line all have one `line`. -1 where
     it is not known"""
@@ -59,6 +62,7 @@ class Answer:
     """Decoded; control tokens shown"""
     stop: int | None
     """The stop id that ended it; None where it was cut at the limit"""
+    # Beside `stop`: a greedy answer shows one token, and this how near the model was to another.
     stop_probability: float | None = None
     """P(any stop token) behind the whole reference answer, teacher-forced; None without a reference"""
     stop_rank: int | None = None
@@ -103,6 +107,7 @@ class Scores:
     """Of the answer under the model itself; None where it can't be told"""
     too_long: bool | None = None
     """Far longer than the reference; None without one"""
+    # A file of predictions seldom says why an answer ended. Calling all of them endless would blame every model.
     end_known: bool = True
     """It is known what ended it. Where it is not, it counts as stopped."""
     alike: bool = False
@@ -148,6 +153,7 @@ class SampledRun:
 
     looks: tuple[SamplingPass, ...]
     losses: tuple[StepLosses, ...] = ()
+    # A few sentences: enough to see an end, and cheap enough to ask during training.
     limit: int = 128
     """Tokens after which an answer was cut"""
     finished: bool = False

@@ -55,12 +55,14 @@ VERDICT_PHRASES: dict[Verdict, str] = {
 
 def answer_faults(sample: Sample, limit: int) -> tuple[Verdict, ...]:
     """All that is wrong with an answer that was cut after `limit` tokens, what tells most first."""
+    # An answer that was cut before its reference ends could not have stopped: it is no endless one.
     could_stop = len(sample.prompt.reference_ids) <= limit
     return (*_faults_of_text(sample.scores), *_faults_of_end(sample.scores, could_stop=could_stop))
 
 
 def main_verdict(sample: Sample, limit: int) -> Verdict:
     """The verdict that tells most of an answer that was cut after `limit` tokens."""
+    # Each answer counts once, so that the shares in a report make 100 %.
     faults = answer_faults(sample, limit)
     if faults:
         return faults[0]
@@ -84,6 +86,7 @@ def count_good(samples: Sequence[Sample], limit: int) -> tuple[int, int]:
 
 def _faults_of_text(scores: Scores) -> list[Verdict]:
     """The faults that stand in the text itself, what tells most first."""
+    # In the order in which one explains the next: garbage loops, an echo leaks the marks of the prompt.
     is_faulty: dict[Verdict, bool] = {
         "empty": scores.empty,
         "garbage": scores.garbage,
@@ -109,8 +112,10 @@ def _faults_of_end(scores: Scores, *, could_stop: bool) -> list[Verdict]:
     faults: list[Verdict] = []
     if not scores.stopped:
         faults.append("runs on")
+    # A long answer that was cut is one fault, and not two.
     elif scores.too_long:
         faults.append("long")
+    # `is False`: None means that no parser is named.
     if scores.parsed is False:
         faults.append("unread")
     elif scores.agrees is False:

@@ -85,6 +85,7 @@ def build_prompts(
     collector = _PromptCollector(PromptMaker(probes or prepared(spec)), seen, reasons)
     for stratum in strata:
         collector.fill(stratum, 1)
+    # Strata without a usable row leave room: it is filled from all others.
     rest = [row for stratum in strata for row in stratum]
     collector.fill(rest, count - len(collector.prompts))
     in_order = sorted(collector.prompts.values(), key=lambda pair: pair[0])
@@ -165,6 +166,7 @@ class PromptMaker:
 
     def make(self, row: Conversation, *, seen: bool = False) -> Prompt:
         """The prompt of a row. Raises NoPrompt."""
+        # A bad answer of a preference set is no reference.
         if row.label is False:
             raise NoPrompt("its answer is labelled a bad one")
         lost = [problem.text for problem in row.problems if problem.kind not in HARMLESS]
@@ -216,6 +218,7 @@ class PromptMaker:
         if at is None:
             raise NoPrompt("it has no answer that is trained")
         answer = _without_own_keys(row.messages[at])
+        # Up to the answer and no further: templates change earlier turns by what comes later.
         until_answer = replace(row, messages=[*row.messages[:at], answer], prompt_messages=None)
         rendering = self._renderer.exact(until_answer)[0]
         turn = next((turn for turn in rendering.turns if turn.message == at), None)

@@ -52,6 +52,8 @@ class SamplingParams:
 
     def draws(self, ids: Sequence[int], count: int) -> torch.Tensor:
         """(count,) numbers in [0, 1): those of one prompt, whatever else is asked."""
+        # numpy's generator takes a list as its seed. A seed and the ids of the prompt make one stream for each
+        # prompt.
         return torch.from_numpy(np.random.default_rng([self.seed % 2**63, *ids]).random(count))
 
 
@@ -115,6 +117,7 @@ class SamplingProcessor(LogitsProcessor):
         """Scores (rows, vocabulary) with which `generate` takes the chosen tokens."""
         if self.sampling.temperature:
             draw = self.draws[:, len(self.logprobs)].to(scores.device, torch.float32)
+            # Draws of float32 are enough: 24 bits part more places than a vocabulary has.
             probabilities = (scores / self.sampling.temperature).softmax(-1)
             chosen = draw_tokens(probabilities, self.sampling.top_p, draw[:, None])
         else:
@@ -220,6 +223,7 @@ def decode_batch(
     rows = [_new_row(settings.sampling, prompt, limit) for prompt in prompts]
     going, inputs, cache = list(rows), _pad_left(model, prompts, settings.pad), None
     while going:
+        # All rows that are left have as many: they have run together since the last halt.
         count = len(going[0].ids)
         processor = _processor(settings.sampling, going, count)
         output = _call_generate(
@@ -242,9 +246,11 @@ def decode_batch(
         if not left or is_past(settings.deadline):
             break
         going = [going[at] for at in left]
+        # Rows that go on have no pad behind them, so that all new places are tokens.
         mask = torch.cat([inputs["attention_mask"], torch.ones_like(new)], 1)
         inputs = {"input_ids": output.sequences[left], "attention_mask": mask[left]}
         cache = _select_cache_rows(output, left)
+    # Also where the deadline came first: nothing more of this batch will come.
     settings.counter.report(len(rows))
     settings.counter.done += len(rows)
     return [_decoded_row(row, settings.stops, limit) for row in rows]

@@ -28,6 +28,7 @@ class MeanLoss:
     rows: int
     mean: float
     """Nats a token"""
+    # From a bootstrap over rows: of one row there is nothing to draw.
     low: float | None = None
     high: float | None = None
     """Where the mean lies, over rows; None of one row"""
@@ -76,6 +77,7 @@ class StopCalibration:
     error: float
     """Expected calibration error over `bins`"""
     bins: tuple[CalibrationBin, ...] = ()
+    # Apart from P(stop): a model may end its answers rightly, with a token that no server heeds.
     unserved: Mapping[str, int] = field(default_factory=dict)
     """Tokens that end answers in the data and that serving does not stop at, and how many ends they are"""
 
@@ -142,6 +144,7 @@ class EvaluationResults:
     model: ModelMeasurements = ModelMeasurements("model")
     other: ModelMeasurements | None = None
     """What it is compared with"""
+    # Only then does a loss that is not lower say that training did nothing.
     is_base: bool = False
     """`other` is what this model was made of"""
     method: str | None = None
@@ -149,6 +152,7 @@ class EvaluationResults:
     changes: tuple[LossChange, ...] = ()
     prompts: LossChange | None = None
     """The same of the tokens of the prompts, which are not supervised"""
+    # Pair by pair: two shares of 80 % may be of the same rows or of others.
     agreements: tuple[Agreement, ...] = ()
     seen: TrainedRows | None = None
     """None where it is not known what was trained on"""

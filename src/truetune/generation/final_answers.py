@@ -43,12 +43,15 @@ MAX_JSON_STARTS = 20
 """Brackets of a text at which JSON is looked for: a text of brackets would take the square of its length"""
 _NUMBER = r"[-+−]?\$?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _BARE = re.compile(rf"[\s$€£*_(\"'\\]*({_NUMBER})\s*%?[\s*_$)\"'.\\]*")
+# A number with words behind it (`42 apples`), and no term of a sum: behind a mark `3 + 4 = 7` is not 3.
 _LEADING = re.compile(rf"[\s$*_(\"'\\]*({_NUMBER})(?!\w|[.,]\d|\s*[-+*/×÷=^:,;]\s*[\d(])")
+# A letter of a choice, and none of several (`A, B or C`).
 _LETTER = re.compile(
     r"[\s*_(\[\"'$]*(?:\\text\{)?([A-J])(?![)\s]*[,;&/]\s*\(?[A-J]\b)"
     r"(?:\Z|[)\].:,;*_}\"'$]|\s+because\b|\s*\Z)"
 )
 _ONE = re.compile(rf"(?<![\w.,]){_NUMBER}(?![\w]|[.,]\d)")
+# The surest first: #### and \boxed{} are written for readers by machine, "the answer is" is prose.
 _MARKS = (
     re.compile(r"####([^\n]*)"),
     re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}"),
@@ -130,6 +133,7 @@ def answer_phrasings(final: FinalAnswer) -> Iterator[tuple[str, str]]:
 
 def number_spellings(gold: str, final: FinalAnswer) -> Iterator[tuple[str, str]]:
     """(name, text): the gold itself, its number written otherwise: grouped, or with a currency."""
+    # From the right: a gold may name its number in the reasoning too.
     at = gold.rfind(final.text)
     bare = _BARE.fullmatch(final.text)
     is_short = len(final.value) < MAX_RESPELLED_DIGITS
@@ -148,6 +152,7 @@ def number_spellings(gold: str, final: FinalAnswer) -> Iterator[tuple[str, str]]
 
 def holds_final_answer(answer: str, gold: str) -> bool:
     """Does an answer give the final answer of the gold, in whatever form?"""
+    # Without a marked answer the gold as a whole must stand in the answer.
     final = find_final_answer(gold)
     if final is None:
         wanted = split_words(gold)

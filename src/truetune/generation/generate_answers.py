@@ -88,6 +88,7 @@ def generate_answers(
     answers: list[Answer | None] = [None] * len(prompts)
     positions = _max_positions(inner)
     with restore_modules(model), preserve_state(), torch.no_grad():
+        # Dropout would change the answers, and batch norm its own buffers.
         inner.eval()
         # Settings that are saved with the model (a repetition penalty, min_new_tokens) would change its answers.
         plain_config: Any = GenerationConfig
@@ -97,6 +98,7 @@ def generate_answers(
             decode_part = partial(decode_batch, inner, settings=settings, limit=room)
             for i, row in run_in_halves(decode_part, batch):
                 answers[i] = Answer(tuple(row.ids), decode(row.ids), row.stop, logprob=row.logprob)
+        # Without a stop there is none whose probability could be told.
         if not stop_ids:
             return answers
         references = [
@@ -125,6 +127,8 @@ def generating_model(model: Any) -> Any:
     configs = getattr(model, "peft_config", None)
     if isinstance(configs, dict):
         adds_prompt = any(config.is_prompt_learning for config in configs.values())
+        # PEFT's own generate puts the learned prompt before the text; of other adapters the base does the work
+        # itself.
         return model if adds_prompt else model.get_base_model()
     return model
 

@@ -155,6 +155,7 @@ def _is_task_over_a_text(question: str) -> bool:
 
 def turns_to_another_language(answer: str, before: str) -> bool:
     """Does an answer begin in one language and go on in another, which is not one of what was said before?"""
+    # Quotations of another language stand in good answers.
     prose = _QUOTED.sub(" ", prose_of(answer))
     counts = _count_scripts(prose)
     if len(counts) > 1 and _has_strange_stretch(prose, counts, _count_scripts(before)):
@@ -173,6 +174,7 @@ def _is_in_other_script(answer: str, before: str, reference: str, language: str 
     """
     prose = prose_of(answer)
     counts, known = _count_scripts(prose), _count_scripts(before)
+    # Without letters on one side there is nothing to compare.
     if not counts or not known or letter_weight(before) < MIN_QUESTION_WEIGHT:
         return False
     script, count = counts.most_common(1)[0]
@@ -194,6 +196,7 @@ def _is_strange_latin(answer: str, prose: str, before: str, language: str | None
     Code and names are Latin everywhere, so it must be a sentence, or words of a language. `prose` is that of the
     answer, `language` the one that it was found to be in.
     """
+    # A Latin word in the question may ask for an English answer.
     if _WORD.search(before) or _main_script(before) == "LATIN":
         return False
     if language is not None and language == identify_language(before):

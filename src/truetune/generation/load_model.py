@@ -55,6 +55,7 @@ def adapter_vocabulary(adapter: Checkpoint) -> int | None:
     """How many tokens an adapter's embedding has; None where the base's is enough."""
     tensors = adapter.tensors
     copies = {piece(t).whole: t for name, t in tensors.items() if f".{LAYER}.weight" in name}
+    # Embeddings are saved whole by `modules_to_save`, or as LoRA layers with a copy of the base weight.
     whole = {**saved(tensors), **copies}
     own = next((tensor for name, tensor in whole.items() if name.endswith(EMBEDDINGS)), None)
     if own is not None:
@@ -64,6 +65,7 @@ def adapter_vocabulary(adapter: Checkpoint) -> int | None:
     base_embedding = embedding(adapter.base.tensors) if adapter.base else None
     if base_embedding is None or highest < len(base_embedding):
         return None
+    # Rounded up.
     return -(-(highest + 1) // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
 
 
@@ -91,6 +93,7 @@ def load_model(path: Path, *, device: str, dtype: Any, trust_remote_code: bool =
         "trust_remote_code": trust_remote_code,
         "local_files_only": True,
     }
+    # For GGUF files, and for code of the model's own; of others it is the class that config.json names, below.
     kind: Any = transformers.AutoModelForCausalLM
     folder = path
     if path.is_file():
@@ -106,6 +109,7 @@ def load_model(path: Path, *, device: str, dtype: Any, trust_remote_code: bool =
         settings["device_map"] = device
     try:
         model, info = kind.from_pretrained(str(folder), output_loading_info=True, **settings)
+        # device_map moves the model itself; moving it again raises.
         if "device_map" not in settings:
             model = model.to(device)
     except torch.OutOfMemoryError:
@@ -125,6 +129,7 @@ def load_model(path: Path, *, device: str, dtype: Any, trust_remote_code: bool =
 
 def _check_loaded(path: Path, model: Any, info: dict[str, Any]) -> None:
     """Raises UsageError where weights are missing, or the model does not generate. `info` is transformers' report."""
+    # Weights of another shape are drawn at random too, where transformers is told to go on.
     mismatched = [key[0] for key in info["mismatched_keys"]]
     lacking = sorted({*info["missing_keys"], *mismatched})
     if lacking:
@@ -167,7 +172,9 @@ def load_adapter(model: Any, adapter: Path, base: Path) -> Any:
             raise UsageError(
                 f"{adapter}: the adapter does not fit {base}: {_error_line(error)}"
             ) from None
+    # By the words of the warning: peft gives no other sign.
     if any(MISSING_KEYS in str(message.message) for message in messages):
+        # By its own names of weights: those in the file are the same.
         expected = peft.get_peft_model_state_dict(tuned).keys()
         lacking = sorted(expected - checkpoint.tensors.keys())
         raise UsageError(

@@ -41,6 +41,7 @@ class StopEstimate:
 class TrainingEffect:
     """The same reference answers under a model and under its base."""
 
+    # Exactly 0 is a proof, and a small number is not: an adapter that is on changes some bit of some number.
     difference: float
     """Mean of |difference| of the log-probabilities of a token, in nats; exactly 0 where nothing was applied"""
     model: float
@@ -75,6 +76,7 @@ class DivergentAnswer:
     alone: str
     token: int
     """Where they part, 0 = the first token"""
+    # Batches round differently. Two tokens that are nearly alike may change places by that alone, which is no fault.
     nats: float | None
     """How much less likely the token of the batch is there than the other, asked alone; rounding moves near ties only.
     None where it can't be told"""
@@ -91,6 +93,7 @@ class ModelEvidence:
     kind: SourceKind = "model"
     trained: tuple[ControlToken, ...] = ()
     """Stop tokens that its answers are trained to end with"""
+    # What was recorded is a fact; what template and references suggest is likely.
     recorded: bool = False
     """The training record says so; else the template and the references do"""
     served: tuple[ControlToken, ...] = ()
@@ -105,10 +108,12 @@ class ModelEvidence:
     prompts: tuple[str, ...] = ()
     """How the prompts differ from it, one text for each way"""
     effect: TrainingEffect | None = None
+    # A prompt that has become as likely as the answers was trained, whatever the settings say.
     gain: PromptGain | None = None
     """None without a base, or where it is told of one prompt only"""
     surprise: float | None = None
     """Of reference answers under the model: nats a token"""
+    # Batches with padding are where answers go wrong unseen: left out masks, right padding.
     alone: int = 0
     """Prompts that were asked once more, alone"""
     parted: tuple[DivergentAnswer, ...] = ()

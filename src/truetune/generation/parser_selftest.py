@@ -34,16 +34,19 @@ class ParserSelftest:
     """Gold answers that it was tried on"""
     read: int
     """Gold answers that score 1: read, and read equal to themselves"""
+    # A parser that scores shuffled golds as high as their own reads the same of everything.
     shuffled: float | None
     """Expected score of shuffled golds, over all shuffles; None for fewer than two golds"""
     chance: float | None
     """The same by the golds' own final answers; None where most have none that is marked"""
     empty: float
     """Largest score of a text that says nothing, given as the answer to all golds"""
+    # Of the time that a reading may take: an answer of a model may be much longer than a gold.
     slowest: float
     """Seconds of the slowest reading"""
     values: int = 0
     """Different values that were read, up to 200"""
+    # Golds that differ as texts and are read as few values: the parser looks at the wrong part.
     different: int = 0
     """Golds that differ as texts"""
     wordy: bool = False
@@ -52,6 +55,7 @@ class ParserSelftest:
     """It was too slow to be tried any further"""
     missed: tuple[ParserReading, ...] = ()
     """Golds that are not read, or are read as another value than their final answer"""
+    # Models write answers in other words than golds: this is where strict parsers fail.
     misread: tuple[ParserReading, ...] = ()
     """Golds in another wrapping (bold, boxed, `The answer is ...`) that are read as another value"""
     alike: tuple[ParserReading, ...] = ()

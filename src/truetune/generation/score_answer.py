@@ -100,6 +100,7 @@ def score_answer(
     has_reference = bool(reference.strip())
     language, reference_language = identify_language(text), identify_language(reference)
     before = _text_before(prompt)
+    # Of the answer with its stop token: that it ended is a part of what the model wrote.
     perplexity = answer_perplexity(answer.logprob, _token_count(answer))
     is_cut = answer.stop is None
     return Scores(
@@ -173,6 +174,7 @@ def _is_echo(question: str, text: str) -> bool:
         list(dropwhile(lambda unit: not is_word(unit), split_units(part)))
         for part in (question, text)
     )
+    # Its mark is not part of it: an answer may repeat the question without.
     while asked and not is_word(asked[-1]):
         asked.pop()
     if _is_repeated_question(asked, answered) or _is_nearly_question(question, text):
@@ -260,6 +262,7 @@ def _own_markers(
     """Markers of an answer that the question does not have, nor the reference. A reference that begins another turn is
     no excuse: it was made of rows that were rendered already."""
     own = _find_markers(text, control) - _find_markers(f"{reference}\n{question}", control)
+    # The reference may hold it: data that were rendered twice teach the next turn.
     turns = {marker for marker in _TURN.findall(text) if marker not in question}
     return tuple(sorted(own | (turns & _find_markers(text, ()))))
 
@@ -290,6 +293,7 @@ def _word_f1(words: list[str], reference_words: list[str]) -> float:
 
 def _agrees_with_reference(parse: Parser | None, text: str, reference: str) -> bool | None:
     """Does the parser read of both the same? None where there is none, or it reads nothing of the reference."""
+    # Of the reference first: where that is not readable, the parser is the fault and not the answer.
     expected = None if parse is None else try_parse(parse, reference)
     if parse is None or expected is None:
         return None

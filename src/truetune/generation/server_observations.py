@@ -23,6 +23,7 @@ class PromptComparison:
     """Tokens"""
     same: bool | None
     """None where it can't be told"""
+    # From the surest to the weakest: equal ids are a proof, equal numbers are likely, equal answers a hint.
     by: By | None = None
     """How it was told: the ids, their number, or what the server answers to each"""
     served: int | None = None
@@ -31,6 +32,7 @@ class PromptComparison:
     """What was trained and what is served at the first place where they differ, for a reader"""
     cause: str = ""
     """Why, where a known mistake makes just this prompt: `the template stands twice ...`"""
+    # Servers count with or without the BOS. Only one that counts a known prompt rightly proves anything by numbers.
     sure: bool = False
     """By count alone: the server counts a prompt that is known rightly"""
     refused: str = ""
@@ -77,6 +79,7 @@ class ServerSampling:
 
     settings: tuple[str, ...] = ()
     """Of generation_config.json: `temperature 1.5`, `repetition_penalty 1.3`"""
+    # A server may take its defaults from generation_config.json, which few users know.
     samples: bool | None = None
     """Asked without a temperature, its answers are not the greedy one; None: not told"""
     answers: tuple[str, ...] = ()
@@ -91,6 +94,7 @@ class ServerSampling:
 class RepeatedRequests:
     """The same greedy request, again and again."""
 
+    # Alone and together apart: differences at load are rounding in batches, those alone are a fault.
     alone: int
     """Answers to requests one after another"""
     alone_differ: int
@@ -120,6 +124,7 @@ class ContextLength:
     """Tokens of it that the server says it read"""
     refused: str = ""
     """What it said, where it did not take it"""
+    # A server that cuts prompts says nothing. What it read shows by an answer that depends on the beginning.
     beginning: bool | None = None
     """Another beginning gives another answer: it was read; None: not told"""
 
@@ -133,6 +138,7 @@ class AdapterStrength:
     """Tokens, or prompts, that were compared"""
     adapter: bool
     """MODEL is an adapter; else a whole model with a known base"""
+    # One number for the strength: 0 is the base, 1 the tuned model, 0.5 an adapter at half its scale.
     factor: float | None = None
     """Least squares of (served - base) along (tuned - base), log-probabilities: 1 full, 0 the base is served"""
     cosine: float | None = None
@@ -143,6 +149,8 @@ class AdapterStrength:
     as_tuned: int = 0
     """Answers that are the tuned model's, where base and tuned differ"""
     as_base: int = 0
+    # Engines differ in the scaling that they apply (alpha/r, alpha/sqrt(r), none): each wrong one leaves its own
+    # factor.
     explained: str = ""
     """The wrong scaling that makes just what is served: `alpha/r instead of alpha/sqrt(r) ...`"""
     explained_distance: float | None = None

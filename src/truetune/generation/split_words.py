@@ -17,17 +17,20 @@ IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 """Japanese, Chinese and Korean, in which a character says as much as some letters"""
 DENSE = IDEOGRAPHS + "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff"
 """These, and scripts without spaces: Thai, Lao, Burmese, Khmer"""
+# Without them a vowel sign would end a word of Hindi.
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
 """What `\\w` leaves out of Hebrew, Arabic and Indian words, and accents on their own"""
 _RUN = rf"(?:[^\W{DENSE}]|[{_MARKS}])+"
 _WORD = re.compile(rf"[{DENSE}]|{_RUN}")
 _CHARACTER = re.compile(f"[{DENSE}]")
+# Spaces join words to a stretch, marks and line breaks end it: a loop is said in one breath.
 _STRETCH = re.compile(rf"(?:\w|[{_MARKS}])+(?:[ \t]+(?:\w|[{_MARKS}])+)*")
 _UNIT = re.compile(rf"[{DENSE}]|{_RUN}|[^\w\s]")
 
 
 def split_words(text: str) -> list[str]:
     """The words of a text, without case and punctuation; scripts without spaces by characters."""
+    # casefold and not lower: ß and ss are one letter to a reader.
     return _WORD.findall(text.casefold())
 
 

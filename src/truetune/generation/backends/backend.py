@@ -29,6 +29,7 @@ class Decoding:
     stops: frozenset[int]
     """Ids that end an answer"""
     max_new_tokens: int = 256
+    # Greedy by default: answers that are drawn differ from run to run, and a fault is seen in one run or not.
     temperature: float = 0.0
     """0: greedy"""
     top_p: float = 1.0
@@ -69,6 +70,7 @@ class GenerationSpeed:
     @property
     def growth(self) -> float:
         """How many times as long the token behind the long text takes"""
+        # A clock that is too coarse says 0 of the short text: nothing is said of growth then.
         return self.long / self.short if self.short > 0 else 1.0
 
 
@@ -88,6 +90,7 @@ class Backend(ABC):
         self.name = name
         self.notes: list[str] = []
 
+    # The one thing that every backend can do. The others have a default, so that a new backend is one function.
     @abstractmethod
     def answers(
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
@@ -140,6 +143,7 @@ class Backend(ABC):
     def close(self) -> None:  # noqa: B027
         """Free what is held."""
 
+    # Engines hold gigabytes and processes: `with` frees them where a report fails, too.
     def __enter__(self) -> Self:
         return self
 

@@ -105,6 +105,7 @@ def _gpu_number(device: str | None) -> int | None:
     if import_llama_cpp().llama_supports_gpu_offload():
         return int(number) if number.isdigit() else 0
     if kind:
+        # A build for the CPU would take the name of a GPU without a word.
         raise UsageError(f"--device {device}: this llama-cpp-python was built for the CPU alone")
     return None
 
@@ -146,6 +147,7 @@ class LlamaCppBackend(Backend):
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
         """Where `decoding.stops` are those of the folder, answers end where llama.cpp ends them: at the file's own."""
+        # The ends of the file are what its users get. Other stops are asked for on purpose.
         is_served_as_usual = decoding.stops == self.folder_stops
         stops = self.engine.ends if is_served_as_usual else self._known_stops(decoding.stops)
         answers: list[Answer | None] = []
@@ -183,6 +185,7 @@ class LlamaCppBackend(Backend):
             number: of the prompt, so that each draws its own numbers, whatever else is asked.
         """
         random = np.random.default_rng((decoding.seed, number))
+        # Positions are a hard limit: behind them llama.cpp shifts its cache, or fails.
         limit = min(decoding.max_new_tokens, room)
         reference = reference_before_stop(prompt, stops)[: room - 1]
         self.engine.start(len(prompt.ids) + max(limit, len(reference) + 1))

@@ -55,6 +55,7 @@ def capture_errors(api: Any) -> tuple[list[str], Any]:
     messages: list[str] = []
 
     def keep_errors(level: int, text: bytes, _: Any) -> None:
+        # A path in a message may be in any encoding.
         line = text.decode("utf-8", "replace").strip()
         if level == ERROR_LEVEL and line:
             messages.append(line)
@@ -68,6 +69,7 @@ def capture_errors(api: Any) -> tuple[list[str], Any]:
 def thread_count() -> int:
     """As many as there are cores, or as OMP_NUM_THREADS allows: they wait for each other busily."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
+    # A user who shares the machine has set OMP_NUM_THREADS for other packages already.
     return int(setting) if setting.isdigit() and int(setting) else os.cpu_count() or 1
 
 
@@ -149,6 +151,7 @@ class LlamaCppEngine:
 
     def read_each(self, ids: Sequence[int]) -> Iterator[NDArray[np.float32]]:
         """(tokens, vocabulary) the logits behind each, some tokens at a time; valid until the next"""
+        # As many tokens as their logits have room for.
         step = max(1, min(BATCH_TOKENS, MAX_LOGITS_BYTES // (4 * self.count)))
         for first in range(0, len(ids), step):
             part = ids[first : first + step]

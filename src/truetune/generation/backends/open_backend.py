@@ -45,10 +45,13 @@ class Options:
     """The name that a server knows the model by"""
     route: str = "chat"
     """Of a server: chat, or completions"""
+    # Chosen, not measured: servers batch what comes together, and each of more requests waits longer.
     concurrency: int = 8
     """Requests at a time"""
+    # The same as ANSWER_TIMEOUT_S of `http_client`.
     timeout: float = 120.0
     """Seconds for one answer of a server"""
+    # Never by default: a folder that was downloaded would run code on this machine.
     trust_remote_code: bool = False
     """Run the code in the model's folder"""
 

@@ -51,6 +51,7 @@ def ask_server_prompt(
         NoReply: where no answer comes.
     """
     refusals = []
+    # One body for all routes: each reads the fields that it knows.
     body = chat_request(server, chat)
     for path, ask_prompt in PROMPT_ROUTES.items():
         prompt = ask_prompt(server.root, body, seconds)
@@ -77,6 +78,7 @@ def chat_request(server: Server, chat: Body) -> dict[str, Any]:
 def id_list(body: Any, name: str) -> list[int]:
     """The list of ids of this name in an answer; empty where there is none."""
     ids = list_field(body, name)
+    # `type` and not isinstance: true is an int in Python.
     return ids if all(type(id) is int for id in ids) else []
 
 
@@ -108,6 +110,7 @@ def _ask_chat_completion(root: str, chat: Body, seconds: float) -> ServerPrompt 
     if reply.status != 200 or not isinstance(reply.body, dict):
         return reply
     choices = list_field(reply.body, "choices")
+    # Servers tell the ids beside the choices, or in the first of them.
     for holder in (reply.body, *choices[:1]):
         ids = id_list(holder, "prompt_token_ids")
         if ids:
@@ -138,5 +141,6 @@ def _protocol_call(call: Any) -> Any:
     function = call.get("function")
     if not isinstance(function, dict) or isinstance(function.get("arguments"), str):
         return call
+    # Not again where they are a string already: a template would get a string in a string.
     arguments = json.dumps(function.get("arguments"))
     return {**call, "function": {**function, "arguments": arguments}}

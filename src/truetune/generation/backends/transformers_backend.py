@@ -49,6 +49,7 @@ def open_backend(
 ) -> TransformersBackend:
     """Load a model. Raises UsageError where that can't be done."""
     device = choose_device(options.device)
+    # float32 on a CPU: many compute bfloat16 by way of float32, which takes time and no less memory while it lasts.
     dtype = options.dtype or ("float32" if device == "cpu" else "auto")
     if dtype not in DTYPES:
         raise UsageError(f"--dtype {dtype}: expected one of {', '.join(DTYPES)}")
@@ -63,6 +64,7 @@ def open_backend(
     if source.kind == "adapter":
         model = load_adapter(model, source.folder, weights)
     backend = TransformersBackend(source.name, model, tokenizer)
+    # Dequantised weights are those of the file; the arithmetic is not that of llama.cpp.
     if source.kind == "gguf":
         backend.notes.append(
             f"{source.name}: its weights are unpacked for transformers; llama.cpp computes with them"
@@ -113,6 +115,7 @@ class TransformersBackend(Backend):
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
         self._check_ids(prompt.ids for prompt in prompts)
+        # Ids of added tokens that the embedding has no row for would raise in `generate`.
         stops = self._known_stops(decoding.stops)
         with self._memory_errors_explained():
             answers = generate_answers(
@@ -161,6 +164,7 @@ class TransformersBackend(Backend):
 
     def close(self) -> None:
         self.model = None
+        # The model and its modules point to each other: without a collection the memory stays taken.
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -215,9 +219,11 @@ def batch_tokens(model: Any) -> int:
     config = model.config.get_text_config()
     room = MAX_CACHE_BYTES
     if model.device.type == "cuda":
+        # A quarter: the rest is for logits and activations, and for who else is on the GPU.
         room = min(room, torch.cuda.mem_get_info(model.device)[0] // 4)
     heads = getattr(config, "num_attention_heads", None) or 1
     groups = getattr(config, "num_key_value_heads", None) or heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    # Keys and values of one token, over all layers.
     token = 2 * config.num_hidden_layers * groups * width * model.dtype.itemsize
     return int(max(MIN_BATCH_TOKENS, room // token))

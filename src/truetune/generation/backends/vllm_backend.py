@@ -80,6 +80,7 @@ def open_backend(source: ModelSource, options: Options, tokenizer: Tokenizer) ->
         raise UsageError(f"{source.name}: vLLM asks the folder of a model or of an adapter")
     adapter = source.folder if source.kind == "adapter" else None
     config = read_object(adapter / "adapter_config.json", []) or {} if adapter else {}
+    # Before vLLM is imported, which takes seconds.
     unsupported = unsupported_adapter_settings(config)
     if unsupported:
         raise UsageError(
@@ -266,6 +267,7 @@ class VllmBackend(Backend):
             return answers
         rows = [prompts[i].ids for i in fitting]
         self._make_room(min(self.positions, max(map(len, rows)) + decoding.max_new_tokens))
+        # 0: the log-probability of the chosen token alone.
         settings = self._sampling_params(len(rows), decoding, logprobs=0)
         for ids, params in zip(rows, settings, strict=True):
             params.max_tokens = min(decoding.max_new_tokens, self.positions - len(ids))
@@ -309,6 +311,7 @@ class VllmBackend(Backend):
         settings = self._sampling_params(
             len(rows), Decoding(frozenset()), logprobs=count, max_tokens=1
         )
+        # All tokens are told where a stop is looked for, as it need not be among the likeliest.
         together = FULL_VOCABULARY_AT_ONCE if count < 0 else PROMPTS_AT_ONCE
         outputs = self._generate(rows, settings, together=together)
         return [output.outputs[0].logprobs[0] for output in outputs]
@@ -355,6 +358,7 @@ class VllmBackend(Backend):
     def close(self) -> None:
         """End the engine, which is a process of its own."""
         if self.engine is not None:
+            # The engine is another process: without this it keeps the GPU after the report.
             self.engine.llm_engine.engine_core.shutdown()
             self.engine = None
             gc.collect()
