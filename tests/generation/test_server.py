@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 
 from tests import parts
 from tests.auditing import tiny
-from tests.generation.imitation import Completions, started
+from tests.generation.imitated_server import Completions, started
 from tests.generation.serving import taught, tiny_folder, transformers_serve
 from truetune.data.rows import read
 from truetune.errors import UsageError

@@ -62,7 +62,7 @@ CUT_LOOP_WORDS, CUT_THREE_ROUNDS_WORDS = 12, 30
 # At double of each one is missed.
 LINE_LOOP_ROUNDS, LINE_LOOP_LETTERS, LINE_LOOP_SHARE = 8, 28, 0.7
 """Rounds, letters and share of a loop of short lines (`صحتي؟`, `保持！`) in an answer that stopped"""
-# Half or double changes nothing; the test on songs (tests/generation/test_scores.py) holds it above a refrain.
+# Half or double changes nothing; the test on songs (tests/generation/test_score_answer.py) holds it above a refrain.
 HALF_LOOP_WORDS, HALF_LOOP_SHARE = 24, 0.5
 """Words and share of a loop of as many rounds that is half of an answer that stopped: a refrain comes four times"""
 # At 2 rounds 2 more are found, at 10 one is missed.

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
-from tests.generation.test_scores import references
+from tests.generation.test_score_answer import references
 from tests.parts import data, folder
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
 from truetune.generation.garbage_text import answer_perplexity, find_garbage, is_garbage

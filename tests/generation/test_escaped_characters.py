@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.generation.test_scores import scored
+from tests.generation.test_score_answer import scored
 from truetune.generation.escaped_characters import find_escapes
 
 
