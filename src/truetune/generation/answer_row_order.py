@@ -7,7 +7,8 @@ others never (the birthday problem). Where a few labels repeat each other no ans
 that scripts lose (shifted, reversed, sorted by length, gathered from several processes) are tried one by one.
 
 The trade-off: a lost order is told only where it is sure. Answers that are right of several rows, short ones and few
-rows tell nothing, and tests/generation/test_answer_row_order.py holds that confusions of a model are never taken for one.
+rows tell nothing, and tests/generation/test_answer_row_order.py holds that confusions of a model are never taken for
+one.
 """
 
 from __future__ import annotations
