@@ -433,7 +433,9 @@ def of_others() -> dict[str, list[Reader]]:
         "report.results": [Reader("r.json", RESULT, _result)],
         "cli.options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
         "cli.planning": [Reader("set", b"16", _set)],
-        "generation.answer_parsers": [Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)],
+        "generation.answer_parsers": [
+            Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)
+        ],
         "generation.backends.chat_reply": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
         "checks.config.model": [Reader("model.safetensors", safetensors_file(), _vocabulary)],

@@ -8,7 +8,8 @@ The trade-off: None rather than a guess. Code, tables, lists of names and short 
 languages that short texts are mistaken for each other in (`CLOSE_LANGUAGES`) never count as different.
 
 Thresholds were chosen on one half of the answers of `bench.judge_answers` (851 answers in eight languages that were
-labelled by hand, 90 of them in a wrong language). What is said of half and double below was then measured on all.
+labelled by hand, 90 of them in a wrong language). What is said of half and double below was then measured on all
+(`--thresholds`).
 """
 
 from __future__ import annotations

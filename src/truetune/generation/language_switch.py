@@ -12,7 +12,8 @@ The trade-off: short answers in another Latin language are judged only where fun
 in all of them. What is not known is None, and no fault.
 
 Thresholds were chosen on one half of the answers of `bench.judge_answers` (851 answers in eight languages that were
-labelled by hand, 90 of them in a wrong language). What is said of half and double below was then measured on all.
+labelled by hand, 90 of them in a wrong language). What is said of half and double below was then measured on all
+(`--thresholds`).
 """
 
 from __future__ import annotations

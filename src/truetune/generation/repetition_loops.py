@@ -9,9 +9,9 @@ letters or a larger share than these have; loops of two or three rounds are miss
 needs less than one that stopped, for it was going on.
 
 Thresholds were chosen on one half of the answers of `bench.judge_answers` (851 answers that were labelled by hand, 611
-of them bad). What is said of half and double below was then measured on all: of the bad ones 584 are found with the
-thresholds as they are, and there is no false alarm. Where a bad answer more is found at half and the value stays, it is
-for what those answers hardly hold: songs, tables and code.
+of them bad). What is said of half and double below was then measured on all (`--thresholds`): of the bad ones 584 are
+found with the thresholds as they are, and there is no false alarm. Where a bad answer more is found at half and the
+value stays, it is for what those answers hardly hold: songs, tables and code.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ said in `answer_verdicts`. A fault that the reference has as well is none: data 
 loops and marks, and a model that learned them answers rightly.
 
 Thresholds were chosen on one half of the answers of `bench.judge_answers` (851 answers that were labelled by hand, 57
-of them echoes). What is said of half and double below was then measured on all.
+of them echoes). What is said of half and double below was then measured on all (`--thresholds`).
 """
 
 from __future__ import annotations
