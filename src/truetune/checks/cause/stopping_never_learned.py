@@ -123,7 +123,7 @@ class StoppingNeverLearned(CauseRule):
             total=seen.last.of if seen else len(cut),
         )
 
-    def _state(self, mine: Stopping) -> State:
+    def _state(self, mine: StopEstimate) -> State:
         """How far the tuned model learned to stop, as far as it is known from itself and its base."""
         base = self.subject.base_stopping
         if base is None:
