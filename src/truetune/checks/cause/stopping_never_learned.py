@@ -58,7 +58,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
 if TYPE_CHECKING:
-    from truetune.generation.inquest import Stopping
+    from truetune.generation.model_evidence import StopEstimate
 
 LEARNED, NEVER = 0.5, 0.05
 RAISED = 10
