@@ -110,6 +110,17 @@ def normalise_reading(reading: Any) -> tuple[AnswerKind, str] | None:
     return None
 
 
+def bare_value(text: str) -> tuple[AnswerKind, str] | None:
+    """The number or letter that a text is and nothing else: a reference in a column of values; None for any other.
+
+    A parser that looks for a mark (`#### 42`) reads nothing of it, and it needs no reading.
+    """
+    final = find_final_answer(text)
+    if final is None or final.kind not in ("number", "letter") or final.text != text.strip():
+        return None
+    return final.kind, final.value
+
+
 def answer_phrasings(final: FinalAnswer) -> Iterator[tuple[str, str]]:
     """(name, text): ways in which models write an answer."""
     if final.kind == "json":

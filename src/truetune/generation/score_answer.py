@@ -20,6 +20,7 @@ from itertools import dropwhile, takewhile
 from truetune.generation.answer_parsers import Parser, same_reading, try_parse
 from truetune.generation.answer_samples import Answer, Prompt, Scores
 from truetune.generation.escaped_characters import find_escapes
+from truetune.generation.final_answers import bare_value, normalise_reading
 from truetune.generation.garbage_text import answer_perplexity, is_foreign_stutter, is_garbage
 from truetune.generation.identify_language import identify_language
 from truetune.generation.language_switch import changes_language
@@ -292,9 +293,13 @@ def _word_f1(words: list[str], reference_words: list[str]) -> float:
 
 
 def _agrees_with_reference(parse: Parser | None, text: str, reference: str) -> bool | None:
-    """Does the parser read of both the same? None where there is none, or it reads nothing of the reference."""
-    # Of the reference first: where that is not readable, the parser is the fault and not the answer.
-    expected = None if parse is None else try_parse(parse, reference)
-    if parse is None or expected is None:
+    """Does the parser read of both the same? None without a parser, or where it reads nothing of a reference that is no
+    bare value."""
+    if parse is None:
         return None
-    return same_reading(try_parse(parse, text), expected)
+    # Of the reference first: where that is not readable, the parser is the fault and not the answer.
+    expected = try_parse(parse, reference)
+    if expected is not None:
+        return same_reading(try_parse(parse, text), expected)
+    value = bare_value(reference)
+    return None if value is None else normalise_reading(try_parse(parse, text)) == value
