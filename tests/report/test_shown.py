@@ -12,8 +12,12 @@ from rich.console import Console
 from truetune.checks.report import DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.evaluation.evaluated_report import EvaluationReport
-from truetune.generation.evaluated import Evaluated, Loss, Measured
-from truetune.generation.service import Compared, Service, Stopping
+from truetune.generation.evaluation_results import EvaluationResults, MeanLoss, ModelMeasurements
+from truetune.generation.server_observations import (
+    PromptComparison,
+    ServerObservations,
+    ServerStops,
+)
 from truetune.rehearsal.mutate import Mutant, Mutation
 from truetune.rehearsal.report import Pair, Recited, RehearsalReport
 from truetune.render.rendering import Source
@@ -29,8 +33,8 @@ SPEC = RunSpec()
 
 
 def evaluation() -> EvaluationReport:
-    losses = (Loss("all", 120, 4, 1.25, 1.0, 1.5), Loss(HOSTILE, 4, 4, 0.5))
-    found = Evaluated(rows=4, model=Measured(HOSTILE, losses))
+    losses = (MeanLoss("all", 120, 4, 1.25, 1.0, 1.5), MeanLoss(HOSTILE, 4, 4, 0.5))
+    found = EvaluationResults(rows=4, model=ModelMeasurements(HOSTILE, losses))
     return EvaluationReport(
         spec=SPEC,
         findings=(),
@@ -43,11 +47,14 @@ def evaluation() -> EvaluationReport:
 
 
 def service() -> ServiceReport:
-    prompts = (Compared("2 turns", 10, False, "ids"), Compared("3 turns", 20, True, "ids"))
-    seen = Service(
+    prompts = (
+        PromptComparison("2 turns", 10, False, "ids"),
+        PromptComparison("3 turns", 20, True, "ids"),
+    )
+    seen = ServerObservations(
         "http://localhost:8000",
         prompts=prompts,
-        stopping=Stopping((f"{HOSTILE} (2)",)),
+        stopping=ServerStops((f"{HOSTILE} (2)",)),
         notes=(HOSTILE,),
     )
     return ServiceReport(spec=SPEC, findings=(), seconds=1.0, service=seen)

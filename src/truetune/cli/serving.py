@@ -110,10 +110,10 @@ def serve_check(
 
 def _print(model: str, engine: str, base: str | None, tokenizer: str | None) -> int:
     """The command on stdout, what it can't do on stderr."""
-    from truetune.generation.backends.place import placed
+    from truetune.generation.backends.model_source import find_model_source
     from truetune.serving.commands import command_for
 
-    place = placed(model, base=base, tokenizer=tokenizer)
+    place = find_model_source(model, base=base, tokenizer=tokenizer)
     command = command_for(place, place.prepared(), engine)
     click.echo(command.text)
     for note in command.notes:

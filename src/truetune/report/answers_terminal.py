@@ -18,8 +18,14 @@ from rich.text import Text
 
 from truetune.evaluation.compare import Compared, Row
 from truetune.evaluation.report import SampleReport, Success
-from truetune.generation.looks import Prompt, Sample
-from truetune.generation.verdicts import GOOD, SAID, faults, good, verdict
+from truetune.generation.answer_samples import Prompt, Sample
+from truetune.generation.answer_verdicts import (
+    GOOD_VERDICTS,
+    VERDICT_PHRASES,
+    answer_faults,
+    good,
+    main_verdict,
+)
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.terminal_output import borderless_table, print_visible, shorten_line
 from truetune.report.visible_text import count_noun, visible
@@ -66,7 +72,7 @@ def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
 def describe_success(report: SampleReport) -> str:
     """How many answers are right where that can be told, and how many have a good form, with what the others are."""
     # Verdicts that are no fault are left out of the list of what is wrong.
-    others = Counter({name: n for name, n in report.verdicts.items() if name not in GOOD})
+    others = Counter({name: n for name, n in report.verdicts.items() if name not in GOOD_VERDICTS})
     # Answers of a file may come without a sign of how they ended: then "stop by themselves"
     # can't be said of them.
     ends_known = any(sample.scores.end_known for sample in report.samples)
@@ -75,7 +81,9 @@ def describe_success(report: SampleReport) -> str:
     if report.success.of:
         form = f"{_format_success(report.success)} {fine}"
     if others:
-        form += ": " + ", ".join(f"{SAID[name]} {count}" for name, count in others.most_common())
+        form += ": " + ", ".join(
+            f"{VERDICT_PHRASES[name]} {count}" for name, count in others.most_common()
+        )
     parts = [*_describe_agreement(report), form]
     if report.stop_probability is not None:
         parts.append(f"P(stop) behind the references {report.stop_probability:.2g} (the median)")
@@ -220,10 +228,10 @@ def _look_table(report: SampleReport) -> Table:
 
 def _print_answer(sample: Sample, report: SampleReport, console: Console) -> None:
     """All of one answer."""
-    answer_faults = faults(sample, report.limit)
+    named_faults = answer_faults(sample, report.limit)
     more = (
-        f" ({', '.join(SAID[fault] for fault in answer_faults[1:])} too)"
-        if len(answer_faults) > 1
+        f" ({', '.join(VERDICT_PHRASES[fault] for fault in named_faults[1:])} too)"
+        if len(named_faults) > 1
         else ""
     )
     print_visible(
@@ -260,7 +268,10 @@ def _verdict_text(sample: Sample, limit: int) -> Text:
     is_good = good(sample, limit)
     # Green is given to what was compared and agrees; a good form alone is no praise.
     right = is_good and (sample.scores.exact is True or sample.scores.agrees is True)
-    return Text(SAID[verdict(sample, limit)], style="green" if right else FORM_STYLES[is_good])
+    return Text(
+        VERDICT_PHRASES[main_verdict(sample, limit)],
+        style="green" if right else FORM_STYLES[is_good],
+    )
 
 
 def _format_figure(row: Row, value: float | None, sign: str = "") -> str:

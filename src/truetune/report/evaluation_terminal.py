@@ -15,7 +15,12 @@ from rich.table import Table
 
 from truetune.evaluation.evaluated_report import EvaluationReport
 from truetune.evaluation.metrics import Metrics
-from truetune.generation.evaluated import WHOLE, Evaluated, Measured, Stops
+from truetune.generation.evaluation_results import (
+    ALL_TOKENS,
+    EvaluationResults,
+    ModelMeasurements,
+    StopCalibration,
+)
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, format_share, visible
@@ -55,7 +60,7 @@ def draw_evaluation(report: EvaluationReport, console: Console, verbose: bool) -
         print_visible(console, f"note: {line}", "dim")
 
 
-def _likelihood_tables(evaluated: Evaluated, level: str, verbose: bool) -> Iterator[Table]:
+def _likelihood_tables(evaluated: EvaluationResults, level: str, verbose: bool) -> Iterator[Table]:
     """What is read off the probabilities of the reference answers, without generating any."""
     if evaluated.model.losses:
         yield _loss_table(evaluated, level)
@@ -67,7 +72,7 @@ def _likelihood_tables(evaluated: Evaluated, level: str, verbose: bool) -> Itera
             yield _calibration_table(evaluated.model.stops)
 
 
-def _loss_table(evaluated: Evaluated, level: str) -> Table:
+def _loss_table(evaluated: EvaluationResults, level: str) -> Table:
     """The loss by source of the tokens; the whole in bold."""
     table = _new_table("loss by source", "tokens", "nats a token", level, "perplexity")
     for loss in evaluated.model.losses:
@@ -77,12 +82,12 @@ def _loss_table(evaluated: Evaluated, level: str) -> Table:
             f"{loss.mean:.4f}",
             _format_interval(loss.low, loss.high),
             _format_number(loss.perplexity),
-            style="bold" if loss.source == WHOLE else "",
+            style="bold" if loss.source == ALL_TOKENS else "",
         )
     return table
 
 
-def _change_table(evaluated: Evaluated, other: Measured, level: str) -> Table:
+def _change_table(evaluated: EvaluationResults, other: ModelMeasurements, level: str) -> Table:
     """The difference from the other model's loss by source, with p."""
     table = _new_table(f"against {_model_name(other)}", "its loss", "difference", level, "p")
     for change in evaluated.changes:
@@ -98,7 +103,7 @@ def _change_table(evaluated: Evaluated, other: Measured, level: str) -> Table:
     return table
 
 
-def _stop_table(evaluated: Evaluated, level: str) -> Table:
+def _stop_table(evaluated: EvaluationResults, level: str) -> Table:
     """One column a model."""
     models = [model for model in (evaluated.model, evaluated.other) if model and model.stops]
     table = _new_table("P(stop)", *map(_model_name, models))
@@ -111,7 +116,7 @@ def _stop_table(evaluated: Evaluated, level: str) -> Table:
     return table
 
 
-def _stop_lines(stops: Stops, level: str) -> Iterator[tuple[str, str]]:
+def _stop_lines(stops: StopCalibration, level: str) -> Iterator[tuple[str, str]]:
     """(name, value) of how likely the model stops where answers end, and inside of them."""
     yield "where answers end, mean", _format_number(stops.mean)
     yield "  median", _format_number(stops.median)
@@ -129,7 +134,7 @@ def _stop_lines(stops: Stops, level: str) -> Iterator[tuple[str, str]]:
     yield "expected calibration error", _format_number(stops.error)
 
 
-def _calibration_table(stops: Stops) -> Table:
+def _calibration_table(stops: StopCalibration) -> Table:
     """P(stop) in bins: how many of the places in each are ends."""
     table = _new_table("P(stop) from", "to", "places", "mean", "of them ends")
     for part in stops.bins:
@@ -173,7 +178,7 @@ def _answer_tables(metrics: Metrics) -> Iterator[Table]:
         yield table
 
 
-def _agreement_table(evaluated: Evaluated) -> Table:
+def _agreement_table(evaluated: EvaluationResults) -> Table:
     """On how many rows only one of the models is right, with McNemar's p."""
     table = _new_table(
         "right answers, by pairs", "both", "only this", "only the other", "neither", "p (McNemar)"
@@ -217,7 +222,7 @@ def _task_notes(lm_eval: LmEval | None) -> Iterator[str]:
         yield from lm_eval.notes
 
 
-def _evaluation_notes(evaluated: Evaluated) -> Iterator[str]:
+def _evaluation_notes(evaluated: EvaluationResults) -> Iterator[str]:
     """What was left out and why, what can't be said, and the loss on rows that were trained on."""
     left = sorted(evaluated.skipped.items(), key=lambda pair: -pair[1])
     for reason, count in left[:MAX_SKIP_REASONS]:
@@ -243,7 +248,7 @@ def _evaluation_notes(evaluated: Evaluated) -> Iterator[str]:
         )
 
 
-def _model_name(model: Measured) -> str:
+def _model_name(model: ModelMeasurements) -> str:
     """The last part of a path."""
     return visible(model.name.rstrip("/").rpartition("/")[2] or model.name)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from truetune.checks.movement import MovementReport
     from truetune.evaluation.evaluated_report import EvaluationReport
     from truetune.evaluation.report import SampleReport
-    from truetune.generation.evaluated import Evaluated
+    from truetune.generation.evaluation_results import EvaluationResults
     from truetune.rehearsal.report import RehearsalReport
     from truetune.serving.report import ServiceReport
 
@@ -147,7 +147,7 @@ def _evaluation_verdict(report: EvaluationReport) -> str:
     return f"On {rows} {'; '.join(parts) or 'nothing could be measured'}."
 
 
-def _evaluated_parts(evaluated: Evaluated, level: str) -> Iterator[str]:
+def _evaluated_parts(evaluated: EvaluationResults, level: str) -> Iterator[str]:
     """The loss, how far it is from the other model's, and at how many ends of answers the model would stop."""
     loss, change, stops = evaluated.model.loss(), evaluated.change(), evaluated.model.stops
     if loss:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from truetune.generation.service import By, Service, Strength
+from truetune.generation.server_observations import AdapterStrength, By, ServerObservations
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, visible
@@ -41,7 +41,7 @@ def _(report: ServiceReport, console: Console, verbose: bool) -> None:
     console.print()
 
 
-def observation_lines(service: Service) -> Iterator[Observation]:
+def observation_lines(service: ServerObservations) -> Iterator[Observation]:
     """A line for each part that was looked at."""
     yield from _prompt_lines(service)
     stopping = service.stopping
@@ -79,7 +79,7 @@ def observation_lines(service: Service) -> Iterator[Observation]:
         yield "ignored fields", ", ".join(service.ignored), True
 
 
-def _prompt_lines(service: Service) -> Iterator[Observation]:
+def _prompt_lines(service: ServerObservations) -> Iterator[Observation]:
     """Whether prompts are built as trained, by each way in which that was seen."""
     for by, how in COMPARED_BY.items():
         compared = [
@@ -96,7 +96,7 @@ def _prompt_lines(service: Service) -> Iterator[Observation]:
         yield "prompts", f"{refused} refused", False
 
 
-def _describe_sampling(service: Service) -> tuple[str, bool]:
+def _describe_sampling(service: ServerObservations) -> tuple[str, bool]:
     """(text, good): what the server does where no sampling is asked for."""
     sampling = service.sampling
     assert sampling is not None
@@ -110,7 +110,7 @@ def _describe_sampling(service: Service) -> tuple[str, bool]:
     )
 
 
-def _describe_context(service: Service) -> tuple[str, bool]:
+def _describe_context(service: ServerObservations) -> tuple[str, bool]:
     """(text, good): how long prompts may be, and whether longer ones are cut in silence."""
     context = service.context
     assert context is not None
@@ -127,7 +127,7 @@ def _describe_context(service: Service) -> tuple[str, bool]:
     return f"{length}; of a prompt of {context.sent:,} tokens and more it read {read}", not cut
 
 
-def _describe_strength(strength: Strength) -> str:
+def _describe_strength(strength: AdapterStrength) -> str:
     """How much of what training changed arrives through the server."""
     # Some servers report no log-probabilities: then only answers at which both models part can
     # tell them apart.

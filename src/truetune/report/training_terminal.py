@@ -28,7 +28,7 @@ from truetune.report.report_terminal import render_report
 from truetune.report.visible_text import clip_text, visible
 
 if TYPE_CHECKING:
-    from truetune.generation.looks import Look, Sample
+    from truetune.generation.answer_samples import Sample, SamplingPass
 
 MAX_LOG_LINES = 20
 """Lines of the log, where there is no terminal for a bar"""
@@ -115,7 +115,7 @@ class TrainingTerminal:
         elif step == self.steps or step % max(1, self.steps // MAX_LOG_LINES) == 0:
             self.say(f"step {step:,} of {self.steps:,}: {text}")
 
-    def look(self, look: Look) -> None:
+    def look(self, look: SamplingPass) -> None:
         answers = look.samples
         stopped = sum(sample.scores.stopped for sample in answers)
         self.say(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from truetune.generation.verdicts import SAID
+from truetune.generation.answer_verdicts import VERDICT_PHRASES
 from truetune.report.page.section import Result, Section, render_template
 from truetune.report.visible_text import clip_text, visible
 
@@ -75,7 +75,7 @@ def _make_section(
             for name, looks in sides
         ],
         "prompts": prompts.shown,
-        "said": SAID,
+        "said": VERDICT_PHRASES,
     }
     compared = answers.get("compared")
     html = render_template(
