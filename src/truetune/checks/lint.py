@@ -16,6 +16,7 @@ from truetune.checks.findings import Finding, in_order
 from truetune.checks.judgement import Examined, Judgement, NotJudged, judge, missing
 from truetune.checks.measurement import Measurement
 from truetune.checks.mend import Change, mended, write
+from truetune.checks.model_uses import model_uses
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.settings import of_settings
@@ -27,6 +28,7 @@ from truetune.source.module import Module, decode_any, nothing, parse
 from truetune.source.program import Program, grouped
 from truetune.source.suppress import ignores
 from truetune.source.walk import sources
+from truetune.spec.config import ModelUse
 from truetune.spec.run import RunSpec, Severity
 
 LIBRARIES = frozenset({
@@ -84,12 +86,13 @@ def lint(
     unsafe: bool = False,
     diff: bool = False,
     progress: Callable[[int, int], object] | None = None,
+    uses: tuple[ModelUse, ...] = (),
 ) -> LintReport:
     """Look at Python files and notebooks, and at those in folders; what one imports from another is known in both.
 
     `fix` applies the safe fixes, `unsafe` the others too; with `diff` nothing is written. `progress` is called
-    with the number of files that are read and of all. Raises UsageError for a path that is not there, or a file that
-    can't be written.
+    with the number of files that are read and of all. `uses`: what other files do with weights. Raises UsageError for
+    a path that is not there, or a file that can't be written.
     """
     started = time.perf_counter()
     spec = RunSpec(
@@ -101,12 +104,13 @@ def lint(
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in sources(named)}
     scripts = [file for file in files if is_command_file(Path(file))]
+    uses = (*uses, *(model_uses(named) if len(named) > 1 else ()))
     looks |= {file: look_at_commands(file, spec) for file in scripts}
     for module in _modules([file for file in files if file not in scripts], named):
         if progress is not None:
             progress(len(looks), len(files))
         file = Path(module.path)
-        seen = look_at(module, spec)
+        seen = look_at(module, spec, uses)
         linked = file.is_symlink() and str(file) not in named
         if linked and fix:
             facts[files[module.path]].append(
@@ -120,7 +124,7 @@ def lint(
             changes.append(change)
             if not diff:
                 write(file, change)
-                seen = look_at(change.after, spec)
+                seen = look_at(change.after, spec, uses)
         looks[module.path] = seen
     in_order_of_files = [looks[path] for path in files]
     judged = Judgement.of(
@@ -143,14 +147,14 @@ def lint(
     )
 
 
-def look_at(module: Module, spec: RunSpec) -> Look:
+def look_at(module: Module, spec: RunSpec, uses: tuple[ModelUse, ...] = ()) -> Look:
     """What the rules that `spec` selects find in one module, in the order of its text."""
     rules = [
         rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)
     ]
     parts = [_of_this_file(judge(rules, module), module.path), _unparsed(module, spec)]
     try:
-        parts += [of_settings(config, spec) for config in configs_of_source(module)]
+        parts += [of_settings(config, spec, uses) for config in configs_of_source(module)]
     except SpecError as error:
         parts.append(
             Judgement(

@@ -14,6 +14,7 @@ from truetune.checks.catalogue import DATA, choose, rules, station
 from truetune.checks.inspect_tokenized import KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized, prepared_cache
 from truetune.checks.judgement import Judgement, NotJudged, Unmet, not_met, without_moot
+from truetune.checks.model_uses import model_uses
 from truetune.checks.report import DataReport, Report, Subject, with_judgement
 from truetune.checks.rule import DataRule
 from truetune.checks.run import Progress, check
@@ -23,7 +24,7 @@ from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
 from truetune.errors import DataError, TokenizerError, UsageError
 from truetune.render.tokenizer_folder import locate
 from truetune.spec import located
-from truetune.spec.config import Config
+from truetune.spec.config import Config, ModelUse
 from truetune.spec.kind import NAMES, Kind, recognise
 from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
@@ -65,6 +66,8 @@ class Look:
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
     whose: Whose = field(default_factory=Whose)
     """The trainers that the paths show"""
+    uses: tuple[ModelUse, ...] = ()
+    """What the paths merge, serve or load"""
 
     def add(self, report: Report) -> None:
         self.subjects += report.subjects
@@ -85,9 +88,11 @@ def look(
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
-    seen = Look(spec, base, settings)
-    for path in paths:
-        _look(os.fspath(path), seen)
+    files = [file for path in paths for file in files_of(os.fspath(path), spec.trained_by)]
+    uses = model_uses(files, spec.trained_by) if len(files) > 1 else ()
+    seen = Look(spec, base, settings, uses=uses)
+    for path in files:
+        _look(path, seen)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
         seen.whose.config(own)
@@ -220,6 +225,27 @@ def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
     return [rule for rule in rules if rule.name() not in CUTS] if seen.joined else rules
 
 
+def files_of(path: str, trained_by: TrainerName | None = None) -> list[str]:
+    """A path; of a folder that is nothing by itself, the settings, scripts and logs that lie in it."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return [path]
+    try:
+        recognise(path, trained_by)
+    except UsageError:
+        files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+        return [str(file) for file in files if _is_of_a_run(file, trained_by)] or [path]
+    return [path]
+
+
+def _is_of_a_run(file: Path, trained_by: TrainerName | None) -> bool:
+    """Is it a file that says how something is run, or what it printed?"""
+    try:
+        return recognise(file, trained_by)[0] in (*SETTINGS, "commands", "modelfile", "log")
+    except UsageError:
+        return False
+
+
 def _look(path: str, seen: Look) -> None:
     kinds = kinds_of(path, seen.spec.trained_by)
     if kinds == ("settings",):
@@ -304,7 +330,7 @@ def _settings(path: str, seen: Look) -> None:
     run = config.spec.model_copy(update=length | over)
     run = run.model_copy(update={"data": (*run.data, *prepared_cache(config))})
     seen.whose.config(config)
-    seen.judged.append(of_settings(config, seen.spec))
+    seen.judged.append(of_settings(config, seen.spec, seen.uses))
     facts = [
         ("keys of", config.version),
         ("trains by", run.training.method if _trains(config) else "nothing: there is no do_train"),
@@ -369,7 +395,7 @@ def _source(path: str, seen: Look) -> Report:
     from truetune.checks.lint import lint
 
     seen.whose.sources.append(path)
-    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
+    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore, uses=seen.uses)
 
 
 def _commands(path: str, seen: Look) -> Report:

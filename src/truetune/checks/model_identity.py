@@ -32,6 +32,15 @@ OVERFLOWS = re.compile(
 )
 """Families whose activations pass 65,504, float16's largest number: Gemma 2 and 3 (stored as bfloat16; attention and
 residual stream, by their authors and unsloth), T5 and its kin (trained in bfloat16; the feed-forward layers)"""
+UNTRAINED_MARKS = (
+    (
+        re.compile(r"(?:meta-)?llama-3(?:\.1)?-(?:8|70|405)b(?:-hf)?(?:-bnb-4bit)?"),
+        ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    ),
+    (re.compile(r"qwen-(?:1_8|7|14|72)b"), ("<|im_start|>", "<|im_end|>")),
+)
+"""Bases whose vocabulary has the marks of a chat, which no text ever trained, by the last part of the published name:
+Llama 3 and 3.1 (meta-pytorch/torchtune#2429, unslothai/unsloth#929), Qwen 1 (its README, on LoRA of the base)"""
 LONGEST = 300
 """Characters; longer ones name no model"""
 
@@ -72,6 +81,14 @@ def overflowing_family(name: str) -> str | None:
     last = name.rstrip("/").rpartition("/")[2].lower()
     found = OVERFLOWS.search(last) if len(last) < LONGEST else None
     return found[1] if found is not None else None
+
+
+def untrained_marks(name: str) -> tuple[str, ...]:
+    """The marks of chats that a published base has in its vocabulary and never trained; empty where none are known."""
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    if len(last) >= LONGEST:
+        return ()
+    return next((marks for names, marks in UNTRAINED_MARKS if names.fullmatch(last)), ())
 
 
 def other_weights(one: str, other: str) -> str | None:

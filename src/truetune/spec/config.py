@@ -36,6 +36,22 @@ class Renamed(NamedTuple):
     """Until which release it was taken; None where that is not known"""
 
 
+class ModelUse(NamedTuple):
+    """A file that is given beside the settings merges, serves or loads weights."""
+
+    file: str
+    line: int
+    """1-based"""
+    text: str
+    """As the file says it: `adapter_name_or_path: saves/sft`"""
+    verb: str
+    """merges, converts, serves, loads"""
+    folders: tuple[str, ...]
+    """Adapters or models, as they are named there"""
+    are_adapters: bool
+    """Are they certainly adapters, and no whole models?"""
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """One run's settings as a RunSpec, and where each was set.
@@ -80,6 +96,8 @@ class Config:
     """The program sets `requires_grad` to False: which weights it trains is not known"""
     notes: tuple[str, ...] = ()
     """What the reader assumed, and what it could not look at"""
+    uses: tuple[ModelUse, ...] = ()
+    """What the files that are looked at together with this one do with weights"""
 
     def place(self, *fields: str) -> Place:
         """Where the first of these fields is set; else the file."""

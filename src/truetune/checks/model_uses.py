@@ -1,0 +1,154 @@
+"""Model uses: which folders of weights the given files merge, serve or load.
+
+Settings without training (LLaMA-Factory's export and chat), commands that merge or serve, scripts that load an adapter
+or a model to ask it, and Modelfiles. A training that is given beside them may then be compared with what is used. Only
+names that stand in a file as plain text are known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from truetune.checks.source.script_loads_another_base import adapted_models
+from truetune.checks.vllm_servers import vllm_servers
+from truetune.errors import TruetuneError
+from truetune.parsing.modelfile import is_modelfile, read_modelfile
+from truetune.parsing.shell import CommandFile, ShellCommand, is_command_file, option, read_commands
+from truetune.source.module import Module
+from truetune.source.module import read as read_module
+from truetune.spec.config import Config, ModelUse
+from truetune.spec.kind import recognise
+from truetune.spec.stacks import read_config
+from truetune.trainers.facts import TrainerName
+
+OF_LLAMA_FACTORY = ("export", "chat", "webchat", "api", "eval")
+CONVERTERS = ("convert_hf_to_gguf.py", "convert_lora_to_gguf.py", "convert-hf-to-gguf.py")
+ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "peft.AutoPeftModel*.from_pretrained")
+SCRIPTS = (".py", ".ipynb")
+SETTINGS = (".yaml", ".yml", ".json")
+
+
+def model_uses(
+    paths: Iterable[str | os.PathLike[str]], trained_by: TrainerName | None = None
+) -> tuple[ModelUse, ...]:
+    """What the files among these paths merge, serve or load; files that can't be read say nothing here."""
+    found: list[ModelUse] = []
+    for path in map(Path, paths):
+        if not path.is_file():
+            continue
+        try:
+            found += _of_file(path, trained_by)
+        except (TruetuneError, OSError, ValueError):
+            continue  # who looks at the file itself says what is wrong with it
+    return tuple(found)
+
+
+def is_same_folder(one: str, other: str) -> bool:
+    """Do two names mean one folder of weights? One may be absolute, and the other relative."""
+    mine, theirs = (_normal(name) for name in (one, other))
+    if mine.startswith("/") == theirs.startswith("/"):
+        return mine == theirs
+    longer, shorter = (mine, theirs) if mine.startswith("/") else (theirs, mine)
+    return longer.endswith(f"/{shorter}")
+
+
+def is_within(one: str, folder: str) -> bool:
+    """Is a folder, or one below it (`checkpoint-400`, `merged`), meant by the first name?"""
+    parts = _normal(one).split("/")
+    return any(is_same_folder("/".join(parts[:end]), folder) for end in range(1, len(parts) + 1))
+
+
+def _normal(name: str) -> str:
+    return os.path.normpath(os.path.expanduser(name))
+
+
+def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[ModelUse]:
+    if is_command_file(path):
+        yield from _of_commands(read_commands(path))
+    elif is_modelfile(path):
+        modelfile = read_modelfile(path)
+        for word in ("from", "adapter"):
+            for one in modelfile.all(word):
+                text = f"{word.upper()} {one.value}"
+                yield ModelUse(str(path), one.line, text, "serves", (one.value,), word == "adapter")
+    elif path.suffix in SCRIPTS:
+        yield from _of_module(read_module(path))
+    elif path.suffix in SETTINGS and recognise(path, trained_by)[0] == "llama-factory":
+        yield from _of_llama_factory(read_config(path, trained_by))
+
+
+def _of_llama_factory(config: Config) -> Iterator[ModelUse]:
+    """An export, a chat or an evaluation: settings that train nothing."""
+    if config.raw.get("do_train"):
+        return
+    adapters = str(config.spec.training.adapter or "")
+    field = "training.adapter" if adapters else "model"
+    named = adapters or str(config.raw.get("model_name_or_path") or "")
+    folders = tuple(name.strip() for name in named.split(",") if name.strip())
+    place = config.place(field)
+    verb = "merges" if config.raw.get("export_dir") else "loads"
+    if folders:
+        text = f"{place.key}: {named}"
+        yield ModelUse(config.path, place.line, text, verb, folders, bool(adapters))
+
+
+def _of_commands(file: CommandFile) -> Iterator[ModelUse]:
+    for server in vllm_servers(file):
+        yield from _served_by_vllm(file, server.command, server.options)
+    for command in file.commands:
+        for verb in OF_LLAMA_FACTORY:
+            words = command.behind("llamafactory-cli", verb)
+            adapters = option(words, "--adapter_name_or_path") if words is not None else None
+            if adapters:
+                does = "merges" if verb == "export" else "serves"
+                yield _use(file, command, does, tuple(adapters.split(",")), True)
+        merged = command.behind("axolotl", "merge-lora")
+        adapter = option(merged, "--lora-model-dir") if merged is not None else None
+        if adapter:
+            yield _use(file, command, "merges", (adapter,), True)
+        for name in CONVERTERS:
+            words = command.behind(name)
+            if words and not words[0].startswith("-"):
+                yield _use(file, command, "converts", (words[0],), "lora" in name)
+
+
+def _served_by_vllm(
+    file: CommandFile, command: ShellCommand, options: tuple[str, ...]
+) -> Iterator[ModelUse]:
+    """The adapters of a vLLM server, else its model."""
+    adapters = [
+        word.partition("=")[2] for word in options if "=" in word and not word.startswith("-")
+    ]
+    first = options[0] if options and not options[0].startswith("-") else None
+    model = option(options, "--model") or first
+    folders = tuple(adapters) or ((model,) if model else ())
+    if folders:
+        yield _use(file, command, "serves", folders, bool(adapters))
+
+
+def _use(
+    file: CommandFile,
+    command: ShellCommand,
+    verb: str,
+    folders: tuple[str, ...],
+    are_adapters: bool,
+) -> ModelUse:
+    """What one command does with weights."""
+    text = command.text.strip()
+    return ModelUse(file.path, command.line, text, verb, folders, are_adapters)
+
+
+def _of_module(module: Module) -> Iterator[ModelUse]:
+    """The adapters that a script puts on a model, and the models of engines."""
+    named = [(one.call, one.adapter, True) for one in adapted_models(module)]
+    for call in module.calls(*ENGINES):
+        name = call.argument(0, "model") or call.keywords.get("pretrained_model_name_or_path")
+        if name is not None:
+            named.append((call, name, call.named("peft.*")))
+    for call, argument, is_adapter in named:
+        folder = module.flow.value(argument)
+        if isinstance(folder, str):
+            line = module.place(call.node)[0]
+            yield ModelUse(module.path, line, f"loads {folder}", "loads", (folder,), is_adapter)
