@@ -104,7 +104,7 @@ def lint(
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in sources(named)}
     scripts = [file for file in files if is_command_file(Path(file))]
-    uses = (*uses, *(model_uses(named) if len(named) > 1 else ()))
+    uses = (*uses, *model_uses(named))
     looks |= {file: look_at_commands(file, spec) for file in scripts}
     for module in _modules([file for file in files if file not in scripts], named):
         if progress is not None:

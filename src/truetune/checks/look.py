@@ -88,11 +88,9 @@ def look(
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
-    files = [file for path in paths for file in files_of(os.fspath(path), spec.trained_by)]
-    uses = model_uses(files, spec.trained_by) if len(files) > 1 else ()
-    seen = Look(spec, base, settings, uses=uses)
-    for path in files:
-        _look(path, seen)
+    seen = Look(spec, base, settings, uses=model_uses(paths, spec.trained_by))
+    for path in paths:
+        _look(os.fspath(path), seen)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
         seen.whose.config(own)
@@ -223,27 +221,6 @@ def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
         seen.judged.append(Judgement(not_judged=tuple(not_met(rule, told) for rule in moot)))
         rules = [rule for rule in rules if rule not in moot]
     return [rule for rule in rules if rule.name() not in CUTS] if seen.joined else rules
-
-
-def files_of(path: str, trained_by: TrainerName | None = None) -> list[str]:
-    """A path; of a folder that is nothing by itself, the settings, scripts and logs that lie in it."""
-    folder = Path(path)
-    if not folder.is_dir():
-        return [path]
-    try:
-        recognise(path, trained_by)
-    except UsageError:
-        files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-        return [str(file) for file in files if _is_of_a_run(file, trained_by)] or [path]
-    return [path]
-
-
-def _is_of_a_run(file: Path, trained_by: TrainerName | None) -> bool:
-    """Is it a file that says how something is run, or what it printed?"""
-    try:
-        return recognise(file, trained_by)[0] in (*SETTINGS, "commands", "modelfile", "log")
-    except UsageError:
-        return False
 
 
 def _look(path: str, seen: Look) -> None:

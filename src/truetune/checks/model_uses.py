@@ -28,21 +28,40 @@ CONVERTERS = ("convert_hf_to_gguf.py", "convert_lora_to_gguf.py", "convert-hf-to
 ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "peft.AutoPeftModel*.from_pretrained")
 SCRIPTS = (".py", ".ipynb")
 SETTINGS = (".yaml", ".yml", ".json")
+MANY = 300
+"""Entries of a folder that are looked at, as for the files around settings"""
 
 
 def model_uses(
     paths: Iterable[str | os.PathLike[str]], trained_by: TrainerName | None = None
 ) -> tuple[ModelUse, ...]:
-    """What the files among these paths merge, serve or load; files that can't be read say nothing here."""
+    """What the files among these paths, and in folders among them, merge, serve or load.
+
+    One file alone is compared with nothing, and files that can't be read say nothing here.
+    """
+    files = [file for path in map(Path, paths) for file in _files(path)]
     found: list[ModelUse] = []
-    for path in map(Path, paths):
-        if not path.is_file():
-            continue
+    for path in files if len(files) > 1 else ():
         try:
             found += _of_file(path, trained_by)
         except (TruetuneError, OSError, ValueError):
             continue  # who looks at the file itself says what is wrong with it
     return tuple(found)
+
+
+def _files(path: Path) -> list[Path]:
+    """A file, or the scripts, commands and settings that lie in a folder."""
+    if path.is_file():
+        return [path]
+    try:
+        inside = [file for file in sorted(path.iterdir())[:MANY] if file.is_file()]
+    except OSError:
+        return []
+    return [
+        file
+        for file in inside
+        if file.suffix in (*SCRIPTS, ".yaml", ".yml") or is_command_file(file) or is_modelfile(file)
+    ]
 
 
 def is_same_folder(one: str, other: str) -> bool:

@@ -65,13 +65,12 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check train.py outputs/run-3
       truetune check                            (settings from truetune.yaml)
     """
-    from truetune.checks.look import files_of, kinds_of, look
+    from truetune.checks.look import kinds_of, look
     from truetune.fixing.tried_edits import with_tried_edits
     from truetune.report.progress import checking
     from truetune.spec.files import CONFIG
 
     deliver = Delivery.of(options)
-    paths = tuple(file for path in paths for file in files_of(path, options["trained_by"]))
     kinds = {path: kinds_of(path, options["trained_by"]) for path in paths}
     if options["config"] is None and (
         own := next((path for path in paths if kinds[path][0] == "truetune"), None)
