@@ -28,6 +28,9 @@ CONVERTERS = ("convert_hf_to_gguf.py", "convert_lora_to_gguf.py", "convert-hf-to
 ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "peft.AutoPeftModel*.from_pretrained")
 SCRIPTS = (".py", ".ipynb")
 SETTINGS = (".yaml", ".yml", ".json")
+LOADERS = (b"peft", b"vllm", b"load_adapter")
+"""One of them stands in each script that loads an adapter or starts an engine; most others need not be parsed"""
+HEAD = 1 << 20
 MANY = 300
 """Entries of a folder that are looked at, as for the files around settings"""
 
@@ -93,7 +96,9 @@ def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[ModelUse]:
                 text = f"{word.upper()} {one.value}"
                 yield ModelUse(str(path), one.line, text, "serves", (one.value,), word == "adapter")
     elif path.suffix in SCRIPTS:
-        yield from _of_module(read_module(path))
+        head = path.read_bytes()[:HEAD]
+        if any(word in head for word in LOADERS):
+            yield from _of_module(read_module(path))
     elif path.suffix in SETTINGS and recognise(path, trained_by)[0] == "llama-factory":
         yield from _of_llama_factory(read_config(path, trained_by))
 

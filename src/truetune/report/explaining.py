@@ -73,6 +73,9 @@ def render_hits(question: str, hits: Sequence[Hit], console: Console) -> None:
         line.append(f"{topic.name}", style="bold")
         line.append(f" ({topic.code or KINDS[topic.kind]}): {topic.title}")
         console.print(line)
+        for cause in hit.causes:
+            proof = f" ({', '.join(cause.rules)})" if cause.rules else ""
+            console.print(Text(f"    cause: {cause.text}{proof}"))
         console.print(Text(f"    about: {', '.join(hit.words)} · {_command(hit)}", style="dim"))
 
 
@@ -86,6 +89,9 @@ def hits_json(hits: Sequence[Hit]) -> dict[str, Any]:
                 "code": hit.topic.code,
                 "title": hit.topic.title,
                 "about": list(hit.words),
+                "causes": [
+                    {"text": cause.text, "rules": list(cause.rules)} for cause in hit.causes
+                ],
                 "command": _command(hit),
             }
             for hit in hits
