@@ -16,10 +16,10 @@ from truetune.checks.findings import Finding, in_order
 from truetune.checks.judgement import Examined, Judgement, NotJudged, judge, missing
 from truetune.checks.measurement import Measurement
 from truetune.checks.mend import Change, mended, write
-from truetune.checks.model_uses import model_uses
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.settings import of_settings
+from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell import is_command_file, read_commands
 from truetune.source.config import configs_of_source
@@ -28,7 +28,7 @@ from truetune.source.module import Module, decode_any, nothing, parse
 from truetune.source.program import Program, grouped
 from truetune.source.suppress import ignores
 from truetune.source.walk import sources
-from truetune.spec.config import ModelUse
+from truetune.spec.config import WeightUse
 from truetune.spec.run import RunSpec, Severity
 
 LIBRARIES = frozenset({
@@ -86,7 +86,7 @@ def lint(
     unsafe: bool = False,
     diff: bool = False,
     progress: Callable[[int, int], object] | None = None,
-    uses: tuple[ModelUse, ...] = (),
+    uses: tuple[WeightUse, ...] = (),
 ) -> LintReport:
     """Look at Python files and notebooks, and at those in folders; what one imports from another is known in both.
 
@@ -104,7 +104,7 @@ def lint(
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in sources(named)}
     scripts = [file for file in files if is_command_file(Path(file))]
-    uses = (*uses, *model_uses(named))
+    uses = (*uses, *weight_uses(named))
     looks |= {file: look_at_commands(file, spec) for file in scripts}
     for module in _modules([file for file in files if file not in scripts], named):
         if progress is not None:
@@ -147,7 +147,7 @@ def lint(
     )
 
 
-def look_at(module: Module, spec: RunSpec, uses: tuple[ModelUse, ...] = ()) -> Look:
+def look_at(module: Module, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Look:
     """What the rules that `spec` selects find in one module, in the order of its text."""
     rules = [
         rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)

@@ -14,17 +14,17 @@ from truetune.checks.catalogue import DATA, choose, rules, station
 from truetune.checks.inspect_tokenized import KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized, prepared_cache
 from truetune.checks.judgement import Judgement, NotJudged, Unmet, not_met, without_moot
-from truetune.checks.model_uses import model_uses
 from truetune.checks.report import DataReport, Report, Subject, with_judgement
 from truetune.checks.rule import DataRule
 from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
+from truetune.checks.weight_uses import weight_uses
 from truetune.checks.whose import Whose
 from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
 from truetune.errors import DataError, TokenizerError, UsageError
 from truetune.render.tokenizer_folder import locate
 from truetune.spec import located
-from truetune.spec.config import Config, ModelUse
+from truetune.spec.config import Config, WeightUse
 from truetune.spec.kind import NAMES, Kind, recognise
 from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
@@ -66,7 +66,7 @@ class Look:
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
     whose: Whose = field(default_factory=Whose)
     """The trainers that the paths show"""
-    uses: tuple[ModelUse, ...] = ()
+    uses: tuple[WeightUse, ...] = ()
     """What the paths merge, serve or load"""
 
     def add(self, report: Report) -> None:
@@ -88,7 +88,7 @@ def look(
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
-    seen = Look(spec, base, settings, uses=model_uses(paths, spec.trained_by))
+    seen = Look(spec, base, settings, uses=weight_uses(paths, spec.trained_by))
     for path in paths:
         _look(os.fspath(path), seen)
     if settings is not None:

@@ -11,11 +11,11 @@ from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.checks.whose import trainer_of
 from truetune.memory.machine import Launch, Machine, machine
-from truetune.spec.config import Config, ModelUse
+from truetune.spec.config import Config, WeightUse
 from truetune.spec.run import RunSpec
 
 
-def of_settings(config: Config, spec: RunSpec, uses: tuple[ModelUse, ...] = ()) -> Judgement:
+def of_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Judgement:
     """What the rules that `spec` selects say of a run's settings, and of this machine as their place.
 
     `uses` is what the files that are given together with the settings do with weights.

@@ -36,7 +36,7 @@ class Renamed(NamedTuple):
     """Until which release it was taken; None where that is not known"""
 
 
-class ModelUse(NamedTuple):
+class WeightUse(NamedTuple):
     """A file that is given beside the settings merges, serves or loads weights."""
 
     file: str
@@ -50,6 +50,8 @@ class ModelUse(NamedTuple):
     """Adapters or models, as they are named there"""
     are_adapters: bool
     """Are they certainly adapters, and no whole models?"""
+    template: str = ""
+    """The chat template that it asks with: its name, or its text; empty where it names none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Config:
     """The program sets `requires_grad` to False: which weights it trains is not known"""
     notes: tuple[str, ...] = ()
     """What the reader assumed, and what it could not look at"""
-    uses: tuple[ModelUse, ...] = ()
+    uses: tuple[WeightUse, ...] = ()
     """What the files that are looked at together with this one do with weights"""
 
     def place(self, *fields: str) -> Place:

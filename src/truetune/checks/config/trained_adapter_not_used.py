@@ -66,9 +66,9 @@ from pathlib import PurePath
 from truetune.checks.config.keys import case, of_program
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_uses import is_same_folder, is_within
 from truetune.checks.rule import ConfigRule
-from truetune.spec.config import Config, ModelUse
+from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.spec.config import Config, WeightUse
 
 NO_USES = Unmet(
     "it is about settings that are given together with a file that merges, serves or loads weights",
@@ -121,7 +121,7 @@ class TrainedAdapterNotUsed(ConfigRule):
         )
 
     def _lacking_the_start(
-        self, uses: list[ModelUse], start: tuple[str, ...], output: str
+        self, uses: list[WeightUse], start: tuple[str, ...], output: str
     ) -> Iterator[Finding]:
         """A new adapter on top of another: what merges the new one alone loses the other."""
         if not _is_new_adapter(self.subject):
@@ -159,7 +159,7 @@ def _start(config: Config) -> tuple[str, ...]:
     return tuple(filter(None, adapters)) or ((str(model),) if is_folder else ())
 
 
-def _others(config: Config) -> tuple[ModelUse, ...]:
+def _others(config: Config) -> tuple[WeightUse, ...]:
     """What other files use; a script that trains and then loads is judged by itself."""
     return tuple(use for use in config.uses if use.file != config.path)
 
@@ -169,11 +169,11 @@ def _is_new_adapter(config: Config) -> bool:
     return bool(config.raw.get("create_new_adapter")) and config.spec.training.adapter is not None
 
 
-def _names_one_of(use: ModelUse, folders: tuple[str, ...]) -> bool:
+def _names_one_of(use: WeightUse, folders: tuple[str, ...]) -> bool:
     return any(is_same_folder(name, folder) for name in use.folders for folder in folders)
 
 
-def _is_beside(uses: tuple[ModelUse, ...], output: str) -> bool:
+def _is_beside(uses: tuple[WeightUse, ...], output: str) -> bool:
     """Is all that is used one folder that lies beside the output: `saves/dpo` beside `saves/dpo-v2`?"""
     names = {name for use in uses if use.are_adapters for name in use.folders}
     above = PurePath(output).parent
@@ -182,5 +182,5 @@ def _is_beside(uses: tuple[ModelUse, ...], output: str) -> bool:
     return is_same_folder(str(PurePath(next(iter(names))).parent), str(above))
 
 
-def _case(use: ModelUse) -> Case:
+def _case(use: WeightUse) -> Case:
     return Case(use.text, file=use.file, line=use.line)

@@ -1,4 +1,4 @@
-"""Model uses: which folders of weights the given files merge, serve or load.
+"""Weight uses: which folders of weights the given files merge, serve or load.
 
 Settings without training (LLaMA-Factory's export and chat), commands that merge or serve, scripts that load an adapter
 or a model to ask it, and Modelfiles. A training that is given beside them may then be compared with what is used. Only
@@ -14,11 +14,13 @@ from pathlib import Path
 from truetune.checks.source.script_loads_another_base import adapted_models
 from truetune.checks.vllm_servers import vllm_servers
 from truetune.errors import TruetuneError
+from truetune.parsing.files import read_bounded
+from truetune.parsing.limits import SETTINGS as SETTINGS_FILE
 from truetune.parsing.modelfile import is_modelfile, read_modelfile
 from truetune.parsing.shell import CommandFile, ShellCommand, is_command_file, option, read_commands
 from truetune.source.module import Module
 from truetune.source.module import read as read_module
-from truetune.spec.config import Config, ModelUse
+from truetune.spec.config import Config, WeightUse
 from truetune.spec.kind import recognise
 from truetune.spec.stacks import read_config
 from truetune.trainers.facts import TrainerName
@@ -35,15 +37,15 @@ MANY = 300
 """Entries of a folder that are looked at, as for the files around settings"""
 
 
-def model_uses(
+def weight_uses(
     paths: Iterable[str | os.PathLike[str]], trained_by: TrainerName | None = None
-) -> tuple[ModelUse, ...]:
+) -> tuple[WeightUse, ...]:
     """What the files among these paths, and in folders among them, merge, serve or load.
 
     One file alone is compared with nothing, and files that can't be read say nothing here.
     """
     files = [file for path in map(Path, paths) for file in _files(path)]
-    found: list[ModelUse] = []
+    found: list[WeightUse] = []
     for path in files if len(files) > 1 else ():
         try:
             found += _of_file(path, trained_by)
@@ -86,15 +88,19 @@ def _normal(name: str) -> str:
     return os.path.normpath(os.path.expanduser(name))
 
 
-def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[ModelUse]:
+def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
     if is_command_file(path):
         yield from _of_commands(read_commands(path))
     elif is_modelfile(path):
         modelfile = read_modelfile(path)
+        template = modelfile.last("template")
+        written = template.value if template is not None else ""
         for word in ("from", "adapter"):
             for one in modelfile.all(word):
                 text = f"{word.upper()} {one.value}"
-                yield ModelUse(str(path), one.line, text, "serves", (one.value,), word == "adapter")
+                yield WeightUse(
+                    str(path), one.line, text, "serves", (one.value,), word == "adapter", written
+                )
     elif path.suffix in SCRIPTS:
         head = path.read_bytes()[:HEAD]
         if any(word in head for word in LOADERS):
@@ -103,7 +109,7 @@ def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[ModelUse]:
         yield from _of_llama_factory(read_config(path, trained_by))
 
 
-def _of_llama_factory(config: Config) -> Iterator[ModelUse]:
+def _of_llama_factory(config: Config) -> Iterator[WeightUse]:
     """An export, a chat or an evaluation: settings that train nothing."""
     if config.raw.get("do_train"):
         return
@@ -113,12 +119,15 @@ def _of_llama_factory(config: Config) -> Iterator[ModelUse]:
     folders = tuple(name.strip() for name in named.split(",") if name.strip())
     place = config.place(field)
     verb = "merges" if config.raw.get("export_dir") else "loads"
+    named_template = str(config.raw.get("template") or "")
     if folders:
         text = f"{place.key}: {named}"
-        yield ModelUse(config.path, place.line, text, verb, folders, bool(adapters))
+        yield WeightUse(
+            config.path, place.line, text, verb, folders, bool(adapters), named_template
+        )
 
 
-def _of_commands(file: CommandFile) -> Iterator[ModelUse]:
+def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
     for server in vllm_servers(file):
         yield from _served_by_vllm(file, server.command, server.options)
     for command in file.commands:
@@ -140,7 +149,7 @@ def _of_commands(file: CommandFile) -> Iterator[ModelUse]:
 
 def _served_by_vllm(
     file: CommandFile, command: ShellCommand, options: tuple[str, ...]
-) -> Iterator[ModelUse]:
+) -> Iterator[WeightUse]:
     """The adapters of a vLLM server, else its model."""
     adapters = [
         word.partition("=")[2] for word in options if "=" in word and not word.startswith("-")
@@ -149,7 +158,18 @@ def _served_by_vllm(
     model = option(options, "--model") or first
     folders = tuple(adapters) or ((model,) if model else ())
     if folders:
-        yield _use(file, command, "serves", folders, bool(adapters))
+        template = _template(option(options, "--chat-template"), Path(file.path).parent)
+        yield _use(file, command, "serves", folders, bool(adapters), template)
+
+
+def _template(given: str | None, folder: Path) -> str:
+    """The text of a template's file where it is here, else its name."""
+    if not given:
+        return ""
+    path = folder / given
+    if path.is_file():
+        return read_bounded(path, SETTINGS_FILE).decode("utf-8", "replace")
+    return Path(given).stem
 
 
 def _use(
@@ -158,13 +178,14 @@ def _use(
     verb: str,
     folders: tuple[str, ...],
     are_adapters: bool,
-) -> ModelUse:
+    template: str = "",
+) -> WeightUse:
     """What one command does with weights."""
     text = command.text.strip()
-    return ModelUse(file.path, command.line, text, verb, folders, are_adapters)
+    return WeightUse(file.path, command.line, text, verb, folders, are_adapters, template)
 
 
-def _of_module(module: Module) -> Iterator[ModelUse]:
+def _of_module(module: Module) -> Iterator[WeightUse]:
     """The adapters that a script puts on a model, and the models of engines."""
     named = [(one.call, one.adapter, True) for one in adapted_models(module)]
     for call in module.calls(*ENGINES):
@@ -175,4 +196,4 @@ def _of_module(module: Module) -> Iterator[ModelUse]:
         folder = module.flow.value(argument)
         if isinstance(folder, str):
             line = module.place(call.node)[0]
-            yield ModelUse(module.path, line, f"loads {folder}", "loads", (folder,), is_adapter)
+            yield WeightUse(module.path, line, f"loads {folder}", "loads", (folder,), is_adapter)
