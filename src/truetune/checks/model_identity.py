@@ -41,6 +41,10 @@ UNTRAINED_MARKS = (
 )
 """Bases whose vocabulary has the marks of a chat, which no text ever trained, by the last part of the published name:
 Llama 3 and 3.1 (meta-pytorch/torchtune#2429, unslothai/unsloth#929), Qwen 1 (its README, on LoRA of the base)"""
+OWN_WEIGHTS = re.compile(
+    r"(?<![a-z])(?:sft|dpo|orpo|kto|cpt|merged?|fused|(?:fine-?)?tuned|stage-?\d|checkpoint-\d+|final|best)(?![a-z])"
+)
+"""What folders of trained or merged weights are called"""
 LONGEST = 300
 """Characters; longer ones name no model"""
 
@@ -118,6 +122,18 @@ def is_tuned_apart(one: str, other: str) -> bool:
     if mine is None or theirs is None or not _are_published(one, other):
         return False
     return mine.is_tuned != theirs.is_tuned
+
+
+def is_published(name: str) -> bool:
+    """Is it a name of the hub, `owner/model`, of a family that is known?"""
+    return _are_published(name) and identity(name) is not None
+
+
+def is_tuned_folder(name: str) -> bool:
+    """Does the path of a folder say that its weights were trained or merged here?"""
+    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    return is_path and OWN_WEIGHTS.search(last) is not None
 
 
 def _are_published(*names: str) -> bool:
