@@ -151,6 +151,24 @@ def test_templates_of_training_and_of_serving(
     assert all("another template" in message for message in found)
 
 
+@pytest.mark.parametrize(
+    ("base", "count"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", 1),
+        ("Qwen/Qwen3-8B", 1),
+        ("unsloth/Qwen2.5-7B-bnb-4bit", 0),  # a copy of the same weights
+        ("/models/ours", 0),
+    ],
+)
+def test_the_adapter_is_put_on_another_model(base: str, count: int, tmp_path: Path) -> None:
+    run = training("saves/faq").replace("some/model", "Qwen/Qwen2.5-7B")
+    chat = CHAT.format(adapter="saves/faq", template="qwen").replace("some/model", base)
+    serve = f"vllm serve {base} --enable-lora --lora-modules faq=saves/faq/checkpoint-9\n"
+    for name, text in (("chat__yaml", chat), ("serve__sh", serve)):
+        found = messages(tmp_path, "settings-name-another-base", run__yaml=run, **{name: text})
+        assert len(found) == count, name
+
+
 def test_names_of_one_folder() -> None:
     assert is_same_folder("./saves/dpo/", "saves/dpo")
     assert is_same_folder("/data/run/saves/dpo", "saves/dpo")

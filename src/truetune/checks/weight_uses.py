@@ -7,17 +7,19 @@ names that stand in a file as plain text are known.
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from truetune.checks.source.script_loads_another_base import adapted_models
-from truetune.checks.vllm_servers import vllm_servers
+from truetune.checks.source.script_loads_another_base import adapted_models, name_of_model
+from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import TruetuneError
 from truetune.parsing.files import read_bounded
 from truetune.parsing.limits import SETTINGS as SETTINGS_FILE
 from truetune.parsing.modelfile import is_modelfile, read_modelfile
 from truetune.parsing.shell import CommandFile, ShellCommand, is_command_file, option, read_commands
+from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.module import read as read_module
 from truetune.spec.config import Config, WeightUse
@@ -120,16 +122,17 @@ def _of_llama_factory(config: Config) -> Iterator[WeightUse]:
     place = config.place(field)
     verb = "merges" if config.raw.get("export_dir") else "loads"
     named_template = str(config.raw.get("template") or "")
+    base = str(config.raw.get("model_name_or_path") or "") if adapters else ""
     if folders:
         text = f"{place.key}: {named}"
         yield WeightUse(
-            config.path, place.line, text, verb, folders, bool(adapters), named_template
+            config.path, place.line, text, verb, folders, bool(adapters), named_template, base
         )
 
 
 def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
     for server in vllm_servers(file):
-        yield from _served_by_vllm(file, server.command, server.options)
+        yield from _served_by_vllm(file, server)
     for command in file.commands:
         for verb in OF_LLAMA_FACTORY:
             words = command.behind("llamafactory-cli", verb)
@@ -147,19 +150,16 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
                 yield _use(file, command, "converts", (words[0],), "lora" in name)
 
 
-def _served_by_vllm(
-    file: CommandFile, command: ShellCommand, options: tuple[str, ...]
-) -> Iterator[WeightUse]:
+def _served_by_vllm(file: CommandFile, server: Server) -> Iterator[WeightUse]:
     """The adapters of a vLLM server, else its model."""
-    adapters = [
-        word.partition("=")[2] for word in options if "=" in word and not word.startswith("-")
-    ]
+    options, adapters = server.options, tuple(lora_modules(server).values())
     first = options[0] if options and not options[0].startswith("-") else None
     model = option(options, "--model") or first
-    folders = tuple(adapters) or ((model,) if model else ())
+    folders = adapters or ((model,) if model else ())
     if folders:
         template = _template(option(options, "--chat-template"), Path(file.path).parent)
-        yield _use(file, command, "serves", folders, bool(adapters), template)
+        base = model if adapters and model else ""
+        yield _use(file, server.command, "serves", folders, bool(adapters), template, base)
 
 
 def _template(given: str | None, folder: Path) -> str:
@@ -179,21 +179,32 @@ def _use(
     folders: tuple[str, ...],
     are_adapters: bool,
     template: str = "",
+    base: str = "",
 ) -> WeightUse:
     """What one command does with weights."""
     text = command.text.strip()
-    return WeightUse(file.path, command.line, text, verb, folders, are_adapters, template)
+    return WeightUse(file.path, command.line, text, verb, folders, are_adapters, template, base)
 
 
 def _of_module(module: Module) -> Iterator[WeightUse]:
     """The adapters that a script puts on a model, and the models of engines."""
-    named = [(one.call, one.adapter, True) for one in adapted_models(module)]
+    for one in adapted_models(module):
+        yield from _loaded(
+            module, one.call, one.adapter, base=name_of_model(module, one.model) or ""
+        )
     for call in module.calls(*ENGINES):
         name = call.argument(0, "model") or call.keywords.get("pretrained_model_name_or_path")
         if name is not None:
-            named.append((call, name, call.named("peft.*")))
-    for call, argument, is_adapter in named:
-        folder = module.flow.value(argument)
-        if isinstance(folder, str):
-            line = module.place(call.node)[0]
-            yield WeightUse(module.path, line, f"loads {folder}", "loads", (folder,), is_adapter)
+            yield from _loaded(module, call, name)
+
+
+def _loaded(
+    module: Module, call: Call, named: ast.expr, base: str | None = None
+) -> Iterator[WeightUse]:
+    """What one call loads, where its name is plain text; with `base` it is an adapter."""
+    folder = module.flow.value(named)
+    if isinstance(folder, str):
+        line = module.place(call.node)[0]
+        is_adapter = base is not None or call.named("peft.*")
+        text = f"loads {folder}"
+        yield WeightUse(module.path, line, text, "loads", (folder,), is_adapter, base=base or "")

@@ -52,6 +52,8 @@ class WeightUse(NamedTuple):
     """Are they certainly adapters, and no whole models?"""
     template: str = ""
     """The chat template that it asks with: its name, or its text; empty where it names none"""
+    base: str = ""
+    """The model that adapters are put on; empty where it is not known, or there are none"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
-from truetune.checks.vllm_servers import Server, vllm_servers
+from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import DataError
 from truetune.parsing.shell import is_command_file, option, read_commands
 from truetune.source.module import Module
@@ -94,24 +94,9 @@ def _servers(module: Module) -> Iterator[AdapterServer]:
         except DataError:
             continue  # who looks at the commands says what is wrong with them
         for server in vllm_servers(file):
-            adapters = _adapters(server)
+            adapters = frozenset(lora_modules(server))
             if adapters:
                 yield AdapterServer(str(path), server, _bases(server), adapters)
-
-
-def _adapters(server: Server) -> frozenset[str]:
-    """The names behind `--lora-modules`; JSON entries are left alone."""
-    words = iter(server.options)
-    for word in words:
-        name, equals, first = word.partition("=")
-        if name == "--lora-modules":
-            listed = [first] if equals else []
-            for other in words:
-                if other.startswith("-"):
-                    break
-                listed.append(other)
-            return frozenset(one.partition("=")[0] for one in listed if "=" in one)
-    return frozenset()
 
 
 def _bases(server: Server) -> frozenset[str]:

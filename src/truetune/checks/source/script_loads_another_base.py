@@ -100,7 +100,7 @@ class ScriptLoadsAnotherBase(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call, model, adapter in adapted_models(module):
-            name, folder = _name(module, model), module.flow.value(adapter)
+            name, folder = name_of_model(module, model), module.flow.value(adapter)
             found = base_of_adapter(folder, module.path) if isinstance(folder, str) else None
             if name is None or found is None:
                 continue
@@ -135,7 +135,7 @@ class ScriptLoadsAnotherBase(SourceRule):
         )
 
 
-def _name(module: Module, model: ast.expr) -> str | None:
+def name_of_model(module: Module, model: ast.expr) -> str | None:
     """The name that a model was loaded under; None where the file does not say one."""
     value = module.flow.value(model)
     return value if isinstance(value, str) else loaded_as(module, model)
