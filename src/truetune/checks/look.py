@@ -25,13 +25,13 @@ from truetune.errors import DataError, TokenizerError, UsageError
 from truetune.render.tokenizer_folder import locate
 from truetune.spec import located
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.kind import NAMES, Kind, recognise
+from truetune.spec.kind import Kind, recognise, title_of_kind
 from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config, what_would_tell
+from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.facts import TrainerName
 
-SETTINGS: tuple[Kind, ...] = ("truetune", "axolotl", "llama-factory", "trl", "transformers")
 SOURCES: tuple[Kind, ...] = ("source", "notebook")
 CUTS = (
     "truncation-leaves-no-label",
@@ -105,7 +105,7 @@ def look(
         rest = tuple(path for path in run.data if path not in tokenized)
         run = run.model_copy(update={"data": rest}) if rest else None
     if run is not None and run.data and run.tokenizer is None and seen.subjects:
-        seen.subjects.append(Subject(NAMES["data"], ", ".join(run.data)))
+        seen.subjects.append(Subject(title_of_kind("data"), ", ".join(run.data)))
         told = NotJudged(
             "the data",
             "there is no tokenizer to render them with",
@@ -123,7 +123,7 @@ def look(
         report = of_rows or report
     if isinstance(report, DataReport) and not report.rows:
         seen.subjects.append(
-            Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items()))
+            Subject(title_of_kind("tokenizer"), report.tokenizer, tuple(report.facts.items()))
         )
     subjects = (*seen.subjects, *report.subjects)
     made = with_judgement(
@@ -181,7 +181,7 @@ def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | No
     except TokenizerError as error:
         if run.data or not seen.subjects or run.tokenizer != seen.tokenizer:
             raise
-        seen.subjects.append(Subject(NAMES["tokenizer"], run.tokenizer or ""))
+        seen.subjects.append(Subject(title_of_kind("tokenizer"), run.tokenizer or ""))
         seen.judged.append(
             Judgement(not_judged=(NotJudged("the tokenizer", str(error), asked=False),))
         )
@@ -231,13 +231,13 @@ def _look(path: str, seen: Look) -> None:
     if kinds == ("accelerate",):
         seen.judged.append(Judgement(not_judged=(_of_launch(path),)))
         return
-    if LOOKED.isdisjoint(kinds):
-        what = NAMES.get(kinds[0], kinds[0])
+    if LOOKED.isdisjoint(kinds) and config_readers().keys().isdisjoint(kinds):
+        what = title_of_kind(kinds[0])
         raise UsageError(f"{path}: found {what}, which truetune check can't look at")
     if ("data" in kinds and kinds[0] in ("data", *SOURCES)) or kinds[0] == "encoded":
         seen.data.append(path)
     for kind in dict.fromkeys("source" if kind in SOURCES else kind for kind in kinds):
-        if kind in SETTINGS and (kind != "truetune" or seen.settings is None):
+        if kind in config_readers() and (kind != "truetune" or seen.settings is None):
             _settings(path, seen)
         elif kind in LOOKS:
             seen.add(LOOKS[kind](path, seen))
@@ -294,7 +294,7 @@ def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[Kind, ..
 
 def _is_settings(file: Path) -> bool:
     try:
-        return recognise(file)[0] in SETTINGS
+        return recognise(file)[0] in config_readers()
     except UsageError:
         return False
 
@@ -333,7 +333,7 @@ def _settings(path: str, seen: Look) -> None:
                     "the stack's own, not the tokenizer's template: rules on rows and pairs alone",
                 )
             )
-    seen.subjects.append(Subject(NAMES[config.stack], path, tuple(facts)))
+    seen.subjects.append(Subject(title_of_kind(config.stack), path, tuple(facts)))
 
 
 def _trains(config: Config) -> bool:
@@ -423,7 +423,7 @@ LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
 }
 
 
-LOOKED = frozenset((*SETTINGS, *SOURCES, *LOOKS, "data", "encoded", "tokenizer"))
+LOOKED = frozenset((*SOURCES, *LOOKS, "data", "encoded", "tokenizer"))
 
 
 def _last_checkpoint(folder: Path) -> Path | None:
