@@ -64,6 +64,8 @@ class Look:
     """The run does not use the tokenizer's template"""
     joined: bool = False
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
+    rows_beside: tuple[str, ...] = ()
+    """Files of rows among the paths, which a script among them may train on"""
     whose: Whose = field(default_factory=Whose)
     """The trainers that the paths show"""
     uses: tuple[WeightUse, ...] = ()
@@ -88,9 +90,11 @@ def look(
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
-    seen = Look(spec, base, settings, uses=weight_uses(paths, spec.trained_by))
-    for path in paths:
-        _look(os.fspath(path), seen)
+    named = [os.fspath(path) for path in paths]
+    seen = Look(spec, base, settings, uses=weight_uses(named, spec.trained_by))
+    seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
+    for path in named:
+        _look(path, seen)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
         seen.whose.config(own)
@@ -368,11 +372,19 @@ def _missing(run: RunSpec) -> str:
     return ""
 
 
+def _holds_rows(path: str, spec: RunSpec) -> bool:
+    """Is it a file of rows, and nothing else?"""
+    return Path(path).is_file() and kinds_of(path, spec.trained_by) == ("data",)
+
+
 def _source(path: str, seen: Look) -> Report:
     from truetune.checks.lint import lint
 
     seen.whose.sources.append(path)
-    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore, uses=seen.uses)
+    spec = seen.spec
+    return lint(
+        [path], select=spec.select, ignore=spec.ignore, rows=seen.rows_beside, uses=seen.uses
+    )
 
 
 def _commands(path: str, seen: Look) -> Report:

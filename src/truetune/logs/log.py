@@ -83,6 +83,8 @@ class RunLog:
     """Steps of the checkpoints beside it"""
     notes: tuple[str, ...] = ()
     """What could not be read, with counts"""
+    is_numbered: bool = False
+    """Its records say no step: those of the curves count records"""
     data: DataFacts | None = None
     output: ConsoleOutput | None = None
     """What the console output shows besides records; None where none was read"""

@@ -99,6 +99,9 @@ class Config:
     """Who reads the file, as its project or the user says; empty where the keys alone tell the stack"""
     freezes_by_hand: bool = False
     """The program sets `requires_grad` to False: which weights it trains is not known"""
+    row_files: tuple[str, ...] = ()
+    """Local files that hold a program's training rows, each row at most one example; `spec.data` is what a file of
+    settings names itself"""
     notes: tuple[str, ...] = ()
     """What the reader assumed, and what it could not look at"""
     uses: tuple[WeightUse, ...] = ()
