@@ -21,7 +21,7 @@ def of_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ())
 
     `uses` is what the files that are given together with the settings do with weights.
     """
-    config = replace(config, uses=uses)
+    config = replace(config, uses=(*config.uses, *uses))
     chosen = choose(spec.select, spec.ignore, "config", "devices")
     on_settings = [rule for rule in chosen if issubclass(rule, ConfigRule)]
     on_devices = [rule for rule in chosen if issubclass(rule, DeviceRule)]
