@@ -75,14 +75,29 @@ class Tuner(L.LightningModule):
         return {result}
 """
 WRONG = {
-    "warm-up in steps": (script(STEPS.format(100, "len(loader) * args.epochs"), by_epoch=True), "once an epoch"),
-    "warm-up of numbers": (script(STEPS.format(500, "10000"), by_epoch=True), "never gets through its warm-up"),
-    "cosine over batches": (script(ONE.format("len(loader) * args.epochs"), by_epoch=True), "hardly changes"),
+    "warm-up in steps": (
+        script(STEPS.format(100, "len(loader) * args.epochs"), by_epoch=True),
+        "once an epoch",
+    ),
+    "warm-up of numbers": (
+        script(STEPS.format(500, "10000"), by_epoch=True),
+        "never gets through its warm-up",
+    ),
+    "cosine over batches": (
+        script(ONE.format("len(loader) * args.epochs"), by_epoch=True),
+        "hardly changes",
+    ),
     "two functions": (FUNCTIONS, "once an epoch"),
     "over epochs": (script(ONE.format("args.epochs"), by_epoch=False), "counts epochs"),
-    "over three epochs": (script(STEPS.format(0, "3"), by_epoch=False, epochs="3"), "ends after 3 batches"),
-    "lightning": (LIGHTNING.format(result="[optimizer], [scheduler]"), "Lightning steps it once an epoch"),
-}  # fmt: skip
+    "over three epochs": (
+        script(STEPS.format(0, "3"), by_epoch=False, epochs="3"),
+        "ends after 3 batches",
+    ),
+    "lightning": (
+        LIGHTNING.format(result="[optimizer], [scheduler]"),
+        "Lightning steps it once an epoch",
+    ),
+}
 RIGHT = {
     "steps": script(STEPS.format(100, "len(loader) * args.epochs"), by_epoch=False),
     "epochs": script(ONE.format("args.epochs"), by_epoch=True),

@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.families import family
 from truetune.checks.source.places import at
@@ -58,17 +58,21 @@ from truetune.checks.source.prompt_forms import (
     is_written,
     loaded_names,
     prompt_form,
+    settings_beside,
     trainings_beside,
+    words_of,
     written_folders,
 )
 from truetune.source.module import Module
 
 
 class Trained(NamedTuple):
-    """A script that trains what another one asks."""
+    """What trains the model that a script asks, and in which form."""
 
-    module: Module
-    form: PromptForm
+    path: str
+    marks: frozenset[str]
+    """As those of a PromptForm"""
+    case: Case
 
 
 def _asked(module: Module) -> Iterator[PromptForm]:
@@ -86,29 +90,40 @@ class AskedInAnotherForm(SourceRule):
         module = self.subject
         for form in _asked(module):
             trained = _trained(module)
-            if trained is None or not form.differs(trained.form):
+            if trained is None or form.marks & trained.marks or not (form.marks or trained.marks):
                 continue
             yield self.finding(
-                f"the model is asked by {form.words}, and {Path(trained.module.path).name} trained it on"
-                f" {trained.form.words}: another prompt than in training",
+                f"the model is asked by {form.words}, and {Path(trained.path).name} trained it on"
+                f" {words_of(trained.marks)}: another prompt than in training",
                 "write the prompt of the training here, down to its line breaks, or train by the"
                 " chat template",
-                cases=[at(module, form.node), at(trained.module, trained.form.node)],
+                cases=[at(module, form.node), trained.case],
             )
 
 
 def _trained(module: Module) -> Trained | None:
-    """The script that trained what a file asks; None where that is not sure."""
+    """What trained the model that a file asks; None where that is not sure."""
     names = loaded_names(module)
     others = list(trainings_beside(module))
     makers = [
         other for other in others if any(is_written(name, written_folders(other)) for name in names)
     ]
+    files = [
+        one
+        for one in settings_beside(module)
+        if any(is_written(name, frozenset((one.output,))) for name in names)
+    ]
+    if not makers and len(files) == 1:
+        return Trained(files[0].path, files[0].form, Case(files[0].key, file=files[0].path, line=1))
     if not makers and len(others) == 1 and any(_is_tuned_here(name, others[0]) for name in names):
         makers = others
     forms = [(other, prompt_form(other)) for other in makers]
-    found = [Trained(other, form) for other, form in forms if form is not None]
-    return found[0] if len(found) == len(makers) == 1 else None
+    found = [
+        Trained(other.path, form.marks, at(other, form.node))
+        for other, form in forms
+        if form is not None
+    ]
+    return found[0] if len(found) == len(makers) == 1 and not files else None
 
 
 def _is_tuned_here(name: str, training: Module) -> bool:

@@ -80,8 +80,8 @@ class LabelsShiftedByHand(SourceRule):
                 (found for o in module.flow.origins(labels) if (found := _moved(o.node))), None
             )
             called = isinstance(module.scopes.parent.get(labels), ast.keyword)
-            by_model = called or takes_own_loss
-            if shifted is not None and ids is not None and (by_model or not _cut(module, ids)):
+            fits = ids is not None and (takes_own_loss or not _cut(module, ids))
+            if shifted is not None and (called or fits):
                 yield self.finding(
                     "labels are shifted by hand, and the model shifts them again: each position"
                     " learns the token after the next",
@@ -123,6 +123,11 @@ def _moved(node: ast.AST) -> ast.AST | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return node if MASKED_SHORT.match(ast.unparse(node)) else _moved(node.left)
     if isinstance(node, ast.Call):
+        joined = node.args[0] if node.args else None
+        if ast.unparse(node.func).endswith((".cat", ".concat")) and isinstance(
+            joined, (ast.List, ast.Tuple)
+        ):
+            return _moved(joined.elts[0]) if joined.elts else None
         func, rest = ast.unparse(node.func), [ast.unparse(a) for a in node.args[1:]]
         rest += [ast.unparse(k.value) for k in node.keywords if k.arg == "shifts"]
         if func.endswith("roll") and rest and rest[0] == "-1":

@@ -19,10 +19,12 @@ from truetune.checks.config.table import first_columns
 from truetune.checks.source.generation import generations
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.row_files import training_files
-from truetune.errors import DataError
+from truetune.errors import DataError, TruetuneError
 from truetune.source.module import Module
 from truetune.source.module import read as read_module
 from truetune.source.prepared import made_messages
+from truetune.spec.config import Config
+from truetune.spec.stacks import read_config
 
 ANSWER_BEGINS = re.compile(
     r"(?:^|\n|\{\}|\} ?)[ \t]*(?P<mark>#{2,4} ?[A-Z][\w ]{1,24}:?|<\|?(?:assistant|bot|model)\|?>"
@@ -49,10 +51,25 @@ LOADS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM", "llama_cpp.Ll
 MAX_FILES = 40
 MAX_BYTES = 300_000
 """Of the files beside a script that are read"""
-FOLDERS = frozenset((
-    "train", "training", "finetune", "fine_tuning", "src", "scripts", "app", "api", "serve", "serving", "server",
-    "inference", "backend", "eval", "notebooks",
-))  # fmt: skip
+FOLDERS = frozenset(
+    (
+        "train",
+        "training",
+        "finetune",
+        "fine_tuning",
+        "src",
+        "scripts",
+        "app",
+        "api",
+        "serve",
+        "serving",
+        "server",
+        "inference",
+        "backend",
+        "eval",
+        "notebooks",
+    )
+)
 """Folders of one project in which one script trains and another serves"""
 
 
@@ -67,13 +84,14 @@ class PromptForm(NamedTuple):
     @property
     def words(self) -> str:
         """The form as a message says it."""
-        if not self.marks:
-            return "the chat template"
-        return "a hand-written prompt (" + ", ".join(sorted(self.marks)) + ")"
+        return words_of(self.marks)
 
-    def differs(self, other: PromptForm) -> bool:
-        """Are these prompts certainly of another form?"""
-        return not (self.marks & other.marks) and bool(self.marks or other.marks)
+
+def words_of(marks: frozenset[str]) -> str:
+    """A form as a message says it, by the lines behind which answers begin."""
+    if not marks:
+        return "the chat template"
+    return "a hand-written prompt (" + ", ".join(sorted(marks)) + ")"
 
 
 def prompt_form(module: Module) -> PromptForm | None:
@@ -150,6 +168,55 @@ def trainings_beside(module: Module) -> Iterator[Module]:
             other = _read(path)
             if other is not None and trains(other):
                 yield other
+
+
+class TrainedBySettings(NamedTuple):
+    """A file of settings that trains, and the form in which its stack writes prompts."""
+
+    path: str
+    key: str
+    form: frozenset[str]
+    """As the marks of a PromptForm"""
+    output: str
+
+
+def settings_beside(module: Module) -> Iterator[TrainedBySettings]:
+    """The Axolotl and LLaMA-Factory files of the script's folder that train in a form which is known."""
+    folder = Path(module.path).parent
+    for path in sorted(folder.glob("*.y*ml"))[:MAX_FILES]:
+        try:
+            config = read_config(path)
+        except TruetuneError:
+            continue
+        known = _form_of_settings(config)
+        output = config.spec.training.output_dir
+        if known is not None and output:
+            yield TrainedBySettings(str(path), known[0], known[1], output)
+
+
+def _form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
+    """The key that says in which form a stack writes prompts, and the form; None where it is not known."""
+    if config.stack == "llama-factory" and config.raw.get("do_train"):
+        name = config.raw.get("template")
+        return None if not isinstance(name, str) else (f"template: {name}", _of_name(name))
+    sets = config.raw.get("datasets")
+    if config.stack != "axolotl" or not isinstance(sets, list):
+        return None
+    types = {str(one.get("type")) for one in sets if isinstance(one, dict)}
+    if len(types) != 1:
+        return None
+    name = types.pop().partition(".")[0].partition(":")[0]
+    is_known = name in ("alpaca", "chat_template")
+    return (f"type: {name}", _of_name(name)) if is_known else None
+
+
+def _of_name(name: str) -> frozenset[str]:
+    """The marks of a form that stacks know by name; those of a chat template are none."""
+    return BY_NAME.get(name, frozenset())
+
+
+BY_NAME = {"alpaca": frozenset(("### Response",)), "default": frozenset(("Assistant",))}
+"""Forms of Axolotl (`type`) and LLaMA-Factory (`template`) that are no chat template"""
 
 
 def _named(keywords: dict[str, ast.expr]) -> Iterator[ast.expr | None]:

@@ -17,12 +17,40 @@ from truetune.source.module import Module
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 READERS = ("json", "csv", "parquet", "text")
 """Formats of `load_dataset` that read local files"""
-KEEPS_ROWS = frozenset((
-    "map", "filter", "select", "shuffle", "train_test_split", "remove_columns", "rename_column", "rename_columns",
-    "select_columns", "cast", "cast_column", "sort", "take", "skip", "shard", "with_format", "with_transform",
-    "set_format", "class_encode_column", "flatten", "unique", "dropna", "sample", "head", "drop_duplicates",
-    "reset_index", "drop", "rename", "to_dict", "to_list",
-))  # fmt: skip
+KEEPS_ROWS = frozenset(
+    (
+        "map",
+        "filter",
+        "select",
+        "shuffle",
+        "train_test_split",
+        "remove_columns",
+        "rename_column",
+        "rename_columns",
+        "select_columns",
+        "cast",
+        "cast_column",
+        "sort",
+        "take",
+        "skip",
+        "shard",
+        "with_format",
+        "with_transform",
+        "set_format",
+        "class_encode_column",
+        "flatten",
+        "unique",
+        "dropna",
+        "sample",
+        "head",
+        "drop_duplicates",
+        "reset_index",
+        "drop",
+        "rename",
+        "to_dict",
+        "to_list",
+    )
+)
 """Methods of data sets and frames that give at most as many rows as they get"""
 OF_ROWS = (
     "datasets.Dataset.from_list",
@@ -46,11 +74,8 @@ DEPTH = 24
 
 def training_files(module: Module) -> tuple[str, ...]:
     """The local files of the one trainer that the file makes; empty where they are not known."""
-    given = [
-        rows
-        for call in module.calls(*TRAINERS)
-        if (rows := call.keywords.get("train_dataset")) is not None
-    ]
+    keywords = [call.keywords for call in module.calls(*TRAINERS)]
+    given = [one["train_dataset"] for one in keywords if "train_dataset" in one]
     if len(given) != 1:
         return ()
     names = _files(module, given[0], 0)

@@ -51,6 +51,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.model_names import possible_numbers
 from truetune.checks.source.places import at, fix
 from truetune.checks.source.schedules import (
+    BY_NAME,
     SCHEDULES,
     Pace,
     divided,
@@ -153,7 +154,9 @@ def _is(module: Module, length: ast.Call, kind: str) -> bool:
 
 def _warmup(call: Call) -> ast.expr | None:
     """The steps of a schedule's warm-up; None where it has none."""
-    return call.argument(1, "num_warmup_steps") if call.named("transformers.get_*") else None
+    if not call.named("transformers.get_*"):
+        return None
+    return call.argument(1 + call.named(BY_NAME), "num_warmup_steps")
 
 
 def _count(loop: ast.For) -> ast.expr | None:

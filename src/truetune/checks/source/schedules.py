@@ -112,7 +112,7 @@ def pace(module: Module, schedule: Call) -> Pace | None:
     The optimizer steps in a loop over batches inside of one over epochs, in one function or in two. A schedule that
     steps in the outer one alone steps once an epoch.
     """
-    given = schedule.argument(0, "optimizer")
+    given = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
     calls = list(module.methods("step"))
     steps = [call for call in calls if schedule.node in _makers(module, call.receiver)]
     if len(steps) != 1 or given is None:
@@ -146,6 +146,8 @@ def _makers(module: Module, node: ast.expr | None) -> set[ast.AST]:
     return found
 
 
+BY_NAME = "transformers.get_scheduler"
+"""Its first argument is the name of the schedule, where others take the optimizer"""
 PREPARES = ("prepare", "prepare_optimizer", "prepare_scheduler")
 
 
