@@ -85,6 +85,9 @@ def render_hits(question: str, hits: Sequence[Hit], console: Console) -> None:
         # what they are.
         line.append(f" ({topic.code or TOPIC_KINDS[topic.kind]}): {topic.title}")
         console.print(line)
+        for cause in hit.causes:
+            proof = f" ({', '.join(cause.rules)})" if cause.rules else ""
+            console.print(Text(f"    cause: {cause.text}{proof}"))
         console.print(Text(f"    about: {', '.join(hit.words)} · {_command_for(hit)}", style="dim"))
 
 
@@ -98,6 +101,9 @@ def hits_json(hits: Sequence[Hit]) -> dict[str, Any]:
                 "code": hit.topic.code,
                 "title": hit.topic.title,
                 "about": list(hit.words),
+                "causes": [
+                    {"text": cause.text, "rules": list(cause.rules)} for cause in hit.causes
+                ],
                 "command": _command_for(hit),
             }
             for hit in hits
