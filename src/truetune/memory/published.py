@@ -1,8 +1,8 @@
 """Shapes of published models, by name: a plan needs no files where the model is a well-known one.
 
-Users name a model of the hub that is not on the machine where they plan. Its matrices follow from a dozen numbers of its
-config.json, which stand here for the families that are tuned most. The trade-off: a table grows old, so a name that is
-not in it is never guessed, and a plan that was made from it says so.
+Users name a model of the hub that is not on the machine where they plan. Its matrices follow from a dozen numbers of
+its config.json, which stand here for the families that are tuned most. The trade-off: a table grows old, so a name
+that is not in it is never guessed, and a plan that was made from it says so.
 """
 
 from __future__ import annotations

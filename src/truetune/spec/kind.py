@@ -17,7 +17,7 @@ from truetune.parsing.modelfile import is_modelfile
 from truetune.parsing.shell import is_command_file
 from truetune.spec import located
 from truetune.spec.near import near_path
-from truetune.spec.stacks import ACCELERATE, foreign, stack_of, what_would_tell
+from truetune.spec.stacks import ACCELERATE, DEEPSPEED, foreign, stack_of, what_would_tell
 from truetune.trainers.facts import TrainerName
 
 Kind = Literal[
@@ -38,10 +38,11 @@ Kind = Literal[
     "transformers",
     "settings",
     "accelerate",
+    "deepspeed",
     "modelfile",
 ]
 """`truetune` to `transformers`: settings of that stack; `settings`: of one that neither keys nor project tell;
-`accelerate`: how its launcher starts a script"""
+`accelerate`: how its launcher starts a script; `deepspeed`: what its script shards"""
 NAMES: Mapping[Kind, str] = {
     "data": "data", "encoded": "encoded data", "tokenizer": "tokenizer", "model": "model", "adapter": "adapter",
     "run": "run folder", "log": "log of a run", "source": "Python source", "notebook": "notebook",
@@ -49,7 +50,8 @@ NAMES: Mapping[Kind, str] = {
     "truetune": "truetune settings", "axolotl": "Axolotl configuration",
     "llama-factory": "LLaMA-Factory configuration", "trl": "TRL configuration",
     "transformers": "transformers configuration", "settings": "settings of a program that is not known",
-    "accelerate": "accelerate launch configuration", "modelfile": "Ollama Modelfile",
+    "accelerate": "accelerate launch configuration", "deepspeed": "DeepSpeed configuration",
+    "modelfile": "Ollama Modelfile",
 }  # fmt: skip
 """As a report calls them"""
 ACCEPTED = (
@@ -61,6 +63,8 @@ HEAD = 1 << 16
 """Bytes of a file that are looked at"""
 MANY = 20_000
 """Entries of a folder that are looked at"""
+OF_LAUNCH: Mapping[str, Kind] = {ACCELERATE: "accelerate", DEEPSPEED: "deepspeed"}
+"""Files that say how a run is spread over GPUs"""
 CONSOLE = frozenset((".log", ".out", ".err"))
 """What a run printed"""
 PRINTED = re.compile(r"[^\[{]|\{'|\[[A-Za-z0-9][^\]\n]*\]")
@@ -260,8 +264,8 @@ def _settings(path: Path, trained_by: TrainerName | None) -> Kind:
     stack = stack_of(value, path, trained_by)
     if stack is not None:
         return stack
-    if foreign(value) == ACCELERATE:
-        return "accelerate"
+    if (kind := OF_LAUNCH.get(foreign(value) or "")) is not None:
+        return kind
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return "data"
     if what_would_tell(value):
