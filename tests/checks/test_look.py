@@ -377,8 +377,8 @@ def test_a_folder_is_read_file_by_file(tmp_path: Path) -> None:
         "train.log",
     }
     unread = {Path(part.what).name: part for part in report.not_judged}
-    assert "no record of a run" in unread["broken.log"].why
-    assert "notes.bin" in unread["other files"].why
+    assert "no record of a run" in unread["broken.log"].reason
+    assert "notes.bin" in unread["other files"].reason
     assert not any(unread[name].asked for name in ("broken.log", "other files"))
 
 

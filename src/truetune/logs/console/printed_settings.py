@@ -52,6 +52,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"\bZeRO-?3\b|ZeRO stage 3|[Ss]tage3|Parameter Offload:|zero3_init"
         r"|FullyShardedDataParallel|\bFSDP\b|fully_shard|tensor[_ ]parallel[_ ]size['\"]?\s?[:=]\s?[2-9]",
     ),
+    ("peer_copies", r"\bvia P2P/\w"),
     ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
 )
 """What is printed -> how it reads; groups of a name hold its figure"""
@@ -75,6 +76,7 @@ WORDS = (
     "tensor_parallel",
     "tensor parallel",
     "label_smoothing",
+    "via P2P",
 )  # what a line holds that any of them fits: a search for words costs a tenth of the patterns
 SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -138,6 +140,8 @@ class PrintedSettings:
     """Parameters or optimizer states are in the machine's memory"""
     sharded: bool = False
     """Each process holds a part of the weights alone (FSDP, ZeRO-3, tensor parallelism)"""
+    peer_copies: bool = False
+    """NCCL copies from GPU to GPU directly (P2P)"""
     smoothing: float | None = None
     """Label smoothing of a preference loss"""
     server: str = ""
@@ -182,6 +186,7 @@ class SettingsReader:
             checkpointing="checkpointing" in self._flags,
             offload="offload" in self._flags,
             sharded="sharded" in self._flags,
+            peer_copies="peer_copies" in self._flags,
             smoothing=self._smoothing,
             server=self._server,
         )
