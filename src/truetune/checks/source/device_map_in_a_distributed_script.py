@@ -95,11 +95,12 @@ class DeviceMapInADistributedScript(SourceRule):
         )
         if sign is None or not trains or refuses_several(module):
             return
+        is_the_only = len(list(_mapped_models(module))) == 1
         for call in _mapped_models(module):
             value = call.keywords["device_map"]
             given = module.flow.value(value)
-            if given not in SPREADS and not _names_one_gpu(given):
-                continue
+            if given not in SPREADS and not (is_the_only and _names_one_gpu(given)):
+                continue  # of several models, one may have a GPU of its own
             if any(
                 is_under_count(module, node) for node in (call.node, *_spellings(module, value))
             ):

@@ -81,7 +81,9 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
 
 def _is_by_all(module: Module, call: Call) -> bool:
     """Is it done by every process, under one name?"""
-    target = call.argument(1, "f") if call.method == "save" else call.argument(0, "save_directory")
+    target = (
+        call.argument(1, "f") if call.named("torch.save") else call.argument(0, "save_directory")
+    )
     if target is None or call.open:
         return False
     spelled = [ast.unparse(target)]

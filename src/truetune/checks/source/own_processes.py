@@ -15,7 +15,7 @@ STEERED = re.compile(
     r"Trainer\(|Accelerator\(|[lL]ightning|[fF]abric|deepspeed|ray\.train|torchtitan"
 )
 """Libraries that place models, save and sample for the processes"""
-BY_RANK = re.compile(r"rank|main|master|primary|leader|is_first|world|local_|node", re.I)
+BY_RANK = re.compile(r"rank|main|master|primary|leader|first|world|local|node|proc|gpu", re.I)
 """What a condition on the process says"""
 
 
