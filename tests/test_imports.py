@@ -16,6 +16,7 @@ ROOT = Path(truetune.__file__).parent
 LAYERS = (
     "errors",
     "package",
+    "plugins",
     "drawers",
     "parsing",
     "confinement",
@@ -47,6 +48,7 @@ LAYERS = (
     "cli",
 )
 LIGHT = (
+    "plugins",
     "parsing",
     "confinement",
     "trainers",

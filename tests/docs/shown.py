@@ -37,8 +37,9 @@ REASONS = (
     Reason(r"class Answers\(lightning\.Callback\)", "Lightning is not among the tests' packages: run by hand", 1),
     Reason(r"rewards/margins|^asked:|'epoch'|OutOfMemoryError|eval_loss 0",
            "a symptom: what a trainer or a model says", 8),
-    Reason(r"^(from|import) |^\"\"\"|def _turns|def training_step|^truetune\.guard\(tokenizer, trainer",
-           "a program or a part of one, no output", 7),
+    Reason(r"^(from|import) |^\"\"\"|def read_turns|, in BUILT_IN$|^.project\.entry-points|def training_step|"
+           r"^truetune\.guard\(tokenizer, trainer",
+           "a program or a part of one, no output", 10),
     Reason(r"spec -> rows|cost = |core-seconds|manifest\.json|s3://", "a layout or a formula, no output", 6),
 )  # fmt: skip
 """Why a block without a language that is run shows nothing that could be compared; searched in the block"""

@@ -12,7 +12,7 @@ import truetune
 from tests.parts import data, model
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import UsageError
-from truetune.spec.kind import NAMES, recognise
+from truetune.spec.kind import recognise, title_of_kind
 
 LOG = (
     '{"step": 1, "loss": 2.5, "learning_rate": 1e-4}\n{"step": 2, "loss": 2.1, "learning_rate":'
@@ -84,7 +84,7 @@ def laid(path: Path, content: str | bytes) -> Path:
 )
 def test_files(tmp_path: Path, name: str, content: str | bytes, kind: str) -> None:
     assert recognise(laid(tmp_path / name, content)) == (kind,)
-    assert kind in NAMES
+    assert title_of_kind(kind)
 
 
 @pytest.mark.parametrize(

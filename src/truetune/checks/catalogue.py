@@ -1,4 +1,8 @@
-"""The rules there are: every module of a station's folder that holds a `Rule`."""
+"""The rules there are: every module of a station's folder that holds a `Rule`, and those of plug-ins.
+
+A plug-in is an entry point of the group `truetune.rules` whose object is a module with rules, or a package of such
+modules. Its rules say their family themselves (`Rule.family`), for they stand in no folder of ours.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,16 @@ import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from truetune.checks.rule import Rule
 from truetune.errors import UsageError
+from truetune.plugins import load_plugins
 
+OWN_PACKAGE = "truetune.checks"
 DATA = ("tokenizer", "template", "rows", "tokens", "pairs")
 """The stations that look at rows with a tokenizer"""
 AUDIT = ("batch", "law", "recitation")
@@ -38,24 +45,65 @@ STATIONS = (
 @cache
 def rules(*stations: str) -> tuple[type[Rule[Any]], ...]:
     """The rules of these stations (of all when none is named), by code."""
-    found: list[type[Rule[Any]]] = []
-    for station in stations or STATIONS:
-        package = importlib.import_module(f"truetune.checks.{station}")
-        for info in pkgutil.iter_modules(package.__path__):
-            module = importlib.import_module(f"{package.__name__}.{info.name}")
-            found += [
-                member
-                for member in vars(module).values()
-                if inspect.isclass(member)
-                and issubclass(member, Rule)
-                and member.__module__ == module.__name__
-            ]
+    found = list(_own_rules(*(stations or STATIONS)))
+    found += [rule for rule in rules_of_plugins() if station(rule) in (stations or STATIONS)]
     return tuple(sorted(found, key=lambda rule: rule.code))
 
 
+@cache
+def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
+    """The rules that other packages bring.
+
+    Raises:
+        UsageError: one can't be loaded, or has the code or the name of another rule.
+    """
+    plugins = load_plugins("truetune.rules")
+    if not plugins:
+        return ()
+    taken = {
+        name: "truetune" for rule in _own_rules(*STATIONS) for name in (rule.code, rule.name())
+    }
+    brought: list[type[Rule[Any]]] = []
+    for plugin, module in plugins.items():
+        for rule in (rule for part in _modules_of(module) for rule in _rules_in(part)):
+            for name in (rule.code, rule.name()):
+                if name in taken:
+                    raise UsageError(
+                        f"the plug-in {plugin}: {rule.__name__} is called {name}, as is a rule of"
+                        f" {taken[name]}; give it another code and file name"
+                    )
+                taken[name] = plugin
+            brought.append(rule)
+    return tuple(brought)
+
+
+def _own_rules(*stations: str) -> Iterator[type[Rule[Any]]]:
+    """Those of this package's folders for these stations."""
+    for family in stations:
+        for module in _modules_of(importlib.import_module(f"{OWN_PACKAGE}.{family}")):
+            yield from _rules_in(module)
+
+
+def _modules_of(module: ModuleType) -> Iterator[ModuleType]:
+    """A module itself, and those in it where it is a package."""
+    yield module
+    for info in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        yield importlib.import_module(f"{module.__name__}.{info.name}")
+
+
+def _rules_in(module: ModuleType) -> Iterator[type[Rule[Any]]]:
+    """The rules that a module defines itself."""
+    for member in vars(module).values():
+        is_rule = inspect.isclass(member) and issubclass(member, Rule)
+        if is_rule and member.__module__ == module.__name__ and hasattr(member, "code"):
+            yield member
+
+
 def station(rule: type[Rule[Any]]) -> str:
-    """The station that a rule stands at."""
-    return rule.__module__.split(".")[-2]
+    """The station that a rule stands at: its folder, or what a rule of a plug-in says."""
+    if rule.__module__.startswith(f"{OWN_PACKAGE}."):
+        return rule.__module__.split(".")[-2]
+    return rule.family
 
 
 def page(rule: type[Rule[Any]]) -> str:

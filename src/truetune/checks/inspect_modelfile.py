@@ -11,7 +11,7 @@ from truetune.checks.judgement import judge
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import ModelfileRule
 from truetune.parsing.modelfile import Modelfile, read_modelfile
-from truetune.spec.kind import NAMES
+from truetune.spec.kind import title_of_kind
 from truetune.spec.run import RunSpec
 
 
@@ -27,7 +27,7 @@ def inspect_modelfile(path: str, spec: RunSpec) -> Report:
     judged = judge(rules, found)
     return Report(
         spec=spec,
-        subjects=(Subject(NAMES["modelfile"], path, tuple(_facts(found))),),
+        subjects=(Subject(title_of_kind("modelfile"), path, tuple(_facts(found))),),
         findings=judged.findings,
         examined=judged.examined,
         not_judged=judged.not_judged,

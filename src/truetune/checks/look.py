@@ -25,13 +25,13 @@ from truetune.render.tokenizer_folder import locate
 from truetune.source.walk import SKIPPED
 from truetune.spec import located
 from truetune.spec.config import Config
-from truetune.spec.kind import DESCRIBES, NAMES, Kind, recognise
+from truetune.spec.kind import DESCRIBES, Kind, recognise, title_of_kind
 from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config, what_would_tell
+from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.facts import TrainerName
 
-SETTINGS: tuple[Kind, ...] = ("truetune", "axolotl", "llama-factory", "trl", "transformers")
 SOURCES: tuple[Kind, ...] = ("source", "notebook")
 CUTS = (
     "truncation-leaves-no-label",
@@ -103,7 +103,7 @@ def look(
         rest = tuple(path for path in run.data if path not in tokenized)
         run = run.model_copy(update={"data": rest}) if rest else None
     if run is not None and run.data and run.tokenizer is None and seen.subjects:
-        seen.subjects.append(Subject(NAMES["data"], ", ".join(run.data)))
+        seen.subjects.append(Subject(title_of_kind("data"), ", ".join(run.data)))
         told = NotJudged(
             "the data",
             "there is no tokenizer to render them with",
@@ -121,7 +121,7 @@ def look(
         report = of_rows or report
     if isinstance(report, DataReport) and not report.rows:
         seen.subjects.append(
-            Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items()))
+            Subject(title_of_kind("tokenizer"), report.tokenizer, tuple(report.facts.items()))
         )
     subjects = (*seen.subjects, *report.subjects)
     made = with_judgement(
@@ -179,7 +179,7 @@ def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | No
     except TokenizerError as error:
         if run.data or not seen.subjects or run.tokenizer != seen.tokenizer:
             raise
-        seen.subjects.append(Subject(NAMES["tokenizer"], run.tokenizer or ""))
+        seen.subjects.append(Subject(title_of_kind("tokenizer"), run.tokenizer or ""))
         seen.judged.append(
             Judgement(not_judged=(NotJudged("the tokenizer", str(error), asked=False),))
         )
@@ -240,8 +240,8 @@ def _look(path: str, seen: Look, *, is_alone: bool) -> None:
         asked = is_alone or kinds[0] != "deepspeed"
         seen.judged.append(Judgement(not_judged=(replace(told, asked=asked),)))
         return
-    if LOOKED.isdisjoint(kinds):
-        what = NAMES.get(kinds[0], kinds[0])
+    if LOOKED.isdisjoint(kinds) and config_readers().keys().isdisjoint(kinds):
+        what = title_of_kind(kinds[0])
         raise UsageError(f"{path}: found {what}, which truetune check can't look at")
     if Path(path).is_dir() and ONE_THING.isdisjoint(kinds) and look_into(Path(path), kinds, seen):
         return
@@ -258,7 +258,7 @@ def _look_at(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
     if ("data" in kinds and kinds[0] in ("data", *SOURCES)) or kinds[0] == "encoded":
         seen.data.append(path)
     for kind in dict.fromkeys("source" if kind in SOURCES else kind for kind in kinds):
-        if kind in SETTINGS and (kind != "truetune" or seen.settings is None):
+        if kind in config_readers() and (kind != "truetune" or seen.settings is None):
             _settings(path, seen)
         elif kind in LOOKS:
             seen.add(LOOKS[kind](path, seen))
@@ -298,7 +298,7 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
         except (UsageError, OSError):
             unread.append(path.name)
             continue
-        if (path.is_dir() and found[0] == "run") or (path.is_file() and found[0] in OF_A_FOLDER):
+        if (path.is_dir() and found[0] == "run") or (path.is_file() and _is_member(found[0])):
             members.append((path, found))
     if not members:
         return False
@@ -317,13 +317,18 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
     return True
 
 
+def _is_member(kind: Kind) -> bool:
+    """Is a file of this kind looked at where it lies in a folder of several kinds?"""
+    return kind in OF_A_FOLDER or kind in config_readers()
+
+
 def _look_at_member(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
     """Look at a file or run in a folder; one that can't be read is not judged, and keeps no other back."""
     try:
         if kinds[0] in UNJUDGED:
             told = replace(UNJUDGED[kinds[0]](path), asked=False)
             seen.judged.append(Judgement(not_judged=(told,)))
-        elif kinds[0] in SETTINGS:
+        elif kinds[0] in config_readers():
             _settings(path, seen)
         else:
             seen.add(LOOKS[kinds[0]](path, seen))
@@ -391,7 +396,7 @@ def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[Kind, ..
 
 def _is_settings(file: Path) -> bool:
     try:
-        return recognise(file)[0] in SETTINGS
+        return recognise(file)[0] in config_readers()
     except UsageError:
         return False
 
@@ -430,7 +435,7 @@ def _settings(path: str, seen: Look) -> None:
                     "the stack's own, not the tokenizer's template: rules on rows and pairs alone",
                 )
             )
-    seen.subjects.append(Subject(NAMES[config.stack], path, tuple(facts)))
+    seen.subjects.append(Subject(title_of_kind(config.stack), path, tuple(facts)))
 
 
 def _trains(config: Config) -> bool:
@@ -526,15 +531,13 @@ UNJUDGED: Mapping[Kind, Callable[[str], NotJudged]] = {
     "deepspeed": _of_deepspeed,
 }
 """Configurations that no rule reads alone"""
-OF_A_FOLDER: frozenset[Kind] = frozenset(
-    (*SETTINGS, *UNJUDGED, "commands", "log", "modelfile", "run")
-)
+OF_A_FOLDER: frozenset[Kind] = frozenset((*UNJUDGED, "commands", "log", "modelfile", "run"))
 """What is looked at file by file where it lies in a folder of several kinds"""
 ONE_THING: frozenset[Kind] = frozenset(
     ("encoded", "run", "adapter", "model", "tokenizer", "truetune")
 )
 """What a folder is as a whole"""
-LOOKED = frozenset((*SETTINGS, *SOURCES, *LOOKS, "data", "encoded", "tokenizer"))
+LOOKED = frozenset((*SOURCES, *LOOKS, "data", "encoded", "tokenizer"))
 
 
 def _last_checkpoint(folder: Path) -> Path | None:

@@ -15,9 +15,10 @@ from truetune.source.config import config_of_loop, configs_of_source, named_mode
 from truetune.source.module import read
 from truetune.spec.config import Config
 from truetune.spec.files import merged, spec_of
-from truetune.spec.kind import NAMES, recognise
+from truetune.spec.kind import recognise, title_of_kind
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
+from truetune.spec.stacks.registry import config_readers
 
 ADAPTER = "adapter_config.json"
 
@@ -64,10 +65,10 @@ def _config(path: str) -> Config:
         raise UsageError(
             f"{path}: no arguments of a trainer are in it; name settings, or a model folder"
         )
-    if kinds[0] in ("truetune", "axolotl", "llama-factory", "trl"):
+    if kinds[0] in config_readers():
         return read_config(path)
     raise UsageError(
-        f"{path}: is {NAMES[kinds[0]]}; a plan needs settings, a script, or a model folder"
+        f"{path}: is {title_of_kind(kinds[0])}; a plan needs settings, a script, or a model folder"
     )
 
 

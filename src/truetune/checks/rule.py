@@ -78,6 +78,8 @@ class Rule(Generic[Subject]):
     """Looks at one subject and says what it found."""
 
     code: ClassVar[str]
+    family: ClassVar[str]
+    """The station of a plug-in's rule (`catalogue.STATIONS`); one of ours stands in the folder of its station"""
     severity: ClassVar[Severity]
     """The highest severity that it gives; shown by `truetune rules`."""
     moot_where: ClassVar[tuple[str, ...]] = ()
@@ -142,6 +144,8 @@ class Rule(Generic[Subject]):
 class DataRule(Rule[Setup]):
     """Looks at the setup and at every batch of rows, then says what it found."""
 
+    family = "rows"
+
     judges_without_rows: ClassVar[bool] = False
     """Do rows only add to its evidence?"""
 
@@ -169,6 +173,8 @@ class DataRule(Rule[Setup]):
 class PairRule(DataRule):
     """Looks at pairs of a chosen and a rejected answer; it counts those that it has looked at."""
 
+    family = "pairs"
+
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.pairs = 0
@@ -180,6 +186,8 @@ class PairRule(DataRule):
 class TokenizedRule(Rule["TokenizedData"]):
     """Looks at rows that are token ids already."""
 
+    family = "tokenized"
+
     needs_right_tokenizer: ClassVar[bool] = True
     """Does it read what the ids mean? Under another tokenizer or template they mean nothing"""
 
@@ -189,6 +197,8 @@ class TokenizedRule(Rule["TokenizedData"]):
 
 class ConfigRule(Rule[Config]):
     """Looks at the settings of a run, whatever stack they were written for."""
+
+    family = "config"
 
     methods: ClassVar[tuple[str, ...]] = ()
     """Training methods that it is about; empty: all"""
@@ -231,6 +241,8 @@ class ConfigRule(Rule[Config]):
 class DeviceRule(Rule[Launch]):
     """Looks at the settings of a run on the machine where it starts."""
 
+    family = "devices"
+
     def __init__(self, subject: Launch) -> None:
         super().__init__(subject)
         self.config = subject.config
@@ -240,6 +252,8 @@ class DeviceRule(Rule[Launch]):
 
 class SourceRule(Rule["Module"]):
     """Looks at one Python file or notebook. It gives one finding for each place in it."""
+
+    family = "source"
 
     looks_at: ClassVar[CodePlaces]
     """The places that it is about; where a file has none, it does not apply"""
@@ -253,6 +267,8 @@ class SourceRule(Rule["Module"]):
 
 class CommandRule(Rule["CommandFile"]):
     """Looks at the commands of one shell script, job file or Dockerfile."""
+
+    family = "commands"
 
     what: ClassVar[str]
     """The commands that it is about, in the plural"""
@@ -289,6 +305,8 @@ class CommandRule(Rule["CommandFile"]):
 class ModelfileRule(Rule["Modelfile"]):
     """Looks at what Ollama is told to serve."""
 
+    family = "modelfile"
+
     @property
     def tokenizer_folder(self) -> Path | None:
         """The folder of the adapter's tokenizer, else of the weights'; None where there is none on this machine."""
@@ -305,6 +323,8 @@ class ModelfileRule(Rule["Modelfile"]):
 
 class LogRule(Rule["RunLog"]):
     """Looks at the log of a run."""
+
+    family = "log"
 
     needs: ClassVar[tuple[str, ...]] = ()
     """Curves without which it can say nothing"""
@@ -340,6 +360,8 @@ class OutputRule(LogRule):
 class CheckpointRule(Rule["Checkpoint"]):
     """Looks at the files of a saved model or adapter."""
 
+    family = "checkpoint"
+
     kind: ClassVar[str] = ""
     """`model` or `adapter`; empty: both"""
     compares: ClassVar[bool] = False
@@ -370,6 +392,8 @@ class CheckpointRule(Rule["Checkpoint"]):
 class BatchRule(Rule["Audit"]):
     """Looks at what reaches the loss in a real trainer."""
 
+    family = "batch"
+
     def unmet(self) -> Unmet | None:
         return None if self.subject.samples else NO_LINE
 
@@ -381,6 +405,8 @@ def _holds(measured: dict[str, Any]) -> bool:
 
 class LawRule(Rule["Audit"]):
     """Judges one law that was measured on the model: fires where it is broken."""
+
+    family = "law"
 
     law: ClassVar[str]
     """Name of the module in `truetune.probe.laws`, in kebab-case"""
@@ -427,6 +453,8 @@ class LawRule(Rule["Audit"]):
 class RecitationRule(Rule["Audit"]):
     """Looks at what a miniature of the run recites after memorising a few rows."""
 
+    family = "recitation"
+
     def unmet(self) -> Unmet | None:
         found = self.subject.facts.get("recitation") or {}
         return None if found.get("rows") or found.get("pairs") else NOT_RECITED
@@ -434,6 +462,8 @@ class RecitationRule(Rule["Audit"]):
 
 class AnswersRule(Rule["Watched"]):
     """Looks at what a model answers, at some steps of its training or after it."""
+
+    family = "answers"
 
     def unmet(self) -> Unmet | None:
         looks = self.subject.looks
@@ -443,9 +473,13 @@ class AnswersRule(Rule["Watched"]):
 class CauseRule(Rule["Inquest"]):
     """Looks for what makes a finished model answer badly."""
 
+    family = "cause"
+
 
 class EvaluationRule(Rule["Evaluated"]):
     """Looks at the losses and scores of a finished model, and at what measured them."""
+
+    family = "evaluation"
 
     of_parser: ClassVar[bool] = False
     """It looks at what the parser makes of gold answers"""
@@ -476,6 +510,8 @@ class EvaluationRule(Rule["Evaluated"]):
 class ServingRule(Rule["Service"]):
     """Looks at what a server makes of a model."""
 
+    family = "serving"
+
     part: ClassVar[str] = ""
     """The part of the service that it looks at: `strength`, `sampling`, ...; empty: the prompts"""
 
@@ -489,6 +525,8 @@ class ServingRule(Rule["Service"]):
 
 class EnvironmentRule(Rule["Environment"]):
     """Looks at the user's interpreter, its packages, and the machine."""
+
+    family = "environment"
 
     of_torch: ClassVar[bool] = False
     """It looks at what torch says of itself"""

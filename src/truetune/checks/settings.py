@@ -12,6 +12,7 @@ from truetune.checks.whose import trainer_of
 from truetune.memory.machine import Launch, Machine, machine
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
+from truetune.trainers.facts import trainer_called
 
 
 def of_settings(config: Config, spec: RunSpec) -> Judgement:
@@ -19,8 +20,8 @@ def of_settings(config: Config, spec: RunSpec) -> Judgement:
     chosen = choose(spec.select, spec.ignore, "config", "devices")
     on_settings = [rule for rule in chosen if issubclass(rule, ConfigRule)]
     on_devices = [rule for rule in chosen if issubclass(rule, DeviceRule)]
-    stack = config.spec.trained_by or config.stack
-    trainer = trainer_of(config.spec.model_copy(update={"trained_by": stack}))
+    trained_by = config.spec.trained_by or trainer_called(config.stack)
+    trainer = trainer_of(config.spec.model_copy(update={"trained_by": trained_by}))
     unknown = Judgement(not_judged=tuple(_beyond_rules(config)))
     return Judgement.of(
         [judge(on_settings, config, trainer), judge(on_devices, Launch(config, _here())), unknown]

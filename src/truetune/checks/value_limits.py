@@ -170,6 +170,19 @@ def _samples(values: Values) -> bool:
     return values.get("do_sample") is True
 
 
+MIN_P_THAT_CUTS = 0.05
+"""With a min_p from here on, tokens that are 20 times less likely than the best are never drawn; its authors sample at
+temperatures up to 3 with 0.05 to 0.1 (arXiv:2407.01082), and Unsloth's notebooks at 1.5 with 0.1"""
+
+
+def _keeps_unlikely_tokens(values: Values) -> bool:
+    """May unlikely tokens be drawn: is there no min_p that takes them away? One that is not known may be high."""
+    if "min_p" not in values:
+        return True
+    min_p = number(values["min_p"])
+    return min_p is not None and min_p < MIN_P_THAT_CUTS
+
+
 def _is_structured(values: Values) -> bool:
     """Are the answers JSON, code, SQL or the like, in which tokens have to be repeated?"""
     return bool(values.get("structured"))
@@ -713,6 +726,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=GENERATION,
         says="{name} is {value}: unlikely tokens are drawn often, and answers turn into noise",
         fix="set {name} to 0.7, or up to 1.0",
+        when=_keeps_unlikely_tokens,
         source="published models use 0.1 to 1.0",
     ),
     Limit(

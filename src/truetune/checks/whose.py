@@ -26,7 +26,7 @@ from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Training
 from truetune.trainers import NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
-from truetune.trainers.facts import Cut, RowKind
+from truetune.trainers.facts import Cut, RowKind, trainer_called
 
 ORDER: tuple[TrainerName, ...] = (
     "unsloth",
@@ -70,7 +70,9 @@ class Whose:
 
     def config(self, config: Config) -> None:
         """Note the trainer of a settings file, which may name another one itself."""
-        self.configs.append(Sighting(config.spec.trained_by or config.stack, config.path))
+        trainer = config.spec.trained_by or trainer_called(config.stack)
+        if trainer is not None:
+            self.configs.append(Sighting(trainer, config.path))
 
     @cached_property
     def seen(self) -> tuple[Sighting, ...]:

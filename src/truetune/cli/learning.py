@@ -136,10 +136,18 @@ def option_hits(question: str, group: click.Command | None) -> list[Hit]:
 
 
 def is_rule(question: str) -> bool:
-    """Is it written as the name or code of a rule is?"""
-    return " " not in question and (
-        "-" in question or question[:3].upper() in ("TT0", *(f"TT{n}" for n in range(10)))
-    )
+    """Is it written as the name or code of a rule is, or the code of a plug-in's rule?"""
+    if " " in question:
+        return False
+    if "-" in question or re.match(r"TT\d", question, re.I):
+        return True
+    from truetune.plugins import load_plugins
+
+    if not load_plugins("truetune.rules"):
+        return False
+    from truetune.checks.catalogue import rules_of_plugins
+
+    return any(question.upper() == rule.code for rule in rules_of_plugins())
 
 
 @click.command(cls=Command, short_help="See it on a small data set that ships with truetune.")

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
     from truetune.spec.run import RunSpec
 
-FORMATS = ("messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto")
 LEARN = ("assistant", "last", "completion", "all")
 MASKS = ("contract", "generation-tags", "response-marker")
 ENCODING = (
@@ -30,14 +30,39 @@ SETTINGS = (".yaml", ".yml", ".toml")
 OF_RULES = ("select", "ignore", "fail_on", "allow_unjudged")
 
 
+class FormatName(click.ParamType[str]):
+    """The name of a row format. Formats of plug-ins are looked up when a command runs, not when help is printed."""
+
+    name = "format"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it is; click's usual error where no format is called so."""
+        from truetune.spec.row_formats import format_names
+
+        return str(click.Choice(format_names()).convert(value, param, ctx))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The names that begin so."""
+        from truetune.spec.row_formats import format_names
+
+        return click.Choice(format_names()).shell_complete(ctx, param, incomplete)
+
+
+FORMAT_HELP = (
+    "Format of the rows: messages, sharegpt, alpaca, prompt-completion, text, preference, kto, or one"
+    " of a plug-in. Found by the columns when not given."
+)
+
+
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that describe a run; each has its field in RunSpec, and in truetune.yaml."""
     options = [
         click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, or a model of the local hub cache."),
         click.option("--model", metavar="DIR",
                      help="Folder of config.json and weights, where it is not the tokenizer's."),
-        click.option("--data-format", "format", type=click.Choice(FORMATS), metavar="FORMAT",
-                     help=f"Format of the rows: {', '.join(FORMATS)}. Found by the columns when not given."),
+        click.option("--data-format", "format", type=FormatName(), metavar="FORMAT", help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
         click.option("--template", metavar="NAME", help="One of the tokenizer's chat templates, or a .jinja file."),
@@ -68,8 +93,7 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How rows are read and rendered, for a command that asks a finished model; `row_settings` takes them."""
     options = [
-        click.option("--data-format", "format", type=click.Choice(FORMATS), metavar="FORMAT",
-                     help=f"Format of the rows: {', '.join(FORMATS)}. Found by the columns when not given."),
+        click.option("--data-format", "format", type=FormatName(), metavar="FORMAT", help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
         click.option("--template", metavar="NAME", help="One of the tokenizer's chat templates, or a .jinja file."),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from truetune.data.message_names import MessageNames, is_inside_messages
 from truetune.errors import DataError, SpecError, name_list
+from truetune.spec.row_formats import row_formats
 from truetune.spec.run import Format
 
 Row = dict[str, Any]
@@ -31,7 +33,7 @@ ALIASES = {
     "documents": ("documents",),
     "chat_template_kwargs": ("chat_template_kwargs",),
 }
-"""What truetune calls a column, and what files call it."""
+"""What truetune calls a column of its own formats, and what files call it; `aliases` has those of plug-ins too."""
 TOKEN_IDS = ("input_ids", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")
 """Columns of token ids, by TRL's names; those that end in `_input_ids` are too"""
 ABOUT_THE_ROW = frozenset(
@@ -115,6 +117,16 @@ _OF_PAIRS = {"output": "completion", "instruction": "prompt"}
 """What an alias in a map means where the format is said to be prompt-completion."""
 
 
+@cache
+def aliases() -> Mapping[str, tuple[str, ...]]:
+    """What truetune calls a column, of any format, and what files call it."""
+    names: dict[str, tuple[str, ...]] = dict(ALIASES)
+    for format in row_formats().values():
+        names.update({name: (name,) for name in format.columns if name not in names})
+        names.update(format.aliases)
+    return names
+
+
 def token_columns(row: Row) -> list[str]:
     """The columns that hold token ids: rows of text that became ids before."""
     return [
@@ -129,7 +141,7 @@ def token_columns(row: Row) -> list[str]:
 
 def column(row: Row, name: str) -> tuple[str, Any]:
     """What the row calls a column, and what stands there; None where nothing does."""
-    for alias in ALIASES[name]:
+    for alias in aliases()[name]:
         value = row.get(alias)
         if value is not None:
             return alias, value
@@ -183,7 +195,7 @@ def holds(row: Row, name: str) -> bool:
 
 def called(row: Row, name: str) -> str | None:
     """What the row calls a column, be it empty; None where there is none."""
-    return next((alias for alias in ALIASES[name] if alias in row), None)
+    return next((alias for alias in aliases()[name] if alias in row), None)
 
 
 def renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
@@ -210,9 +222,9 @@ def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callab
         name = _MAP_ALIASES.get(ours, ours)
         if format == "prompt-completion" and ours in _MAP_ALIASES:
             name = _OF_PAIRS[name]
-        if name not in ALIASES:
-            near = difflib.get_close_matches(ours, [*ALIASES, *_MAP_ALIASES], n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(ALIASES)}"
+        if name not in aliases():
+            near = difflib.get_close_matches(ours, [*aliases(), *_MAP_ALIASES], n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(aliases())}"
             raise SpecError(f"--map {ours}={theirs}: {ours} is no column that truetune knows{hint}")
         names[theirs] = name
     if len(set(names.values())) < len(columns):
@@ -220,7 +232,7 @@ def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callab
             "--map names a column twice:"
             f" {', '.join(f'{ours}={theirs}' for ours, theirs in columns.items())}"
         )
-    taken = {alias for name in names.values() for alias in ALIASES[name]}
+    taken = {alias for name in names.values() for alias in aliases()[name]}
     along = (
         _crossed if names.get("chosen") == "rejected" and names.get("rejected") == "chosen" else str
     )

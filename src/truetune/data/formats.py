@@ -26,17 +26,9 @@ from truetune.data.draft import Draft
 from truetune.data.messages import messages_of
 from truetune.data.scores import scores_of
 from truetune.errors import DataError, name_list, shortened
+from truetune.spec.row_formats import row_formats
 from truetune.spec.run import Format
 
-NEEDS: dict[Format, tuple[str, ...]] = {
-    "preference": ("chosen", "rejected"),
-    "messages": ("messages",),
-    "sharegpt": ("conversations",),
-    "prompt-completion": ("prompt", "completion"),
-    "alpaca": ("instruction", "output"),
-    "text": ("text",),
-}
-"""The columns that tell a format, in the order in which they are looked for; KTO is any but the first with a label."""
 THUMBS = {
     **dict.fromkeys(("true", "thumbs up", "upvote", "\U0001f44d"), True),
     **dict.fromkeys(("false", "thumbs down", "downvote", "\U0001f44e"), False),
@@ -50,19 +42,21 @@ VERDICTS = {
 """Those that may be a class of something else as well: they are read where the format is KTO's by name"""
 SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 
-Reader = Callable[[Draft], Conversation]
 Test = Callable[[Row, str], object]
 
 
-def _messages(draft: Draft) -> Conversation:
+def read_messages(draft: Draft) -> Conversation:
+    """A list of messages in the column `messages`."""
     return draft.chat(messages_of(draft.take("messages"), draft.problems))
 
 
-def _sharegpt(draft: Draft) -> Conversation:
+def read_sharegpt(draft: Draft) -> Conversation:
+    """A list of turns in the column `conversations`, with `from` and `value` or other names."""
     return draft.chat(messages_of(draft.take("conversations"), draft.problems, sharegpt=True))
 
 
-def _alpaca(draft: Draft) -> Conversation:
+def read_alpaca(draft: Draft) -> Conversation:
+    """An instruction with its input, the turns before it, and the output."""
     return draft.chat(
         [*_asked(draft), {"role": "assistant", "content": draft.text("output") or ""}]
     )
@@ -95,7 +89,8 @@ def _asked(draft: Draft) -> list[Message]:
     ]
 
 
-def _prompt_completion(draft: Draft) -> Conversation:
+def read_prompt_completion(draft: Draft) -> Conversation:
+    """A prompt and its completion, as texts or as messages."""
     prompt, completion = draft.turns("prompt"), draft.turns("completion")
     if isinstance(prompt, list) or isinstance(completion, list):
         head = _side(draft, prompt, "user")
@@ -103,11 +98,13 @@ def _prompt_completion(draft: Draft) -> Conversation:
     return draft.plain(prompt=prompt, completion=completion)
 
 
-def _text(draft: Draft) -> Conversation:
+def read_text(draft: Draft) -> Conversation:
+    """A text that is trained as it is."""
     return draft.plain(text=draft.text("text"))
 
 
-def _preference(draft: Draft) -> Conversation:
+def read_preference(draft: Draft) -> Conversation:
+    """A chosen and a rejected answer to one prompt, as texts or as messages; without a prompt, what both share."""
     chosen, rejected = draft.turns("chosen"), draft.turns("rejected")
     prompt = next(
         (p for p in map(draft.turns, ("prompt", "conversations", "messages")) if p is not None),
@@ -146,28 +143,24 @@ def _pair_of_chats(draft: Draft, prompt: Any, chosen: Any, rejected: Any) -> Con
     return draft.chat(good, shared, bad[shared:])
 
 
-def _kto(draft: Draft) -> Conversation:
+def read_kto(draft: Draft) -> Conversation:
+    """A row of another format, whose answer has a label: good or bad."""
     label = draft.take("label")
     verdict = _verdict(label)
     if verdict is None:
         draft.problems.append(
             Problem("bad-label", f"the label is {shortened(repr(label))}, neither true nor false")
         )
-    row = _READERS[_base(draft.row, holds) or _base(draft.row, called) or "text"](draft)
+    row = _conversation(draft, _base(draft.row, holds) or _base(draft.row, called) or "text")
     row.label = verdict
     row.label_value = None if isinstance(label, bool) else label
     return row
 
 
-_READERS: dict[Format, Reader] = {
-    "preference": _preference,
-    "messages": _messages,
-    "sharegpt": _sharegpt,
-    "prompt-completion": _prompt_completion,
-    "alpaca": _alpaca,
-    "text": _text,
-    "kto": _kto,
-}
+def _conversation(draft: Draft, format: Format) -> Conversation:
+    """What the reader of this format makes of a row."""
+    conversation: Conversation = row_formats()[format].reader()(draft)
+    return conversation
 
 
 def reader(row: Row, format: Format | None, where: str) -> Callable[[Row, Origin], Conversation]:
@@ -217,27 +210,27 @@ def _mapped_as(row: Row) -> str:
 
 def _read(row: Row, origin: Origin, format: Format) -> Conversation:
     if _fits(row, format):
-        return _READERS[format](Draft(row, origin, format))
+        return _conversation(Draft(row, origin, format), format)
     other = _found(row, holds)
     draft = Draft(row, origin, other or format)
     if other is not None:
         draft.problems.append(
             Problem("mixed-formats", f"a row of the format {other} in a file of {format}")
         )
-        return _READERS[other](draft)
+        return _conversation(draft, other)
     if not _fits(row, format, called):
         draft.problems.append(Problem("no-format", f"the format {format} needs {_needed(format)}"))
         return draft.plain()
-    needed = NEEDS[_base(row, called) or "text"] if format == "kto" else NEEDS[format]
+    needed = row_formats()[(_base(row, called) or "text") if format == "kto" else format].columns
     empty = [str(called(row, name)) for name in needed if not holds(row, name)]
     draft.problems.append(Problem("no-content", f"nothing stands in {' and '.join(empty)}"))
-    return _READERS[format](draft)
+    return _conversation(draft, format)
 
 
 def _fits(row: Row, format: Format, there: Test = holds) -> bool:
     if format == "kto":
         return _base(row, there) is not None and bool(there(row, "label"))
-    return all(there(row, name) for name in NEEDS[format])
+    return all(there(row, name) for name in row_formats()[format].columns)
 
 
 def _found(row: Row, there: Test) -> Format | None:
@@ -250,13 +243,12 @@ def _found(row: Row, there: Test) -> Format | None:
 
 
 def _base(row: Row, there: Test) -> Format | None:
-    return next(
-        (format for format in NEEDS if format != "preference" and _fits(row, format, there)), None
-    )
+    others = (name for name in row_formats() if name not in ("preference", "kto"))
+    return next((name for name in others if _fits(row, name, there)), None)
 
 
 def _needed(format: Format) -> str:
-    return " and ".join(NEEDS.get(format, ("prompt", "completion", "label")))
+    return " and ".join(row_formats()[format].columns or ("prompt", "completion", "label"))
 
 
 def _verdict(label: Any) -> bool | None:

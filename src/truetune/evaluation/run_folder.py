@@ -22,7 +22,7 @@ from truetune.logs.read import is_run, read_run
 from truetune.parsing.files import read_bounded
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG, LOG_RECORD
-from truetune.spec.kind import NAMES, Kind, recognise
+from truetune.spec.kind import Kind, recognise, title_of_kind
 from truetune.spec.run import RunSpec
 from truetune.training.watch.store import FINDINGS, KEPT, read
 
@@ -133,7 +133,7 @@ def _log(path: str) -> RunLog:
     if {"run", "log"} & set(kinds) or kinds[0] not in OTHERWISE:
         raise broken
     raise UsageError(
-        f"{path}: this is {NAMES[kinds[0]]}, not a run; expected the folder or log of a run, or a"
+        f"{path}: this is {title_of_kind(kinds[0])}, not a run; expected the folder or log of a run, or a"
         " JSON file that "
         f"truetune wrote. For this: {OTHERWISE[kinds[0]].replace('{}', path)}"
         f"{score_hint(path) if kinds[0] == 'data' else ''}"

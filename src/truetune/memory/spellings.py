@@ -85,5 +85,5 @@ def spelled(stack: Stack, changes: Mapping[str, Any]) -> tuple[str, ...]:
         line.format(value)
         for name, value in changes.items()
         if name in SPELLINGS
-        for line in SPELLINGS[name][stack]
+        for line in SPELLINGS[name].get(stack, SPELLINGS[name]["transformers"])
     )

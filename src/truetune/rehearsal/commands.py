@@ -9,7 +9,7 @@ from pathlib import Path
 
 from truetune.errors import UsageError
 from truetune.spec.config import Config
-from truetune.spec.kind import NAMES, recognise
+from truetune.spec.kind import recognise, title_of_kind
 from truetune.spec.near import near_path
 from truetune.spec.stacks import read_config
 
@@ -39,7 +39,7 @@ def command_of(target: Sequence[str], work: Path) -> list[str]:
         return prepared(read_config(path).spec, path, work)
     if kind not in TOOLS:
         raise UsageError(
-            f"{path}: this is {NAMES[kind]}; expected a command after --, or the settings of"
+            f"{path}: this is {title_of_kind(kind)}; expected a command after --, or the settings of"
             " truetune, Axolotl, LLaMA-Factory or TRL"
         )
     arguments = _arguments(kind, read_config(path), work)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from truetune.spec.pins import Pins
 from truetune.spec.releases import Taken
 from truetune.spec.run import RunSpec
 
-Stack = Literal["truetune", "trl", "transformers", "axolotl", "llama-factory"]
+Stack = str
+"""The name of a program with settings: one of `stacks.registry`, or transformers, whose settings stand in scripts"""
 
 
 class Place(NamedTuple):

@@ -16,11 +16,13 @@ from truetune.parsing.limits import RESULT
 from truetune.parsing.modelfile import is_modelfile
 from truetune.parsing.shell import is_command_file
 from truetune.spec import located
+from truetune.spec.config import Stack
 from truetune.spec.near import near_path
 from truetune.spec.stacks import ACCELERATE, DEEPSPEED, foreign, stack_of, what_would_tell
+from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.facts import TrainerName
 
-Kind = Literal[
+FileKind = Literal[
     "data",
     "encoded",
     "tokenizer",
@@ -31,29 +33,23 @@ Kind = Literal[
     "source",
     "notebook",
     "commands",
-    "truetune",
-    "axolotl",
-    "llama-factory",
-    "trl",
-    "transformers",
     "settings",
     "accelerate",
     "deepspeed",
     "modelfile",
 ]
-"""`truetune` to `transformers`: settings of that stack; `settings`: of one that neither keys nor project tell;
-`accelerate`: how its launcher starts a script; `deepspeed`: what its script shards"""
-NAMES: Mapping[Kind, str] = {
+"""`settings`: of a program that neither keys nor project tell; `accelerate`: how its launcher starts a script;
+`deepspeed`: what its script shards"""
+Kind = FileKind | Stack
+"""What a path is; settings whose program is known are called by its name"""
+OF_FILES: Mapping[Kind, str] = {
     "data": "data", "encoded": "encoded data", "tokenizer": "tokenizer", "model": "model", "adapter": "adapter",
     "run": "run folder", "log": "log of a run", "source": "Python source", "notebook": "notebook",
-    "commands": "shell script",
-    "truetune": "truetune settings", "axolotl": "Axolotl configuration",
-    "llama-factory": "LLaMA-Factory configuration", "trl": "TRL configuration",
-    "transformers": "transformers configuration", "settings": "settings of a program that is not known",
+    "commands": "shell script", "settings": "settings of a program that is not known",
     "accelerate": "accelerate launch configuration", "deepspeed": "DeepSpeed configuration",
     "modelfile": "Ollama Modelfile",
 }  # fmt: skip
-"""As a report calls them"""
+"""As a report calls them; `title_of_kind` knows those of programs too"""
 ACCEPTED = (
     "data (JSONL, JSON, CSV, Parquet, Arrow), a tokenizer, model or adapter folder, a run folder or"
     " its log, the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files, notebooks,"
@@ -96,6 +92,12 @@ STEPS = frozenset(
 LOSSES = frozenset(
     ("loss", "train_loss", "eval_loss", "train/loss", "train/train_loss", "eval/loss")
 )
+
+
+def title_of_kind(kind: Kind) -> str:
+    """What a report calls a path of this kind."""
+    readers = config_readers()
+    return readers[kind].title if kind in readers else OF_FILES[kind]
 
 
 def recognise(path: str | PathLike[str], trained_by: TrainerName | None = None) -> tuple[Kind, ...]:

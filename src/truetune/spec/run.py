@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
+from truetune.spec.row_formats import known_format
 from truetune.spec.training import Training
 from truetune.trainers.facts import NAMES, TrainerName
 
 Severity = Literal["error", "warning", "info"]
 What = Literal["assistant", "last", "completion", "all"]
-Format = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto"]
+Format = str
+"""The name of a `RowFormat`; see `row_formats`"""
 
 
 class _Part(BaseModel):
@@ -95,7 +104,7 @@ class RunSpec(_Part):
     """A tokenizer folder, or the name of a model in the local hub cache."""
     model: str | None = None
     """The folder of config.json and the weights, where it is not the tokenizer's."""
-    format: Format | None = None
+    format: Annotated[Format, AfterValidator(known_format)] | None = None
     """The format of the rows; found by their columns when None."""
     map: dict[str, str] = Field(default_factory=dict)
     """Column names: what truetune calls it -> what the file calls it (`answer=output`). Inside messages:

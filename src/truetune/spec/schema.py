@@ -10,6 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
+from truetune.spec.row_formats import format_names
 from truetune.spec.run import RunSpec
 
 NAME = "truetune.schema.json"
@@ -41,6 +42,8 @@ def schema() -> dict[str, Any]:
         "anyOf": [named, {"type": "object"}],
         "description": settings["trainer"]["description"],
     }
+    name = next(part for part in settings["format"]["anyOf"] if part["type"] == "string")
+    name["enum"] = list(format_names())
     for setting in settings.values():
         if isinstance(setting.get("default"), dict):
             del setting["default"]

@@ -13,6 +13,13 @@ TrainerName = Literal[
     "trl", "transformers", "axolotl", "llama-factory", "unsloth", "truetune", "torch"
 ]
 NAMES: tuple[TrainerName, ...] = get_args(TrainerName)
+
+
+def trainer_called(name: str) -> TrainerName | None:
+    """The trainer of this name; None where there is none, as for a program that a plug-in reads the settings of."""
+    return next((trainer for trainer in NAMES if trainer == name), None)
+
+
 RowKind = Literal["chat", "prompt-completion", "instruction", "text"]
 """A conversation that the chat template renders; a prompt and its completion, as strings or messages; columns like
 Alpaca's; plain text"""

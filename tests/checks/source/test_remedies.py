@@ -39,6 +39,7 @@ UNNAMED = frozenset(
         "append-result-as-value",
         "collective-call-on-one-rank",
         "model-saved-before-training",
+        "model-made-before-zero3",
         "several-gpus-in-one-process",
     )
 )

@@ -272,3 +272,100 @@ def test_labels_are_learned_where_something_trains(
     more: str, expected: list[str], tmp_path: Path
 ) -> None:
     assert codes(COPIED + more, tmp_path, "TT710") == expected
+
+
+GENERATES = """
+model = AutoModelForCausalLM.from_pretrained("x")
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("model.generate(**batch, do_sample=True, temperature=1.5, max_new_tokens=9)", ["TT791w"]),
+        ("model.generate(**batch, temperature=1.5, min_p=0.01, max_new_tokens=9)", ["TT791w"]),
+        ("model.generate(**batch, temperature=1.5, min_p=0.1, max_new_tokens=9)", []),
+        ("model.generate(**batch, temperature=1.5, min_p=args.min_p, max_new_tokens=9)", []),
+    ],
+)
+def test_a_high_temperature_is_no_fault_where_unlikely_tokens_are_cut(
+    more: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert codes(GENERATES + more, tmp_path, "TT791") == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", ["TT736w"]),
+        ("model.generation_config = GenerationConfig.from_pretrained('x')\n", []),
+        ("model.config.use_cache = True\n", ["TT736w"]),
+    ],
+)
+def test_another_generation_config_may_set_the_length(
+    more: str, expected: list[str], tmp_path: Path
+) -> None:
+    generation = "def ask(ids):\n    return model.generate(ids)\n"
+    assert codes(GENERATES + more + generation, tmp_path, "TT736") == expected
+
+
+LOSSES = """
+losses = []
+for batch in loader:
+    {block}:
+        outputs = model(**batch)
+    losses.append(outputs.loss)
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("with torch.no_grad()", []),
+        ("with torch.inference_mode()", []),
+        ("with torch.autocast('cuda')", ["TT833e"]),
+    ],
+)
+def test_a_loss_of_a_block_without_gradients_has_no_graph(
+    block: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert codes(GENERATES + LOSSES.format(block=block), tmp_path, "TT833") == expected
+
+
+TWO_PROMPTS = """
+essay = tok("Write an essay about the sea.", return_tensors="pt")
+model.generate(**essay, {essay} max_new_tokens=9)
+query = tok("Table: towns. Write a SQL query that counts them.", return_tensors="pt")
+model.generate(**query, {query} max_new_tokens=9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("essay", "query", "expected"),
+    [
+        ("repetition_penalty=1.2,", "", []),
+        ("", "repetition_penalty=1.2,", ["TT728w"]),
+        ("repetition_penalty=1.2,", "repetition_penalty=1.2,", ["TT728w"]),
+    ],
+)
+def test_an_instruction_counts_for_the_generation_that_it_is_given_to(
+    essay: str, query: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert codes(GENERATES + TWO_PROMPTS.format(essay=essay, query=query), tmp_path, "TT728") == (
+        expected
+    )
+
+
+def test_a_notebook_is_not_launched_by_a_configuration_beside_it(tmp_path: Path) -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, Trainer\n"
+        "model = AutoModelForCausalLM.from_pretrained('x')\n"
+        "trainer = Trainer(model=model, train_dataset=rows)\n"
+        "trainer.train()\n"
+        "trainer.model.save_pretrained('out')\n"
+    )
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    (tmp_path / "train.ipynb").write_text(notebook(script), encoding="utf-8")
+    assert [f.code for f in lint([tmp_path / "train.py"], select=["TT718"]).findings] == ["TT718"]
+    assert lint([tmp_path / "train.ipynb"], select=["TT718"]).findings == ()

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from truetune.auditing.audit import PAD, Audit, Sample
 from truetune.auditing.fields import conversation_of
 from truetune.auditing.turns import marker_of
-from truetune.data.formats import NEEDS
 from truetune.render.rendering import Source
+from truetune.spec.row_formats import row_formats
 
 PROMPT = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT, Source.TOOLS)
 CONTENT = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
@@ -186,7 +186,8 @@ def format_of(audit: Audit) -> str | None:
         if table
         for name in table["columns"] or ()
     ]
-    return next((name for name, needed in NEEDS.items() if set(needed) <= set(columns)), None)
+    known = (format for format in row_formats().values() if format.columns)
+    return next((f.name for f in known if set(f.columns) <= set(columns)), None)
 
 
 def around(sample: Sample, place: int) -> str:

@@ -7,6 +7,7 @@ import re
 from truetune.checks.config.keys import known, of_program
 from truetune.spec.config import Config, Place, Renamed
 from truetune.spec.stacks.draft import near
+from truetune.spec.stacks.registry import config_readers
 from truetune.spec.stacks.trl import SCRIPTS
 
 DATA_SETS = ("datasets", "test_datasets", "pretraining_dataset")
@@ -17,13 +18,6 @@ VOCABULARY = 3
 OWN_SHARE = 0.2
 """Of the keys. Files of scripts that hand TRL's classes on have 2 to 4 of their own in 30 to 40 (alignment-handbook,
 SimPO); those of programs with arguments of their own have 7 in 25 and more (open-instruct)"""
-FATE = {
-    "axolotl": "Axolotl drops it without a word",
-    "trl": "TRL's own scripts drop it without a word, the command `trl` stops at it",
-    "llama-factory": "LLaMA-Factory stops at it",
-    "transformers": "TrainingArguments stops at it",
-    "truetune": "truetune stops at it",
-}
 GENERATING = frozenset(
     (
         "predict_with_generate",
@@ -80,7 +74,10 @@ def unknown_keys(config: Config) -> list[Place]:
 
 def fate(config: Config) -> str:
     """What becomes of a key that the stack does not know."""
-    return "the call stops at it" if of_program(config) else FATE[config.stack]
+    if of_program(config):
+        return "the call stops at it"
+    reader = config_readers().get(config.stack)
+    return reader.unknown_key if reader is not None else "TrainingArguments stops at it"
 
 
 def is_refused(config: Config) -> bool:

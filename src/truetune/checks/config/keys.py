@@ -12,10 +12,16 @@ from truetune.spec.config import Config, Place
 from truetune.spec.located import Spot, parse
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks.facts import facts
+from truetune.spec.stacks.registry import config_readers
 from truetune.spec.training import Training
 
-BUILT_ON = {"trl": ("trl", "transformers", "peft"), "transformers": ("transformers", "peft")}
-"""Packages whose keys a stack takes too"""
+BUILT_ON = {
+    "trl": ("trl", "transformers", "peft"),
+    "transformers": ("transformers", "peft"),
+    "axolotl": ("axolotl",),
+    "llama-factory": ("llama-factory",),
+}
+"""Stack -> the packages whose keys and defaults are recorded (`spec.stacks.facts`) and that it takes"""
 
 
 @lru_cache(maxsize=8)
@@ -91,10 +97,14 @@ def entries(config: Config, key: str) -> list[tuple[int, dict[str, Any]]]:
 
 
 def known(config: Config) -> frozenset[str]:
-    """The keys that the stack knows; those of transformers and peft where it builds on them."""
+    """The keys that the stack knows; those of transformers and peft where it builds on them.
+
+    Of a program that a plug-in reads, those that the plug-in names."""
     if config.stack == "truetune":
         return frozenset((*RunSpec.model_fields, *Training.model_fields))
-    packages = BUILT_ON.get(config.stack, (config.stack,))
+    packages = BUILT_ON.get(config.stack)
+    if packages is None:
+        return config_readers()[config.stack].keys()
     return frozenset(
         key for package in packages for keys in facts(package).classes.values() for key in keys
     )

@@ -25,6 +25,12 @@ def validate(loader):
         losses.append(model(**batch).loss.item())
     model.train()
     return sum(losses) / len(losses)
+
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(validate(held_out))
 ```
 
 ## Use instead
@@ -42,6 +48,12 @@ def validate(loader):
         losses.append(model(**batch).loss.item())
     model.train()
     return sum(losses) / len(losses)
+
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(validate(held_out))
 ```
 
 ## Fix safety

@@ -1,10 +1,10 @@
 """Generation runs with the default length of 20 tokens.
 
 ## What it does
-Looks for `model.generate(...)` without `max_new_tokens`, `max_length`, `max_time`, a stopping criterion or a generation
-config, in a file that sets no length elsewhere. In a notebook, only inside functions and loops: what a cell generates
-by itself is read at once. Tests, which compare generations, are left alone, and so is a function that generates with
-its caller's options elsewhere.
+Looks for `model.generate(...)` without `max_new_tokens`, `max_length`, `max_time`, a stopping criterion or a
+generation config, in a file that sets no length elsewhere, and gives the model no other generation config. In a
+notebook, only inside functions and loops: what a cell generates by itself is read at once. Tests, which compare
+generations, are left alone, and so is a function that generates with its caller's options elsewhere.
 
 ## Why it is bad
 transformers stops after 20 tokens in all, prompt and answer: answers are cut, and an evaluation on them measures
@@ -76,7 +76,7 @@ class GenerationLengthNotSet(SourceRule):
             for call in generations(module)
             if all(lacks(module, call, name) for name in LENGTHS)
         ]
-        if not calls or module.mentions(*(f"generation_config.{name}" for name in LENGTHS)):
+        if not calls or _sets_generation_config(module):
             return
         with_options = _scopes_with_options(module)
         for call in calls:
@@ -94,6 +94,17 @@ class GenerationLengthNotSet(SourceRule):
                 severity="warning" if causal else "info",
                 cases=[at(module, call.node)],
             )
+
+
+def _sets_generation_config(module: Module) -> bool:
+    """Does the file set a length on a model's generation config, or give the model another one, as a checkpoint's?"""
+    if module.mentions(*(f"generation_config.{name}" for name in LENGTHS)):
+        return True
+    targets = (target for node in module.nodes(ast.Assign) for target in node.targets)
+    return any(
+        isinstance(target, ast.Attribute) and target.attr == "generation_config"
+        for target in targets
+    )
 
 
 def _in_test(module: Module, call: Call) -> bool:

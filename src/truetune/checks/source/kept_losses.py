@@ -168,7 +168,7 @@ def _keeps(module: Module, value: ast.AST, losses: set[str], depth: int = 0) -> 
     if isinstance(value, ast.BinOp):
         return any(_keeps(module, side, losses, depth + 1) for side in (value.left, value.right))
     if _is_of_model(module, value):
-        return True
+        return not _is_computed_without_graph(module, value)
     if isinstance(value, ast.Call):
         function = value.func
         if not isinstance(function, ast.Attribute) or function.attr not in KEEP_GRAPH:
@@ -182,6 +182,17 @@ def _keeps(module: Module, value: ast.AST, losses: set[str], depth: int = 0) -> 
     return all(
         origin is not value and _keeps(module, origin, losses, depth + 1) for origin in origins
     )
+
+
+def _is_computed_without_graph(module: Module, output: ast.AST) -> bool:
+    """Did the model run under `no_grad`? Its loss may be read after that block."""
+    if not isinstance(output, ast.Attribute | ast.Subscript):
+        return False
+    call = _model_call(module, output.value)
+    if call is None:
+        return False
+    blocks = (around for around in module.parents(call) if isinstance(around, ast.With))
+    return any(_turns_off(item.context_expr) for block in blocks for item in block.items)
 
 
 def _is_detached(node: ast.AST) -> bool:

@@ -53,7 +53,8 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
-from truetune.checks.source.structured_answers import structured_answers
+from truetune.checks.source.structured_answers import ASKS, MIN_WORDS, structured_answers
+from truetune.checks.source.value_slices import made_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -75,6 +76,8 @@ class Repetition(NamedTuple):
     name: str
     value: float
     node: ast.AST
+    call: Call | None = None
+    """The call that it is an argument of"""
 
 
 def _settings(module: Module) -> Iterator[Repetition]:
@@ -84,7 +87,7 @@ def _settings(module: Module) -> Iterator[Repetition]:
             given = call.keywords.get(name)
             value = module.flow.value(given)
             if isinstance(value, int | float) and _is_strong(name, value - neutral):
-                yield Repetition(name, value, given or call.node)
+                yield Repetition(name, value, given or call.node, call)
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if isinstance(target, ast.Attribute) and target.attr in NEUTRAL:
@@ -97,6 +100,24 @@ def _settings(module: Module) -> Iterator[Repetition]:
 
 def _is_strong(name: str, above: float) -> bool:
     return above >= 1 if name == "no_repeat_ngram_size" else above >= SLACK - 1e-9
+
+
+def _has_prompt_of_its_own(module: Module, call: Call | None, structured: ast.AST) -> bool:
+    """Is this generation asked by an instruction in the file that asks for no format?
+
+    Files of examples, and notebooks, generate several times. Where answers are parsed, no instruction counts.
+    """
+    if call is None or call.method != "generate" or not isinstance(structured, ast.Constant):
+        return False
+    given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+    prompts = {
+        part.value
+        for argument in given
+        for part in made_of(module, argument)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    }
+    instructions = [prompt for prompt in prompts if len(prompt.split()) >= MIN_WORDS]
+    return bool(instructions) and not any(ASKS.search(prompt) for prompt in instructions)
 
 
 def _generations(module: Module) -> Iterator[Call]:
@@ -119,6 +140,8 @@ class RepetitionForbiddenInStructuredAnswers(SourceRule):
         if structured is None:
             return
         for setting in settings:
+            if _has_prompt_of_its_own(module, setting.call, structured):
+                continue
             forbids = setting.name == "no_repeat_ngram_size"
             yield self.finding(
                 f"{setting.name}={setting.value:g} {'forbids' if forbids else 'punishes'} the keys and"

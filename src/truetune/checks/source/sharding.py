@@ -50,6 +50,9 @@ def sharding_of(module: Module) -> Sharding | None:
     in_code = next(_in_code(module), None)
     if in_code is not None:
         return in_code
+    if module.cells:
+        # A notebook is one process: no launcher starts it, and files beside it set up other scripts.
+        return None
     script = Path(module.path)
     started = [
         found for command in launches_of(script) for found in _sharding_of_command(command, script)

@@ -1,8 +1,8 @@
-"""Readers of the settings of truetune, TRL, transformers, Axolotl and LLaMA-Factory."""
+"""Readers of settings files: whose a file is, and what it sets. `registry` lists the programs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -14,10 +14,11 @@ from truetune.spec.files import CONFIG
 from truetune.spec.located import Located
 from truetune.spec.pins import pins_around
 from truetune.spec.run import RunSpec
-from truetune.spec.stacks import axolotl, llama_factory, own, signs, trl
+from truetune.spec.stacks import own, signs
 from truetune.spec.stacks.calls import Call, config_of_arguments, config_of_calls
 from truetune.spec.stacks.draft import UNKNOWN, near
 from truetune.spec.stacks.readers import Reader, reader_of
+from truetune.spec.stacks.registry import config_readers, foreign_readers
 from truetune.trainers.facts import TrainerName
 
 __all__ = [
@@ -32,17 +33,6 @@ __all__ = [
     "what_would_tell",
 ]
 
-READERS: Mapping[Stack, Callable[[Located], Config]] = {
-    "truetune": own.read,
-    "axolotl": axolotl.read,
-    "llama-factory": llama_factory.read,
-    "trl": trl.read,
-}
-COMMAND_OF: Mapping[Stack, str] = {
-    "trl": "trl sft --config FILE",
-    "axolotl": "axolotl train FILE",
-    "llama-factory": "llamafactory-cli train FILE",
-}
 OWN = frozenset(RunSpec.model_fields)
 TABLES = frozenset(("learn", "encode", "training", "watch", "map", "template_kwargs", "trainer"))
 """Our settings that may hold settings"""
@@ -99,10 +89,6 @@ MODEL_KEYS = frozenset(
     ("model", "model_name", "model_id", "model_path", "model_name_or_path", "base_model")
 )
 """What files of this kind call their model; a stack reads only files that name it as it does itself"""
-NAMES_MODEL: Mapping[Stack, frozenset[str]] = {
-    "truetune": frozenset(("model",)), "trl": frozenset(("model_name_or_path",)),
-    "axolotl": frozenset(("base_model",)), "llama-factory": frozenset(("model_name_or_path",)),
-}  # fmt: skip
 
 
 def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None) -> Config:
@@ -125,7 +111,7 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
             f"{'. ' * bool(unlock)}{unlock}"
         )
     config = _with_reader(
-        READERS[stack](document), _reader(stack, document.value, path, trained_by)
+        config_readers()[stack].read(document), _reader(stack, document.value, path, trained_by)
     )
     repeated = tuple(
         (_place(document, twice.keys, twice.first), _place(document, twice.keys, twice.second))
@@ -162,10 +148,10 @@ def what_would_tell(value: object) -> str:
     if not fitting or _sure(value, fitting):
         return ""
     names = " or ".join(fitting)
+    command = config_readers()[fitting[0]].command
     return (
         f"where {names} itself reads it, give --trainer {' or --trainer '.join(fitting)}, or name"
-        f" the file in a command of its project (`{COMMAND_OF[fitting[0]]}` in a shell script or"
-        " README)"
+        f" the file in a command of its project (`{command}` in a shell script or README)"
     )
 
 
@@ -175,8 +161,8 @@ def _reader(
     """Who reads the file, as the user or its project says; where `stack` is given, it alone."""
     if stack == "truetune" or path is None or not isinstance(value, dict):
         return None
-    if stack is not None and trained_by == stack:
-        return Reader(stack, f"--trainer {trained_by}", by_user=True)
+    if trained_by is not None and stack == trained_by:
+        return Reader(trained_by, f"--trainer {trained_by}", by_user=True)
     reader = reader_of(path, frozenset(map(str, value)))
     return reader if reader is not None and stack in (None, reader.stack) else None
 
@@ -206,16 +192,13 @@ def _fitting(value: object) -> tuple[Stack, ...]:
     given = {str(key) for key in value}
     if _is_ours(value):
         return ("truetune",)
-    known: Mapping[Stack, frozenset[str]] = {
-        "trl": trl.keys(),
-        "axolotl": axolotl.keys(),
-        "llama-factory": llama_factory.keys(),
-    }
+    readers = foreign_readers()
+    known = {stack: reader.keys() for stack, reader in readers.items()}
     named = given & MODEL_KEYS
     scores: dict[Stack, int] = {}
     for stack, keys in known.items():
         others = frozenset().union(*(other for name, other in known.items() if name != stack))
-        is_named_so = not named or named & NAMES_MODEL[stack]
+        is_named_so = not named or readers[stack].model_key in named
         if 2 * len(given & keys) >= len(given) and is_named_so:
             scores[stack] = len(given & keys) + 2 * len(given & (keys - others))
     return tuple(sorted(scores, key=lambda stack: -scores[stack]))

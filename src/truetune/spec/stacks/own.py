@@ -8,7 +8,13 @@ from truetune.package import __version__
 from truetune.spec.config import Config, Place
 from truetune.spec.files import find_settings, spec_of
 from truetune.spec.located import Located
+from truetune.spec.run import RunSpec
 from truetune.spec.stacks.document import place
+
+
+def keys() -> frozenset[str]:
+    """All settings of truetune."""
+    return frozenset(RunSpec.model_fields)
 
 
 def read(document: Located) -> Config:

@@ -23,16 +23,8 @@ from truetune.spec.config import Stack
 from truetune.spec.pins import project_folders
 from truetune.spec.stacks import trl
 from truetune.spec.stacks.facts import RENAMED, facts
+from truetune.spec.stacks.registry import foreign_readers
 
-COMMANDS: Mapping[Stack, re.Pattern[str]] = {
-    "trl": re.compile(r"\btrl\s+(?:sft|dpo|grpo|kto|reward|rloo|orpo|cpo)\b"),
-    "axolotl": re.compile(
-        r"\baxolotl(?:\s+|\.cli\.)(?:train|preprocess|evaluate|merge[-_]lora|inference)\b"
-    ),
-    "llama-factory": re.compile(
-        r"\b(?:llamafactory-cli|lmf)\s+(?:train|export|chat|api|eval|webchat)\b"
-    ),
-}
 LAUNCHERS = re.compile(
     r"\b(?:torchrun|torch\.distributed\.(?:launch|run)|accelerate\s+launch)\b"
     r"|(?<![-.])\bdeepspeed\s+(?:--\w|\S+\.py\b)"
@@ -118,10 +110,19 @@ def _words(path: Path) -> set[str]:
     return set(re.split(r"[\W_]+", path.stem.lower()))
 
 
+def _commands() -> Mapping[Stack, re.Pattern[str]]:
+    """The commands that read settings, by their program."""
+    return {
+        stack: reader.command_in_text
+        for stack, reader in foreign_readers().items()
+        if reader.command_in_text is not None
+    }
+
+
 def _by_command(file: Path, named: re.Pattern[str]) -> Iterator[Reader]:
     """Commands of a file that name the settings."""
     for number, line in _command_lines(str(file), file.stat().st_mtime_ns):
-        for stack, command in COMMANDS.items():
+        for stack, command in _commands().items():
             called = command.search(line)
             if called is not None and named.search(line, called.end()):
                 yield Reader(stack, f"{' '.join(called[0].split())} in {file.name}, line {number}")
@@ -139,7 +140,7 @@ def _command_lines(path: str, _changed: int) -> tuple[tuple[int, str], ...]:
             continued = whole[:-1] + " "
             continue
         continued = ""
-        if any(command.search(whole) for command in (*COMMANDS.values(), LAUNCHERS)):
+        if any(command.search(whole) for command in (*_commands().values(), LAUNCHERS)):
             lines.append((number, whole))
     return tuple(lines)
 

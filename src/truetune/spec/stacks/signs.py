@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from functools import cache
 
 from truetune.spec.config import Stack
-from truetune.spec.stacks import axolotl, llama_factory, trl
+from truetune.spec.stacks import llama_factory, trl
 from truetune.spec.stacks.draft import near
 from truetune.spec.stacks.facts import facts
+from truetune.spec.stacks.registry import foreign_readers
 
 ENOUGH = 2
 """So many signs are no chance: one word may be"""
@@ -109,11 +110,8 @@ def _own_words(given: set[str], known: frozenset[str]) -> set[str]:
 def _alone() -> Mapping[Stack, frozenset[str]]:
     """The keys of a program that are no other's, and no common words."""
     base = frozenset(facts("transformers").classes["TrainingArguments"])
-    known: Mapping[Stack, frozenset[str]] = {
-        "trl": trl.keys() - trl.launch(),
-        "axolotl": axolotl.keys(),
-        "llama-factory": llama_factory.keys(),
-    }
+    known = {stack: reader.keys() for stack, reader in foreign_readers().items()}
+    known["trl"] -= trl.launch()
     return {
         stack: (
             keys
@@ -133,9 +131,13 @@ def _names_model_and_rows(stack: Stack, value: Mapping[object, object]) -> bool:
             for key in ("dataset_name", "dataset_mixture", "dataset_mixer")
         )
         return "model_name_or_path" in value and (rows or _is_list_of_tables(value.get("datasets")))
-    return "base_model" in value and any(
-        _is_list_of_tables(value.get(key)) or isinstance(value.get(key), str)
-        for key in ("datasets", "pretraining_dataset")
+    return (
+        stack == "axolotl"
+        and "base_model" in value
+        and any(
+            _is_list_of_tables(value.get(key)) or isinstance(value.get(key), str)
+            for key in ("datasets", "pretraining_dataset")
+        )
     )
 
 
