@@ -87,8 +87,8 @@ def look(
     """
     started = time.perf_counter()
     seen = Look(spec, base, settings)
-    for path in map(os.fspath, paths):
-        _look(path, seen, is_alone=len(paths) == 1)
+    for path in paths:
+        _look(os.fspath(path), seen, is_alone=len(paths) == 1)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
         seen.whose.config(own)

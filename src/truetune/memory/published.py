@@ -29,16 +29,43 @@ class Shape(NamedTuple):
     """Number of experts, experts for each token, width of an expert"""
 
 
-def _llama(*numbers: int, tied: bool = False) -> Shape:
-    return Shape("llama", *numbers, tied=tied)
+def _llama(
+    hidden: int,
+    mlp: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    vocabulary: int,
+    *,
+    tied: bool = False,
+) -> Shape:
+    return Shape("llama", hidden, mlp, layers, heads, kv_heads, vocabulary, tied)
 
 
-def _qwen2(*numbers: int, tied: bool = False) -> Shape:
-    return Shape("qwen2", *numbers, tied=tied)
+def _qwen2(
+    hidden: int,
+    mlp: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    vocabulary: int,
+    *,
+    tied: bool = False,
+) -> Shape:
+    return Shape("qwen2", hidden, mlp, layers, heads, kv_heads, vocabulary, tied)
 
 
-def _qwen3(*numbers: int, tied: bool = False) -> Shape:
-    return Shape("qwen3", *numbers, tied=tied, head_dim=128)
+def _qwen3(
+    hidden: int,
+    mlp: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    vocabulary: int,
+    *,
+    tied: bool = False,
+) -> Shape:
+    return Shape("qwen3", hidden, mlp, layers, heads, kv_heads, vocabulary, tied, head_dim=128)
 
 
 LLAMA3_8B = _llama(4096, 14336, 32, 32, 8, 128256)

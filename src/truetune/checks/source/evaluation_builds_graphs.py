@@ -135,7 +135,7 @@ class EvaluationBuildsGraphs(SourceRule):
 
 def _loops(module: Module, node: ast.AST) -> list[ast.AST]:
     """The loops around a place in its function, the innermost first."""
-    found = []
+    found: list[ast.AST] = []
     for around in module.parents(node):
         if isinstance(around, (*FUNCTIONS, ast.Lambda)):
             break
