@@ -58,7 +58,7 @@ def _config(path: str) -> Config:
     kinds = recognise(path)
     if kinds[0] in ("model", "tokenizer"):
         return _of_model(path)
-    if kinds[0] == "source":
+    if kinds[0] in ("source", "notebook"):
         config = _of_script(Path(path)) if Path(path).is_file() else None
         if config is not None:
             return config

@@ -267,3 +267,24 @@ def test_models_that_are_made_before_zero3(
 def test_a_device_map_that_names_one_gpu(place: str, found: int, tmp_path: Path) -> None:
     text = PLACED + f'net = AutoModelForCausalLM.from_pretrained("m", device_map={place})\n'
     assert codes(text + "opt = torch.optim.AdamW(net.parameters())\n", tmp_path, "TT757") == found
+
+
+REDUCE = "dist.all_reduce(loss)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"def mean(loss, rank):\n    if rank != 0:\n        return\n    {REDUCE}", 1),
+        (f"def mean(loss):\n    {REDUCE}\nif local_rank == 0:\n    mean(1)\n", 1),
+        (f"def mean(loss):\n    {REDUCE}\nif local_rank == 0:\n    mean(1)\nmean(2)\n", 0),
+        (
+            f"def mean(loss, rank):\n    if rank != 0:\n        {REDUCE}        return\n    {REDUCE}",
+            0,
+        ),
+        (f"if rank == 0:\n    {REDUCE}else:\n    {REDUCE}", 0),
+        (f"def mean(loss, rank):\n    if loss is None:\n        return\n    {REDUCE}", 0),
+    ],
+)
+def test_collective_calls_of_one_process(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(PLACED + text, tmp_path, "TT745") == found

@@ -63,7 +63,7 @@ CUTS = re.compile(
 
 def _gathered(module: Module) -> Iterator[Call]:
     """Tensors of all processes that accelerate puts together in a loop."""
-    for call in module.methods("gather"):
+    for call in module.methods("gather", "gather_for_metrics"):
         made = module.flow.made(call.receiver) if call.receiver is not None else None
         if made is not None and made.named("accelerate.Accelerator"):
             if any(isinstance(one, LOOPS) for one in module.parents(call.node)):
@@ -80,7 +80,11 @@ class MetricsCountRowsTwice(SourceRule):
         if module.mentions("gather_for_metrics") or CUTS.search(module.text):
             return
         for call in _gathered(module):
-            if _is_of_metrics(call) and not _is_in_training(module, call):
+            if (
+                call.method == "gather"
+                and _is_of_metrics(call)
+                and not _is_in_training(module, call)
+            ):
                 yield self.finding(
                     "accelerator.gather counts the rows twice that fill up the last batch: the metric differs with the"
                     " number of processes",

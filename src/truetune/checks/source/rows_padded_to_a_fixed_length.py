@@ -62,18 +62,20 @@ NEEDS_ONE_LENGTH = re.compile(
 
 def _padded(module: Module) -> Iterator[Call]:
     """Calls that pad to a length of their own."""
-    for call in module.all_calls:
-        if (
-            "padding" in call.keywords
-            and module.flow.value(call.keywords["padding"]) == "max_length"
-        ):
+    for call in _limited(module):
+        if module.flow.value(call.keywords.get("padding")) == "max_length":
             yield call
+
+
+def _limited(module: Module) -> Iterator[Call]:
+    """Calls that are given a length for rows."""
+    return (call for call in module.all_calls if "max_length" in call.keywords)
 
 
 class RowsPaddedToAFixedLength(SourceRule):
     code = "TT872"
     severity = "warning"
-    looks_at = CodePlaces("calls that pad to max_length", _padded)
+    looks_at = CodePlaces("calls with a max_length", _limited)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
