@@ -65,7 +65,7 @@ def test_findings_and_severities() -> None:
         (["check", DATA, "-t", TOKENIZER, "--max-length", "0"], "0 is not in the range x>=1"),
         (
             ["check", DATA, "-t", TOKENIZER, "--data-format", "chatml"],
-            "'chatml' is not one of 'messages', 'sharegpt'",
+            "'chatml' is not one of 'preference', 'messages', 'sharegpt'",
         ),
         (
             ["check", DATA, "-t", TOKENIZER, "--template-kwarg", "enable_thinking=False"],

@@ -39,6 +39,8 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "special-ids-rewritten-by-trainer": ("weights-equal-the-base",),
     "tokenizer-differs-from-base": ("weights-equal-the-base",),
     "weights-changed-since-training": ("weights-all-zero",),
+    "bare-text-to-chat-model": ("model-left-on-the-cpu",),
+    "prompt-left-in-answers": ("generation-row-by-row",),
     "memorised-not-learned": ("evaluation-rows-were-trained-on",),
     "parser-scores-shuffled-golds": ("parser-misses-gold-answers",),
     "answer-stands-in-prompt": ("answers-nearly-all-alike",),

@@ -472,6 +472,7 @@ OWN = {
     "checks.model_identity": SWALLOWS,
     "source.walk": TELLS,
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
+    "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,
     "checks.commands.server_generates_slowly": TYPES_ALONE,
     "checks.commands.server_loads_no_weights": TYPES_ALONE,
     "checks.job_launches": TYPES_ALONE,

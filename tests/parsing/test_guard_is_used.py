@@ -66,7 +66,7 @@ ALLOWED = {
     ("probe/forked_process.py", "json.loads"): "what a copy of the same process says",
     ("probe/hooked/sitecustomize.py", "json.loads"): "orders that truetune gives to its own child",
     ("probe/rehearsal_guards.py", "json.loads"): "orders that truetune gives to its own child",
-    ("probe/observe_run.py", "json.loads"): "what was a line before a value of the same process",
+    ("probe/json_values.py", "json.loads"): "what was a line before a value of the same process",
     ("probe/rehearse_run.py", "json.loads"): "what was a line before a value of the same process",
     ("rehearsal/guarded.py", "json.loads"): "notes that the guard of a rehearsal has written",
     (

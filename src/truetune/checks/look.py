@@ -66,6 +66,8 @@ class Look:
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
     whose: Whose = field(default_factory=Whose)
     """The trainers that the paths show"""
+    several: bool = False
+    """More than one path was named: one that cannot be read leaves the others to be judged"""
 
     def add(self, report: Report) -> None:
         self.subjects += report.subjects
@@ -86,7 +88,7 @@ def look(
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
-    seen = Look(spec, base, settings)
+    seen = Look(spec, base, settings, several=len(paths) > 1)
     for path in paths:
         _look(os.fspath(path), seen, is_alone=len(paths) == 1)
     if settings is not None:
@@ -489,14 +491,17 @@ def _log(path: str, seen: Look) -> Report:
     try:
         return diagnose(path, spec=seen.spec)
     except DataError as error:
-        if Path(path).suffix.lower() != ".txt":
+        is_text = (
+            Path(path).suffix.lower() == ".txt"
+        )  # notes and lists of packages are called so too
+        if not is_text and not (seen.several and Path(path).is_file()):
             raise
-        unread = NotJudged(  # notes and lists of packages are called so too
-            "the text file",
+        unread = NotJudged(
+            "the text file" if is_text else "the log",
             str(error).removeprefix(f"{path}: "),
             place=path,
             unlock="name the log of a run",
-            asked=False,
+            asked=not is_text,
         )
         return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
 

@@ -648,6 +648,16 @@ LIMITS: tuple[Limit, ...] = (
         source="published are 0.1 to 5; Adam's epsilon is 1e-8 a weight",
     ),
     Limit(
+        setting="num_beams",
+        outside=Interval(at_least=6),
+        severity="info",
+        rule=GENERATION,
+        says="{name} is {value}: each token is computed for {value} beams, which takes up to {value} times the time and"
+        " cache of a greedy answer",
+        fix="set {name} to 1, or up to 4",
+        source="published translations and summaries use 4 or 5 beams; chat models none",
+    ),
+    Limit(
         setting="no_repeat_ngram_size",
         outside=Interval(at_least=1, at_most=10),
         severity="warning",

@@ -50,6 +50,8 @@ class Prediction:
     line: int = 0
     custom_id: str = ""
     """Of the request of a batch that it answers"""
+    stop_tokens: str = ""
+    """What of stop tokens stood behind the text in the file; they are no part of it here"""
 
     @property
     def question(self) -> str:
@@ -292,6 +294,7 @@ def _of_row(
             file,
             line,
             str(row.get("custom_id") or ""),
+            said.text.rstrip().removeprefix(text.rstrip()).strip() if has_stop else "",
         )
 
 

@@ -10,7 +10,15 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
-from truetune.generation.final_answers import Final, final_of, holds, rewritten, value_of, wrapped
+from truetune.generation.final_answers import (
+    Final,
+    bare_value,
+    final_of,
+    holds,
+    rewritten,
+    value_of,
+    wrapped,
+)
 from truetune.generation.parsers import SECONDS, Parser, read, reading, same
 from truetune.generation.proven import ParserProof, Reading
 
@@ -28,6 +36,8 @@ SILENT = (
 """Texts that say nothing"""
 LONG = 3000
 """Characters of the texts that a parser is timed on"""
+NOTHING = "nothing"
+"""What is shown where a parser reads nothing"""
 SHOWN = 400
 """Characters of a text that are kept"""
 
@@ -47,7 +57,7 @@ class _Tried:
         except Exception as error:
             value, shown = None, f"{type(error).__name__}: {error}".splitlines()[0][:SHOWN]
         else:
-            shown = "nothing" if value is None else _shown(value)
+            shown = NOTHING if value is None else _shown(value)
         self.last = time.perf_counter() - started
         self.slowest = max(self.slowest, self.last)
         return value, shown
@@ -115,7 +125,22 @@ def after_answers(
         for row, (gold, answer) in enumerate(zip(golds, answers, strict=True))
         if read(parse, answer) is None and holds(answer, gold)
     ]
-    return replace(proof, unread=tuple(unread), answers=len(answers))
+    missed = proof.missed
+    if any(_reads_as(parse, gold, answer) for gold, answer in zip(golds, answers, strict=True)):
+        # The parser is for the answers' form, and the references are values already: nothing is missed in them.
+        missed = tuple(one for one in missed if bare_value(one.text) is None or one.read != NOTHING)
+    read_golds = proof.read + len(proof.missed) - len(missed)
+    return replace(
+        proof, unread=tuple(unread), answers=len(answers), missed=missed, read=read_golds
+    )
+
+
+def _reads_as(parse: Parser, gold: str, answer: str) -> bool:
+    """Does a parser that reads nothing of a bare gold value read that value in the answer?"""
+    value = bare_value(gold)
+    return (
+        value is not None and read(parse, gold) is None and value_of(read(parse, answer)) == value
+    )
 
 
 def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[Reading]:

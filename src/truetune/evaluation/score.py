@@ -242,3 +242,17 @@ def _notes(found: Sequence[Prediction], proof: ParserProof | None) -> Iterator[s
             "there is no reference: nothing is said of whether the answers are right, or as long as"
             " they should be"
         )
+        return
+    ended = [prediction.stop_tokens for prediction in found if prediction.stop_tokens]
+    if ended:
+        yield (
+            f"{len(ended):,} of {len(found):,} predictions end with {max(ended, key=ended.count)!r}, which is left"
+            " out here: a script that compares texts counts them as wrong (decode with"
+            " skip_special_tokens=True)"
+        )
+    empty = sum(not prediction.reference.strip() for prediction in found)
+    if empty:
+        yield (
+            f"{empty:,} of {len(found):,} rows have no reference (empty or missing): a score over all rows counts"
+            " them as wrong; here they are left out of it"
+        )

@@ -89,6 +89,16 @@ def value_of(read: Any) -> tuple[Kind, str] | None:
     return None
 
 
+def bare_value(text: str) -> tuple[Kind, str] | None:
+    """The number or letter that a text is and nothing else: a reference in a column of values; None for any other.
+
+    A parser that looks for a mark (`#### 42`) reads nothing of it, and it needs no reading.
+    """
+    final = final_of(text)
+    is_value = final is not None and final.kind in ("number", "letter")
+    return final[:2] if final is not None and is_value and final.text == text.strip() else None
+
+
 def wrapped(final: Final) -> Iterator[tuple[str, str]]:
     """(name, text): ways in which models write an answer."""
     if final.kind == "json":

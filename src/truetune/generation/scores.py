@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from itertools import dropwhile, takewhile
 
 from truetune.generation.escapes import escapes_in
+from truetune.generation.final_answers import bare_value, value_of
 from truetune.generation.garbage import is_foreign_stutter, is_garbage, perplexity_of
 from truetune.generation.language import language
 from truetune.generation.looks import Answer, Prompt, Scores
@@ -223,6 +224,9 @@ def _overlap(said: list[str], wanted: list[str]) -> float:
 
 
 def _agrees(parse: Parser, said: str, wanted: str) -> bool | None:
-    """Does the parser read of both the same? None where it reads nothing of the reference."""
+    """Does the parser read of both the same? None where it reads nothing of a reference that is no bare value."""
     expected = read(parse, wanted)
-    return None if expected is None else same(read(parse, said), expected)
+    if expected is not None:
+        return same(read(parse, said), expected)
+    value = bare_value(wanted)
+    return None if value is None else value_of(read(parse, said)) == value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from os import PathLike
@@ -30,6 +31,8 @@ CONSOLE = ("nohup.out", "*.log", "*.out", "*.err", "log*.txt", "std*.txt", "file
 OLDER_S = 60.0
 """Output that ended so long before the trainer's last state is of an earlier run"""
 MAX_BYTES = 1 << 32
+RATES = re.compile(r"\btok(?:en)?s?\s*(?:/|per)\s*s(?:ec(?:ond)?)?\b", re.I)
+"""How scripts print the speed of a generation: `5.1 tok/s`, `tokens per second`"""
 HEAD = 4_096
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 Reader = Callable[[Path, Builder], None]
@@ -124,10 +127,22 @@ def _of_file(path: Path) -> RunLog:
             if not log.curves and not log.facts and not says_something(log.output):
                 raise DataError(
                     f"{path}: no record of a run is in it, nor a traceback or progress; one like"
-                    ' {"step": 1, "loss": 2.3} was expected'
+                    f' {{"step": 1, "loss": 2.3}} was expected{_hint(path)}'
                 )
             return log
     raise DataError(f"{path}: not known as a log; looked for {LOOKED_FOR}")
+
+
+def _hint(path: Path) -> str:
+    """What to do with the output of a script that generates, which has no records of a training."""
+    with path.open("rb") as file:
+        head = file.read(HEAD).decode("utf-8", errors="replace")
+    if RATES.search(head) is None:
+        return ""
+    return (
+        ". It prints how fast answers are generated: why that is slow, the script shows (truetune lint SCRIPT;"
+        " truetune explain slow-generation)"
+    )
 
 
 def looks_like_text(path: Path) -> bool:

@@ -14,6 +14,7 @@ import torch
 from truetune.probe.batch_keys import IDS, LABELS, SHIFTED, NamedBatch, name_batch, unshift_labels
 from truetune.probe.laws import measure_laws
 from truetune.probe.live_objects import AliveObjects
+from truetune.probe.loop_steps import LoopSteps
 from truetune.probe.observe_run import (
     Seen,
     first_record,
@@ -22,7 +23,6 @@ from truetune.probe.observe_run import (
     trial_of,
     unwrap_model,
 )
-from truetune.probe.own_loop import Steps
 from truetune.probe.peek_batches import Peeked
 from truetune.probe.run_record import Record
 from truetune.probe.source_rows import share_in_batches
@@ -39,7 +39,7 @@ def observe_loop(
     folder: Path,
     model: Any,
     batches: Sequence[Mapping[str, Any]],
-    steps: Steps,
+    steps: LoopSteps,
     alive: AliveObjects,
     *,
     laws: str,

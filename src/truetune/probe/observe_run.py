@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import os
 import sys
@@ -27,6 +26,7 @@ from truetune.probe.batch_keys import (
     unreadable_reasons,
     unshift_labels,
 )
+from truetune.probe.json_values import to_json
 from truetune.probe.laws import law_modules as known
 from truetune.probe.laws import measure_laws, names_by_cost
 from truetune.probe.measuring.trainer_loss import TrainerLoss
@@ -465,16 +465,3 @@ def _dataset_facts(dataset: Any) -> dict[str, Any] | None:
 
 def _qualified_name(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def to_json(value: Any) -> Any:
-    """JSON of a value: tensors and arrays as lists, what is no JSON by its `str`."""
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
-    if isinstance(value, torch.Tensor | np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    return json.loads(json.dumps(value, default=str))

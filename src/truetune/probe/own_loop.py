@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from truetune.probe.failure_boundary import Lost, describe_error, note_loss, run_contained
 from truetune.probe.forked_process import can_fork
+from truetune.probe.loop_steps import LoopSteps
 from truetune.probe.time_limits import STOP, Limits
 
 if TYPE_CHECKING:
@@ -57,35 +58,6 @@ def watch_optimizers(orders: dict[str, Any]) -> None:
     register_optimizer_step_pre_hook(before_step)
 
 
-class Steps:
-    """What was seen of the steps that optimizers took on the weights of one model."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-        self.without_gradient = 0
-        """Those before which no weight of the optimizer had a gradient but zero"""
-        self._optimizers: dict[int, Any] = {}
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """Of all optimizers: one may hold the matrices, another the rest."""
-        return [
-            group for optimizer in self._optimizers.values() for group in optimizer.param_groups
-        ]
-
-    def note(self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Count a step. One with a closure (Lightning's, L-BFGS) computes its gradients itself: it is not counted."""
-        # By identity, as an optimizer of the user's may define `__eq__` and so lose its hash.
-        self._optimizers[id(optimizer)] = optimizer
-        # torch hands the optimizer itself on as the first of the arguments.
-        if any(callable(argument) for argument in (*args, *kwargs.values())):
-            return
-        self.seen += 1
-        weights = (weight for group in optimizer.param_groups for weight in group["params"])
-        if not any(weight.grad is not None and bool(weight.grad.any()) for weight in weights):
-            self.without_gradient += 1
-
-
 class OwnLoop:
     """What is known of the first loop of this process that trains a model of transformers."""
 
@@ -98,7 +70,7 @@ class OwnLoop:
         self._watch: Any = None
         """torch's handle of the hook behind forward passes"""
         self._batches: list[dict[str, Any]] = []
-        self._taken = Steps()
+        self._taken = LoopSteps()
 
     def lose(self, reason: str) -> None:
         """There is no audit; the parent says why."""
@@ -221,7 +193,7 @@ class OwnLoop:
         self.over = True
         # First forgotten and then removed: where removing fails, nothing is watched all the same.
         watch, self._watch = self._watch, None
-        self._model, self._batches, self._taken = None, [], Steps()
+        self._model, self._batches, self._taken = None, [], LoopSteps()
         if watch is not None:
             watch.remove()
 
@@ -233,7 +205,7 @@ class LoopRun:
         self,
         model: Any,
         batches: list[dict[str, Any]],
-        steps: Steps,
+        steps: LoopSteps,
         alive: AliveObjects,
         *,
         in_place: bool,

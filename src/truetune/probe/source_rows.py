@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from truetune.probe.json_values import to_json
 from truetune.probe.peek_batches import Peeked
 
 # Characters by which a row is recognised in the text of a batch. Chosen, not measured: three words or so. With half,
@@ -53,9 +54,6 @@ def find_source_rows(source_data: Any, peeked: list[Peeked], tokenizer: Any) -> 
     Returns:
         Rows as JSON, their numbers, and whether all rows were looked at that the batches may come from.
     """
-    # Here, as `observe_run` imports this module.
-    from truetune.probe.observe_run import to_json
-
     if (
         source_data is None
         or not hasattr(source_data, "__len__")
@@ -136,8 +134,6 @@ def _search_rows(source_data: Any, named: list[int], peeked: list[Peeked], token
     Where the trainer kept the order of the rows, those whose numbers the batches name are the right ones, and the
     search of all others is spared (`test_rows_in_order_are_found_at_once`: fewer than 20 of 100,000 are read).
     """
-    from truetune.probe.observe_run import to_json
-
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if tokenizer is None or not peeked:
         return [], [], False

@@ -34,6 +34,11 @@ CURVES = (
     " HELD-OUT"
 )
 """Said of a run of which nothing but its log was looked at"""
+OF_SERVER = (
+    "the log of a server shows no prompts: truetune serve-check MODEL --endpoint URL; the scripts that serve and ask:"
+    " truetune lint SCRIPTS"
+)
+"""Said of the log of a server"""
 
 
 def render_report(
@@ -176,8 +181,10 @@ def summary(report: Report) -> Text:
     """The counts, and how to continue."""
     text = counts(report)
     found = any(finding.severity != "info" for finding in report.findings)
-    if not found and any(subject.kind == "run log" for subject in report.subjects):
-        text.append(f"\n{CURVES}")
+    logs = [subject for subject in report.subjects if subject.kind == "run log"]
+    if not found and logs:
+        serve = all("serves" in dict(subject.facts) for subject in logs)
+        text.append(f"\n{OF_SERVER if serve else CURVES}")
     for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
         if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):
             text.append(

@@ -64,7 +64,7 @@ def figures(report: LintReport, rule: str) -> list[str]:
 
 def test_counts_are_summed_over_files_in_one_line(tmp_path: Path) -> None:
     report = linted(tmp_path, GENERATES, GENERATES + GENERATES, GENERATES, TRAINS)
-    assert figures(report, ROW_BY_ROW) == ["calls of a model's generate: 4"]
+    assert figures(report, ROW_BY_ROW) == ["calls that ask a model for text: 4"]
     assert ROW_BY_ROW not in {part.what for part in report.not_judged}
 
 

@@ -38,6 +38,8 @@ UNNAMED = frozenset(
         "lora-target-names-joined",
         "append-result-as-value",
         "collective-call-on-one-rank",
+        "label-names-in-another-order",
+        "model-loaded-for-each-answer",
         "model-saved-before-training",
         "model-made-before-zero3",
         "several-gpus-in-one-process",
@@ -53,6 +55,7 @@ FOLLOWED = frozenset((
     "device-map-in-a-distributed-script", "eval-without-chat-template", "evaluation-keeps-all-logits",
     "four-bit-computed-in-float32",
     "formatting-func-ignored", "generation-settings-distort-answers", "mapped-function-imported",
+    "model-left-on-the-cpu", "prompts-lose-their-end", "sampled-answers-scored-once",
     "prompts-padded-to-a-fixed-length", "remove-unused-columns-drops-input", "rendered-text-tokenized-again",
     "repetition-forbidden-in-structured-answers", "right-padding-at-generation",
 ))  # fmt: skip

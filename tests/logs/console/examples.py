@@ -564,6 +564,32 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "Setting `pad_token_id` to `eos_token_id`:2 for open-end generation.",
         "Setting `pad_token_id` to `eos_token_id`:None for open-end generation.",
     ),
+    "llama-cpp-without-gpu": (
+        "warning: no usable GPU found, --gpu-layers option will be ignored",
+        "warning: one possible reason is that llama.cpp was compiled without GPU support",
+        "warning: not compiled with GPU offload support, --n-gpu-layers option will be ignored",
+    ),
+    "layers-left-on-the-cpu": (
+        "load_tensors: offloaded 29/49 layers to GPU",
+        "llm_load_tensors: offloaded 0/33 layers to GPU",
+    ),
+    "ollama-without-gpu": (
+        (
+            'time=2026-10-02T10:11:40.400+02:00 level=INFO source=types.go:131 msg="inference compute"'
+            ' id=cpu library=cpu compute="" driver=0.0 name=cpu total="62.7 GiB"'
+        ),
+        (
+            "time=2025-03-01T09:00:00.000Z level=INFO source=gpu.go:377"
+            ' msg="no compatible GPUs were discovered"'
+        ),
+    ),
+    "pipeline-called-row-by-row": (
+        (
+            "You seem to be using the pipelines sequentially on GPU. In order to maximize efficiency"
+            " please use a dataset"
+        ),
+    ),
+    "pipeline-on-the-cpu": ("Device set to use cpu",),
     "weights-offloaded": (
         "Some parameters are on the meta device because they were offloaded to the cpu.",
         (

@@ -65,3 +65,15 @@ def test_a_message_says_why_what_next_and_where_from(message: Message) -> None:
 )
 def test_words_inside_a_line_are_no_message(text: str) -> None:
     assert message_of_line(clean_line(text, 1).text.strip()) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "load_tensors: offloaded 33/33 layers to GPU",
+        "Device set to use cuda:0",
+        'time=2026-10-02T10:11:40 level=INFO source=types.go:131 msg="inference compute" id=GPU-1 library=cuda',
+    ],
+)
+def test_a_model_that_is_whole_on_the_gpu_is_no_message(line: str) -> None:
+    assert message_of_line(clean_line(line, 1).text.strip()) is None

@@ -54,7 +54,7 @@ class AnswersDoNotParse(CountedAnswersRule):
     severity = "error"
     tolerated = TOLERATED
     called = "can't be read by the parser"
-    moot_where = ("repetition-is-suppressed",)
+    moot_where = ("answers-are-cut-off", "repetition-is-suppressed")
     untold = Unmet("no parser is named", "name one with --parser")
 
     def bad(self, sample: Sample) -> bool | None:

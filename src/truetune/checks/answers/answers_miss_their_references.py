@@ -66,6 +66,7 @@ class AnswersMissTheirReferences(CountedAnswersRule):
     called = "have nothing in common with their reference"
     untold = Unmet("no answer has a reference", "name the references (--map reference=COLUMN)")
     moot_where = (
+        "answers-are-cut-off", "labels-are-exchanged",
         "answers-are-empty", "answers-are-garbage", "answers-belong-to-other-rows", "answers-change-language",
         "answers-do-not-parse", "answers-echo-the-prompt", "answers-have-faults", "answers-loop",
         "exact-match-measures-form", "one-answer-to-all", "repetition-is-suppressed", "role-markers-in-answers",

@@ -70,6 +70,7 @@ class AnswersNeverStop(CountedAnswersRule):
     severity = "error"
     tolerated = TOLERATED
     called = "do not stop by themselves"
+    moot_where = ("answers-are-cut-off",)
 
     def bad(self, sample: Sample) -> bool | None:
         """None where it could not have stopped like its reference, or nobody knows what ended it."""

@@ -48,6 +48,7 @@ run -- COMMAND` shows them). A pad token that is the stop token is masked with t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from truetune.checks.answers.seen import cases
 from truetune.checks.cause.rivals import learned_nothing
@@ -56,9 +57,21 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
+if TYPE_CHECKING:
+    from truetune.generation.inquest import Stopping
+
 LEARNED, NEVER = 0.5, 0.05
 RAISED = 10
 """Times the base's probability"""
+
+
+class State(NamedTuple):
+    """How far stopping was learned, in words, and what to do."""
+
+    what: str
+    remedy: str
+    is_never: bool
+    """The stop token is no more likely than before the training"""
 
 
 class StoppingNeverLearned(CauseRule):
@@ -87,55 +100,53 @@ class StoppingNeverLearned(CauseRule):
         return stopping_told(self.subject)
 
     def findings(self) -> Iterator[Finding]:
-        found, mine, base = self.subject, self.subject.stopping, self.subject.base_stopping
+        found, mine = self.subject, self.subject.stopping
         seen, cut = endless(found), all_cut(found)
         if not found.trained or not (seen or cut) or mine is None or mine.probability >= LEARNED:
             return
         if learned_nothing(found):
             return
-        raised = (
-            base is not None
-            and mine.probability > RAISED * base.probability
-            and mine.probability > NEVER / RAISED
-        )
-        never = mine.probability < NEVER and not raised
-        unlearned = base is not None and base.probability >= LEARNED
-        if cut and not never:
+        state = self._state(mine)
+        if cut and not state.is_never:
             return
-        sure = base is not None
-        what = (
-            "was unlearned"
-            if unlearned
-            else (
-                "is not likely"
-                if not sure
-                else "was never learned"
-                if never
-                else "was learned in part only"
-            )
-        )
         names = " or ".join(map(str, found.trained or found.served))
+        do_not_stop = f"{seen.last} answers do not stop, and " if seen else ""
+        is_sure = found.base_stopping is not None
         yield self.finding(
-            f"stopping {what}: "
-            + (f"{seen.last} answers do not stop, and " if seen else "")
-            + f"behind the whole reference answer the probability of {names} is {told(mine)}",
-            (
-                "ask the base too (--base), and see whether the labels hold the stop token"
-                " (truetune run -- COMMAND)"
-                if not sure
-                else (
-                    "train again with the stop token of each answer in the labels (truetune run --"
-                    " COMMAND shows them)"
-                    if never
-                    else "train longer, on answers that end with their stop token"
-                )
-            ),
-            severity="error" if never and sure else "warning",
+            f"stopping {state.what}: {do_not_stop}behind the whole reference answer the probability"
+            f" of {names} is {told(mine)}",
+            state.remedy,
+            severity="error" if state.is_never and is_sure else "warning",
             evidence=list(self._evidence()),
             cases=cases(seen.samples if seen else cut),
             count=seen.last.bad if seen else len(cut),
             total=seen.last.of if seen else len(cut),
         )
+
+    def _state(self, mine: Stopping) -> State:
+        """How far the tuned model learned to stop, as far as it is known from itself and its base."""
+        base = self.subject.base_stopping
+        if base is None:
+            return State(
+                "is not likely",
+                "ask the base too (--base), and see whether the labels hold the stop token"
+                " (truetune run -- COMMAND)",
+                is_never=mine.probability < NEVER,
+            )
+        is_raised = (
+            mine.probability > RAISED * base.probability and mine.probability > NEVER / RAISED
+        )
+        is_never = mine.probability < NEVER and not is_raised
+        what = "was never learned" if is_never else "was learned in part only"
+        if base.probability >= LEARNED:
+            what = "was unlearned"
+        remedy = (
+            "train again with the stop token of each answer in the labels (truetune run -- COMMAND"
+            " shows them)"
+            if is_never
+            else "train longer, on answers that end with their stop token"
+        )
+        return State(what, remedy, is_never)
 
     def _evidence(self) -> Iterator[str]:
         found, mine, base = self.subject, self.subject.stopping, self.subject.base_stopping

@@ -81,48 +81,64 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         mine, theirs = _templates(found), _templates(base) if base is not None else {}
         if mine is None or theirs is None:
             return
-        whole = any(found.has(name) for name in (*TOKENIZER, JINJA))
-        trained, served = _trained(found), mine if whole else theirs
-        lost = {
-            name: digest
-            for name, digest in trained.items()
-            if digest not in map(_digest, served.values())
-        }
-        inside = found.tokenizer_config.get("chat_template")
-        if lost and (served or whole):
-            state = (
-                "has none"
-                if not served
-                else "has another"
-                if len(served) == 1
-                else f"has {len(served):,} others"
-            )
-            yield self.finding(
-                f"the rows were encoded with the chat template {', '.join(lost)}, and the"
-                f" checkpoint {state}",
-                REMEDY,
-                evidence=[
-                    f"digest of {name} in the record of the data: {digest}"
-                    for name, digest in lost.items()
-                ],
-            )
-        elif whole and theirs and not mine:
+        yield from self._against_training_and_base(mine, theirs)
+        yield from self._two_in_one_folder(mine)
+
+    def _against_training_and_base(
+        self, mine: dict[str, str], theirs: dict[str, str]
+    ) -> Iterator[Finding]:
+        """Is it the template of the training, as far as the record or the base tells? At most one finding.
+
+        Args:
+            mine: The checkpoint's templates by name.
+            theirs: The base's; none where there is no base.
+        """
+        found = self.subject
+        has_tokenizer = any(found.has(name) for name in (*TOKENIZER, JINJA))
+        trained, served = _trained(found), mine if has_tokenizer else theirs
+        digests = {_digest(text) for text in served.values()}
+        lost = {name: digest for name, digest in trained.items() if digest not in digests}
+        if lost and (served or has_tokenizer):
+            yield self._not_the_trained_one(lost, len(served))
+        elif not theirs:
+            return
+        elif not has_tokenizer:
+            if found.kind == "model":
+                yield self.finding(
+                    "the model is saved without its tokenizer", REMEDY, severity="info"
+                )
+        elif not mine:
             message = f"the base has a chat template ({', '.join(theirs)}), the checkpoint has none"
             yield self.finding(message, REMEDY)
-        elif whole and theirs and not trained and not set(mine.values()) <= set(theirs.values()):
+        elif not trained and not set(mine.values()) <= set(theirs.values()):
             yield self.finding(
                 "the chat template is not the base's",
                 "make sure that it is the one that was trained with",
                 severity="info",
                 evidence=[f"{name}: {len(text):,} characters" for name, text in mine.items()],
             )
-        elif not whole and theirs and found.kind == "model":
-            yield self.finding("the model is saved without its tokenizer", REMEDY, severity="info")
-        if (
-            found.has(JINJA)
-            and isinstance(inside, str)
-            and inside.strip() != mine.get("default", inside).strip()
-        ):
+
+    def _not_the_trained_one(self, lost: dict[str, str], served: int) -> Finding:
+        """The record of the data names templates that none of the `served` ones is."""
+        state = f"has {served:,} others"
+        if served < 2:
+            state = "has another" if served else "has none"
+        return self.finding(
+            f"the rows were encoded with the chat template {', '.join(lost)}, and the checkpoint"
+            f" {state}",
+            REMEDY,
+            evidence=[
+                f"digest of {name} in the record of the data: {digest}"
+                for name, digest in lost.items()
+            ],
+        )
+
+    def _two_in_one_folder(self, mine: dict[str, str]) -> Iterator[Finding]:
+        """Do the template's file and the tokenizer's settings differ?"""
+        inside = self.subject.tokenizer_config.get("chat_template")
+        if not self.subject.has(JINJA) or not isinstance(inside, str):
+            return
+        if inside.strip() != mine.get("default", inside).strip():
             yield self.finding(
                 f"{JINJA} and tokenizer_config.json hold two chat templates that differ: older"
                 " engines take the second",

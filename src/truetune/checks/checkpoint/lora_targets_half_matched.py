@@ -31,7 +31,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from truetune.checkpoint.adapter import ends_with, low_rank, modules, saved
 from truetune.checks.findings import Case, Finding
@@ -76,44 +76,46 @@ class LoraTargetsHalfMatched(CheckpointRule):
     def findings(self) -> Iterator[Finding]:
         found = self.subject
         adapted = low_rank(found.tensors)
-        if (
-            found.kind != "adapter"
-            or not adapted
-            or found.adapter_config.get("peft_type", "LORA") != "LORA"
-        ):
+        is_lora = found.adapter_config.get("peft_type", "LORA") == "LORA"
+        if found.kind != "adapter" or not adapted or not is_lora:
             return
-        targets = found.adapter_config.get("target_modules")
-        words = self._words()
-        if isinstance(targets, str):
-            parts = {part for module in adapted for part in module.split(".")}
-            lost = [word for word in words if word not in parts and word != targets]
-        else:
-            whole = modules(saved(found.tensors))
-            lost = [
-                t for t in words if not any(ends_with(module, t) for module in (*adapted, *whole))
-            ]
+        lost = self._without_tensor(adapted)
         if not lost:
             return
+        words = self._words()
+        is_pattern = isinstance(found.adapter_config.get("target_modules"), str)
         counts = Counter(module.rpartition(".")[2] for module in adapted)
-        known = sorted(
-            counts
-            if found.base is None
-            else {m.rpartition(".")[2] for m in modules(found.base.tensors)}
-        )
-        near = {target: difflib.get_close_matches(target, known, n=1) for target in lost}
-        hints = [
-            f"{target} (did you mean {near[target][0]}?)" if near[target] else target
-            for target in lost
-        ]
+        by_module = ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items()))
+        hints = self._hints(lost, counts)
         yield self.finding(
             f"{len(lost):,} of {len(words):,} target_modules have no tensor: {', '.join(lost[:5])}",
             "name modules that the model has, and train again",
-            severity="info" if isinstance(targets, str) else "warning",
-            evidence=[
-                "adapted:"
-                f" {', '.join(f'{name} ({count:,})' for name, count in sorted(counts.items()))}"
-            ],
+            severity="info" if is_pattern else "warning",
+            evidence=[f"adapted: {by_module}"],
             cases=[Case(hint, file="adapter_config.json") for hint in hints],
             count=len(lost),
             total=len(words),
         )
+
+    def _without_tensor(self, adapted: Collection[str]) -> list[str]:
+        """The names in target_modules that no saved module ends with; of a pattern, that are in no module's path."""
+        targets = self.subject.adapter_config.get("target_modules")
+        if isinstance(targets, str):
+            parts = {part for module in adapted for part in module.split(".")}
+            return [word for word in self._words() if word not in parts and word != targets]
+        saved_modules = (*adapted, *modules(saved(self.subject.tensors)))
+        return [
+            word
+            for word in self._words()
+            if not any(ends_with(module, word) for module in saved_modules)
+        ]
+
+    def _hints(self, lost: Iterable[str], counts: Mapping[str, int]) -> Iterator[str]:
+        """The lost names, each with the module of the base, or of the adapter, that it is like."""
+        known: Iterable[str] = counts
+        if self.subject.base is not None:
+            known = {module.rpartition(".")[2] for module in modules(self.subject.base.tensors)}
+        names = sorted(known)
+        for target in lost:
+            near = difflib.get_close_matches(target, names, n=1)
+            yield f"{target} (did you mean {near[0]}?)" if near else target

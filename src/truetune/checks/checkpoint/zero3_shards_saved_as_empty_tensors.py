@@ -82,31 +82,37 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
         )
 
     def _why(self, tensor: Tensor) -> str | None:
+        """Why a tensor is not a whole one; None where it is, or where config.json does not tell."""
         if not tensor.items:
             return "no values"
         if any(mark in tensor.name for mark in FLAT):
             return "a flattened parameter of FSDP"
         config = self.subject.config
-        plain = tensor.dtype.startswith(("F", "BF")) and not config.get("quantization_config")
-        if self.subject.kind == "adapter" or not plain or not tensor.name.endswith(".weight"):
+        is_plain = tensor.dtype.startswith(("F", "BF")) and not config.get("quantization_config")
+        # An adapter's matrices have the shapes of its rank, and quantized ones are packed.
+        if self.subject.kind == "adapter" or not is_plain or not tensor.name.endswith(".weight"):
             return None
         hidden = number(config, "hidden_size", "n_embd", "d_model")
-        is_text = not any(part in tensor.name for part in ("vis", "audio", "image"))
-        if (
-            tensor.name.endswith((*EMBEDDINGS, *HEADS))
-            and tensor.name.count(".") <= DEEPEST
-            and hidden
-        ):
-            if len(tensor.shape) != 2:
-                return f"a matrix is expected, with rows of {hidden:,}"
-            rows = number(config, "vocab_size") if "text_config" not in config else None
-            if rows is not None and tensor.shape[0] < rows:
-                return f"vocab_size is {rows:,}"
+        if hidden and (why := self._why_as_vocabulary(tensor, hidden)) is not None:
+            return why
         if len(tensor.shape) == 1 and tensor.name.endswith("_proj.weight"):
             return "a matrix is expected"
+        is_text = not any(part in tensor.name for part in ("vis", "audio", "image"))
         wanted = self._attention(tensor.name, hidden) if hidden and is_text else None
         if wanted and len(tensor.shape) == 2 and tensor.shape != wanted:
             return f"config.json makes it {list(wanted)}"
+        return None
+
+    def _why_as_vocabulary(self, tensor: Tensor, hidden: int) -> str | None:
+        """Why it is no whole embedding or head; None where it is one, or is something else."""
+        if not tensor.name.endswith((*EMBEDDINGS, *HEADS)) or tensor.name.count(".") > DEEPEST:
+            return None
+        if len(tensor.shape) != 2:
+            return f"a matrix is expected, with rows of {hidden:,}"
+        config = self.subject.config
+        rows = number(config, "vocab_size") if "text_config" not in config else None
+        if rows is not None and tensor.shape[0] < rows:
+            return f"vocab_size is {rows:,}"
         return None
 
     def _attention(self, name: str, hidden: int) -> tuple[int, int] | None:

@@ -56,6 +56,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.config import Config
+from truetune.spec.training import Lora
 
 INPUT = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
 OUTPUT = ("lm_head", "embed_out", "output", "output_layer")
@@ -76,41 +77,50 @@ class NewTokensLeftUntrained(ConfigRule):
         lora = training.lora
         if lora is None or lora.trainable_token_indices or not training.added_tokens:
             return
+        # LLaMA-Factory trains embeddings and head itself where tokens are added and nothing else is said.
         if config.stack == "llama-factory" and not lora.modules_to_save:
             return
-        have = _vocabulary(config)
-        new = [token for token in training.added_tokens if have is None or token not in have]
-        lasts = {
-            name.rpartition(".")[2]
-            for name in (*lora.modules_to_save, *_listed(lora.target_modules))
-        }
-        missing = [names[0] for names in (INPUT, OUTPUT) if not lasts & {*names}]
-        if tied(config) and missing != [INPUT[0], OUTPUT[0]]:
-            return
-        if not new or not missing:
-            return
-        shown = ", ".join(new[:5]) + (f" and {len(new) - 5:,} more" if len(new) > 5 else "")
-        yield self.finding(
-            f"rows of {' and '.join(missing)} for {len(new):,} new tokens ({shown}) are neither"
-            " trained nor saved",
-            f"add {' and '.join(missing)} to modules_to_save, or set trainable_token_indices",
-            severity="error" if have is not None and len(missing) == 2 else "warning",
+        vocabulary = _vocabulary(config)
+        new = [
+            token
+            for token in training.added_tokens
+            if vocabulary is None or token not in vocabulary
+        ]
+        missing = _untrained_ends(config, lora)
+        if new and missing:
+            yield self._finding(new, missing, is_known=vocabulary is not None, lora=lora)
+
+    def _finding(
+        self, new: list[str], missing: list[str], *, is_known: bool, lora: Lora
+    ) -> Finding:
+        """The finding on these new tokens; `is_known` where the tokenizer's vocabulary was read."""
+        more = f" and {len(new) - 5:,} more" if len(new) > 5 else ""
+        shown = ", ".join(new[:5]) + more
+        names = " and ".join(missing)
+        saved_modules = ", ".join(lora.modules_to_save) or "nothing"
+        return self.finding(
+            f"rows of {names} for {len(new):,} new tokens ({shown}) are neither trained nor saved",
+            f"add {names} to modules_to_save, or set trainable_token_indices",
+            severity="error" if is_known and len(missing) == 2 else "warning",
             evidence=[
-                (
-                    "the tokenizer's vocabulary has none of them"
-                    if have is not None
-                    else "no tokenizer at hand"
-                )
+                "the tokenizer's vocabulary has none of them"
+                if is_known
+                else "no tokenizer at hand"
             ],
             cases=[
-                case(config, shown, "training.added_tokens"),
-                case(
-                    config,
-                    ", ".join(lora.modules_to_save) or "nothing",
-                    "training.lora.modules_to_save",
-                ),
+                case(self.subject, shown, "training.added_tokens"),
+                case(self.subject, saved_modules, "training.lora.modules_to_save"),
             ],
         )
+
+
+def _untrained_ends(config: Config, lora: Lora) -> list[str]:
+    """The embedding and the head, where they are not trained; tied ones are trained by either."""
+    names = {
+        name.rpartition(".")[2] for name in (*lora.modules_to_save, *_listed(lora.target_modules))
+    }
+    missing = [ends[0] for ends in (INPUT, OUTPUT) if names.isdisjoint(ends)]
+    return [] if tied(config) and len(missing) < 2 else missing
 
 
 def _listed(targets: tuple[str, ...] | str | None) -> tuple[str, ...]:

@@ -39,7 +39,8 @@ Safe: the end of an answer is what the model must write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from truetune.checks.config.families import MARKERS, terminator
 from truetune.checks.config.keys import case, entries
@@ -83,52 +84,57 @@ class StopTokenNotTrained(ConfigRule):
 
     def _sets(self) -> list[int]:
         """The numbers of the data sets that a chat template renders."""
-        return [
-            index
-            for index, item in entries(self.subject, "datasets")
-            if item.get("type") == "chat_template"
-        ]
+        return [index for index, item in entries(self.subject, "datasets") if _is_chat(item)]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         if config.stack != "axolotl" or config.spec.training.method != "sft":
             return
-        sets = [
-            (i, item)
-            for i, item in entries(config, "datasets")
-            if item.get("type") == "chat_template"
-        ]
-        for index, item in sets:
+        sets = {index: item for index, item in entries(config, "datasets") if _is_chat(item)}
+        for index, item in sets.items():
             if item.get("train_on_eot", item.get("train_on_eos")) == "none":
-                yield self.finding(
-                    f"{item.get('path')}: no answer's end is trained: train_on_eos is none",
-                    "leave train_on_eos out: turn is the default",
-                    cases=[
-                        case(
-                            config,
-                            "none",
-                            f"datasets.{index}.train_on_eos",
-                            f"datasets.{index}.train_on_eot",
-                        )
-                    ],
-                )
+                yield self._switched_off(index, item)
         if not sets or config.raw.get("eot_tokens"):
             return
+        first = next(iter(sets.values()))
         name = str(
-            config.raw.get("chat_template")
-            or sets[0][1].get("chat_template")
-            or "tokenizer_default"
+            config.raw.get("chat_template") or first.get("chat_template") or "tokenizer_default"
         )
-        own = name.startswith("tokenizer_default")
-        end, eos = terminator(config) if own else (None, None)
-        end = end if own else ENDS.get(name)
+        end = self._other_end(name)
+        if end is not None:
+            yield end
+
+    def _switched_off(self, index: int, item: Mapping[str, Any]) -> Finding:
+        """A data set that trains no end at all."""
+        place = (f"datasets.{index}.train_on_eos", f"datasets.{index}.train_on_eot")
+        return self.finding(
+            f"{item.get('path')}: no answer's end is trained: train_on_eos is none",
+            "leave train_on_eos out: turn is the default",
+            cases=[case(self.subject, "none", *place)],
+        )
+
+    def _other_end(self, name: str) -> Finding | None:
+        """The template of this name ends turns with another token than the one that is trained.
+
+        None where they are one, or where they are not known.
+        """
+        config = self.subject
+        is_tokenizers = name.startswith("tokenizer_default")
+        if not is_tokenizers and name not in MARKERS:
+            return None
+        end, eos = terminator(config) if is_tokenizers else (ENDS.get(name), None)
         eos = config.spec.training.special_tokens.get("eos_token", eos)
-        if end is None or end == eos or (own and eos is None) or (not own and name not in MARKERS):
-            return
-        yield self.finding(
+        if end is None or end == eos or (is_tokenizers and eos is None):
+            return None
+        return self.finding(
             f"turns end with {end}, and Axolotl trains the end"
             f" {eos or 'of the tokenizer, its EOS'}",
             f'set eot_tokens: ["{end}"]',
-            severity="error" if own else "warning",
+            severity="error" if is_tokenizers else "warning",
             cases=[case(config, name, "chat_template"), case(config, "not set", "eot_tokens")],
         )
+
+
+def _is_chat(item: Mapping[str, Any]) -> bool:
+    """Is it a data set that a chat template renders?"""
+    return item.get("type") == "chat_template"

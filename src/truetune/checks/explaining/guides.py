@@ -317,6 +317,62 @@ GUIDES = (
             Cause("rows of the evaluation without a label: their loss is 0/0",
                   "eval loss is nan while the training loss is fine",
                   ("truncation-leaves-no-label", "no-supervised-token", "loss-not-finite")),
+            Cause("positions with the label -100 (prompts, padding) count as wrong in compute_metrics",
+                  "token accuracy 0.14 while eval loss is low and falls; eval accuracy far too low, masked labels",
+                  ("metrics-count-ignored-labels",)),
+            Cause("labels of an own perplexity script are a copy of padded input_ids: pads are in the loss",
+                  "perplexity of thousands, huge, though the trainer's eval_loss is 1.9; pad tokens counted",
+                  ("labels-copy-input-ids",)),
+            Cause("answers were cut off at max_new_tokens before the final answer that the parser looks for",
+                  "accuracy on math or reasoning dropped or is far too low, the steps look right; answers end in "
+                  "mid-sentence, finish_reason length",
+                  ("answers-are-cut-off", "answers-limited-to-few-tokens")),
+            Cause("label names are exchanged between training and evaluation: lists in another order, id2label",
+                  "accuracy worse than random guessing, than a coin, below chance; near 0 on two classes; "
+                  "classes swapped",
+                  ("labels-are-exchanged", "label-names-in-another-order")),
+            Cause("token accuracy is measured with the right tokens before each place (teacher forcing), answers are "
+                  "generated from the model's own: one wrong token of twenty spoils a long answer (0.95 to the power "
+                  "of its tokens). Generate on held-out rows and compare whole answers",
+                  "mean_token_accuracy 0.95 and exact match of generated answers 0.2; train accuracy high, "
+                  "generation wrong",
+                  ("loss-is-better-answers-are-worse",)),
+            Cause("answers are sampled (do_sample=True, temperature 1): each evaluation draws others. Score greedy "
+                  "answers, or the mean over seeds with its interval",
+                  "evaluation gives another score every time I run it; results not reproducible; different "
+                  "accuracy each run",
+                  ("sampled-answers-scored-once", "greedy-answers-differ")),
+            Cause("the fine-tuning took away what the base could (forgetting): a high rate, many epochs, "
+                  "narrow rows, or "
+                  "another prompt format than the benchmark's",
+                  "MMLU or another benchmark went down after fine-tuning on chats; worse than the base, catastrophic "
+                  "forgetting", ("worse-than-its-base", "no-better-than-base")),
+            Cause("what is evaluated is not what is trained: the base, a copy, an adapter that is disabled",
+                  "eval_loss is exactly the same at every evaluation; eval accuracy never changes",
+                  ("eval-never-changes",)),
+            Cause("dropout is on in training alone, and the training loss is the mean over steps before the evaluation",
+                  "eval loss is lower than the training loss"),
+            Cause("long prompts are truncated on the right: the question and the generation prompt are cut off",
+                  "accuracy drops for long documents and inputs; truncation=True, max_length in the evaluation",
+                  ("prompts-lose-their-end",)),
+            Cause("special tokens stand in the answers (skip_special_tokens=False): no answer equals its reference",
+                  "exact match zero, predictions end with <|im_end|> or </s>", ("role-markers-in-answers",)),
+            Cause("processes gather the rows that fill up the last batch: they count twice",
+                  "more predictions than rows with several GPUs, accelerate; accuracy changes with the number of GPUs",
+                  ("gathered-rows-count-twice",)),
+            Cause("one class is most of the rows: always saying it has a high accuracy and a low macro F1, "
+                  "which is the "
+                  "mean over classes. Look at the recall of each class, and at a matrix of confusion",
+                  "accuracy 0.94 but macro F1 0.31; macro and micro average differ, imbalanced classes",
+                  ("one-answer-to-all", "answers-nearly-all-alike")),
+            Cause("the reference is searched inside the answer (`gold in answer`): a letter, a digit or a short word "
+                  "stands in nearly any text, and a long answer that names all options is right each time. Compare "
+                  "parsed answers", "accuracy 97 % but answers read wrong; substring match, contains",
+                  ("parser-scores-shuffled-golds", "prompt-left-in-answers")),
+            Cause("exact match compares letter for letter: case, a full stop, spaces or a thinking block differ. "
+                  "Normalise both sides, or name a parser",
+                  "exact match 0 although only case or punctuation differ; <think> block in predictions",
+                  ("exact-match-measures-form",)),
             Cause("a fine-tune that is no better than chance of the draw", "a point more or less between runs",
                   ("no-better-than-base",)),
         ),
@@ -337,14 +393,16 @@ GUIDES = (
                   ("answers-never-stop",)),
             Cause("weights saved or merged in float32: twice the bytes for each token. `dtype` in config.json says it",
                   "the merged model is twice as large on disk as the base (30 GB instead of 15) and half as fast",
-                  ("dtype-differs-from-config",)),
+                  ("weights-wider-than-the-base", "dtype-differs-from-config")),
             Cause("prompts padded to max_length: each short prompt is computed as the longest that may be; "
                   "padding=True pads to the longest of the batch",
                   "seconds per question with short prompts; prompts are padded to max_length (padding='max_length')"),
             Cause("the server's key-value cache is too small: requests are preempted and computed again",
                   "vLLM: preempted, RECOMPUTE, waiting requests, GPU KV cache usage near 100 %"),
             Cause("one prompt at a time, in a script, or at a server that runs one sequence at a time",
-                  "requests are served sequentially: users wait for one another in vLLM, low throughput",
+                  "requests are served sequentially: users wait for one another in vLLM, low throughput; a "
+                  "pipeline takes "
+                  "seconds per row, thousands of rows take hours; gpu utilization of 20 percent while generating",
                   ("generation-row-by-row", "server-generates-slowly")),
             Cause("the model was left in training mode, with checkpointing", "slow after training in the same script",
                   ("model-left-in-training-mode",)),
@@ -355,6 +413,35 @@ GUIDES = (
                   "a 4-bit model generates slower than bf16"),
             Cause("weights that are offloaded, or on the CPU beside a GPU", "few tokens per second, the GPU is idle",
                   ("gpu-not-used-by-torch",)),
+            Cause("a quantized model that computes in float32 (`bnb_4bit_compute_dtype`), or dequantizes at each token",
+                  "a 4-bit model generates slower than bf16", ("four-bit-computed-in-float32",)),
+            Cause("LLM.int8 (load_in_8bit): it multiplies twice at every layer. bfloat16 where it fits, else 4 bits",
+                  "an 8-bit model (bitsandbytes) is slower than fp16 or bf16", ("generation-in-a-slow-dtype",)),
+            Cause("the model was never moved to the GPU, and runs on the CPU: no device_map, no .to('cuda')",
+                  "nvidia-smi shows 0% and no process while the script generates; few tokens per second, the GPU is "
+                  "free or idle, the CPU at 1600%",
+                  ("model-left-on-the-cpu", "gpu-not-used-by-torch")),
+            Cause("llama.cpp or llama-cpp-python was built without CUDA: -ngl is ignored and all runs on the CPU",
+                  "llama.cpp, GGUF or ollama is slow on a GPU; no usable GPU found; compiled without GPU support",
+                  ("llama-cpp-built-for-the-cpu",)),
+            Cause("layers that do not fit the GPU are left on the CPU or offloaded: a smaller quantization or context",
+                  "ollama ps shows 48%/52% CPU/GPU; offloaded 29/49 layers to GPU; on the meta device, "
+                  "offloaded to the "
+                  "cpu or disk",
+                  ("offload-without-need",)),
+            Cause("the model is loaded, or merged, again for each request or row, inside of the handler or the loop",
+                  "seconds before the first token of every request; loading checkpoint shards each time",
+                  ("model-loaded-for-each-answer", "server-loads-for-each-request")),
+            Cause("a long prompt is computed anew for each request: the server does not keep the cache of a "
+                  "prefix that "
+                  "all share (vLLM: --enable-prefix-caching; no part of it may change, a date for one)",
+                  "time to first token is seconds; long system prompt of thousands of tokens in every request"),
+            Cause("the client waits for each answer before it sends the next request",
+                  "vLLM throughput is low, only one request running: Running: 1 reqs, Waiting: 0 reqs",
+                  ("server-asked-one-by-one", "generation-row-by-row")),
+            Cause("beam search: each token is computed once for each beam (num_beams)",
+                  "summaries or translations take 40 seconds each; num_beams",
+                  ("generation-settings-distort-answers",)),
         ),
     ),
     Guide(

@@ -41,6 +41,7 @@ off. `logging_nan_inf_filter=False` only shows the NaN.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,21 @@ ALIVE = 0.05
 """Losses above it are no rounded zeros."""
 DECIDED = 5.0
 """Reward margin from which a preference loss and its gradient may round to 0"""
+
+
+class Zeros(NamedTuple):
+    """Steps at which something is exactly 0 that should not be."""
+
+    of_loss: Floats
+    of_norm: Floats
+    """Of the gradient norm"""
+    at_every_step: bool
+    """Every loss of the run is 0"""
+
+    @property
+    def steps(self) -> Floats:
+        """Steps of either."""
+        return self.of_loss if self.at_every_step else np.union1d(self.of_loss, self.of_norm)
 
 
 class NanHiddenByLoggingFilter(LogRule):
@@ -74,51 +90,61 @@ class NanHiddenByLoggingFilter(LogRule):
         return f"exactly 0: {' and '.join(counts)}"
 
     def findings(self) -> Iterator[Finding]:
-        log = self.subject
-        loss, norm = log.curve("loss").finite(), log.curve("grad_norm").finite()
-        if log.kind == "reinforcement" or not loss:
+        loss = self.subject.curve("loss").finite()
+        if self.subject.kind == "reinforcement" or not loss:
             return
+        zeros = self._zeros(loss)
+        if zeros.steps.size:
+            yield self._finding(loss, zeros)
+
+    def _zeros(self, loss: Curve) -> Zeros:
+        """The steps at which loss or gradient norm are exactly 0, though the run learns around them."""
+        is_language = self.subject.kind == "language"
+        if is_language and not np.any(loss.value) and loss.step.size > 1:
+            return Zeros(loss.step, np.zeros(0), at_every_step=True)
         around = Curve(loss.step, _around(loss))
-        language = log.kind == "language"
-        dead = loss.step[(loss.value == 0) & (around.value > ALIVE) & language]
-        still = np.zeros(0)
-        in_windows = loss.step.size > 1 and float(np.median(np.diff(loss.step))) > 1
-        unmeasured = not np.any(norm.value)
-        if not unmeasured or (in_windows and falls(loss)):
-            still = norm.step[
-                (norm.value == 0) & (around.at(norm.step) > ALIVE) & ~self._decided(norm.step)
-            ]
-        every = language and not np.any(loss.value) and loss.step.size > 1
-        found = loss.step if every else np.union1d(dead, still)
-        if not found.size:
-            return
-        severity: Severity = "info" if unmeasured else "warning"
-        what = "loss" if dead.size or every else "gradient norm"
-        yield self.finding(
-            f"the {what} is exactly 0.0 at {found.size:,} of {loss.step.size:,} logged steps"
-            + ("" if every else " while the run learns"),
+        of_loss = loss.step[(loss.value == 0) & (around.value > ALIVE) & is_language]
+        return Zeros(of_loss, self._still_norms(loss, around), at_every_step=False)
+
+    def _still_norms(self, loss: Curve, around: Curve) -> Floats:
+        """The steps whose gradient norm is 0 while the loss around them is not.
+
+        A norm that is 0 in every record was perhaps not measured at all. It counts only where each record stands for
+        several steps of a loss that falls.
+        """
+        norm = self.subject.curve("grad_norm").finite()
+        if not np.any(norm.value):
+            in_windows = loss.step.size > 1 and float(np.median(np.diff(loss.step))) > 1
+            if not in_windows or not falls(loss):
+                return np.zeros(0)
+        is_still = (norm.value == 0) & (around.at(norm.step) > ALIVE) & ~self._decided(norm.step)
+        still: Floats = norm.step[is_still]
+        return still
+
+    def _finding(self, loss: Curve, zeros: Zeros) -> Finding:
+        norm = self.subject.curve("grad_norm").finite()
+        is_measured = bool(np.any(norm.value))
+        by_loss = bool(zeros.of_loss.size)
+        some_norms = 1 < zeros.of_norm.size < norm.step.size
+        severity: Severity = "warning" if is_measured else "info"
+        evidence = [f"loss 0.0 at {steps(zeros.of_loss)}" if by_loss else "no loss is 0.0"]
+        if zeros.of_norm.size:
+            doubt = "" if is_measured else ": perhaps it was not measured"
+            evidence.append(f"gradient norm 0.0 at {steps(zeros.of_norm)}{doubt}")
+        return self.finding(
+            f"the {'loss' if by_loss else 'gradient norm'} is exactly 0.0 at {zeros.steps.size:,} of"
+            f" {loss.step.size:,} logged steps"
+            + ("" if zeros.at_every_step else " while the run learns"),
             "find the batches without a label (`truetune check` on the data) and drop these rows or"
             " lengthen them",
-            severity="error" if dead.size or every or 1 < still.size < norm.step.size else severity,
-            evidence=(
-                (
-                    f"loss 0.0 at {steps(loss.step if every else dead)}"
-                    if dead.size or every
-                    else "no loss is 0.0"
-                ),
-                (
-                    f"gradient norm 0.0 at {steps(still)}"
-                    + (": perhaps it was not measured" if unmeasured else "")
-                    if still.size
-                    else ""
-                ),
-            )[: 2 if still.size else 1],
-            count=int(found.size),
+            severity="error" if by_loss or some_norms else severity,
+            evidence=evidence,
+            count=int(zeros.steps.size),
             total=int(loss.step.size),
             figure=figure(
                 "loss and gradient norm",
                 {"loss": loss, "grad_norm": norm},
-                {"first at": float(found[0])},
+                {"first at": float(zeros.steps[0])},
             ),
         )
 

@@ -101,37 +101,12 @@ class ShortcutLoss(LogRule):
         loss, data = log.curve("loss").finite(), log.data
         if not log.of_tokens or loss.step.size < 3 or not log.epochs:
             return
-        epoch = log.epoch_at(loss.step)
-        new = Curve(loss.step[epoch < UNSEEN], loss.value[epoch < UNSEEN])
-        differ = (
-            data is not None
-            and data.answer * data.supervised > DIFFER * data.examples * np.log(data.examples)
-        )
-        floor = max(LOW, OF_UNIGRAM * data.unigram) if data is not None and differ else LOW
-        low = new.value < floor
-        stays = low.sum() >= 3 and low[-3:].all() and new.value[0] > 10 * floor
-        if stays and (differ or (data is None and new.value[np.argmax(low) :].max() < LEAP)):
-            step = float(new.step[np.argmax(low)])
-            doubt = (
-                ", or there are few answers to choose from, or most labels are padding or"
-                " placeholders (--data tells)"
-            )
-            yield self.finding(
-                f"the loss is {new.value[-1]:.3g} on rows that were not seen before: the target"
-                " stands in the input" + ("" if data else doubt),
-                "look at labels and mask: labels that are not shifted, attention to later tokens,"
-                " answers in prompts",
-                evidence=(
-                    f"near zero from step {step:,.0f} on (epoch {log.epoch_at(step):.2g})",
-                    *(
-                        (f"entropy of the supervised tokens: {data.unigram:.3g} nats",)
-                        if data
-                        else ()
-                    ),
-                ),
-                figure=figure("loss", {"loss": loss}, {"near zero": step}, log=True),
-            )
-        if data is not None and data.commonest >= 0.5 and self._settles(loss, data.answer, 0.1):
+        near_zero = self._near_zero_from(loss)
+        if near_zero is not None:
+            yield self._near_zero(loss, near_zero)
+        if data is None:
+            return
+        if data.commonest >= 0.5 and self._settles(loss, data.answer, 0.1):
             yield self._level(
                 loss,
                 data.answer,
@@ -139,7 +114,7 @@ class ShortcutLoss(LogRule):
                 " answer",
                 "thin out the most common answer, and test with prompts that need another one",
             )
-        if data is not None and self._settles(loss, data.unigram, 0.03):
+        if self._settles(loss, data.unigram, 0.03):
             yield self._level(
                 loss,
                 data.unigram,
@@ -147,6 +122,50 @@ class ShortcutLoss(LogRule):
                 "raise the learning rate, or lower it if it is high; see that the prompt is"
                 " attended to",
             )
+
+    def _answers_differ(self) -> bool:
+        """Do most answers differ, so that a low loss on new rows can't be had by knowing them? False without data."""
+        data = self.subject.data
+        if data is None:
+            return False
+        most = data.examples * np.log(data.examples)
+        return bool(data.answer * data.supervised > DIFFER * most)
+
+    def _near_zero_from(self, loss: Curve) -> float | None:
+        """The step from which on the loss stays near zero on rows that are new; None where it does not."""
+        data, differ = self.subject.data, self._answers_differ()
+        is_new = self.subject.epoch_at(loss.step) < UNSEEN
+        new = Curve(loss.step[is_new], loss.value[is_new])
+        floor = LOW
+        if data is not None and differ:
+            floor = max(LOW, OF_UNIGRAM * data.unigram)
+        is_low = new.value < floor
+        stays = is_low.sum() >= 3 and is_low[-3:].all() and new.value[0] > 10 * floor
+        if not stays:
+            return None
+        first = int(np.argmax(is_low))
+        # Without the data, few answers to choose from would look the same: one that was not known makes a leap.
+        never_leaps = data is None and new.value[first:].max() < LEAP
+        return float(new.step[first]) if differ or never_leaps else None
+
+    def _near_zero(self, loss: Curve, step: float) -> Finding:
+        log, data = self.subject, self.subject.data
+        new = loss.value[log.epoch_at(loss.step) < UNSEEN]
+        doubt = (
+            ", or there are few answers to choose from, or most labels are padding or placeholders"
+            " (--data tells)"
+        )
+        evidence = [f"near zero from step {step:,.0f} on (epoch {log.epoch_at(step):.2g})"]
+        if data is not None:
+            evidence.append(f"entropy of the supervised tokens: {data.unigram:.3g} nats")
+        return self.finding(
+            f"the loss is {new[-1]:.3g} on rows that were not seen before: the target stands in the"
+            f" input{'' if data is not None else doubt}",
+            "look at labels and mask: labels that are not shifted, attention to later tokens,"
+            " answers in prompts",
+            evidence=evidence,
+            figure=figure("loss", {"loss": loss}, {"near zero": step}, log=True),
+        )
 
     def _settles(self, loss: Curve, floor: float, near: float) -> bool:
         """Do the last two fifths stay at this level, after a beginning far above it?"""

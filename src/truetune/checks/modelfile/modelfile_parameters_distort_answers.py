@@ -1,8 +1,8 @@
-"""Parameters of the Modelfile make right answers impossible.
+"""Parameters of the Modelfile make right answers impossible, or slow.
 
 ## What it does
 Judges `temperature`, `top_p`, `repeat_penalty`, `frequency_penalty` and `presence_penalty` by the table of ranges that
-`generation-settings-distort-answers` uses for code.
+`generation-settings-distort-answers` uses for code. `num_gpu 0` keeps all layers on the CPU.
 
 ## Why it is bad
 A tuned model that has learned a format needs to repeat itself: keys of JSON, names, brackets. A high penalty on
@@ -46,6 +46,8 @@ NAMES = {
     "presence_penalty": "presence_penalty",
 }
 """Setting of the table -> Ollama's parameter"""
+LAYERS = "num_gpu"
+"""Layers that are put on the GPU, whatever its name says"""
 
 
 class ModelfileParametersDistortAnswers(ModelfileRule):
@@ -53,10 +55,15 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        return None if self._values() else Unmet("it is about parameters of sampling: none is set")
+        if self._values() or LAYERS in self.subject.parameters:
+            return None
+        return Unmet("it is about parameters of sampling and num_gpu: none is set")
 
     def figure(self) -> str:
-        return ", ".join(f"{NAMES[name]} {value}" for name, value in self._values().items())
+        given = {NAMES[name]: value for name, value in self._values().items()}
+        if LAYERS in self.subject.parameters:
+            given[LAYERS] = self.subject.parameters[LAYERS].value
+        return ", ".join(f"{name} {value}" for name, value in given.items())
 
     def _values(self) -> dict[str, str]:
         """What the table judges, as the file spells it."""
@@ -68,6 +75,13 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
         }
 
     def findings(self) -> Iterator[Finding]:
+        layers = self.subject.parameters.get(LAYERS)
+        if layers is not None and number(layers.value) == 0:
+            yield self.finding(
+                "num_gpu is 0: all layers stay on the CPU, and each token takes ten times as long as on a GPU",
+                "remove num_gpu: Ollama then puts as many layers on the GPU as fit",
+                cases=[self.case(layers)],
+            )
         values = self._values()
         for breach in breaches(values, GENERATION):
             name = NAMES[breach.limit.setting]

@@ -131,39 +131,44 @@ class PreferencePairsSwapped(PairRule):
         return "scores" if self.spoke["scores"] else max(CLEAR, key=self.spoke.__getitem__)
 
     def findings(self) -> Iterator[Finding]:
-        refused = self.spoke["refused"]
-        if self.harmful > HARMLESS * refused or (
-            refused > ABOUT * self.pairs and refused >= FEWEST
-        ):
+        if self._are_about_refusing():
             self.spoke["refused"] = 0
         kinds = [kind for kind in SAYS if self.spoke[kind]]
-        shares = {kind: wilson(self.against[kind], self.spoke[kind]) for kind in kinds}
-        scored = self.against["scores"] * 2 > self.spoke["scores"]
+        intervals = {kind: wilson(self.against[kind], self.spoke[kind]) for kind in kinds}
+        by_scores = self.against["scores"] * 2 > self.spoke["scores"]
         clear = [
-            k for k in kinds if k in CLEAR and self.spoke[k] >= FEWEST and shares[k][0] > CLEAR[k]
+            kind
+            for kind in kinds
+            if kind in CLEAR and self.spoke[kind] >= FEWEST and intervals[kind][0] > CLEAR[kind]
         ]
-        if not scored and (not clear or any(shares[kind][1] < 0.5 for kind in kinds)):
+        # Without scores it is a guess: it is made only where no kind of evidence speaks for the labels.
+        speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
+        if not by_scores and (not clear or speaks_for_labels):
             return
-        told = [kind for kind in kinds if kind in clear or kind == "scores"]
-        most = "scores" if scored else clear[0]
+        shown = [kind for kind in kinds if kind in clear or kind == "scores"]
+        most = "scores" if by_scores else clear[0]
+        evidence = [
+            f"{SAYS[kind]}: {self.against[kind]:,} of {self.spoke[kind]:,}"
+            f" (95 % interval {intervals[kind][0]:.2f} to {intervals[kind][1]:.2f})"
+            for kind in shown
+        ]
+        evidence.append(
+            "this is evidence and no proof; without it a swapped set cannot be told from a right one"
+        )
         yield self.finding(
             f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
             f" {self.spoke[most]:,} pairs where that tells them apart, {SAYS[most]}",
             "read some pairs; if they are exchanged, say --map chosen=rejected --map"
             " rejected=chosen",
-            severity="error" if scored else "warning",
-            evidence=[
-                *(
-                    f"{SAYS[kind]}: {self.against[kind]:,} of {self.spoke[kind]:,} "
-                    f"(95 % interval {shares[kind][0]:.2f} to {shares[kind][1]:.2f})"
-                    for kind in told
-                ),
-                (
-                    "this is evidence and no proof; without it a swapped set cannot be told from a"
-                    " right one"
-                ),
-            ],
-            cases=[case for kind in told for case in self.cases[kind]],
+            severity="error" if by_scores else "warning",
+            evidence=evidence,
+            cases=[case for kind in shown for case in self.cases[kind]],
             count=self.against[most],
             total=self.spoke[most],
         )
+
+    def _are_about_refusing(self) -> bool:
+        """Do the pairs teach what to refuse? Then the side that refuses may well be the better one."""
+        refused = self.spoke["refused"]
+        is_most_pairs = refused > ABOUT * self.pairs and refused >= FEWEST
+        return self.harmful > HARMLESS * refused or is_most_pairs

@@ -1,11 +1,14 @@
-"""Answers of at most 32 tokens are compared with references of whole sentences.
+"""Answers are limited to fewer tokens than what is looked for in them takes.
 
 ## What it does
 Follows what `generate(max_new_tokens=N)` with N up to 32 returns, through `decode`, to the `predictions` of ROUGE,
 BLEU, METEOR or BERTScore, which compare texts. A choice, a number or a label takes so few, and is measured otherwise.
+Where the file searches answers for the mark that ends a worked solution (`####`, `\\boxed{}`, `final answer`), it
+speaks up to N of 128, also of the `max_tokens` of a client or of vLLM.
 
 ## Why it is bad
-Every answer is cut after some twenty words. The metric then measures the limit, and not the model.
+Every answer is cut after some twenty words. The metric then measures the limit, and not the model. The steps of a
+solution come first: cut in the third of them, it has no final answer to be found, and counts as wrong.
 
 ## Example
 ```python
@@ -44,17 +47,33 @@ There is no automatic fix: as many tokens as the longest reference has, and some
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import GENERATIONS, generations
+from truetune.checks.source.asking import questions
+from truetune.checks.source.generation import generations
+from truetune.checks.source.generation_length_not_set import SAMPLING
 from truetune.checks.source.kept_answers import is_scored
 from truetune.checks.source.places import at
+from truetune.checks.source.value_slices import made_of
+from truetune.source.calls import Call
 from truetune.source.module import Module
 
 FEW = 32
 """Tokens; the median reference of public summaries and dialogues has 40 to 70"""
+FEW_FOR_STEPS = 128
+"""Tokens; the gold solutions of GSM8K have some 100 at the median, and models write longer ones"""
+ENDS_STEPS = re.compile(r"####|boxed|final answer", re.I)
+"""What stands behind the steps of a solution, as evaluations search for it"""
+SEARCHES = ("re.search", "re.findall", "re.match", "re.finditer", "re.split")
+PATTERN_SEARCHES = ("search", "findall", "match", "finditer")
+ANSWERS = ("decode", "batch_decode", "generate", "chat", "create")
+"""Methods that give a generated text, or ids that become one"""
+TEXT_SEARCHES = ("split", "rsplit", "partition", "rpartition", "find", "rfind", "index", "rindex")
 TEXT_METRICS = ("rouge", "bleu", "sacrebleu", "meteor", "bertscore")
 LOADS = ("evaluate.load", "datasets.load_metric")
 
@@ -62,10 +81,15 @@ LOADS = ("evaluate.load", "datasets.load_metric")
 class AnswersLimitedToFewTokens(SourceRule):
     code = "TT769"
     severity = "warning"
-    looks_at = GENERATIONS
+    looks_at = CodePlaces(
+        "calls that limit an answer", lambda module: (*generations(module), *_limits(module))
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        mark = _mark_searched(module)
+        if mark is not None:
+            yield from self._of_solutions(mark)
         if not _compares_texts(module):
             return
         for call in generations(module):
@@ -77,6 +101,67 @@ class AnswersLimitedToFewTokens(SourceRule):
                     "give a larger max_new_tokens, as 256, for the longest reference",
                     cases=[at(module, call.node)],
                 )
+
+    def _of_solutions(self, mark: ast.AST) -> Iterator[Finding]:
+        """Generations that are too short for the steps before the mark that ends a solution."""
+        module = self.subject
+        for call in (*generations(module), *_limits(module)):
+            name = "max_new_tokens" if "max_new_tokens" in call.keywords else "max_tokens"
+            limit = module.flow.value(call.keywords.get(name))
+            if (
+                isinstance(limit, int)
+                and not isinstance(limit, bool)
+                and 0 < limit <= FEW_FOR_STEPS
+            ):
+                yield self.finding(
+                    f"{name} is {limit}, and answers are searched for what stands behind all steps"
+                    " of a solution: longer ones are cut off before it",
+                    f"give a larger {name}, as 512, and count the answers that were cut",
+                    cases=[at(module, call.node), at(module, mark)],
+                )
+
+
+def _limits(module: Module) -> Iterator[Call]:
+    """Calls of clients, pipelines and vLLM that limit an answer."""
+    yield from module.calls(*SAMPLING)
+    for question in questions(module):
+        if question.call.method != "generate" and {"max_tokens", "max_new_tokens"} & set(
+            question.call.keywords
+        ):
+            yield question.call
+
+
+def _mark_searched(module: Module) -> ast.AST | None:
+    """The call that searches a generated text for the mark of a final answer; None where none does."""
+    for call in (*module.calls(*SEARCHES), *module.methods(*TEXT_SEARCHES, *PATTERN_SEARCHES)):
+        pattern, searched = _search(module, call)
+        text = module.flow.value(pattern) if pattern is not None else None
+        if isinstance(text, str) and ENDS_STEPS.search(text):
+            if searched is not None and _is_generated(module, searched):
+                return call.node
+    return None
+
+
+def _search(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | None]:
+    """(what is searched for, in what) of `re.search(p, text)`, `PATTERN.search(text)` and `text.split(p)`."""
+    if call.receiver is None or call.named(*SEARCHES):
+        return call.argument(0, "pattern"), call.argument(1, "string")
+    compiled = module.flow.made(call.receiver)
+    if compiled is not None and compiled.named("re.compile"):
+        return compiled.argument(0, "pattern"), call.argument(0, "string")
+    return (call.args[0] if call.args else None), call.receiver
+
+
+def _is_generated(module: Module, text: ast.expr) -> bool:
+    """Does a text come from a generation, as far as it is followed?"""
+    for part in made_of(module, text):
+        if isinstance(part, ast.Call) and module.flow.call(part).method in ANSWERS:
+            return True
+        if isinstance(part, ast.Attribute) and part.attr in ("outputs", "choices"):
+            return True
+        if isinstance(part, ast.Constant) and part.value == "generated_text":
+            return True
+    return False
 
 
 def _compares_texts(module: Module) -> bool:

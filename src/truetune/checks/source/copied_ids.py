@@ -41,7 +41,7 @@ def copied_ids(module: Module, value: ast.expr) -> Copied | None:
     waiting = [(value, 0)]
     while waiting:
         node, steps = waiting.pop()
-        bare = _uncopied(module, node)
+        bare = uncopied(module, node)
         place = column(module, bare)
         if place is None:
             waiting += [(part, steps + 1) for part in _parts(module, bare)] if steps < DEPTH else []
@@ -123,7 +123,7 @@ def masks_by_attention_elsewhere(module: Module, function: ast.AST) -> bool:
     return any(isinstance(one, SIMPLE) and holds_ignored_label(module, one) for one in asked)
 
 
-def _uncopied(module: Module, value: ast.expr) -> ast.expr:
+def uncopied(module: Module, value: ast.expr) -> ast.expr:
     """What is copied: `x` of `x.copy()`, `list(x)`, `copy.deepcopy(x)`."""
     while isinstance(value, ast.Call):
         call = module.flow.call(value)

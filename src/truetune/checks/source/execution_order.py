@@ -75,6 +75,11 @@ def _is_below(late: ast.AST, early: ast.AST) -> bool:
     return one >= other
 
 
+def trains(module: Module) -> bool:
+    """Does a file train anything: with a trainer, or by a backward pass anywhere?"""
+    return any(places_of_training(module)) or any(module.methods("backward"))
+
+
 def places_of_training(module: Module) -> Iterator[ast.AST]:
     """Calls of a trainer's `train`, and loops that call `backward`."""
     for call in module.methods("train"):

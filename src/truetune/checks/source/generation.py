@@ -103,7 +103,9 @@ def encodings(module: Module, value: ast.expr) -> Iterator[Call]:
         bare = _bare(node) if isinstance(node, ast.expr) else node
         for origin in module.flow.origins(bare):
             made = origin.node
-            if origin.element:
+            if isinstance(made, ast.DictComp) and depth < CASTS:
+                waiting += [(whole, depth + 1) for whole in _items_of(made)]
+            elif origin.element:
                 collated = _collated(module, origin) if depth < CASTS else []
                 waiting += [(one, depth + 1) for one in collated]
             elif not isinstance(made, ast.Call):
@@ -114,9 +116,17 @@ def encodings(module: Module, value: ast.expr) -> Iterator[Call]:
                 yield module.flow.call(made)
 
 
+def _items_of(made: ast.DictComp) -> Iterator[ast.expr]:
+    """The dictionary whose entries are moved one by one: `{k: v.to("cuda") for k, v in batch.items()}`."""
+    for generator in made.generators:
+        called = generator.iter.func if isinstance(generator.iter, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr == "items":
+            yield called.value
+
+
 def _collated(module: Module, origin: Origin) -> list[ast.AST]:
     """What the collator of a loader returns for a batch: `for rows, batch in loader`."""
-    loader = module.flow.made(_bare_loop(module, origin.node))
+    loader = module.flow.made(unwrapped(module, origin.node))
     given = loader.argument(6, "collate_fn") if loader and loader.named(*LOADERS) else None
     function = module.flow.function(given) if given is not None else None
     if function is None:
@@ -166,7 +176,7 @@ def _bare(node: ast.expr) -> ast.expr:
     return node
 
 
-def _bare_loop(module: Module, iterated: ast.AST) -> ast.AST:
+def unwrapped(module: Module, iterated: ast.AST) -> ast.AST:
     """Without `tqdm(...)` and `enumerate(...)`."""
     while isinstance(iterated, ast.Call) and iterated.args:
         name = module.flow.name(iterated.func) or ""

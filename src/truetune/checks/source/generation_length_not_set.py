@@ -1,14 +1,15 @@
-"""Generation runs with the default length of 20 tokens.
+"""Generation runs with the default length of 20 tokens, or of 16 in vLLM.
 
 ## What it does
 Looks for `model.generate(...)` without `max_new_tokens`, `max_length`, `max_time`, a stopping criterion or a
 generation config, in a file that sets no length elsewhere, and gives the model no other generation config. In a
 notebook, only inside functions and loops: what a cell generates by itself is read at once. Tests, which compare
-generations, are left alone, and so is a function that generates with its caller's options elsewhere.
+generations, are left alone, and so is a function that generates with its caller's options elsewhere. vLLM's
+`SamplingParams` without `max_tokens` is the same.
 
 ## Why it is bad
-transformers stops after 20 tokens in all, prompt and answer: answers are cut, and an evaluation on them measures
-nothing.
+transformers stops after 20 tokens in all, prompt and answer, and vLLM after 16 of the answer: answers are cut, and an
+evaluation on them measures nothing.
 
 ## Example
 ```python
@@ -34,7 +35,7 @@ length, nothing is cut.
 
 ## References
 - huggingface/transformers: `GenerationConfig.max_length` (default 20)
-- huggingface/transformers#28056
+- huggingface/transformers#28056; vllm/sampling_params.py (`max_tokens`, default 16)
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import GENERATIONS, generations, is_causal, lacks
+from truetune.checks.source.generation import generations, is_causal, lacks
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -61,16 +63,20 @@ AGAIN = (
     ast.DictComp,
 )
 """Code that runs more than once, or elsewhere than it stands"""
+SAMPLING = ("vllm.SamplingParams", "vllm.sampling_params.SamplingParams")
 LENGTHS = ("max_new_tokens", "max_length", "max_time", "stopping_criteria", "generation_config")
 
 
 class GenerationLengthNotSet(SourceRule):
     code = "TT736"
     severity = "warning"
-    looks_at = GENERATIONS
+    looks_at = CodePlaces(
+        "calls that generate", lambda module: (*generations(module), *module.calls(*SAMPLING))
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        yield from self._of_vllm()
         calls = [
             call
             for call in generations(module)
@@ -94,6 +100,34 @@ class GenerationLengthNotSet(SourceRule):
                 severity="warning" if causal else "info",
                 cases=[at(module, call.node)],
             )
+
+    def _of_vllm(self) -> Iterator[Finding]:
+        """Sampling parameters of vLLM that leave the length to its default of 16 tokens."""
+        module = self.subject
+        for call in module.calls(*SAMPLING):
+            if (
+                _reaches_vllm(module, call)
+                and call.lacks("max_tokens")
+                and not module.mentions(".max_tokens", "guided", "prompt_logprobs")
+            ):
+                yield self.finding(
+                    "SamplingParams is given no max_tokens: vLLM cuts every answer after 16 tokens",
+                    "give max_tokens",
+                    cases=[at(module, call.node)],
+                )
+
+
+def _reaches_vllm(module: Module, sampling: Call) -> bool:
+    """Are these sampling parameters given to vLLM's `generate` or `chat`? A trainer that gets them sets the length."""
+    for call in module.methods("generate", "chat"):
+        engine = module.flow.made(call.receiver) if call.receiver is not None else None
+        if engine is None or not engine.named("vllm.LLM"):
+            continue
+        for given in (*call.args, *call.keywords.values()):
+            made = module.flow.made(given)
+            if made is not None and made.node is sampling.node:
+                return True
+    return False
 
 
 def _sets_generation_config(module: Module) -> bool:

@@ -1,7 +1,9 @@
 """Answers are generated one row at a time in a loop.
 
 ## What it does
-Looks for `model.generate` inside a loop over rows where the tokenizer is called on one text at a time.
+Looks for calls that ask a model for text (`model.generate`, a pipeline, vLLM's `LLM`, a client of a server) in a loop
+over rows, each with the text of one row: in the loop itself, in a function that it calls, in one that `apply` or `map`
+gives each row. Silent where a loop goes over a handful of questions that stand in the code, and where a chat goes on.
 
 ## Why it is bad
 A GPU answers 32 prompts in nearly the time of one: an evaluation that takes minutes takes hours.
@@ -12,9 +14,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("model")
 model = AutoModelForCausalLM.from_pretrained("model")
-for prompt in ["Hi", "How do you do?"]:
-    inputs = tokenizer(prompt, return_tensors="pt")
-    print(model.generate(**inputs, max_new_tokens=20))
+
+
+def ask(question):
+    inputs = tokenizer(question, return_tensors="pt")
+    return model.generate(**inputs, max_new_tokens=20)
+
+
+answers = [ask(line) for line in open("questions.txt")]
 ```
 
 ## Use instead
@@ -23,8 +30,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left")
 model = AutoModelForCausalLM.from_pretrained("model")
-inputs = tokenizer(["Hi", "How do you do?"], padding=True, return_tensors="pt")
-print(model.generate(**inputs, max_new_tokens=20))
+
+
+def ask(questions):
+    inputs = tokenizer(questions, padding=True, return_tensors="pt")
+    return model.generate(**inputs, max_new_tokens=20)
+
+
+questions = open("questions.txt").readlines()
+answers = [ask(questions[start : start + 32]) for start in range(0, len(questions), 32)]
 ```
 
 ## Fix safety
@@ -32,6 +46,7 @@ Batches need left padding and the attention mask; sorted by length they waste le
 
 ## References
 - turbo-llm/turbo-alignment#47, huggingface/transformers#28056
+- transformers/pipelines/base.py: "You seem to be using the pipelines sequentially on GPU"
 """
 
 from __future__ import annotations
@@ -41,40 +56,127 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import GENERATIONS, generations
+from truetune.checks.source.asking import (
+    FUNCTIONS,
+    OF_CLIENT,
+    PIPELINE,
+    POSTS,
+    QUESTIONS,
+    Question,
+    questions,
+)
 from truetune.checks.source.places import at
+from truetune.checks.source.repeats import Repeat, repeats_of, takes_element
+from truetune.checks.source.value_slices import made_of
+from truetune.source.calls import Call
 from truetune.source.module import Module
+
+FEW = 8
+"""Questions in the code; a demonstration has so many, and takes no time worth a batch"""
+ROW_COUNTS = ("len(", ".shape", "num_rows", ".size")
+"""How scripts spell the number of rows"""
+THREADS = (
+    "PoolExecutor",
+    "threading",
+    "multiprocessing",
+    "gather(",
+    "create_task",
+    "as_completed",
+    "TaskGroup",
+    "Semaphore",
+    "thread_map",
+)
+"""Signs that several requests are under way at once"""
 
 
 class GenerationRowByRow(SourceRule):
     code = "TT738"
     severity = "info"
-    looks_at = GENERATIONS
+    looks_at = QUESTIONS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in generations(module):
-            loop = next(
-                (node for node in module.parents(call.node) if isinstance(node, ast.For)), None
-            )
-            if loop is not None and _one_text(module, loop):
+        for question in questions(module):
+            repeat = _repeated_by(module, question)
+            if repeat is not None:
+                asks, instead = _described(module, question)
                 yield self.finding(
-                    "generate runs on one row at a time, in a loop",
-                    "tokenize a list of prompts with padding on the left, and generate in batches",
-                    cases=[at(module, call.node)],
+                    f"{asks} on one row at a time, in a loop",
+                    instead,
+                    cases=[
+                        at(module, question.call.node),
+                        at(module, repeat.node, module.text_of(repeat.node).partition("\n")[0]),
+                    ],
                 )
 
 
-def _one_text(module: Module, loop: ast.For) -> bool:
-    """Is a tokenizer called in the loop on the loop's own variable, without padding?"""
-    if not isinstance(loop.target, ast.Name):
-        return False
-    inside = {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
-    return any(
-        (text := call.argument(0, "text")) is not None
-        and ast.unparse(text) in (loop.target.id, f"[{loop.target.id}]")
-        and "padding" not in call.keywords
-        and "encoding" in module.flow.kinds(call.node)
-        for call in module.all_calls
-        if call.node in inside
-    )
+def _repeated_by(module: Module, question: Question) -> Repeat | None:
+    """The loop that a question is asked in once for each row; None where it takes several, or goes over few."""
+    if not question.is_one or _goes_on(module, question):
+        return None
+    if _asks_server(question.call) and module.mentions(*THREADS):
+        return None
+    for repeat in repeats_of(module, question.call.node):
+        is_of_rows = repeat.kind != "request" and not any(
+            _is_few(module, iterated) or _is_count(iterated) for iterated in repeat.iterated
+        )
+        if is_of_rows and takes_element(module, question.text, repeat):
+            return repeat
+    return None
+
+
+def _is_few(module: Module, iterated: ast.AST) -> bool:
+    """Does a loop go over a handful of things that stand in the code?"""
+    lists = [
+        origin.node
+        for origin in module.flow.origins(iterated)
+        if isinstance(origin.node, ast.List | ast.Tuple)
+    ]
+    return any(0 < len(one.elts) <= FEW for one in lists)
+
+
+def _is_count(iterated: ast.AST) -> bool:
+    """Is it a number of repetitions, as of games or samples, and not the number of rows?"""
+    text = ast.unparse(iterated)
+    return text.startswith("range(") and not any(one in text for one in ROW_COUNTS)
+
+
+def _goes_on(module: Module, question: Question) -> bool:
+    """Is the question a chat to which turns are added?"""
+    names = (part for part in made_of(module, question.text) if isinstance(part, ast.Name))
+    return any(_holds_turn(added) for name in names for added in module.additions_to(name))
+
+
+def _holds_turn(added: ast.expr) -> bool:
+    """Is what is added a turn: a dictionary with a role?"""
+    keys = [key for part in ast.walk(added) if isinstance(part, ast.Dict) for key in part.keys]
+    return any(isinstance(key, ast.Constant) and key.value == "role" for key in keys)
+
+
+def _asks_server(call: Call) -> bool:
+    """Does a call send a request to a server, by a client or by HTTP?"""
+    return call.method in OF_CLIENT or call.method == "post" or call.named(*POSTS, *FUNCTIONS)
+
+
+def _described(module: Module, question: Question) -> tuple[str, str]:
+    """What asks, and how to ask for many rows at once."""
+    call = question.call
+    made = module.flow.made(call.node.func)
+    if made is not None and made.named(PIPELINE):
+        return (
+            "the pipeline is called",
+            "give the pipeline all rows as one list or dataset, with batch_size=16 and a tokenizer that"
+            " pads on the left",
+        )
+    if call.method == "generate" and "model" in module.flow.kinds(call.receiver or call.node):
+        return (
+            "generate runs",
+            "tokenize a list of prompts with padding on the left, and generate in batches",
+        )
+    if _asks_server(call):
+        return (
+            "the server is asked",
+            "send some 32 requests at once, with AsyncOpenAI or a ThreadPoolExecutor: the server puts them into"
+            " one batch",
+        )
+    return ("vLLM is called", "give all prompts in one call: vLLM puts them into batches by itself")

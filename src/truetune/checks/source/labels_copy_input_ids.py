@@ -3,7 +3,8 @@
 ## What it does
 It finds `labels = input_ids` (copied, cloned or as it is) where the tokenizer call pads, no -100 can be on a pad, and
 no collator masks pads later. A -100 on the first tokens (`labels[:prompt_length] = -100`, `[-100] * n + ids[n:]`) masks
-the prompt, and no pad. A file that trains nothing may leave the labels to a collator elsewhere: a note there.
+the prompt, and no pad. A file that trains nothing may leave the labels to a collator elsewhere: a note there. In one
+that evaluates alone, it is the loss that a perplexity is computed from.
 
 ## Why it is bad
 Pads behind the answer count in the loss, which falls with more padding, and the model learns to write pads.
@@ -66,11 +67,14 @@ from truetune.checks.source.copied_ids import (
     ignored_off_prompt,
     masks_by_attention_elsewhere,
     may_be_changed,
+    uncopied,
 )
 from truetune.checks.source.evaluating_code import evaluates_alone, function_around
-from truetune.checks.source.labels import holds_ignored_label, masks_by_id
+from truetune.checks.source.generation import encodings, pads
+from truetune.checks.source.labels import column, holds_ignored_label, masks_by_id
 from truetune.checks.source.made_labels import label_values
 from truetune.checks.source.places import at, fix
+from truetune.source.calls import Call
 from truetune.source.edits import Changes, replace
 from truetune.source.module import Module
 
@@ -92,6 +96,7 @@ class LabelsCopyInputIds(SourceRule):
         if any(any(part.calls(*REBUILT)) or any(masks_by_id(part)) for part in module.with_linked):
             return
         if evaluates_alone(module):
+            yield from self._of_evaluation()
             return
         calls = [call for part in module.with_linked for call in part.all_calls]
         trained = any({"trainer", "optimizer"} & module.flow.kinds(call.node) for call in calls)
@@ -121,6 +126,36 @@ class LabelsCopyInputIds(SourceRule):
                     else None
                 ),
             )
+
+    def _of_evaluation(self) -> Iterator[Finding]:
+        """Losses of a file that evaluates alone, over labels that hold the pads of a batch."""
+        module = self.subject
+        if any(holds_ignored_label(part, part.tree) for part in module.with_linked):
+            return
+        for call in module.all_calls:
+            labels = call.keywords.get("labels")
+            if labels is None or "model" not in module.flow.kinds(call.node.func):
+                continue
+            padding = _padding_of(module, labels)
+            if padding is not None:
+                yield self.finding(
+                    "labels are a copy of padded input_ids: the loss, and a perplexity of it, count padding",
+                    "set labels to -100 where attention_mask is 0",
+                    severity="warning",
+                    evidence=[f"line {module.place(padding.node)[0]} pads"],
+                    cases=[at(module, labels), at(module, padding.node)],
+                )
+
+
+def _padding_of(module: Module, labels: ast.expr) -> Call | None:
+    """The call of a tokenizer that padded the ids which labels are a copy of; through devices and loaders."""
+    place = column(module, uncopied(module, labels))
+    for origin in module.flow.origins(labels) if place is None else ():
+        if isinstance(origin.node, ast.expr):
+            place = place or column(module, uncopied(module, origin.node))
+    if place is None or place[1] != "input_ids":
+        return None
+    return next((call for call in encodings(module, place[0]) if pads(module, call)), None)
 
 
 def _masks_pads(module: Module, around: ast.AST, copied: Copied) -> bool:

@@ -165,7 +165,7 @@ def functions_given(module: Module, call: Call) -> list[Function] | None:
     found: list[Function] = []
     for name in ("compute_metrics", "preprocess_logits_for_metrics"):
         given = given_under(module, call, name)
-        function = module.flow.function(given) if given is not None else None
+        function = _function_given(module, given) if given is not None else None
         if function is not None:
             found.append(function)
         elif given is not None or call.open:
@@ -179,6 +179,26 @@ def functions_given(module: Module, call: Call) -> list[Function] | None:
         level = list(dict.fromkeys(one for one in called if one is not None and one not in found))
         found += level
     return found
+
+
+def _function_given(module: Module, given: ast.expr) -> Function | None:
+    """The function that a trainer calls: the one that is named, a method of an object of a class of the file, or its
+    `__call__`."""
+    function = module.flow.function(given)
+    if function is not None:
+        return function
+    owner, name = given, "__call__"
+    if isinstance(given, ast.Attribute):
+        owner, name = given.value, given.attr
+    for origin in module.flow.origins(owner):
+        maker = origin.node.func if isinstance(origin.node, ast.Call) else None
+        classes = module.flow.origins(maker) if maker is not None else ()
+        for body in (one.node.body for one in classes if isinstance(one.node, ast.ClassDef)):
+            methods = (item for item in body if isinstance(item, ast.FunctionDef))
+            function = next((item for item in methods if item.name == name), None)
+            if function is not None:
+                return function
+    return None
 
 
 def shifts(functions: list[Function]) -> bool:

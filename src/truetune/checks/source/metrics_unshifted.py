@@ -72,6 +72,8 @@ CAUSAL = (
     "transformers.*ForCausalLM*",
     "unsloth.Fast*Model.from_pretrained",
 )
+CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification")
+"""Models whose logits stand for their own row or place; a loader of any model (unsloth's FastModel) may load one"""
 TRAINERS = ("transformers.Trainer", "trl.SFTTrainer")
 NOT_SEEN = Unmet(
     "how predictions are made and compared is not seen: a function given to the trainer is not in"
@@ -85,6 +87,8 @@ NOT_COMPARED = Unmet(
 
 def trainers_of_causal(module: Module) -> Iterator[Call]:
     """Trainers of causal models that are given compute_metrics."""
+    if module.mentions(*CLASSIFIERS):
+        return
     is_causal = any(call.named(*CAUSAL) for part in module.with_linked for call in part.all_calls)
     for call in module.calls(*TRAINERS):
         if given_under(module, call, "compute_metrics") is not None and (

@@ -22,6 +22,7 @@ from truetune.logs.console.messages import (
 from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.progress import Bar
 from truetune.logs.console.ranks import RankDifference, RankReader
+from truetune.logs.console.requests import RequestReader, ServedRequests
 from truetune.logs.console.tracebacks import Chain, Frame, Raised, TracebackReader, frames_before
 
 MAX_PROCESSES = 256
@@ -117,6 +118,8 @@ class ConsoleOutput:
     """Sums and norms of weights and gradients that differ from process to process"""
     step_seconds: float | None = None
     """What a step took by the last drawing of the training's bar"""
+    served: ServedRequests = field(default_factory=ServedRequests)
+    """How a server worked on its requests"""
 
 
 @dataclass(slots=True)
@@ -165,10 +168,12 @@ class ConsoleReader:
     _settings: SettingsReader = field(default_factory=SettingsReader)
     _ranks: RankReader = field(default_factory=RankReader)
     _step_seconds: float | None = None
+    _served: RequestReader = field(default_factory=RequestReader)
 
     def take(self, text: str, number: int, bar: Bar | None = None) -> None:
         """One line, or what stands between two carriage returns; `bar` is what it draws."""
         self._lines = max(self._lines, number)
+        self._served.take(text[:MAX_LINE])
         if bar is not None:
             if (bar.done, bar.total) != self._last_bar:
                 self._now.drawings += bar.done > self._last_bar[0] or bar.total != self._last_bar[1]
@@ -224,6 +229,7 @@ class ConsoleReader:
             settings=self._settings.done(),
             rank_differences=self._ranks.done(),
             step_seconds=self._step_seconds,
+            served=self._served.done(),
         )
 
     def _take_line(self, line: ConsoleLine) -> None:

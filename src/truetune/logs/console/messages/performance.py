@@ -6,6 +6,69 @@ from truetune.logs.console.messages.message import message
 
 MESSAGES = (
     message(
+        "llama-cpp-without-gpu",
+        "llama.cpp was built without support for the GPU, or sees none: the whole model runs on the CPU",
+        r"(?:warning: )?(?:no usable GPU found, --(?:n-)?gpu-layers"
+        r"|one possible reason is that llama\.cpp was compiled without GPU support"
+        r"|not compiled with GPU offload support|llama\.cpp was compiled without)",
+        "cmake without -DGGML_CUDA=ON (the default is a build for the CPU; on a Mac Metal is on), llama-cpp-python"
+        " from a plain `pip install`, or a container that is not given the GPU. --gpu-layers (-ngl) is ignored then,"
+        " and each token takes ten times as long or more",
+        "build again: cmake -B build -DGGML_CUDA=ON (AMD: -DGGML_HIP=ON; any: -DGGML_VULKAN=ON), then cmake --build"
+        " build; llama-cpp-python: CMAKE_ARGS=-DGGML_CUDA=on pip install --force-reinstall --no-cache-dir; docker:"
+        " --gpus all. `llama-server --list-devices` shows what it sees",
+        "llama.cpp/common/arg.cpp; llama.cpp/docs/build.md",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
+        "layers-left-on-the-cpu",
+        "a part of the model's layers is computed on the CPU: every token waits for it",
+        r"(?:llm_)?load_tensors: offloaded (?!(\d+)/\1 )\d+/\d+ layers to GPU",
+        "llama.cpp: -ngl (--n-gpu-layers) is missing or low; Ollama: weights and the context do not fit the GPU, so"
+        " that it keeps layers in the machine's memory (`ollama ps` shows 40%/60% CPU/GPU), or num_gpu is set",
+        "llama.cpp: -ngl 99. Where it does not fit: a smaller quantization (Q4_K_M takes 4.8 bits a weight), a shorter"
+        " context (-c, num_ctx: the cache grows with it), a quantized cache (-ctk q8_0 -ctv q8_0), or a smaller model",
+        "llama.cpp/src/llama-model.cpp; ollama/ollama#1906",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
+        "ollama-without-gpu",
+        "Ollama finds no GPU that it can use: models run on the CPU",
+        r'(?:time=\S+ )?(?:level=\w+ )?(?:source=\S+ )?msg="(?:no compatible GPUs were discovered'
+        r'|inference compute" id=\w+ library=cpu)',
+        "the driver is missing or too old, the container was started without --gpus=all, or CUDA_VISIBLE_DEVICES is"
+        " empty for the service",
+        "nvidia-smi on the host and in the container; docker run --gpus=all; after the machine slept: reload"
+        " nvidia_uvm. `ollama ps` shows `100% GPU` once it is right",
+        "ollama docs/gpu.md, docs/troubleshooting.md",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
+        "pipeline-called-row-by-row",
+        "a pipeline is called for one row at a time: the GPU generates with a batch of one",
+        r"You seem to be using the pipelines sequentially on GPU",
+        "pipe(text) in a loop, in apply() or in a function that a loop calls: each call generates alone, where a GPU"
+        " answers 32 rows in nearly the time of one",
+        "give the pipeline all rows at once, as a list or a dataset, with batch_size=16 and a tokenizer that pads on"
+        " the left: pipe(rows, batch_size=16); `truetune lint SCRIPT` names the loop (generation-row-by-row)",
+        "transformers/pipelines/base.py",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
+        "pipeline-on-the-cpu",
+        "the pipeline runs on the CPU",
+        r"Device set to use cpu|Hardware accelerator e\.g\. GPU is available in the environment, but no `device`",
+        "torch sees no GPU, or no device is named: pipeline(..., device=0) or device_map='auto'",
+        "truetune doctor says what torch sees; name the device: pipeline(..., device_map='auto')",
+        "transformers/pipelines/base.py",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
         "weights-offloaded",
         "a part of the weights does not fit the GPU and was offloaded to the CPU or the disk: each"
         " step is slow",

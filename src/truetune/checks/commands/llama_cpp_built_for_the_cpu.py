@@ -1,0 +1,97 @@
+"""llama.cpp is built or installed without a GPU backend.
+
+## What it does
+Reads the commands that configure llama.cpp with cmake, and those that install llama-cpp-python, in shell scripts, job
+files and Dockerfiles. It gives a note where none of them names a backend (`-DGGML_CUDA=ON`, `-DGGML_HIP=ON`,
+`-DGGML_VULKAN=ON`, `CMAKE_ARGS`, an index of wheels for CUDA).
+
+## Why it is bad
+The default is a build for the CPU, except on a Mac. It ignores `-ngl` with one line of warning, and every layer is
+computed on the CPU: an 8B model gives some 7 tokens a second where the GPU beside it gives 100.
+
+## Example
+```bash
+#!/bin/bash
+git clone https://github.com/ggml-org/llama.cpp && cd llama.cpp
+cmake -B build -DCMAKE_BUILD_TYPE=Release
+cmake --build build -j 24
+```
+
+## Use instead
+```bash
+#!/bin/bash
+git clone https://github.com/ggml-org/llama.cpp && cd llama.cpp
+cmake -B build -DCMAKE_BUILD_TYPE=Release -DGGML_CUDA=ON
+cmake --build build -j 24
+```
+
+## Fix safety
+The CUDA toolkit (nvcc) has to be installed where it is built. For a tool that only converts or quantizes, a build for
+the CPU is right.
+
+## References
+- llama.cpp docs/build.md; abetlen/llama-cpp-python README, "Installation Configuration"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell import CommandFile, ShellCommand
+
+BACKEND = re.compile(
+    r"(?:GGML|LLAMA)_(?:CUDA|CUBLAS|HIP|HIPBLAS|VULKAN|SYCL|METAL|MUSA|CANN|OPENCL|BLAS)|whl/(?:cu|rocm|vulkan|metal)"
+)
+"""What turns a GPU's backend on, or takes wheels that have one"""
+PYTHON = "llama-cpp-python"
+SERVES = ("llama-server", "llama-cli", "llama-cpp-python", "llama_cpp.server", "ngl", "gpu-layers")
+"""What a build is for where it shall generate; a build that converts or quantizes alone needs no GPU"""
+
+
+class LlamaCppBuiltForTheCpu(CommandRule):
+    code = "TT853"
+    severity = "info"
+    what = "commands that build or install llama.cpp"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[ShellCommand]:
+        return _builds(file)
+
+    def findings(self) -> Iterator[Finding]:
+        file = self.subject
+        if BACKEND.search(file.text) or "darwin" in file.text.lower():
+            return
+        command = next(_builds(file), None)
+        if command is None:
+            return
+        is_python = any(PYTHON in word for word in command.words)
+        yield self.finding(
+            "llama.cpp is built without a GPU backend (no -DGGML_CUDA=ON): -ngl is ignored, and all layers run"
+            " on the CPU",
+            'set CMAKE_ARGS="-DGGML_CUDA=on" for the install, with --force-reinstall --no-cache-dir'
+            if is_python
+            else "add -DGGML_CUDA=ON to cmake -B (AMD: -DGGML_HIP=ON; on a Mac Metal is on by itself), and build again",
+            cases=[self.case(command, command.text)],
+        )
+
+
+def _builds(file: CommandFile) -> Iterator[ShellCommand]:
+    """Commands that configure a build of llama.cpp which is to generate, or install its Python package."""
+    if "llama" not in file.text or not _is_to_generate(file):
+        return
+    for command in file.commands:
+        words = command.words
+        configures = words[:1] == ("cmake",) and ("-B" in words or "-S" in words or ".." in words)
+        is_of_llama = "llama.cpp" in file.text
+        installs = "install" in words and any(word.startswith(PYTHON) for word in words)
+        if (configures and is_of_llama) or installs:
+            yield command
+
+
+def _is_to_generate(file: CommandFile) -> bool:
+    """Is what is built to generate: a server, a chat, or everything that there is?"""
+    names_target = "--target" in file.text
+    return any(word in file.text for word in SERVES) or not names_target

@@ -1,0 +1,91 @@
+"""Every evaluation gives the same loss, to the last digit, while the training loss moves.
+
+## What it does
+Compares the values of `eval_loss`. It fires where four evaluations or more, three of four of all, give one value with
+four digits or more, while the training loss changed by more than a tenth and the learning rate was not 0.
+
+## Why it is bad
+The same rows give the same loss only where no weight has moved: it is not the trained model that is evaluated, but its
+base, a copy, or a reference; or the evaluation's loader is empty and an old value is logged again. No early stop and no
+choice of a best checkpoint means anything.
+
+## Example
+```yaml
+curve:
+  loss: {from: 2.4, to: 1.1, steps: 60, noise: 0.02}
+  eval_loss: {from: 1.73125, steps: 60, every: 10}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 2.4, to: 1.1, steps: 60, noise: 0.02}
+  eval_loss: {from: 2.2, to: 1.4, steps: 60, every: 10}
+```
+
+## Fix safety
+There is no automatic fix: evaluate the object that the optimizer holds the parameters of (`trainer.model`, the wrapped
+model), with its adapter enabled.
+
+## References
+- huggingface/transformers#14226, huggingface/peft#1085
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.stats import ends
+
+MIN_SAME = 4
+"""Evaluations; two may be one that is logged twice, as after the last step"""
+MOST = 0.75
+MOVED = 0.1
+"""Share by which the training loss has to change for evaluations to show it"""
+DIGITS = 1e-3
+"""A value with fewer digits may be rounded to the same"""
+
+
+class EvalNeverChanges(LogRule):
+    code = "TT877"
+    severity = "warning"
+    kinds = ("language",)
+    needs = ("loss", "eval_loss")
+
+    def figure(self) -> str:
+        value = self.subject.curve("eval_loss").finite().value
+        return f"{np.unique(value).size:,} different values in {value.size:,} evaluations"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        evaluation, loss = log.curve("eval_loss").finite(), log.curve("loss").finite()
+        if (
+            self.unmet() is not None
+            or evaluation.value.size < MIN_SAME
+            or loss.value.size < MIN_SAME
+        ):
+            return
+        ((value, count),) = Counter(evaluation.value.tolist()).most_common(1)
+        first, last = ends(loss.value)
+        has_digits = abs(value - round(value, 2)) > DIGITS * 0.1
+        rate = log.curve("learning_rate").finite().value
+        is_still = rate.size > 0 and not rate.any()
+        if count < max(MIN_SAME, MOST * evaluation.value.size) or not has_digits or is_still:
+            return
+        if abs(first - last) < MOVED * abs(first):
+            return
+        yield self.finding(
+            f"eval_loss is {value:.6g} at {count:,} of {evaluation.value.size:,} evaluations, exactly the same,"
+            f" while the training loss went from {first:.3g} to {last:.3g}",
+            "evaluate the model that is trained: not its base, a copy made before, or one with the adapter"
+            " disabled; see that the evaluation has rows",
+            count=count,
+            total=evaluation.value.size,
+            figure=figure("loss and eval_loss", {"loss": loss, "eval_loss": evaluation}),
+        )

@@ -1,0 +1,72 @@
+"""A server loads its weights again for each request.
+
+## What it does
+Counts in the log of a server the requests, and the loadings of weights (`Loading checkpoint shards: 100%`) that end
+before one is answered. It fires from three loadings on, where there is one for every second request or more.
+
+## Why it is bad
+Reading the weights takes seconds to minutes, in which the GPU is idle; the answer itself takes a fraction of it. Users
+wait for the disk, and two requests at once hold two copies in memory.
+
+## Example
+```yaml
+output: |
+  INFO:     Uvicorn running on http://0.0.0.0:8080 (Press CTRL+C to quit)
+  Loading checkpoint shards: 100%|##########| 3/3 [00:13<00:00,  3.57s/it]
+  INFO:     10.0.3.33:47135 - "POST /ask HTTP/1.1" 200 OK
+  Loading checkpoint shards: 100%|##########| 3/3 [00:10<00:00,  3.59s/it]
+  INFO:     10.0.3.7:42864 - "POST /ask HTTP/1.1" 200 OK
+  Loading checkpoint shards: 100%|##########| 3/3 [00:12<00:00,  3.99s/it]
+  INFO:     10.0.3.36:49896 - "POST /ask HTTP/1.1" 200 OK
+```
+
+## Use instead
+```yaml
+output: |
+  Loading checkpoint shards: 100%|##########| 3/3 [00:13<00:00,  3.57s/it]
+  INFO:     Uvicorn running on http://0.0.0.0:8080 (Press CTRL+C to quit)
+  INFO:     10.0.3.33:47135 - "POST /ask HTTP/1.1" 200 OK
+  INFO:     10.0.3.7:42864 - "POST /ask HTTP/1.1" 200 OK
+  INFO:     10.0.3.36:49896 - "POST /ask HTTP/1.1" 200 OK
+```
+
+## Fix safety
+Safe where one process serves one model: load it where the process starts. Several workers load one copy each.
+
+## References
+- fastapi documentation, "Lifespan events": a model that is loaded once and shared by requests
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import OutputRule
+
+
+class ServerLoadsForEachRequest(OutputRule):
+    code = "TT845"
+    severity = "warning"
+
+    def figure(self) -> str:
+        output = self.subject.output
+        served = output.served if output is not None else None
+        return (
+            f"{served.requests:,} requests, {served.loads:,} loadings of weights" if served else ""
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        if output is None or not output.served.loads_each_time:
+            return
+        served = output.served
+        yield self.finding(
+            f"the weights are loaded again for each request: {served.loads:,} loadings before"
+            f" {served.requests:,} requests",
+            "load the model once, where the process starts, and use that object in the handler (`truetune lint"
+            " APP` names the line: model-loaded-for-each-answer)",
+            cases=(
+                Case(f"{served.loads:,} loadings, {served.requests:,} requests", file=output.file),
+            ),
+        )

@@ -1,0 +1,97 @@
+"""Predictions are gathered from several processes with the rows that only fill up the last batch.
+
+## What it does
+Looks for `accelerator.gather` of predictions together with labels, in a loop that does not train, in a file with
+neither `gather_for_metrics` nor a cut to the length of the data set.
+
+## Why it is bad
+Accelerate gives each process equally many rows, and repeats some from the beginning to fill up the last batch. `gather`
+returns them too: they count twice, so that the score depends on the number of GPUs, and lists of predictions are longer
+than the data.
+
+## Example
+```python
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+model, loader = accelerator.prepare(model, loader)
+for batch in loader:
+    predictions = model(**batch).logits.argmax(-1)
+    predictions, labels = accelerator.gather((predictions, batch["labels"]))
+    metric.add_batch(predictions=predictions, references=labels)
+```
+
+## Use instead
+```python
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+model, loader = accelerator.prepare(model, loader)
+for batch in loader:
+    predictions = model(**batch).logits.argmax(-1)
+    predictions, labels = accelerator.gather_for_metrics((predictions, batch["labels"]))
+    metric.add_batch(predictions=predictions, references=labels)
+```
+
+## Fix safety
+Safe: it drops the repeated rows of the last batch, and returns the same otherwise.
+
+## References
+- huggingface/accelerate documentation, `Accelerator.gather_for_metrics`; huggingface/accelerate#1409
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+LABELS = re.compile(r"label|ref(?:erence)?s?\b|target|gold|truth", re.I)
+PREDICTIONS = re.compile(r"pred|logits|argmax|outputs?\b|generated|scores?\b", re.I)
+CUTS = re.compile(
+    r"gather_for_metrics|\[\s*:\s*len\(|samples_seen|num_samples|drop_last\s*=\s*True|even_batches\s*=\s*False"
+)
+"""Signs that the repeated rows are dropped, or that there are none"""
+
+
+def _gathers(module: Module) -> Iterator[Call]:
+    """Calls of an Accelerator that gather what processes have."""
+    for call in module.methods("gather", "gather_for_metrics"):
+        if call.receiver is not None and "accelerator" in module.flow.kinds(call.receiver):
+            yield call
+
+
+class GatheredRowsCountTwice(SourceRule):
+    code = "TT861"
+    severity = "warning"
+    looks_at = CodePlaces("calls that gather from all processes", _gathers)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(CUTS.search(part.text) for part in module.with_linked):
+            return
+        for call in _gathers(module):
+            if call.method != "gather":
+                continue
+            given = ", ".join(module.text_of(one) for one in call.args)
+            if PREDICTIONS.search(given) and LABELS.search(given) and _evaluates(module, call):
+                yield self.finding(
+                    "rows that fill up the last batch of each process are gathered too, and count twice",
+                    "call accelerator.gather_for_metrics(...) in place of gather",
+                    cases=[at(module, call.node)],
+                )
+
+
+def _evaluates(module: Module, call: Call) -> bool:
+    """Does it stand in a loop that trains nothing?"""
+    loop = next((p for p in module.parents(call.node) if isinstance(p, ast.For)), None)
+    if loop is None:
+        return False
+    return not any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in ast.walk(loop))

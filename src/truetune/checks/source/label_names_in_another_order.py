@@ -1,0 +1,96 @@
+"""Two lists number the same labels in different orders.
+
+## What it does
+Collects the lists and dictionaries by which a file that generates turns numbers into label names (`LABELS[i]`,
+`{0: "negative", 1: "positive"}`, `label2id`), and those of the other Python files in its folder. Where two have the
+same names and another order, it warns. Lists that are only drawn from or joined into a prompt are left alone.
+
+## Why it is bad
+Class 0 is `negative` where the training rows are made and `positive` where the references are: the model is right, and
+its accuracy is one minus what it should be. With more classes, those that changed places are wrong each time.
+
+## Example
+```python
+from transformers import pipeline
+
+pipe = pipeline("text-generation", model="out/tuned")
+id2label = {0: "negative", 1: "positive"}
+LABELS = ["positive", "negative"]
+rows = [{"prompt": text, "answer": id2label[number]} for text, number in train]
+answers = pipe([text for text, _ in test], batch_size=16)
+right = [one["generated_text"] == LABELS[row[1]] for one, row in zip(answers, test)]
+```
+
+## Use instead
+```python
+from transformers import pipeline
+
+pipe = pipeline("text-generation", model="out/tuned")
+id2label = {0: "negative", 1: "positive"}
+LABELS = ["negative", "positive"]
+rows = [{"prompt": text, "answer": id2label[number]} for text, number in train]
+answers = pipe([text for text, _ in test], batch_size=16)
+right = [one["generated_text"] == LABELS[row[1]] for one, row in zip(answers, test)]
+```
+
+## Fix safety
+There is no automatic fix: the data say which order is right. Keep one list, and import it in both scripts.
+
+## References
+- huggingface/transformers#10086 (`label2id` of another order than the data's)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.asking import questions
+from truetune.checks.source.generation import generations
+from truetune.checks.source.label_orders import LabelOrder, label_orders, orders_beside
+from truetune.checks.source.places import at
+from truetune.source.module import Module
+
+
+def _orders(module: Module) -> Iterator[LabelOrder]:
+    """The label names that a file numbers, where it generates."""
+    if any(questions(module)) or any(generations(module)):
+        yield from label_orders(module)
+
+
+class LabelNamesInAnotherOrder(SourceRule):
+    code = "TT865"
+    severity = "warning"
+    looks_at = CodePlaces("lists of labels in files that generate", _orders)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        own = list(_orders(module))
+        for place, order in enumerate(own):
+            others = [*own[:place], *orders_beside(module, frozenset(order.names))]
+            other = next((one for one in others if _is_another(order, one)), None)
+            if other is not None:
+                first = next(
+                    (a, b) for a, b in zip(order.names, other.names, strict=True) if a != b
+                )
+                number = order.names.index(first[0])
+                yield self.finding(
+                    f"label {number} is {first[0]!r} here and {first[1]!r} in"
+                    f" {_where(module, other)}: the names are in another order",
+                    "keep one list of the names, in the order of the data, and use it in both places",
+                    cases=[at(module, order.node), at(other.module, other.node)],
+                )
+
+
+def _is_another(order: LabelOrder, other: LabelOrder) -> bool:
+    """Have two lists the same names in different orders?"""
+    return order.names != other.names and set(order.names) == set(other.names)
+
+
+def _where(module: Module, other: LabelOrder) -> str:
+    """The place of the other list, for a message."""
+    line = other.module.place(other.node)[0]
+    same = other.module is module
+    return f"line {line}" if same else f"{other.module.path.rpartition('/')[2]}, line {line}"

@@ -1,0 +1,151 @@
+"""compute_metrics counts positions whose label is -100 as if they were answers.
+
+## What it does
+Looks at the function given as `compute_metrics` to a trainer of a causal model: are tokens that `argmax` picks compared
+with labels, and does nothing in it (nor in the functions that it calls) leave out labels of -100? It speaks where the
+labels hold -100 in this file: a collator that writes it on padding, or code that writes it on prompts.
+
+## Why it is bad
+Prompts and padding have the label -100, which no prediction equals: a model that is right on all of its answers scores
+the share that answers have of all positions, often 0.1 to 0.3. The figure moves with the length of the prompts and with
+the padding of the batch, and hardly with the model. `eval_loss` leaves these positions out, and falls all the same.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, Trainer
+
+
+def compute_metrics(pred):
+    logits, labels = pred
+    predictions, labels = logits.argmax(-1)[:, :-1], labels[:, 1:]
+    return {"accuracy": (predictions == labels).mean()}
+
+
+model = AutoModelForCausalLM.from_pretrained("model")
+trainer = Trainer(model=model, data_collator=DataCollatorForSeq2Seq(tok), compute_metrics=compute_metrics)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, Trainer
+
+
+def compute_metrics(pred):
+    logits, labels = pred
+    predictions, labels = logits.argmax(-1)[:, :-1], labels[:, 1:]
+    return {"accuracy": (predictions == labels)[labels != -100].mean()}
+
+
+model = AutoModelForCausalLM.from_pretrained("model")
+trainer = Trainer(model=model, data_collator=DataCollatorForSeq2Seq(tok), compute_metrics=compute_metrics)
+```
+
+## Fix safety
+The mask changes the figure, and nothing else.
+
+## References
+- huggingface/transformers examples/pytorch/language-modeling/run_clm.py (rows of one length, without -100)
+- huggingface/transformers examples/pytorch/token-classification/run_ner.py (`if l != -100`)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.labels import holds_ignored_label
+from truetune.checks.source.metric_functions import (
+    Function,
+    comparisons,
+    functions_given,
+    picks_tokens,
+)
+from truetune.checks.source.metrics_unshifted import (
+    NOT_COMPARED,
+    NOT_SEEN,
+    TRAINERS_OF_CAUSAL,
+    trainers_of_causal,
+)
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+WRITES_ON_PADS = ("transformers.DataCollatorForSeq2Seq", "trl.DataCollatorForCompletionOnlyLM")
+"""Collators whose labels hold -100 wherever rows differ in length"""
+OF_ONE_LENGTH = ("group_texts", "block_size", "packing=True", "batch_size=1,")
+"""Signs that rows have one length, or are alone, so that nothing is padded"""
+MASKS = re.compile(
+    r"mask|ignore|nonzero|valid|keep|\bpad|sample_weight|!= *-|>= *0|> *-|not in", re.I
+)
+"""Signs that positions are left out where tokens are compared"""
+
+
+class MetricsCountIgnoredLabels(SourceRule):
+    code = "TT697"
+    severity = "error"
+    looks_at = TRAINERS_OF_CAUSAL
+
+    def unmet(self) -> Unmet | None:
+        missing = super().unmet()
+        if missing is not None:
+            return missing
+        module = self.subject
+        for call in trainers_of_causal(module):
+            functions = functions_given(module, call)
+            if functions is None:
+                return NOT_SEEN
+            if not _masks(module, functions) and _compared(module, functions) is None:
+                return NOT_COMPARED
+        return None
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in trainers_of_causal(module):
+            functions = functions_given(module, call)
+            if functions is None or _masks(module, functions):
+                continue
+            where = _ignored_labels(module, call, functions)
+            compared = _compared(module, functions)
+            if where is None or compared is None:
+                continue
+            yield self.finding(
+                "compute_metrics counts positions whose label is -100 (prompts, padding) as wrong: labels of"
+                " -100 are not left out",
+                "compare predictions[labels != -100] with labels[labels != -100]",
+                evidence=[where],
+                cases=[at(module, compared)],
+            )
+
+
+def _masks(module: Module, functions: list[Function]) -> bool:
+    """Is anything left out in these functions: by -100, by a name or argument that says so, by a comparison?"""
+    for function in functions:
+        if holds_ignored_label(module, function) or MASKS.search(module.text_of(function)):
+            return True
+    return False
+
+
+def _compared(module: Module, functions: list[Function]) -> ast.AST | None:
+    """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
+    if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
+        return None
+    return next((node for function in functions for node in comparisons(module, function)), None)
+
+
+def _ignored_labels(module: Module, trainer: Call, functions: list[Function]) -> str | None:
+    """What gives labels of -100 to the rows of this trainer; None where nothing is sure to."""
+    inside = {node for function in functions for node in ast.walk(function)}
+    for node in module.nodes(ast.UnaryOp):
+        if node not in inside and module.flow.value(node) == -100:
+            return f"line {module.place(node)[0]} writes -100 into labels"
+    if module.mentions(*OF_ONE_LENGTH):
+        return None
+    collator = module.flow.made(trainer.keywords.get("data_collator"))
+    if collator is not None and collator.named(*WRITES_ON_PADS):
+        name = collator.names[0].rpartition(".")[2]
+        return f"{name} gives padding the label -100"
+    return None

@@ -1,0 +1,146 @@
+"""A model is loaded, never moved to the GPU, and asked for text.
+
+## What it does
+Follows the model of `generate` to what loads it, through adapters, merges and functions. It warns where nothing puts it
+on a device (`device_map`, `.to(...)`, `.cuda()`, a Trainer, Accelerate, a quantization, a default device), and it is a
+model for a GPU: loaded in 16 bits, or of a billion parameters by its name. Silent where the file names the CPU, and
+with libraries that place models themselves. llama-cpp-python's `Llama` without `n_gpu_layers` is such a model too.
+
+## Why it is bad
+transformers loads onto the CPU unless it is told otherwise, and says nothing of it: the answers are right, the GPU is
+idle, and each token takes ten to a hundred times as long. In 16 bits a CPU is slower still.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("out/merged")
+model = AutoModelForCausalLM.from_pretrained("out/merged", dtype=torch.bfloat16)
+inputs = tokenizer("Hi", return_tensors="pt")
+out = model.generate(**inputs, max_new_tokens=200)
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("out/merged")
+model = AutoModelForCausalLM.from_pretrained("out/merged", dtype=torch.bfloat16, device_map="auto")
+inputs = tokenizer("Hi", return_tensors="pt").to(model.device)
+out = model.generate(**inputs, max_new_tokens=200)
+```
+
+## Fix safety
+Move the inputs as well: `inputs.to(model.device)`. Where the model does not fit, `device_map="auto"` leaves layers on
+the CPU and says so in a warning.
+
+## References
+- huggingface/transformers `PreTrainedModel.from_pretrained`: `device_map`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.answering_models import (
+    ModelChain,
+    billions_of,
+    dtypes_given,
+    model_chains,
+)
+from truetune.checks.source.generation import generations
+from truetune.checks.source.places import at
+from truetune.checks.source.weight_dtypes import BFLOAT16, FLOAT16
+from truetune.source.module import Module
+
+PLACES = (
+    "device_map",
+    "set_default_device",
+    "set_default_tensor_type",
+    "dispatch_model",
+    "cpu_offload",
+    "deepspeed",
+    "Trainer",
+    "parallelize",
+    "tp_plan",
+    "quantization_config",
+    "load_in_4bit",
+    "load_in_8bit",
+    "unsloth",
+    "intel_extension",
+    "xla",
+    "spaces.GPU",
+)
+"""What puts a model on a device, or is another device"""
+NAMES_CPU = re.compile(
+    r"""["']cpu["']|\bCUDA_VISIBLE_DEVICES\b\W*=\s*["'](?:-1)?["']|no_cuda|use_cpu"""
+)
+QUANTIZED = re.compile(r"gptq|awq|bnb|[48]-?bit|gguf|int4|int8|fp8", re.I)
+"""Names of weights that are stored quantized: loading puts them on the GPU, or refuses"""
+LLAMA_CPP = ("llama_cpp.Llama", "langchain_community.llms.LlamaCpp", "langchain.llms.LlamaCpp")
+LAYERS = "n_gpu_layers"
+"""0 where it is left out"""
+MOVES = ("to", "cuda", "prepare", "cuda_", "to_empty")
+MIN_BILLIONS = 1.0
+"""A smaller model in float32 is a demonstration, which a CPU answers at reading speed"""
+
+
+class ModelLeftOnTheCpu(SourceRule):
+    code = "TT729"
+    severity = "warning"
+    looks_at = CodePlaces(
+        "models that generate", lambda module: (*generations(module), *module.calls(*LLAMA_CPP))
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.calls(*LLAMA_CPP):
+            if call.lacks(LAYERS, 1) and not any(
+                NAMES_CPU.search(p.text) for p in module.with_linked
+            ):
+                yield self.finding(
+                    f"{LAYERS} is not set: llama.cpp keeps all layers on the CPU, and every answer is generated"
+                    " there",
+                    f"give {LAYERS}=-1, with a build that has CUDA (CMAKE_ARGS=-DGGML_CUDA=on)",
+                    cases=[at(module, call.node)],
+                )
+        if module.mentions(*PLACES) or any(module.calls("accelerate.*")) or _moves_models(module):
+            return
+        if any(NAMES_CPU.search(part.text) for part in module.with_linked):
+            return
+        seen: set[object] = set()
+        for call in generations(module):
+            chains = model_chains(module, call.receiver) if call.receiver is not None else None
+            for chain in chains or ():
+                if chain.load.node not in seen and _is_for_gpu(module, chain):
+                    seen.add(chain.load.node)
+                    yield self.finding(
+                        "the model is never moved to the GPU: it stays on the CPU, and every answer is"
+                        " generated there",
+                        'give device_map="auto" to from_pretrained, and move the inputs with'
+                        " .to(model.device)",
+                        cases=[at(module, chain.load.node), at(module, call.node)],
+                    )
+
+
+def _moves_models(module: Module) -> bool:
+    """Is anything moved that may be a model? Inputs alone would fail beside a model on the CPU."""
+    return any(True for part in module.with_linked for _ in part.methods(*MOVES))
+
+
+def _is_for_gpu(module: Module, chain: ModelChain) -> bool:
+    """Is it a model that nobody runs on a CPU with intent: in 16 bits, or large by its name?"""
+    if QUANTIZED.search(module.text_of(chain.load.node)) or chain.load.open:
+        return False
+    is_narrow = any(
+        dtype in BFLOAT16.names | FLOAT16.names for dtype in dtypes_given(module, chain.load)
+    )
+    is_narrow = is_narrow or any(step.method in ("half", "bfloat16") for step in chain.steps)
+    billions = billions_of(module, chain.load)
+    return is_narrow or (billions is not None and billions >= MIN_BILLIONS)

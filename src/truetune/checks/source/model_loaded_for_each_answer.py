@@ -1,0 +1,167 @@
+"""A model is loaded again for each request, or for each row.
+
+## What it does
+Looks for what loads a model (`from_pretrained`, an adapter, a pipeline, vLLM) inside the handler of a request
+(`@app.post`, `@app.route`, a function of Gradio, a script of Streamlit), or inside a loop over rows that generates,
+also in functions that these call. Silent where the result is kept (`lru_cache`, `st.cache_resource`,
+`if model is None`), where the loop goes over models or checkpoints, and where the file trains.
+
+## Why it is bad
+The weights are read from the disk, copied to the GPU and, with `merge_and_unload`, merged before the first token of
+each answer: seconds to minutes, in which the GPU is idle. The answer itself takes a fraction of it.
+
+## Example
+```python
+from fastapi import FastAPI
+from transformers import pipeline
+
+app = FastAPI()
+
+
+@app.post("/ask")
+def ask(question: str):
+    pipe = pipeline("text-generation", model="out/merged")
+    return pipe(question, max_new_tokens=100)
+```
+
+## Use instead
+```python
+from fastapi import FastAPI
+from transformers import pipeline
+
+app = FastAPI()
+pipe = pipeline("text-generation", model="out/merged")
+
+
+@app.post("/ask")
+def ask(question: str):
+    return pipe(question, max_new_tokens=100)
+```
+
+## Fix safety
+Safe where one process serves one model. Load it where the process starts: at the top of the file or in its start-up.
+
+## References
+- fastapi documentation, "Lifespan events": a model that is loaded once and shared by requests
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.asking import questions
+from truetune.checks.source.execution_order import trains
+from truetune.checks.source.places import at
+from truetune.checks.source.repeats import Repeat, repeats_of, takes_element
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+LOADS = (
+    "transformers.*.from_pretrained",
+    "peft.*Model*.from_pretrained",
+    "unsloth.Fast*Model.from_pretrained",
+    "transformers.pipeline",
+    "vllm.LLM",
+)
+
+
+def _loads(module: Module) -> Iterator[Call]:
+    """Calls that load the weights of a model."""
+    for call in module.calls(*LOADS):
+        is_model = call.named("transformers.pipeline", "vllm.LLM", "unsloth.*")
+        if is_model or "model" in module.flow.kinds(call.node):
+            yield call
+
+
+class ModelLoadedForEachAnswer(SourceRule):
+    code = "TT689"
+    severity = "warning"
+    looks_at = CodePlaces("calls that load a model", _loads)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if trains(module):
+            return
+        told: set[ast.AST] = set()
+        for load in _loads(module):
+            repeat = _repeated_by(module, load)
+            if repeat is None or repeat.node in told:
+                continue
+            told.add(repeat.node)
+            when = "for each request" if repeat.kind == "request" else "for each row"
+            yield self.finding(
+                f"the model is loaded again {when}: every answer waits for it",
+                "load it once, where the process starts, and use that object in the "
+                + ("handler" if repeat.kind == "request" else "loop"),
+                cases=[
+                    at(module, load.node),
+                    at(module, repeat.node, module.text_of(repeat.node).partition("\n")[0]),
+                ],
+            )
+
+
+def _repeated_by(module: Module, load: Call) -> Repeat | None:
+    """The handler or loop that a model is loaded in; None where it is loaded once, or is another one each time."""
+    if _is_conditional(module, load.node):
+        return None
+    if _runs_again(module, load.node):
+        return Repeat("request", load.node)
+    for repeat in repeats_of(module, load.node):
+        if repeat.kind == "request":
+            return repeat
+        names = [*load.args, *load.keywords.values()]
+        if any(takes_element(module, given, repeat) for given in names):
+            return None
+        if _asks_with_element(module, repeat):
+            return repeat
+    return None
+
+
+def _runs_again(module: Module, load: ast.AST) -> bool:
+    """Does streamlit run this place again for each input: is it outside of functions, or in one that is not cached?"""
+    if not module.mentions("import streamlit") or module.mentions("session_state"):
+        return False
+    functions = [
+        one
+        for one in module.parents(load)
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+    if not functions:
+        return True
+    is_called = bool(module.flow.calls_of(functions[0]))
+    return is_called and not any("cache" in ast.unparse(d) for d in functions[0].decorator_list)
+
+
+def _is_conditional(module: Module, load: ast.AST) -> bool:
+    """Is it loaded under a condition, as `if model is None`, or kept under a name that outlives the call?"""
+    statement = module.statement(load)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if any(isinstance(part, ast.Attribute) or _is_global(module, part) for part in targets):
+        return True
+    for around in module.parents(load):
+        if isinstance(around, ast.If | ast.IfExp | ast.Try | ast.While):
+            return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return False
+    return False
+
+
+def _is_global(module: Module, target: ast.expr) -> bool:
+    """Does a name that is set inside a function belong to the file?"""
+    if not isinstance(target, ast.Name):
+        return False
+    scopes = module.scopes
+    return scopes.of[target].node is not module.tree and scopes.home_of(target).node is module.tree
+
+
+def _asks_with_element(module: Module, repeat: Repeat) -> bool:
+    """Is a model asked for text in the loop, with the loop's own row?"""
+    for question in questions(module):
+        for other in repeats_of(module, question.call.node):
+            if other.node is repeat.node and takes_element(module, question.text, other):
+                return True
+    return False

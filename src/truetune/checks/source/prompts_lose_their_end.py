@@ -1,0 +1,90 @@
+"""Prompts are truncated on the right before generation: long ones lose the question and the generation prompt.
+
+## What it does
+Follows what `generate` gets to the call of a tokenizer with `truncation=True` and a `max_length` up to 2,048, where
+nothing sets the side of truncation to the left. It is a note: whether a prompt is that long, only the data say.
+
+## Why it is bad
+A tokenizer cuts at the end. What is lost of a long prompt is what stands last: the question behind the document, and
+the tokens that begin the answer. The model then continues the document, and the score falls for long rows alone.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("model")
+batch = tokenizer(prompts, padding=True, truncation=True, max_length=512, return_tensors="pt")
+out = model.generate(**batch, max_new_tokens=32)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left", truncation_side="left")
+model = AutoModelForCausalLM.from_pretrained("model")
+batch = tokenizer(prompts, padding=True, truncation=True, max_length=512, return_tensors="pt")
+out = model.generate(**batch, max_new_tokens=32)
+```
+
+## Fix safety
+Cut on the left, a prompt loses its system message. Better is to shorten the document before the prompt is made, so that
+question and generation prompt stay, or a longer `max_length`.
+
+## References
+- huggingface/transformers `PreTrainedTokenizerBase.truncation_side` (default right)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.generation import (
+    GENERATIONS,
+    encodes_apart,
+    encodings,
+    generations,
+    ids_of,
+)
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+LONG = 2_048
+"""Tokens; prompts of documents and of several turns are longer than this at times, and most others are not"""
+
+
+class PromptsLoseTheirEnd(SourceRule):
+    code = "TT873"
+    severity = "info"
+    looks_at = GENERATIONS
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.mentions("truncation_side") or encodes_apart(module):
+            return
+        told: set[object] = set()
+        for call in generations(module):
+            for batch in _batches(module, call):
+                length = module.flow.value(batch.keywords.get("max_length"))
+                cuts = module.flow.value(batch.keywords.get("truncation")) is True
+                if not cuts or not isinstance(length, int) or length > LONG or batch.node in told:
+                    continue
+                told.add(batch.node)
+                yield self.finding(
+                    f"prompts of more than {length:,} tokens are truncated at their end: the question and the"
+                    " generation prompt are lost",
+                    'set truncation_side="left" on the tokenizer, or shorten the document before the prompt is made',
+                    cases=[at(module, batch.node), at(module, call.node)],
+                )
+
+
+def _batches(module: Module, call: Call) -> Iterator[Call]:
+    """The calls of a tokenizer that this `generate` gets its prompts from."""
+    ids = ids_of(call)
+    spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    for value in spread if ids is None else [*spread, getattr(ids, "value", ids)]:
+        yield from encodings(module, value)

@@ -1,0 +1,117 @@
+"""Answers are drawn at random, once for each row, and scored: each evaluation gives another figure.
+
+## What it does
+Looks for `do_sample=True`, and for vLLM's `SamplingParams`, with a temperature of 0.5 or more, in a file that compares
+answers with references and prints a score, and sets no seed. Silent where several answers are drawn for a row
+(`n`, `num_return_sequences`: pass@k, majority), and in files that train.
+
+## Why it is bad
+Two evaluations of one checkpoint differ by a point or several, as much as two checkpoints do. A choice among
+checkpoints is then one among draws, and a sampled answer is worse than the greedy one where there is one right answer.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+out = model.generate(**batch, max_new_tokens=64, do_sample=True, temperature=1.0)
+texts = tokenizer.batch_decode(out[:, n:], skip_special_tokens=True)
+accuracy = sum(text == row["answer"] for text, row in zip(texts, rows)) / len(rows)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+out = model.generate(**batch, max_new_tokens=64, do_sample=False)
+texts = tokenizer.batch_decode(out[:, n:], skip_special_tokens=True)
+accuracy = sum(text == row["answer"] for text, row in zip(texts, rows)) / len(rows)
+```
+
+## Fix safety
+Models of reasoning that repeat themselves greedily are sampled as their makers say: then draw several answers for each
+row, and report the mean with its interval.
+
+## References
+- Hochlehnert et al. 2025, A Sober Look at Progress in Language Model Reasoning, arXiv 2504.07086
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.execution_order import trains
+from truetune.checks.source.generation import generations
+from truetune.checks.source.generation_length_not_set import SAMPLING
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+MIN_TEMPERATURE = 0.5
+"""From here on answers of tuned models differ between draws in more than a few rows"""
+SCORES = re.compile(r"\b(?:acc|accuracy|em|exact_match|correct|hits|right|f1)\b", re.I)
+REFERENCE = re.compile(r"answer|gold|target|label|reference|expected|truth|solution", re.I)
+SEEDS = ("set_seed", "manual_seed", "seed=", "seed_everything")
+SEVERAL = ("n", "num_return_sequences", "best_of")
+DRAWS = re.compile(r"pass@|majority|self.?consisten|num_samples|n_samples|range\(k\)", re.I)
+
+
+def _sampled(module: Module) -> Iterator[Call]:
+    """Calls that may draw answers at random."""
+    yield from generations(module)
+    yield from module.calls(*SAMPLING)
+
+
+class SampledAnswersScoredOnce(SourceRule):
+    code = "TT869"
+    severity = "info"
+    looks_at = CodePlaces("calls that may draw answers at random", _sampled)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.mentions(*SEEDS) or DRAWS.search(module.text) or trains(module):
+            return
+        if not SCORES.search(module.text) or not _compares(module):
+            return
+        for call in _sampled(module):
+            temperature = _temperature(module, call)
+            if temperature is not None and not any(name in call.keywords for name in SEVERAL):
+                yield self.finding(
+                    f"answers are sampled at a temperature of {temperature:g} and scored once, without a seed:"
+                    " each evaluation gives another score",
+                    "set do_sample=False"
+                    if call.method == "generate"
+                    else "set temperature=0, or n=8 and report the mean with its interval",
+                    cases=[at(module, call.node)],
+                )
+
+
+def _temperature(module: Module, call: Call) -> float | None:
+    """The temperature that answers are drawn at, where that is high; None where they are greedy or it is not known."""
+    value = module.flow.value(call.keywords.get("temperature"))
+    if call.method == "generate":
+        if module.flow.value(call.keywords.get("do_sample")) is not True:
+            return None
+        value = value if "temperature" in call.keywords else 1.0
+    elif "temperature" not in call.keywords and not call.open:
+        value = 1.0
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and value >= MIN_TEMPERATURE else None
+
+
+def _compares(module: Module) -> bool:
+    """Is something compared with a reference by `==`?"""
+    for node in module.nodes(ast.Compare):
+        sides = [node.left, *node.comparators]
+        is_equal = len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
+        if is_equal and any(REFERENCE.search(ast.unparse(side)) for side in sides):
+            return not all(isinstance(side, ast.Constant) for side in sides)
+    return False
