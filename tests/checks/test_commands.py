@@ -88,6 +88,11 @@ CONFIG = "distributed_type: {kind}\nnum_machines: {machines}\nnum_processes: {pr
         (FOUR + "accelerate launch --num_processes 1 spread.py", []),
         (FOUR + "python train.py", []),
         ("torchrun --nproc_per_node 2 train.py", []),
+        ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4 train.py", [MORE]),
+        ("export CUDA_VISIBLE_DEVICES=2,3\naccelerate launch --num_processes 8 train.py", [MORE]),
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 train.py", []),
+        ("CUDA_VISIBLE_DEVICES=$GPUS torchrun --nproc_per_node 4 train.py", []),
+        ("torchrun --nproc_per_node 4 a.py\nexport CUDA_VISIBLE_DEVICES=0\npython b.py", []),
         (
             "#SBATCH -N 2\n"
             + FOUR

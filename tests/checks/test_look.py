@@ -15,7 +15,7 @@ import truetune
 from tests.test_cli import truetune as command
 from truetune.checks.report import DataReport
 from truetune.demo import DATA, TOKENIZER
-from truetune.errors import UsageError
+from truetune.errors import DataError, UsageError
 
 TRL = {
     "model_name_or_path": str(TOKENIZER), "dataset_name": str(DATA), "max_length": 512, "learning_rate": 2e-4,
@@ -352,3 +352,52 @@ def test_a_text_file_is_a_log_where_it_has_records(tmp_path: Path) -> None:
     assert [part.what for part in beside.not_judged if part.place == str(notes)] == [
         "the text file"
     ]
+
+
+FACTORY = "model_name_or_path: m\nstage: sft\ndo_train: true\ntemplate: qwen\ndataset: a\n"
+LOGGED = "{'loss': 2.0, 'learning_rate': 1e-5, 'epoch': 0.1}\n" * 3
+
+
+def test_a_folder_is_read_file_by_file(tmp_path: Path) -> None:
+    """Settings, a log, a configuration of DeepSpeed, and a file that nothing reads, without a script among them."""
+    laid = {
+        "sft.yaml": FACTORY,
+        "merge.yaml": FACTORY.replace("do_train: true\n", ""),
+        "train.log": LOGGED,
+        "broken.log": "\0\1\2",
+        "ds.json": '{"zero_optimization": {"stage": 2}}',
+        "notes.bin": "\0",
+    }
+    for name, text in laid.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    report = truetune.check(tmp_path)
+    assert {Path(subject.path).name for subject in report.subjects} == {
+        "sft.yaml",
+        "merge.yaml",
+        "train.log",
+    }
+    unread = {Path(part.what).name: part for part in report.not_judged}
+    assert "no record of a run" in unread["broken.log"].reason
+    assert "notes.bin" in unread["other files"].reason
+    assert not any(unread[name].asked for name in ("broken.log", "other files"))
+
+
+def test_one_unreadable_log_keeps_no_other_back(tmp_path: Path) -> None:
+    good, bad, empty = tmp_path / "train.log", tmp_path / "bad.log", tmp_path / "empty.log"
+    good.write_text(LOGGED, encoding="utf-8")
+    bad.write_text("\0\1\2", encoding="utf-8")
+    empty.write_text("", encoding="utf-8")
+    report = truetune.check([good, bad, empty])
+    assert [subject.path for subject in report.subjects] == [str(good)]
+    assert {part.what for part in report.not_judged if part.asked} == {str(bad), str(empty)}
+    assert report.exit_code() == 3
+
+
+def test_a_broken_log_alone_and_a_path_that_is_not_there_are_errors(tmp_path: Path) -> None:
+    bad, good = tmp_path / "bad.log", tmp_path / "train.log"
+    bad.write_text("\0\1\2", encoding="utf-8")
+    good.write_text(LOGGED, encoding="utf-8")
+    with pytest.raises(DataError, match="no record of a run"):
+        truetune.check(bad)
+    with pytest.raises(UsageError, match="no such file"):
+        truetune.check([good, tmp_path / "trian.log"])

@@ -177,3 +177,30 @@ def test_a_plan_needs_a_model() -> None:
         plan(RunSpec())
     with pytest.raises(SpecError, match="nowhere: expected a model folder"):
         plan(RunSpec(model="nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", 7_615_616_512),
+        ("Qwen/Qwen2.5-Coder-7B-Instruct", 7_615_616_512),
+        ("unsloth/Meta-Llama-3.1-8B-bnb-4bit", 8_030_261_248),
+        ("mistralai/Mistral-7B-Instruct-v0.3", 7_248_023_552),
+        ("Qwen/Qwen3-4B-Instruct-2507", 4_022_468_096),
+        ("google/gemma-2-9b-it", 9_241_705_984),
+        ("microsoft/Phi-4-mini-instruct", 3_836_021_760),
+    ],
+)
+def test_a_published_model_needs_no_files(name: str, parameters: int) -> None:
+    """The counts are those of the models' cards and of their safetensors."""
+    found = plan(RunSpec(model=name))
+    assert found.to_dict()["parameters"]["all"] == parameters
+    assert any("is not on this machine" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen2.5-VL-7B-Instruct", "meta-llama/Llama-3.1-405B", "me/llama-3.1-8binary"]
+)
+def test_a_name_that_is_not_known_is_not_guessed(name: str) -> None:
+    with pytest.raises(SpecError, match="expected a model folder"):
+        plan(RunSpec(model=name))

@@ -79,6 +79,7 @@ def laid(path: Path, content: str | bytes) -> Path:
         ("axolotl.yaml", "model_name_or_path: m\nstage: sft\ntemplate: qwen\n", "llama-factory"),
         ("a.json", '{"model_name_or_path": "m", "stage": "sft", "cutoff_len": 9}', "llama-factory"),
         ("a.yaml", "model_name_or_path: m\ndataset_name: d\nassistant_only_loss: true\n", "trl"),
+        ("ds.json", '{"zero_optimization": {"stage": 2}}', "deepspeed"),
     ],
 )
 def test_files(tmp_path: Path, name: str, content: str | bytes, kind: str) -> None:
@@ -89,7 +90,6 @@ def test_files(tmp_path: Path, name: str, content: str | bytes, kind: str) -> No
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("ds.json", '{"zero_optimization": {"stage": 2}}', "found a DeepSpeed configuration"),
         (
             "config.json",
             '{"architectures": ["X"], "model_type": "x"}',

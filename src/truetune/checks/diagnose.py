@@ -15,6 +15,7 @@ from truetune.checks.report import Report, Subject
 from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.errors import UsageError
+from truetune.logs.beside import rows_seen, runs_beside
 from truetune.logs.builder import Builder
 from truetune.logs.log import RunLog
 from truetune.logs.metrics import is_share
@@ -76,7 +77,12 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
         rule for rule in choose(spec.select, spec.ignore, "rows") if rule is AnswersNearlyAllAlike
     ]
     reading = read_data(spec, of_data) if with_data else None
-    log = replace(log, facts=_known(spec, log), data=reading.facts if reading is not None else None)
+    log = replace(
+        log,
+        facts=_known(spec, log),
+        beside=runs_beside(log),
+        data=reading.facts if reading is not None else None,
+    )
     of_log = judge(
         [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log
     )
@@ -203,6 +209,12 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     yield "trains", KINDS[log.kind]
     total = log.total_steps
     yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+    rows = rows_seen(log)
+    if rows and log.last_step:
+        yield (
+            "an optimizer step has",
+            f"{rows / log.last_step:,.3g} rows ({rows:,.0f} rows in {log.last_step:,.0f} optimizer steps)",
+        )
     seconds = log.output.step_seconds if log.output is not None else None
     if seconds is not None and seconds > SLOW_STEP_S:
         yield "a step takes", f"{seconds:.0f} s"

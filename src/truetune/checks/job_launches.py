@@ -16,6 +16,8 @@ GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
 """`gpu:4`, `gpu:a100:4`"""
 TYPED = re.compile(r"(?:[\w.-]*[A-Za-z][\w.-]*:)?(\d+)")
 """`4`, `a100:4`"""
+EXPORTED = re.compile(r"\s*(?:export\s+)?CUDA_VISIBLE_DEVICES=(\S+)\s*(?:#.*)?$")
+DEVICES = re.compile(r"\d+(?:,\d+)*")
 TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
 SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
 """In a script: one process may use several GPUs"""
@@ -68,6 +70,31 @@ def gpus_of(file: CommandFile) -> Asked | None:
 
 def _first(file: CommandFile, *names: str) -> tuple[str, int]:
     return next((file.requests[name] for name in names if name in file.requests), ("", 0))
+
+
+def visible_gpus(file: CommandFile, command: ShellCommand) -> Asked | None:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves a command: set for it alone, or once before it in the file.
+
+    None where it is not set, set to something else than numbers, or set more than once.
+    """
+    own = command.variables.get("CUDA_VISIBLE_DEVICES")
+    if own is not None:
+        return _visible(own, command.line)
+    settings = [
+        (number, found[1])
+        for number, line in enumerate(file.text.splitlines(), 1)
+        if (found := EXPORTED.match(line)) is not None
+    ]
+    if len(settings) != 1 or settings[0][0] > command.line:
+        return None
+    return _visible(settings[0][1], settings[0][0])
+
+
+def _visible(value: str, line: int) -> Asked | None:
+    value = value.strip("\"'")
+    if DEVICES.fullmatch(value) is None:
+        return None
+    return Asked(len(set(value.split(","))), line, f"CUDA_VISIBLE_DEVICES={value}")
 
 
 def shares_gpus(file: CommandFile) -> bool:

@@ -21,11 +21,12 @@ from truetune.checks.settings import of_settings
 from truetune.checks.weight_uses import weight_uses
 from truetune.checks.whose import Whose
 from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
-from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError
+from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.render.tokenizer_folder import locate
+from truetune.source.walk import SKIPPED
 from truetune.spec import located
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.kind import Kind, recognise, title_of_kind
+from truetune.spec.kind import DESCRIBES, Kind, recognise, title_of_kind
 from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config, what_would_tell
@@ -102,7 +103,7 @@ def look(
     )
     seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
     for path in named:
-        _look(path, seen)
+        _look(path, seen, is_alone=len(named) == 1)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
         seen.whose.config(own)
@@ -235,17 +236,40 @@ def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
     return [rule for rule in rules if rule.name() not in CUTS] if seen.joined else rules
 
 
-def _look(path: str, seen: Look) -> None:
-    kinds = kinds_of(path, seen.spec.trained_by)
-    if kinds == ("settings",):
-        seen.judged.append(Judgement(not_judged=(_of_unknown_program(path),)))
+def _look(path: str, seen: Look, *, is_alone: bool) -> None:
+    """Look at a path. What it is may be unknown where others are named beside it: then it alone is not judged.
+
+    Raises a TruetuneError where it is not there, and where it is named alone and can't be read.
+    """
+    try:
+        kinds = kinds_of(path, seen.spec.trained_by)
+    except UsageError as error:
+        if Path(path).is_dir() and look_into(Path(path), (), seen):
+            return
+        if is_alone or not Path(path).exists():
+            raise
+        seen.judged.append(Judgement(not_judged=(_unread(path, error, asked=True),)))
         return
-    if kinds == ("accelerate",):
-        seen.judged.append(Judgement(not_judged=(_of_launch(path),)))
+    if kinds[0] in UNJUDGED:
+        told = UNJUDGED[kinds[0]](path)
+        asked = is_alone or kinds[0] != "deepspeed"
+        seen.judged.append(Judgement(not_judged=(replace(told, asked=asked),)))
         return
     if LOOKED.isdisjoint(kinds) and config_readers().keys().isdisjoint(kinds):
         what = title_of_kind(kinds[0])
         raise UsageError(f"{path}: found {what}, which truetune check can't look at")
+    if Path(path).is_dir() and ONE_THING.isdisjoint(kinds) and look_into(Path(path), kinds, seen):
+        return
+    try:
+        _look_at(path, kinds, seen)
+    except DataError as error:
+        if is_alone or not set(kinds) <= {"log", "run"}:
+            raise
+        seen.judged.append(Judgement(not_judged=(_unread(path, error, asked=True),)))
+
+
+def _look_at(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
+    """What the rules say on a path of these kinds."""
     if ("data" in kinds and kinds[0] in ("data", *SOURCES)) or kinds[0] == "encoded":
         seen.data.append(path)
     for kind in dict.fromkeys("source" if kind in SOURCES else kind for kind in kinds):
@@ -265,6 +289,87 @@ def _look(path: str, seen: Look) -> None:
         and (last := _last_checkpoint(Path(path)))
     ):
         seen.add(_checkpoint(str(last), seen))
+
+
+def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
+    """Look at a folder of files of several kinds, one after another; what none of them is, is said.
+
+    Args:
+        folder: no run, model or data set of its own.
+        kinds: what its files are, as far as `recognise` tells it of a folder.
+        seen: gets what is found.
+
+    Returns:
+        Is anything in it that was looked at? If not, nothing is added to `seen`.
+    """
+    if folder.joinpath("state.json").is_file() or folder.joinpath("dataset_dict.json").is_file():
+        return False
+    members, unread = [], []
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.name in DESCRIBES or path.name in SKIPPED:
+            continue
+        try:
+            found = recognise(path)
+        except (UsageError, OSError):
+            unread.append(path.name)
+            continue
+        if (path.is_dir() and found[0] == "run") or (path.is_file() and _is_member(found[0])):
+            members.append((path, found))
+    if not members:
+        return False
+    if not set(SOURCES).isdisjoint(kinds):
+        seen.add(_source(str(folder), seen))
+    for path, found in members:
+        if found[0] == "commands" and not set(SOURCES).isdisjoint(kinds):
+            continue  # read with the sources of the folder
+        _look_at_member(str(path), found, seen)
+    if "data" in kinds and (seen.run is None or not seen.run.data):
+        seen.data.append(str(folder))
+    if unread:
+        why = f"of no kind that truetune reads: {name_list(unread)}"
+        other = NotJudged("other files", why, place=str(folder), asked=False)
+        seen.judged.append(Judgement(not_judged=(other,)))
+    return True
+
+
+def _is_member(kind: Kind) -> bool:
+    """Is a file of this kind looked at where it lies in a folder of several kinds?"""
+    return kind in OF_A_FOLDER or kind in config_readers()
+
+
+def _look_at_member(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
+    """Look at a file or run in a folder; one that can't be read is not judged, and keeps no other back."""
+    try:
+        if kinds[0] in UNJUDGED:
+            told = replace(UNJUDGED[kinds[0]](path), asked=False)
+            seen.judged.append(Judgement(not_judged=(told,)))
+        elif kinds[0] in config_readers():
+            _settings(path, seen)
+        else:
+            seen.add(LOOKS[kinds[0]](path, seen))
+    except TruetuneError as error:
+        seen.judged.append(Judgement(not_judged=(_unread(path, error, asked=False),)))
+
+
+def _unread(path: str, error: TruetuneError, *, asked: bool) -> NotJudged:
+    """What could not be read, with the reason that its reader gives."""
+    why = str(error).removeprefix(f"{path}: ").partition("; expected data")[0]
+    return NotJudged(
+        path,
+        why,
+        unlock="name what truetune reads: data, settings, scripts, logs, models",
+        asked=asked,
+    )
+
+
+def _of_deepspeed(path: str) -> NotJudged:
+    """Settings of DeepSpeed: what they contradict stands in the script or the settings that name them."""
+    return NotJudged(
+        "the DeepSpeed configuration",
+        "it is compared with the script or the settings that name it",
+        place=path,
+        unlock="name the script, or the settings, that train with it",
+    )
 
 
 def _of_unknown_program(path: str) -> NotJudged:
@@ -449,6 +554,18 @@ LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
 }
 
 
+UNJUDGED: Mapping[Kind, Callable[[str], NotJudged]] = {
+    "settings": _of_unknown_program,
+    "accelerate": _of_launch,
+    "deepspeed": _of_deepspeed,
+}
+"""Configurations that no rule reads alone"""
+OF_A_FOLDER: frozenset[Kind] = frozenset((*UNJUDGED, "commands", "log", "modelfile", "run"))
+"""What is looked at file by file where it lies in a folder of several kinds"""
+ONE_THING: frozenset[Kind] = frozenset(
+    ("encoded", "run", "adapter", "model", "tokenizer", "truetune")
+)
+"""What a folder is as a whole"""
 LOOKED = frozenset((*SOURCES, *LOOKS, "data", "encoded", "tokenizer"))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from truetune.errors import UsageError
 from truetune.memory.plan import Plan
 from truetune.memory.plan import plan as plan_of
-from truetune.source.config import configs_of_source
+from truetune.source.config import config_of_loop, configs_of_source, named_model
 from truetune.source.module import read
 from truetune.spec.config import Config
 from truetune.spec.files import merged, spec_of
@@ -58,10 +58,10 @@ def _config(path: str) -> Config:
     kinds = recognise(path)
     if kinds[0] in ("model", "tokenizer"):
         return _of_model(path)
-    if kinds[0] == "source":
-        found = [config for config in configs_of_source(read(Path(path))) if Path(path).is_file()]
-        if found:
-            return found[0]
+    if kinds[0] in ("source", "notebook"):
+        config = _of_script(Path(path)) if Path(path).is_file() else None
+        if config is not None:
+            return config
         raise UsageError(
             f"{path}: no arguments of a trainer are in it; name settings, or a model folder"
         )
@@ -70,6 +70,15 @@ def _config(path: str) -> Config:
     raise UsageError(
         f"{path}: is {title_of_kind(kinds[0])}; a plan needs settings, a script, or a model folder"
     )
+
+
+def _of_script(path: Path) -> Config | None:
+    """The run of a script: of its trainer's arguments, else of its own loop; None where it trains nothing."""
+    module = read(path)
+    config = next(iter(configs_of_source(module)), None) or config_of_loop(module)
+    if config is None or config.spec.model is not None:
+        return config
+    return replace(config, spec=config.spec.model_copy(update={"model": named_model(module)}))
 
 
 def _of_model(path: str) -> Config:

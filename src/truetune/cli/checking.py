@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,10 @@ from truetune.cli.output import (
     report_options,
 )
 from truetune.errors import UsageError
-from truetune.trainers.facts import NAMES
+from truetune.trainers.facts import NAMES, TrainerName
+
+if TYPE_CHECKING:
+    from truetune.spec.kind import Kind
 
 
 @click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")
@@ -65,21 +68,21 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check train.py outputs/run-3
       truetune check                            (settings from truetune.yaml)
     """
-    from truetune.checks.look import kinds_of, look
+    from truetune.checks.look import look
     from truetune.fixing.tried_edits import with_tried_edits
     from truetune.report.progress_bars import checking_bar
     from truetune.spec.files import CONFIG
 
     deliver = Delivery.of(options)
-    kinds = {path: kinds_of(path, options["trained_by"]) for path in paths}
+    kinds = {path: _kinds_if_known(path, options["trained_by"]) for path in paths}
     if options["config"] is None and (
-        own := next((path for path in paths if kinds[path][0] == "truetune"), None)
+        own := next((path for path in paths if kinds[path][:1] == ("truetune",)), None)
     ):
         options["config"] = str(Path(own, CONFIG) if Path(own).is_dir() else own)
         paths = tuple(path for path in paths if path != own or kinds[path][1:])
     given = options["config"] is not None
     about_data = not paths or any(
-        kinds[path][0] in ("data", "encoded", "tokenizer") for path in paths
+        kinds[path] and kinds[path][0] in ("data", "encoded", "tokenizer") for path in paths
     )
     spec, settings = settings_of(options, quiet=deliver.quiet, whole=about_data)
     settings = settings if given or not paths else None
@@ -88,6 +91,18 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
             look(paths, spec, settings=settings, base=base, progress=progress)
         )
     return deliver(report)
+
+
+def _kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[Kind, ...]:
+    """What a path is; nothing for one that is there and of no known kind, which the check itself says."""
+    from truetune.checks.look import kinds_of
+
+    try:
+        return kinds_of(path, trained_by)
+    except UsageError:
+        if Path(path).exists():
+            return ()
+        raise
 
 
 @click.command(

@@ -6,12 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truetune.logs.console.output import ConsoleOutput
+
+if TYPE_CHECKING:
+    from truetune.logs.beside import RunSize
 
 Floats = NDArray[np.float64]
 Kind = Literal["language", "preference", "reward", "reinforcement"]
@@ -86,6 +89,8 @@ class RunLog:
     is_numbered: bool = False
     """Its records say no step: those of the curves count records"""
     data: DataFacts | None = None
+    beside: tuple[RunSize, ...] = ()
+    """Other runs in the folders beside it"""
     output: ConsoleOutput | None = None
     """What the console output shows besides records; None where none was read"""
 

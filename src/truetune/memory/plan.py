@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from truetune.drawers import drawer
 from truetune.errors import UsageError
 from truetune.memory import activations, states
-from truetune.memory.architecture import Architecture, read
+from truetune.memory.architecture import Architecture, architecture, read
 from truetune.memory.estimate import GIB, PARTS, Estimate, Moment, estimate
+from truetune.memory.published import published_config
 from truetune.memory.remedies import Remedy, remedies
 from truetune.memory.settings import resolve
 from truetune.spec.config import Config
@@ -109,9 +110,9 @@ def plan(
     named = model or spec.model or spec.tokenizer
     if named is None:
         raise UsageError("no model is named; give a model folder or a config.json")
-    architecture = named if isinstance(named, Architecture) else read(named)
-    settings = resolve(config, architecture, length=length, gpus=gpus)
-    found = estimate(architecture, settings)
+    shape = named if isinstance(named, Architecture) else _shape_of(str(named))
+    settings = resolve(config, shape, length=length, gpus=gpus)
+    found = estimate(shape, settings)
     memory = None if gpu_memory is None else memory_of(gpu_memory)
     steps = remedies(found, memory) if memory is not None and found.peak.total > memory else ()
     return Plan(
@@ -121,6 +122,18 @@ def plan(
         steps,
         (*settings.notes, *_large_shares(found)),
     )
+
+
+def _shape_of(named: str) -> Architecture:
+    """The architecture of a model folder, or of a published model that is not on this machine. Raises SpecError."""
+    known = None if Path(named).exists() else published_config(named)
+    if known is None:
+        return read(named)
+    note = (
+        f"{named} is not on this machine: its sizes are those of the published model of that name"
+    )
+    shape = architecture(known, named)
+    return replace(shape, notes=(*shape.notes, note))
 
 
 def _large_shares(found: Estimate) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,8 @@ PARTS = {
         "transformers.*For*LM.from_pretrained",
     ),
 }
+LOADS = (*PARTS["from_pretrained"], "unsloth.*.from_pretrained")
+"""Calls that load a model"""
 LENGTHS = frozenset(("max_seq_length", "max_length"))
 """Arguments of earlier trainers; where a later one is called with them, `trainer-argument-gone` says so"""
 OF_SEQ2SEQ = frozenset(
@@ -58,7 +61,7 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     parts["train"] = [
         call for call in module.methods("train") if "trainer" in module.flow.kinds(call.receiver)
     ]
-    beside = [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
+    beside = _single_parts(module, parts)
     if len(parts["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         beside.append(stacks.Call("LoraConfig", {}, complete=False))
     if not trainers:
@@ -86,6 +89,63 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
         config = replace(config, pins=pins, limit=limit, freezes_by_hand=freezes)
         found.append(_without_excused(config, module, call))
     return tuple(found)
+
+
+def config_of_loop(module: Module) -> Config | None:
+    """The settings of a loop of one's own: its model, adapter and quantization, and the rows of its loader.
+
+    None where the file loads no model by a plain name, or has no backward pass.
+    """
+    loads = [call for call in module.calls(*LOADS) if _model_named(module, call)]
+    if not loads or not any(module.methods("backward")):
+        return None
+    parts = {"LoraConfig": list(module.calls(*PARTS["LoraConfig"]))}
+    parts["BitsAndBytesConfig"] = list(quantization_configs(module))
+    laid_out = [_laid_out(module, loads[-1], "from_pretrained"), *_single_parts(module, parts)]
+    config = stacks.config_of_calls(laid_out, module.path, module.file_text)
+    loaders = list(module.calls("torch.utils.data.*DataLoader"))
+    rows = module.flow.value(loaders[0].argument(1, "batch_size")) if loaders else UNKNOWN
+    training = config.spec.training.model_copy(
+        update={
+            "per_device_train_batch_size": rows if isinstance(rows, int) else 1,
+            "gradient_checkpointing": any(module.methods("gradient_checkpointing_enable")),
+            "bf16": any(
+                module.calls("torch.autocast", "torch.amp.autocast", "torch.cuda.*autocast")
+            ),
+        }
+    )
+    spec = config.spec.model_copy(update={"training": training, "max_length": _cut_at(module)})
+    return replace(config, spec=spec)
+
+
+def named_model(module: Module) -> str | None:
+    """The one model that a script names in a plain text: to its trainer, or where it is loaded; None otherwise."""
+    flow = module.flow
+    given = [
+        call.argument(0, "model") for call in module.calls("trl.*Trainer", "transformers.*Trainer")
+    ]
+    named = {value for node in given if isinstance(value := flow.value(node), str)}
+    loaded = {name for call in module.calls(*LOADS) if (name := _model_named(module, call))}
+    return next((next(iter(names)) for names in (named, loaded) if len(names) == 1), None)
+
+
+def _cut_at(module: Module) -> int | None:
+    """The largest plain `max_length` in the file; None where there is none."""
+    given = (call.keywords.get("max_length") for call in module.all_calls)
+    lengths = [module.flow.value(node) for node in given if node is not None]
+    return max((length for length in lengths if type(length) is int), default=None)
+
+
+def _model_named(module: Module, call: Call) -> str | None:
+    """The name of the model that a call loads; None where it is no plain text."""
+    node = call.argument(0, "pretrained_model_name_or_path") or call.keywords.get("model_name")
+    value = module.flow.value(node)
+    return value if isinstance(value, str) and value else None
+
+
+def _single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[stacks.Call]:
+    """The parts of which the file holds one each."""
+    return [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
 
 
 def _without_excused(config: Config, module: Module, call: Call) -> Config:

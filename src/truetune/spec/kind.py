@@ -18,7 +18,7 @@ from truetune.parsing.shell import is_command_file
 from truetune.spec import located
 from truetune.spec.config import Stack
 from truetune.spec.near import near_path
-from truetune.spec.stacks import ACCELERATE, foreign, stack_of, what_would_tell
+from truetune.spec.stacks import ACCELERATE, DEEPSPEED, foreign, stack_of, what_would_tell
 from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.facts import TrainerName
 
@@ -35,16 +35,19 @@ FileKind = Literal[
     "commands",
     "settings",
     "accelerate",
+    "deepspeed",
     "modelfile",
 ]
-"""`settings`: of a program that neither keys nor project tell; `accelerate`: how its launcher starts a script"""
+"""`settings`: of a program that neither keys nor project tell; `accelerate`: how its launcher starts a script;
+`deepspeed`: what its script shards"""
 Kind = FileKind | Stack
 """What a path is; settings whose program is known are called by its name"""
 OF_FILES: Mapping[Kind, str] = {
     "data": "data", "encoded": "encoded data", "tokenizer": "tokenizer", "model": "model", "adapter": "adapter",
     "run": "run folder", "log": "log of a run", "source": "Python source", "notebook": "notebook",
     "commands": "shell script", "settings": "settings of a program that is not known",
-    "accelerate": "accelerate launch configuration", "modelfile": "Ollama Modelfile",
+    "accelerate": "accelerate launch configuration", "deepspeed": "DeepSpeed configuration",
+    "modelfile": "Ollama Modelfile",
 }  # fmt: skip
 """As a report calls them; `title_of_kind` knows those of programs too"""
 ACCEPTED = (
@@ -56,6 +59,8 @@ HEAD = 1 << 16
 """Bytes of a file that are looked at"""
 MANY = 20_000
 """Entries of a folder that are looked at"""
+OF_LAUNCH: Mapping[str, Kind] = {ACCELERATE: "accelerate", DEEPSPEED: "deepspeed"}
+"""Files that say how a run is spread over GPUs"""
 CONSOLE = frozenset((".log", ".out", ".err"))
 """What a run printed"""
 PRINTED = re.compile(r"[^\[{]|\{'|\[[A-Za-z0-9][^\]\n]*\]")
@@ -261,8 +266,8 @@ def _settings(path: Path, trained_by: TrainerName | None) -> Kind:
     stack = stack_of(value, path, trained_by)
     if stack is not None:
         return stack
-    if foreign(value) == ACCELERATE:
-        return "accelerate"
+    if (kind := OF_LAUNCH.get(foreign(value) or "")) is not None:
+        return kind
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return "data"
     if what_would_tell(value):

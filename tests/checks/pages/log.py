@@ -2,8 +2,8 @@
 
 The blocks are YAML: `log` is a list of records; or `curve` makes one from `{name: {from, to, steps, noise, every}}`
 (`from` and `to` may be a list `values`, between which lines are drawn), `eval_...` curves as records of their own;
-`state` holds facts of a trainer_state.json, `config` those of config.json, `data` fields of DataFacts; or `output` is
-what the run printed.
+`state` holds facts of a trainer_state.json, `config` those of config.json, `data` fields of DataFacts, `beside` those
+of RunSize for other runs; or `output` is what the run printed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.logs.beside import RunSize
 from truetune.logs.log import DataFacts
 from truetune.logs.read import read_run
 
@@ -45,6 +46,8 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     log = read_run(folder)
     if "data" in example:
         log = dataclasses.replace(log, data=DataFacts(**{**FACTS, **example["data"]}))
+    if "beside" in example:
+        log = dataclasses.replace(log, beside=tuple(RunSize(**size) for size in example["beside"]))
     return tuple(rule(log).findings())
 
 

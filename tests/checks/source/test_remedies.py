@@ -42,6 +42,7 @@ UNNAMED = frozenset(
         "label-names-in-another-order",
         "model-loaded-for-each-answer",
         "model-saved-before-training",
+        "model-made-before-zero3",
         "several-gpus-in-one-process",
     )
 )

@@ -939,6 +939,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "node2:9:91 [0] include/socket.h:361 NCCL WARN Call to connect timeout : Connection refused",
         "node2:9:91 [0] include/socket.h:395 NCCL WARN Connect to 10.1.0.4<55001> failed : No route to host",
     ),
+    "gpu-peer-access-blocked": (
+        "[ 5120.441021] nvidia 0000:41:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0021 address=0x40100000000 flags=0x0030]",
+        "[12.1] DMAR: [DMA Read NO_PASID] Request device [01:00.0] fault addr 0x387fc000 [fault reason 0x06] PTE Read access is not set",
+    ),
+    "wrapper-has-no-attribute": (
+        "AttributeError: 'DistributedDataParallel' object has no attribute 'generate'",
+        "AttributeError: 'DeepSpeedEngine' object has no attribute 'save_pretrained'",
+    ),
     "nccl-local-interface": (
         "node1:17:17 [0] NCCL INFO Bootstrap: Using docker0:172.17.0.1<0>",
         "node1:17:17 [0] NCCL INFO Bootstrap : Using [0]virbr0:192.168.122.1<0>",

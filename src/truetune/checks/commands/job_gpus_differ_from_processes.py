@@ -2,13 +2,14 @@
 
 ## What it does
 Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`,
-`accelerate launch` (with its configuration, where the command names it) or `deepspeed` start there. Silent where either
+`accelerate launch` (with its configuration, where the command names it) or `deepspeed` start there; and the GPUs that
+CUDA_VISIBLE_DEVICES names with the processes of the command that it is set for. Silent where either
 number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside the training), and where the
 script spreads one model over several GPUs (`device_map`).
 
 ## Why it is bad
-Too few processes: the other GPUs are reserved, paid for, and idle, and the run takes that many times as long. Too many:
-a rank has no GPU of its own, and fails with "invalid device ordinal", or two share one and run out of memory.
+Too few processes: the other GPUs are reserved, paid for, and idle, and the run takes that many times as long. Too
+many: a rank has no GPU of its own, and fails with "invalid device ordinal", or two share one and run out of memory.
 
 ## Example
 ```bash
@@ -27,7 +28,8 @@ accelerate launch --multi_gpu --num_processes 4 train.py
 ```
 
 ## Fix safety
-More processes make the effective batch larger unless accumulation is lowered; it is what the learning rate was set for.
+More processes make the effective batch larger unless accumulation is lowered; it is what the learning rate was set
+for.
 
 ## References
 - Slurm documentation, sbatch: `--gres`, `--gpus-per-node`; accelerate documentation, `accelerate launch`
@@ -38,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.job_launches import Launched, gpus_of, launches, shares_gpus
+from truetune.checks.job_launches import Launched, gpus_of, launches, shares_gpus, visible_gpus
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell import CommandFile
 
@@ -46,14 +48,16 @@ from truetune.parsing.shell import CommandFile
 class JobGpusDifferFromProcesses(CommandRule):
     code = "TT837"
     severity = "error"
-    what = "launches of a job that asks for GPUs"
+    what = "launches whose number of GPUs is said"
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Launched]:
-        if gpus_of(file) is not None:
-            yield from launches(file)
+        for launch in launches(file):
+            if gpus_of(file) is not None or visible_gpus(file, launch.command) is not None:
+                yield launch
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._beyond_the_visible()
         asked = gpus_of(self.subject)
         if asked is None or shares_gpus(self.subject):
             return
@@ -74,6 +78,23 @@ class JobGpusDifferFromProcesses(CommandRule):
                 severity="warning" if here < wanted else "error",
                 cases=[
                     self.case_at(asked.line, asked.text),
+                    self.case(launch.command, launch.said),
+                ],
+            )
+
+    def _beyond_the_visible(self) -> Iterator[Finding]:
+        """Launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs."""
+        for launch in launches(self.subject):
+            shown = visible_gpus(self.subject, launch.command)
+            if shown is None or launch.processes <= shown.gpus:
+                continue
+            gpus = f"{shown.gpus} GPU{'s' * (shown.gpus != 1)}"
+            yield self.finding(
+                f"{launch.processes} processes are started, and CUDA_VISIBLE_DEVICES shows them {gpus}: more processes"
+                " than GPUs, so that a rank fails (invalid device ordinal) or two share a GPU",
+                f"start {shown.gpus} ({launch.setting} {shown.gpus * launch.machines}), or name as many GPUs",
+                cases=[
+                    self.case_at(shown.line, shown.text),
                     self.case(launch.command, launch.said),
                 ],
             )

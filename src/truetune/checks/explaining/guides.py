@@ -225,6 +225,38 @@ GUIDES = (
             Cause("one row far longer than the others", "out of memory after some hours, at random"),
             Cause("losses that a loop keeps with their graphs", "memory grows with each step, out of memory after some"
                   " hundred steps", ("losses-kept-with-graph",)),
+            Cause("all weights are gathered on one GPU to be saved (FSDP: full state dict; SHARDED_STATE_DICT "
+                  "keeps parts)",
+                  "out of memory when saving the checkpoint with fsdp; oom at save_model, at save_steps",
+                  ("run-ended-in-an-exception",)),
+            Cause("torch.load without map_location puts the checkpoint of every process on GPU 0",
+                  "oom when resuming from a checkpoint, and a run from scratch fits; GPU 0 alone is full at resume",
+                  ("checkpoint-loaded-onto-one-gpu",)),
+            Cause("every process puts its model on GPU 0: no torch.cuda.set_device, or device_map names GPU 0",
+                  "only gpu 0 runs out of memory, the other gpus have plenty free; nvidia-smi shows all "
+                  "processes on GPU 0",
+                  ("processes-share-a-gpu", "device-map-in-a-distributed-script")),
+            Cause("gradient checkpointing is inactive: the model is in eval mode, from_pretrained gives it so",
+                  "gradient checkpointing makes no difference, the same memory with gradient_checkpointing_enable",
+                  ("checkpointing-without-training-mode", "trained-in-eval-mode")),
+            Cause("an evaluation or a teacher without torch.no_grad, whose activations are kept",
+                  "oom in validation of a loop of one's own; a teacher or reference model takes as much memory "
+                  "as training",
+                  ("evaluation-builds-graphs",)),
+            Cause("weights are cast to float32: prepare_model_for_kbit_training without quantization, or no dtype",
+                  "the model takes twice the memory it should; oom in prepare_model_for_kbit_training",
+                  ("kbit-preparation-of-plain-weights",)),
+            Cause("all rows are padded to max_length", "the same memory for short rows as for long ones; "
+                  "padding max_length",
+                  ("rows-padded-to-a-fixed-length",)),
+            Cause("the model is loaded before ZeRO-3 is known, whole in each process (zero.Init)",
+                  "zero3 oom at from_pretrained, each rank loads the whole model; host memory full with "
+                  "deepspeed stage 3",
+                  ("model-made-before-zero3",)),
+            Cause("the machine's memory, not the GPU's: a merge on the CPU, a model in each process, data held "
+                  "in memory",
+                  "killed without a traceback while merging, loading or mapping; exit code 137; signal 9",
+                  ("run-was-killed",)),
             Cause("vLLM on the GPU that trains", "out of memory at the start, or free memory is less than desired GPU"
                   " memory utilization", ("vllm-takes-the-training-memory", "vllm-beside-training")),
         ),
@@ -267,6 +299,36 @@ GUIDES = (
                   ("collective-call-on-one-rank",)),
             Cause("unequal numbers of batches", "hangs at the end of an epoch",
                   ("ranks-out-of-step", "ddp-hang-or-uneven-ranks")),
+            Cause("the batch grew with the processes: rows on a GPU x accumulation x processes, and as many "
+                  "fewer optimizer"
+                  " steps at an unchanged rate",
+                  "trained on 8 gpus instead of one, finishes 8x faster but the model is worse; fewer steps "
+                  "than on one"
+                  " gpu; effective batch size and learning rate with several gpus",
+                  ("fewer-steps-than-the-run-beside",)),
+            Cause("copies from GPU to GPU (P2P) are caught by the IOMMU or ACS: NCCL_P2P_DISABLE=1 proves it",
+                  "hangs at step 0 with all gpus at 100 %; vllm hangs with tensor parallel size 2; "
+                  "IO_PAGE_FAULT in dmesg;"
+                  " stands still after NCCL Init COMPLETE",
+                  ("fault-named-in-the-output", "output-stops-in-the-middle")),
+            Cause("every process puts its model on GPU 0: no torch.cuda.set_device, or device_map names GPU 0",
+                  "all processes are on gpu 0 in nvidia-smi; Duplicate GPU detected; the other gpus are empty",
+                  ("processes-share-a-gpu", "device-map-in-a-distributed-script")),
+            Cause("a sampler without set_epoch", "the same order of rows in every epoch with DistributedSampler",
+                  ("sampler-repeats-its-order",)),
+            Cause("every process writes the same checkpoint file", "a checkpoint saved by several processes is "
+                  "corrupted",
+                  ("every-process-writes-the-checkpoint",)),
+            Cause("the metric counts rows twice that fill up the last batch (gather, not gather_for_metrics)",
+                  "accuracy or another metric changes with the number of gpus",
+                  ("metrics-count-rows-twice",)),
+            Cause("a mixture of experts under ZeRO-3: an expert that no token of a process reaches is not "
+                  "gathered there;"
+                  " deepspeed.utils.set_z3_leaf_modules(model, [the MoE block]) gathers all of them",
+                  "mixtral, qwen moe or deepseek hangs with deepspeed zero3 after some steps"),
+            Cause("gradients are averaged at each micro-step of an accumulation: no_sync() on all but the last "
+                  "leaves it out",
+                  "ddp with gradient accumulation is slow; all reduce at every micro step"),
             Cause("a scheduler that is stepped by every process", "the learning rate ends early",
                   ("lr-scheduler-stepped-per-process", "learning-rate-ended-early")),
             Cause("a loss of one's own that breaks accumulation", "loss differs with accumulation steps",
@@ -405,6 +467,11 @@ GUIDES = (
                   ("model-left-in-training-mode",)),
             Cause("an adapter that is not merged; with DoRA the norms of all adapted weights at each pass",
                   "slower than the base model; DoRA served behind an API"),
+            Cause("a quantized model that computes in float32 (`bnb_4bit_compute_dtype`), or dequantizes at "
+                  "each token",
+                  "a 4-bit model generates slower than bf16"),
+            Cause("weights that are offloaded, or on the CPU beside a GPU", "few tokens per second, the GPU is idle",
+                  ("gpu-not-used-by-torch",)),
             Cause("a quantized model that computes in float32 (`bnb_4bit_compute_dtype`), or dequantizes at each token",
                   "a 4-bit model generates slower than bf16", ("four-bit-computed-in-float32",)),
             Cause("LLM.int8 (load_in_8bit): it multiplies twice at every layer. bfloat16 where it fits, else 4 bits",

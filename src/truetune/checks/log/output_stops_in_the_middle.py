@@ -2,7 +2,7 @@
 
 ## What it does
 Looks at the bar of the training: it is not full, no exception and no other end is printed, and the trainer did not say
-that it was done.
+that it was done. Where NCCL joined the GPUs by direct copies (`via P2P`) and the bar stands at 0, it says that too.
 
 ## Why it is bad
 Either the run is still writing, or it hangs, or what ended it was printed elsewhere: in another rank's file, in the
@@ -67,6 +67,9 @@ class OutputStopsInTheMiddle(OutputRule):
             or not self._stops(output.done)
         ):
             return
+        if self._waits_for_peers():
+            yield self._of_peers()
+            return
         yield self.finding(
             f"the output stops at step {output.done:,} of {output.total:,}, without an exception",
             "see whether the process still runs (nvidia-smi, ps); if it hangs, `py-spy dump --pid"
@@ -82,7 +85,26 @@ class OutputStopsInTheMiddle(OutputRule):
             ),
         )
 
+    def _waits_for_peers(self) -> bool:
+        """Were GPUs joined by direct copies, and no step done since?"""
+        output = self.subject.output
+        return output is not None and output.done == 0 and output.settings.peer_copies
+
+    def _of_peers(self) -> Finding:
+        output = self.subject.output
+        assert output is not None
+        return self.finding(
+            f"no step is done: the bar stands at 0 of {output.total:,} after NCCL joined the GPUs by P2P copies",
+            "start once with NCCL_P2P_DISABLE=1: if it runs, copies between the GPUs are caught by the IOMMU or by ACS"
+            " (`sudo dmesg | grep -i -e iommu -e page_fault`), or the driver offers P2P on cards that have none; if it"
+            " stands still too, `py-spy dump --pid PID` names the line of each process",
+            severity="warning",
+            cases=(Case(f"step 0 of {output.total:,}", file=output.file, line=output.lines),),
+        )
+
     def _stops(self, done: int) -> bool:
         output = self.subject.output
         total = self.subject.total_steps
-        return output is not None and 0 < output.total == total and done < output.total
+        if output is None or done >= output.total:
+            return False
+        return output.total == total or (self._waits_for_peers() and not self.subject.curve("loss"))

@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
-`wait_for_everyone` inside `if rank == 0`, `if is_main_process` and the like.
+`wait_for_everyone` inside `if rank == 0`, `if is_main_process` and the like, behind `if rank != 0: return`, and in
+functions that are called under such a condition alone.
 
 ## Why it is bad
 The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its
@@ -61,6 +62,12 @@ ONE = re.compile(
     r"process_index\s*==\s*0"
 )
 
+OTHERS = re.compile(
+    r"(?:[\w.]*(?:local_)?rank|[\w.]*get_rank\(\)|[\w.]*process_index)\s*(?:!=|>)\s*0"
+    r"|not [\w.]*(?:is_(?:local_)?main_process|is_(?:world|local)_process_zero(?:\(\))?)"
+)
+"""All processes but the first"""
+
 
 def _collective_calls(module: Module) -> Iterator[Call]:
     return (call for call in module.all_calls if _is_collective(module, call))
@@ -102,15 +109,50 @@ def _is_collective(module: Module, call: Call) -> bool:
     )
 
 
-def _guard(module: Module, node: ast.AST) -> ast.expr | None:
-    """The condition around it that only one process meets."""
+def _guard(module: Module, node: ast.AST, depth: int = 3) -> ast.expr | None:
+    """The condition that only one process meets: around the place, before it with a `return`, or around each call of
+    its function."""
     inner = node
     for parent in module.parents(node):
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if isinstance(parent, ast.Lambda):
             return None
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return _left_by_others(module, parent, inner) or _guard_of_calls(module, parent, depth)
         if isinstance(parent, ast.If) and inner in parent.body:
             text = ast.unparse(parent.test)
             if ONE.search(text) and not re.search(r"\bnot\b|\bor\b|!=", text):
-                return parent.test
+                return None if _joins(module, parent.orelse) else parent.test
         inner = parent
     return None
+
+
+def _joins(module: Module, statements: list[ast.stmt]) -> bool:
+    """Do these statements make a collective call, the partner of one that other processes make?"""
+    return any(
+        isinstance(part, ast.Call) and _is_collective(module, module.flow.call(part))
+        for statement in statements
+        for part in ast.walk(statement)
+    )
+
+
+def _left_by_others(module: Module, function: ast.AST, statement: ast.AST) -> ast.expr | None:
+    """The condition with which all processes but one return before a statement of a function's body.
+
+    None where they make a collective call before they return, which may be the partner of this one.
+    """
+    body = function.body if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) else []
+    for before in body:
+        if before is statement:
+            return None
+        if isinstance(before, ast.If) and isinstance(before.body[-1], ast.Return):
+            others = OTHERS.fullmatch(ast.unparse(before.test))
+            if others and not _joins(module, before.body):
+                return before.test
+    return None
+
+
+def _guard_of_calls(module: Module, function: ast.AST, depth: int) -> ast.expr | None:
+    """The condition around the calls of a function, where each has one; None where a call has none."""
+    callers = module.flow.calls_of(function) if depth else []
+    guards = [_guard(module, caller, depth - 1) for caller in callers]
+    return guards[0] if guards and all(guards) else None

@@ -1,7 +1,8 @@
 """A script that runs as several processes splits its model over all GPUs in each of them.
 
 ## What it does
-Looks for `device_map="auto"` (or balanced, sequential) in a file whose code reads `LOCAL_RANK` or `WORLD_SIZE`, starts
+Looks for `device_map="auto"` (or balanced, sequential), and for a map that names one GPU by its number (`{"": 0}`,
+`"cuda:0"`), in a file whose code reads `LOCAL_RANK` or `WORLD_SIZE`, starts
 `torch.distributed` or processes itself (`notebook_launcher`), or whose comments start it as several (`torchrun
 --nproc_per_node 4 train.py`, `accelerate launch --multi_gpu train.py`). Silent where the map, or the call, stands under
 a condition on the number of processes, and where the file ends if there are several.
@@ -42,6 +43,7 @@ Without `device_map` the trainer places the model itself. `{"": local_rank}` is 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.code_places import CodePlaces
@@ -57,6 +59,7 @@ from truetune.checks.source.process_counts import (
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
+ONE_GPU = re.compile(r"cuda:(\d+)")
 SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
@@ -92,21 +95,43 @@ class DeviceMapInADistributedScript(SourceRule):
         )
         if sign is None or not trains or refuses_several(module):
             return
+        is_the_only = len(list(_mapped_models(module))) == 1
         for call in _mapped_models(module):
             value = call.keywords["device_map"]
-            if module.flow.value(value) not in SPREADS:
-                continue
+            given = module.flow.value(value)
+            if given not in SPREADS and not (is_the_only and _names_one_gpu(given)):
+                continue  # of several models, one may have a GPU of its own
             if any(
                 is_under_count(module, node) for node in (call.node, *_spellings(module, value))
             ):
                 continue
+            if _names_one_gpu(given):
+                yield self.finding(
+                    f"device_map={given!r} puts the model of every process on GPU {_gpu_of(given)}",
+                    'give {"": local_rank} (int(os.environ["LOCAL_RANK"]), or PartialState().process_index)',
+                    evidence=[f"several processes: {sign}"],
+                    cases=[at(module, call.node)],
+                )
+                continue
             yield self.finding(
-                f'device_map="{module.flow.value(value)}" in a script that runs as several'
-                " processes",
+                f'device_map="{given}" in a script that runs as several processes',
                 'leave device_map out, or give {"": local_rank}',
                 evidence=[f"several processes: {sign}"],
                 cases=[at(module, call.node)],
             )
+
+
+def _gpu_of(given: object) -> str:
+    """The number of the one GPU that a device map names for the whole model; empty where it names none."""
+    place = given.get("") if isinstance(given, dict) and set(given) == {""} else given
+    if type(place) is int:
+        return str(place)
+    found = ONE_GPU.fullmatch(place) if isinstance(place, str) else None
+    return found[1] if found else ""
+
+
+def _names_one_gpu(given: object) -> bool:
+    return bool(_gpu_of(given))
 
 
 def _spellings(module: Module, value: ast.expr) -> Iterator[ast.AST]:

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM
 
 torch.distributed.init_process_group("nccl")
+torch.cuda.set_device(torch.distributed.get_rank())
 model = DistributedDataParallel(AutoModelForCausalLM.from_pretrained("model").cuda())
 for batch in loader:
     outputs = model.module(**batch)
@@ -31,6 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM
 
 torch.distributed.init_process_group("nccl")
+torch.cuda.set_device(torch.distributed.get_rank())
 model = DistributedDataParallel(AutoModelForCausalLM.from_pretrained("model").cuda())
 for batch in loader:
     outputs = model(**batch)

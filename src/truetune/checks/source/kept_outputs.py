@@ -14,6 +14,7 @@ LARGE = frozenset(
 """Parts of an output with a vector, a matrix or a vocabulary for each token"""
 MOVES = frozenset(("detach", "clone", "float", "half", "bfloat16", "double", "contiguous", "to"))
 """Methods whose result is as large, and on the same device where `to` names none of the CPU"""
+MODEL_NAMES = frozenset(("model", "net", "llm", "network"))
 JOINS = (
     "torch.stack",
     "torch.cat",
@@ -72,7 +73,7 @@ def _large_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] | None:
     """Which large part of an output of a model this is, still on its device; None for all else."""
     for _ in range(DEPTH):
         if isinstance(value, ast.Attribute) and value.attr in LARGE:
-            forward = _forward(module, value.value)
+            forward = _forward(module, value.value) or _forward_by_name(module, value.value)
             return None if forward is None else (value.attr, forward)
         named = _key(value)
         if named is not None and named in LARGE and isinstance(value, ast.Subscript):
@@ -122,6 +123,18 @@ def _forward(module: Module, output: ast.expr) -> ast.Call | None:
         node = origin.node
         if isinstance(node, ast.Call) and not origin.path and not origin.element:
             if "model" in module.flow.kinds(node.func) or _is_wrapped(module, node.func):
+                return node
+    return None
+
+
+def _forward_by_name(module: Module, output: ast.expr) -> ast.Call | None:
+    """The call of what is named a model, of which a part is read that only an output of one has: `self.model(**batch)`
+    in a class that is given its model."""
+    for origin in module.flow.origins(output):
+        node = origin.node
+        if isinstance(node, ast.Call) and not origin.path and not origin.element:
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if name in MODEL_NAMES:
                 return node
     return None
 

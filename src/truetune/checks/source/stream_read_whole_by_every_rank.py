@@ -1,8 +1,9 @@
 """Every process reads the whole stream.
 
 ## What it does
-Looks for a streaming data set in a `DataLoader` of a script that starts `torch.distributed` itself and neither splits
-the stream (`split_dataset_by_node`, `shard`) nor prepares the loader with accelerate.
+Looks for a streaming data set, or an `IterableDataset` of one's own whose code names no rank, in a `DataLoader` of a
+script that starts `torch.distributed` itself and neither splits the stream (`split_dataset_by_node`, `shard`) nor
+prepares the loader with accelerate.
 
 ## Why it is bad
 A stream has no sampler: all processes train on the same rows. N GPUs give no more progress than one.
@@ -40,6 +41,7 @@ Safe. The number of files should be a multiple of the number of processes, so th
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -54,6 +56,9 @@ SPLITS = re.compile(
     r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|IterableDatasetShard|rank\s*::|islice\("
 )
 
+OF_A_RANK = re.compile(r"rank|world|shard|replica|node|num_processes|islice", re.I)
+"""What in a data set of one's own says that each process has rows of its own"""
+
 
 def _loaders(module: Module) -> Iterator[Call]:
     """The loaders of a file that starts processes."""
@@ -61,6 +66,20 @@ def _loaders(module: Module) -> Iterator[Call]:
         yield from module.calls(
             "torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"
         )
+
+
+def _reads_all(module: Module, rows: ast.expr) -> bool:
+    """Is it an IterableDataset of the file whose code speaks of no rank?"""
+    for origin in module.flow.origins(rows):
+        made = origin.node
+        owner = made.func if isinstance(made, ast.Call) else None
+        for one in module.flow.origins(owner) if owner is not None else ():
+            if isinstance(one.node, ast.ClassDef) and any(
+                base.endswith("IterableDataset") for base in module.flow.bases(one.node)
+            ):
+                given = ast.unparse(made) + module.text_of(one.node)
+                return not OF_A_RANK.search(given)
+    return False
 
 
 class StreamReadWholeByEveryRank(SourceRule):
@@ -77,6 +96,14 @@ class StreamReadWholeByEveryRank(SourceRule):
         )
         for call in _loaders(module):
             rows = call.argument(0, "dataset")
+            if rows is not None and call.lacks("sampler") and _reads_all(module, rows):
+                yield self.finding(
+                    "every process reads the whole stream: the IterableDataset gives all rows to each",
+                    "let its __iter__ skip the rows of other processes: every world_size-th row from the rank on,"
+                    " and of workers too (torch.utils.data.get_worker_info)",
+                    cases=[at(module, call.node)],
+                )
+                continue
             if (
                 streams
                 and rows is not None

@@ -64,6 +64,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         "rows_a_step",
         r"Total (?:train )?batch size(?: \([^)]{1,80}\))? ?= ?" + COUNT.format("rows_a_step"),
     ),
+    ("peer_copies", r"\bvia P2P/\w"),
     ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
 )
 """What is printed -> how it reads; groups of a name hold its figure"""
@@ -90,6 +91,7 @@ WORDS = (
     "examples",
     "Total ",
     "total_num_steps",
+    "via P2P",
 )  # what a line holds that any of them fits: a search for words costs a tenth of the patterns
 SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -159,6 +161,8 @@ class PrintedSettings:
     """Optimizer steps that are planned"""
     rows_a_step: int | None = None
     """Rows of one optimizer step, over all processes"""
+    peer_copies: bool = False
+    """NCCL copies from GPU to GPU directly (P2P)"""
     smoothing: float | None = None
     """Label smoothing of a preference loss"""
     server: str = ""
@@ -206,6 +210,7 @@ class SettingsReader:
             examples=count("examples"),
             steps=count("steps") or count("steps_of_axolotl"),
             rows_a_step=count("rows_a_step"),
+            peer_copies="peer_copies" in self._flags,
             smoothing=self._smoothing,
             server=self._server,
         )

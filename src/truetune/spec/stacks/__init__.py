@@ -23,6 +23,7 @@ from truetune.trainers.facts import TrainerName
 
 __all__ = [
     "ACCELERATE",
+    "DEEPSPEED",
     "UNKNOWN",
     "Call",
     "config_of_arguments",
@@ -49,9 +50,10 @@ OURS_ALONE = frozenset(
 )
 """Our settings that no other format has, as far as is known"""
 ACCELERATE = "an accelerate launch configuration"
+DEEPSPEED = "a DeepSpeed configuration"
 FOREIGN: Mapping[str, frozenset[str]] = {
     ACCELERATE: frozenset(("compute_environment", "distributed_type")),
-    "a DeepSpeed configuration": frozenset(("zero_optimization", "train_micro_batch_size_per_gpu")),
+    DEEPSPEED: frozenset(("zero_optimization", "train_micro_batch_size_per_gpu")),
     "a model's config.json": frozenset(("architectures", "transformers_version")),
     "a torchtune recipe": frozenset(("checkpointer", "_component_")),
 }

@@ -72,8 +72,11 @@ MESSAGES = (
         r"|use alphanumeric)|no file named .{0,80}(?:safetensors|bin|config\.json)"
         r"|Can't find 'adapter_config\.json'|Unrecognized model in|HFValidationError",
         "a typo; a path that is relative to another folder; a run's folder instead of its"
-        " checkpoint; an adapter's folder as a model, or the other way round",
-        "`truetune check PATH` says what the folder holds",
+        " checkpoint; an adapter's folder as a model, or the other way round; a checkpoint that is still in"
+        " shards (pytorch_model_fsdp_0 of FSDP, global_step* of DeepSpeed)",
+        "`truetune check PATH` says what the folder holds; shards of FSDP become one model with `accelerate"
+        " merge-weights CHECKPOINT/pytorch_model_fsdp_0 OUT`, those of DeepSpeed with the checkpoint's own"
+        " zero_to_fp32.py",
         "transformers/utils/hub.py",
         "transformers/modeling_utils.py",
     ),

@@ -8,6 +8,21 @@ NCCL = r"(?:\S{1,80}\.(?:cc|cu|h):\d{1,5} )?(?:NCCL )?WARN "
 """How a warning of NCCL begins behind `host:pid:thread [device]`"""
 MESSAGES = (
     message(
+        "gpu-peer-access-blocked",
+        "the IOMMU stops copies from one GPU to another: the first exchange between the processes never ends",
+        r".{0,120}(?:AMD-Vi: Event logged \[IO_PAGE_FAULT|amd_iommu_report_page_fault|iommu ivhd\d+: AMD-Vi)"
+        r"|.{0,120}DMAR: \[DMA (?:Read|Write)[^\]]{0,40}\] Request device",
+        "NCCL copies between PCIe cards directly (P2P), and the IOMMU (AMD-Vi, VT-d), or ACS on a PCIe switch,"
+        " catches these copies; all GPUs show 100 % and little power, and no step is done",
+        "export NCCL_P2P_DISABLE=1 before the launch (copies go through the machine's memory then, a little"
+        " slower); for full speed turn the IOMMU to pass-through (kernel parameter iommu=pt, amd_iommu=off) or"
+        " switch ACS off in the BIOS, and prove it with `all_reduce_perf` of nccl-tests",
+        "docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+        "NVIDIA/nccl#199",
+        "pytorch/pytorch#1637",
+        shown="notice",
+    ),
+    message(
         "nccl-no-interface",
         "NCCL finds no network interface that it may use: the processes can't meet",
         NCCL + r".{0,80}(?:[Nn]o socket interface found|No interface found in the same subnet"

@@ -167,6 +167,27 @@ MESSAGES = (
         least=20,
     ),
     message(
+        "heads-not-divisible",
+        "the attention heads can't be shared by this number of GPUs",
+        r"(?:attention heads|num_(?:attention_|kv_)?heads).{0,40}must be divisible by.{0,40}tensor"
+        r"[ _-](?:model[ _-])?parallel",
+        "tensor parallelism splits heads: 14 heads (Qwen2.5-0.5B) go on 1, 2 or 7 GPUs, not on 4",
+        "a --tensor-parallel-size that divides num_attention_heads of config.json",
+        "vllm/config/model.py",
+    ),
+    message(
+        "wrapper-has-no-attribute",
+        "a method of the model is asked of the wrapper around it (DDP, FSDP, DeepSpeed)",
+        r"'(?:DistributedDataParallel|DataParallel|FullyShardedDataParallel|DeepSpeedEngine)' object has no attribute",
+        "the wrapper has the forward pass and little else: generate, save_pretrained, config and functions of one's"
+        " own are the model's, which is its `.module`",
+        "call it on the model inside: `model.module.generate(...)` or `accelerator.unwrap_model(model)`; under FSDP"
+        " and ZeRO-3 gather the weights first, since each process holds a part; the forward pass of a training"
+        " step must stay on the wrapper",
+        "torch/nn/parallel/distributed.py",
+        "huggingface/accelerate#2139",
+    ),
+    message(
         "layer-class-to-wrap-not-found",
         "FSDP is told to wrap a class of layers that the model does not have",
         r"Could not find the transformer layer class",

@@ -1,0 +1,112 @@
+"""A run took far fewer optimizer steps over the same rows than the run beside it, at the same learning rate.
+
+## What it does
+Compares a run of the Trainer with the ended runs in the folders beside it: the rows that each saw (`train_runtime` and
+`train_samples_per_second`), its optimizer steps, its highest learning rate and its last loss. It fires where as many
+rows made at most half as many steps, at the same rate, and the loss ended higher.
+
+## Why it is bad
+The batch of an optimizer step is rows on a GPU x accumulation x processes. On eight GPUs the same settings make an
+eighth of the steps, each of eight times the rows. The run ends sooner and looks healthy, and has hardly begun to learn:
+AdamW moves each weight by about the learning rate in a step, however many rows the step has.
+
+## Example
+```yaml
+curve:
+  loss: {from: 1.6, to: 1.2, steps: 50}
+  learning_rate: {from: 2.0e-5, steps: 50}
+state: {train_runtime: 660.0, train_samples_per_second: 19.39}
+beside:
+  - {name: run-1gpu, steps: 400, rows: 12800, peak_rate: 2.0e-5, loss: 0.65, is_evaluated: false}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 1.6, to: 0.66, steps: 400}
+  learning_rate: {from: 2.0e-5, steps: 400}
+state: {train_runtime: 660.0, train_samples_per_second: 19.39}
+beside:
+  - {name: run-1gpu, steps: 400, rows: 12800, peak_rate: 2.0e-5, loss: 0.65, is_evaluated: false}
+```
+
+## Fix safety
+Accumulation that is divided by the processes gives the steps of the first run. A higher rate is an experiment: the
+square root of the factor is usual for AdamW.
+
+## References
+- Goyal et al. 2017, arXiv:1706.02677; Malladi et al. 2022, arXiv:2205.10287 (square root for Adam)
+- huggingface/accelerate documentation, "Comparing performance across distributed setups"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import LogRule
+from truetune.logs.beside import RunSize, size_of
+
+SAME_ROWS = 0.05
+"""Rows that differ by less are as many: the last batch of an epoch may be filled up or left out on each process"""
+SAME_RATE = 0.1
+"""Rates that differ by less are the same: logging skips the very peak of a short run"""
+FEWER = 2.0
+"""Times as few steps that are worth a word: two processes instead of one"""
+WORSE = 0.03
+"""The loss is this share higher: less is within what seeds differ by"""
+
+
+class FewerStepsThanTheRunBeside(LogRule):
+    code = "TT848"
+    severity = "warning"
+    needs = ("loss", "learning_rate")
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if not self.subject.beside:
+            return Unmet("no other run of the Trainer stands beside it")
+        if self._own() is None:
+            return Unmet("the log does not say how many rows the run saw, since it has not ended")
+        return None
+
+    def figure(self) -> str:
+        own = self._own()
+        assert own is not None
+        others = ", ".join(f"{size.name} {size.steps:,}" for size in self.subject.beside)
+        return f"{own.steps:,} optimizer steps of {own.rows_a_step:,.0f} rows; {others}"
+
+    def findings(self) -> Iterator[Finding]:
+        own = self._own()
+        if own is None:
+            return
+        others = [size for size in self.subject.beside if _is_same_run_in_more_steps(own, size)]
+        if not others:
+            return
+        other = min(others, key=lambda size: size.loss)
+        factor = other.steps / own.steps
+        what = "eval_loss" if own.is_evaluated else "loss"
+        yield self.finding(
+            f"the run took {own.steps:,} optimizer steps of {own.rows_a_step:,.0f} rows each, where {other.name} took"
+            f" {other.steps:,} of {other.rows_a_step:,.0f} over as many rows, at the same rate of"
+            f" {own.peak_rate:.3g}: {what} ends at {own.loss:.3g} instead of {other.loss:.3g}",
+            f"a step has rows on a GPU x accumulation x processes: divide gradient_accumulation_steps (or the rows on"
+            f" a GPU) by {factor:.3g}, so that there are as many steps again; or keep the large batch with more epochs"
+            f" and a higher rate (for AdamW about x {factor**0.5:.2g}, with a warm-up)",
+            evidence=(f"{own.rows:,.0f} rows in this run, {other.rows:,.0f} in {other.name}",),
+        )
+
+    def _own(self) -> RunSize | None:
+        return size_of(self.subject, self.subject.path)
+
+
+def _is_same_run_in_more_steps(own: RunSize, other: RunSize) -> bool:
+    """Did the other run see as many rows at the same rate in far more steps, and end better?"""
+    if own.is_evaluated != other.is_evaluated:
+        return False
+    same_rows = abs(own.rows - other.rows) <= SAME_ROWS * other.rows
+    same_rate = abs(own.peak_rate - other.peak_rate) <= SAME_RATE * other.peak_rate
+    is_worse = own.loss > (1 + WORSE) * other.loss
+    return same_rows and same_rate and other.steps >= FEWER * own.steps and is_worse

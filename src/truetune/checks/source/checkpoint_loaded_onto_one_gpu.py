@@ -1,0 +1,85 @@
+"""Every process loads a checkpoint onto the GPU that it was saved from.
+
+## What it does
+Looks for `torch.load` without `map_location` whose result goes into `load_state_dict`, in a script that starts
+`torch.distributed` itself.
+
+## Why it is bad
+`torch.load` puts each tensor back where it lay when it was saved, which is GPU 0 for a file that rank 0 wrote. All
+processes load weights and optimizer states there, beside the model that trains: out of memory on GPU 0, at a resume
+alone, where a run from the start fits.
+
+## Example
+```python
+import torch
+
+torch.distributed.init_process_group("nccl")
+state = torch.load("last.pt")
+model.load_state_dict(state["model"])
+```
+
+## Use instead
+```python
+import torch
+
+torch.distributed.init_process_group("nccl")
+state = torch.load("last.pt", map_location="cpu")
+model.load_state_dict(state["model"])
+```
+
+## Fix safety
+Safe: `load_state_dict` copies each tensor to the device of its parameter.
+
+## References
+- https://docs.pytorch.org/docs/stable/generated/torch.load.html
+- https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html (save and load checkpoints)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+
+def _loads(module: Module) -> Iterator[Call]:
+    """Files of tensors that a script of several processes loads."""
+    if any(True for part in module.with_linked for _ in part.calls("*.init_process_group")):
+        yield from module.calls("torch.load")
+
+
+class CheckpointLoadedOntoOneGpu(SourceRule):
+    code = "TT860"
+    severity = "warning"
+    looks_at = CodePlaces("files that scripts of several processes load", _loads)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        restored = set(_restored(module))
+        for call in _loads(module):
+            if call.node in restored and call.lacks("map_location", 1):
+                yield self.finding(
+                    "every process loads the checkpoint onto the GPU that it was saved from, GPU 0 most often:"
+                    " out of memory there at a resume",
+                    'give torch.load map_location="cpu": load_state_dict copies to the right device',
+                    cases=[at(module, call.node)],
+                )
+
+
+def _restored(module: Module) -> Iterator[ast.AST]:
+    """The calls whose results are loaded into a model or an optimizer."""
+    for call in module.methods("load_state_dict"):
+        given = call.argument(0, "state_dict")
+        while isinstance(given, ast.Subscript):
+            given = given.value
+        if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
+            given = given.func.value if given.func.attr == "get" else given
+        made = module.flow.made(given)
+        if made is not None:
+            yield made.node

@@ -1,0 +1,83 @@
+"""Gradient checkpointing is switched on, and inactive: the model is never put into training mode.
+
+## What it does
+Looks for `gradient_checkpointing_enable()` in a script with a loop of its own whose model comes from
+`from_pretrained`, and where nothing calls `train()`.
+
+## Why it is bad
+`from_pretrained` gives a model in evaluation mode, and the layers of transformers checkpoint in training mode alone.
+The loop trains all the same, with the activations of all layers in memory, so that it runs out of memory as if
+checkpointing were off. Dropout is off too.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+model.gradient_checkpointing_enable()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+model.gradient_checkpointing_enable()
+model.train()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+Safe. A step takes about a third longer, as checkpointing does, and dropout is active where the model has it.
+
+## References
+- transformers/modeling_layers.py: `if self.gradient_checkpointing and self.training`
+- transformers/modeling_utils.py: `model.eval()` at the end of `from_pretrained`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.code_places import methods_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+
+STEERED = ("Trainer(", "deepspeed", "lightning", "unsloth", "for_training", "Fabric(")
+"""Libraries that put the model into training mode"""
+
+
+class CheckpointingWithoutTrainingMode(SourceRule):
+    code = "TT732"
+    severity = "warning"
+    looks_at = methods_of("calls of gradient_checkpointing_enable", "gradient_checkpointing_enable")
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        parts = module.with_linked
+        trains = any(True for part in parts for _ in part.methods("train"))
+        if trains or any(part.mentions(*STEERED) for part in parts):
+            return
+        if not any(module.methods("backward")) or not any(
+            module.calls("transformers.*.from_pretrained")
+        ):
+            return
+        for call in module.methods("gradient_checkpointing_enable"):
+            yield self.finding(
+                "gradient checkpointing is inactive: from_pretrained gives the model in evaluation mode, and nothing"
+                " calls train()",
+                "call model.train() before the loop, and after each evaluation",
+                cases=[at(module, call.node)],
+            )

@@ -1,0 +1,245 @@
+"""A forward pass whose gradients nobody wants builds its graph: an evaluation, or a teacher, without `no_grad`.
+
+## What it does
+Looks at calls of models in loops. It fires for an evaluation (a loop without a backward pass, in a function that puts
+the model into `eval()` mode) and for a second model beside the one that the optimizer trains, where neither the place
+nor each call of its function stands under `torch.no_grad()` or `torch.inference_mode()`, and nothing freezes the
+model.
+
+## Why it is bad
+`eval()` turns dropout off, and nothing else. Each forward pass keeps the activations of all layers for a backward
+pass that never comes: an evaluation needs as much memory as a step of the training, and at its larger batch runs out
+of it. A teacher's gradients are computed and stored as well, as many bytes as its weights.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+
+def validate(loader):
+    model.eval()
+    losses = []
+    for batch in loader:
+        losses.append(model(**batch).loss.item())
+    model.train()
+    return sum(losses) / len(losses)
+
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(validate(held_out))
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+
+@torch.no_grad()
+def validate(loader):
+    model.eval()
+    losses = []
+    for batch in loader:
+        losses.append(model(**batch).loss.item())
+    model.train()
+    return sum(losses) / len(losses)
+
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(validate(held_out))
+```
+
+## Fix safety
+Safe where nothing calls `backward` on what the pass gives.
+
+## References
+- https://docs.pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval
+- huggingface/transformers#2595
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.own_processes import FUNCTIONS, LOOPS
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+NO_GRAPH = re.compile(r"no_grad|inference_mode|set_grad_enabled")
+WANTS_GRADIENTS = re.compile(
+    r"backward|autograd\.grad|requires_grad_\(True|requires_grad = True|\.grad\b|training_step"
+)
+FREEZES = re.compile(r"requires_grad_\(False|requires_grad = False|requires_grad=False")
+MOVES = frozenset(("cuda", "to", "eval", "half", "bfloat16", "float", "train"))
+"""Methods that give the model itself back"""
+OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*")
+
+
+def _forwards(module: Module) -> Iterator[ast.Call]:
+    """Calls of models in loops."""
+    if not module.mentions("from_pretrained"):
+        return
+    for node in module.nodes(ast.Call):
+        if isinstance(node.func, ast.Name | ast.Attribute) and _loops(module, node):
+            if "model" in module.flow.kinds(node.func):
+                yield node
+
+
+class EvaluationBuildsGraphs(SourceRule):
+    code = "TT852"
+    severity = "warning"
+    looks_at = CodePlaces("calls of models in loops", _forwards)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(
+            NO_GRAPH.search(part.text) and "set_grad_enabled(False)" in part.text
+            for part in module.with_linked
+        ):
+            return
+        seen: set[str] = set()
+        for node in _forwards(module):
+            name = module.text_of(node.func)
+            if name in seen or _is_without_graph(module, node):
+                continue
+            if _evaluates(module, node):
+                seen.add(name)
+                yield self.finding(
+                    f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
+                    "put @torch.no_grad() on the function, or `with torch.no_grad():` around the loop; eval() alone"
+                    " keeps them",
+                    cases=[at(module, node)],
+                )
+            elif _is_second_model(module, node):
+                seen.add(name)
+                yield self.finding(
+                    f"{name} is not trained, and its forward pass keeps a graph: its activations stay in memory until"
+                    " the backward pass, which computes gradients for all its weights",
+                    f"call it under `with torch.no_grad():`, and {name}.requires_grad_(False) once",
+                    cases=[at(module, node)],
+                )
+
+
+def _loops(module: Module, node: ast.AST) -> list[ast.AST]:
+    """The loops around a place in its function, the innermost first."""
+    found: list[ast.AST] = []
+    for around in module.parents(node):
+        if isinstance(around, (*FUNCTIONS, ast.Lambda)):
+            break
+        if isinstance(around, LOOPS):
+            found.append(around)
+    return found
+
+
+def _is_without_graph(module: Module, node: ast.AST, depth: int = 4) -> bool:
+    """Is gradient recording off at a place: by a `with`, a decorator, or at each call of its function?"""
+    for around in module.parents(node):
+        if isinstance(around, ast.With | ast.AsyncWith):
+            if any(NO_GRAPH.search(ast.unparse(item)) for item in around.items):
+                return True
+        if isinstance(around, FUNCTIONS):
+            if any(NO_GRAPH.search(ast.unparse(one)) for one in around.decorator_list):
+                return True
+            callers = module.flow.calls_of(around)
+            return (
+                depth > 0
+                and bool(callers)
+                and all(_is_without_graph(module, caller, depth - 1) for caller in callers)
+            )
+    return False
+
+
+def _scope(module: Module, node: ast.AST) -> ast.AST:
+    """The function around a place, else the outermost loop."""
+    function = next((one for one in module.parents(node) if isinstance(one, FUNCTIONS)), None)
+    return function or _loops(module, node)[-1]
+
+
+def _evaluates(module: Module, node: ast.Call) -> bool:
+    """Is it a pass of an evaluation: eval() before it in its function, and no gradient wanted there?"""
+    scope = _scope(module, node)
+    inner = _loops(module, node)[0]
+    if WANTS_GRADIENTS.search(module.text_of(inner)) or FREEZES.search(module.text):
+        return False
+    if isinstance(scope, FUNCTIONS) and WANTS_GRADIENTS.search(module.text_of(scope)):
+        return False
+    switches = [
+        call for call in module.methods("eval") if call.receiver is not None and not call.args
+    ]
+    own = ast.unparse(node.func)
+    trains = any(module.methods("backward"))
+    return trains and any(
+        ast.unparse(call.receiver) == own
+        and _is_in(scope, call.node)
+        and call.node.lineno < node.lineno
+        for call in switches
+        if call.receiver is not None
+    )
+
+
+def _is_in(scope: ast.AST, node: ast.AST) -> bool:
+    return any(part is node for part in ast.walk(scope))
+
+
+def _is_second_model(module: Module, node: ast.Call) -> bool:
+    """Is it a model that no optimizer of the file has, in a loop that trains another one?"""
+    loops = _loops(module, node)
+    if not any("backward" in module.text_of(loop) for loop in loops) or FREEZES.search(module.text):
+        return False
+    if any(
+        isinstance(around, ast.Call)
+        and isinstance(around.func, ast.Attribute)
+        and around.func.attr == "detach"
+        for around in module.parents(node)
+    ):
+        return False
+    own = {origin.node for origin in module.flow.origins(node.func)}
+    loaded = _without_moves(module, node.func)
+    if loaded is None or not loaded.named("transformers.*.from_pretrained"):
+        return False
+    trained = _trained(module)
+    return bool(trained) and not own & trained
+
+
+def _without_moves(module: Module, model: ast.expr) -> Call | None:
+    """The call that made a model, without those that move it: `from_pretrained(...).eval().cuda()`."""
+    made = module.flow.made(model)
+    while made is not None and made.method in MOVES and isinstance(made.receiver, ast.Call):
+        made = module.flow.call(made.receiver)
+    return made
+
+
+def _trained(module: Module) -> set[ast.AST]:
+    """Where the models come from whose parameters an optimizer has; empty where one of them is not seen."""
+    found: set[ast.AST] = set()
+    for step in module.calls(*OPTIMIZERS):
+        given = step.argument(0, "params")
+        reads = [
+            part
+            for part in (ast.walk(given) if given is not None else ())
+            if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
+        ]
+        if not reads:
+            return set()
+        for read in reads:
+            origins = {origin.node for origin in module.flow.origins(read.value)}
+            if not any(isinstance(node, ast.Call) for node in origins):
+                return set()
+            found |= origins
+            made = module.flow.made(read.value)
+            if made is not None and made.args:
+                found |= {origin.node for origin in module.flow.origins(made.args[0])}
+    return found

@@ -1,0 +1,97 @@
+"""Every process writes the same checkpoint.
+
+## What it does
+Looks for `torch.save` and `save_pretrained` in a script that starts `torch.distributed` itself and wraps its model in
+DistributedDataParallel, where no condition on the rank stands around the call or around each call of its function, and
+the path does not name the rank.
+
+## Why it is bad
+All processes write the same file at the same time. On a shared disk the file of one is cut off by that of another:
+"PytorchStreamReader failed", a header that can't be read, or weights of two steps in one file.
+
+## Example
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(net)
+torch.save(model.module.state_dict(), "tuned.pt")
+```
+
+## Use instead
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(net)
+if torch.distributed.get_rank() == 0:
+    torch.save(model.module.state_dict(), "tuned.pt")
+torch.distributed.barrier()
+```
+
+## Fix safety
+Safe under DistributedDataParallel, where all processes hold the same weights. The barrier keeps others from reading a
+file that is not complete yet.
+
+## References
+- https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html (save and load checkpoints)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.own_processes import BY_RANK, is_for_some_processes, wrapped_models
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+SHARDED = ("FullyShardedDataParallel", "fully_shard", "dist_cp", "distributed.checkpoint")
+"""Where each process writes a part of its own"""
+
+
+def _writes(module: Module) -> Iterator[Call]:
+    """Weights that a script of several processes writes."""
+    if any(wrapped_models(module)) and not module.mentions(*SHARDED):
+        yield from module.calls("torch.save")
+        yield from module.methods("save_pretrained")
+
+
+class EveryProcessWritesTheCheckpoint(SourceRule):
+    code = "TT868"
+    severity = "warning"
+    looks_at = CodePlaces("weights that scripts of several processes write", _writes)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        places = [call for call in _writes(module) if _is_by_all(module, call)]
+        if places:
+            yield self.finding(
+                "every process writes the same file at the same time",
+                "write it on one process (if torch.distributed.get_rank() == 0), with a barrier behind it",
+                cases=[at(module, call.node) for call in places],
+            )
+
+
+def _is_by_all(module: Module, call: Call) -> bool:
+    """Is it done by every process, under one name?"""
+    target = (
+        call.argument(1, "f") if call.named("torch.save") else call.argument(0, "save_directory")
+    )
+    if target is None or call.open:
+        return False
+    spelled = [ast.unparse(target)]
+    spelled += [
+        ast.unparse(one.node)
+        for one in module.flow.origins(target)
+        if isinstance(one.node, ast.expr)
+    ]
+    if any(BY_RANK.search(text) for text in spelled):
+        return False
+    return not is_for_some_processes(module, call.node)

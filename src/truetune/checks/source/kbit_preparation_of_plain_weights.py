@@ -1,0 +1,98 @@
+"""Weights that are not quantized are prepared for k-bit training, which makes them float32.
+
+## What it does
+Looks for `prepare_model_for_kbit_training(model)` where the model is loaded by a plain name without a quantization
+config. Silent where the name, or an argument, may bring a quantization.
+
+## Why it is bad
+The function casts every weight of 16 bits that is not quantized to float32, for the norms of a 4-bit model to be exact.
+Without a quantization these are all weights: a 7B model takes 29 GB instead of 14.5, and is out of memory before the
+first step.
+
+## Example
+```python
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3", dtype=torch.bfloat16)
+model = prepare_model_for_kbit_training(model)
+model = get_peft_model(model, LoraConfig(r=8))
+```
+
+## Use instead
+```python
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3", quantization_config=config)
+model = prepare_model_for_kbit_training(model)
+model = get_peft_model(model, LoraConfig(r=8))
+```
+
+## Fix safety
+Quantize, or leave the call out: `model.gradient_checkpointing_enable()` and `model.enable_input_require_grads()` are
+what else it does.
+
+## References
+- peft/utils/other.py: `prepare_model_for_kbit_training`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+PREPARES = ("peft.*prepare_model_for_kbit_training", "peft.*prepare_model_for_int8_training")
+QUANTIZES = frozenset(
+    ("quantization_config", "load_in_4bit", "load_in_8bit", "config", "device_map_4bit")
+)
+QUANTIZED_NAME = re.compile(r"bit|awq|gptq|bnb|int[48]|fp8|nf4|quant|hqq|aqlm|mxfp", re.I)
+"""What names of quantized checkpoints hold"""
+WIDE = ("float32", "float", "fp32")
+
+
+class KbitPreparationOfPlainWeights(SourceRule):
+    code = "TT840"
+    severity = "error"
+    looks_at = calls_of("models that are prepared for k-bit training", *PREPARES)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.calls(*PREPARES):
+            loaded = module.flow.made(call.argument(0, "model"))
+            if loaded is not None and _is_plain(module, loaded):
+                yield self.finding(
+                    "prepare_model_for_kbit_training casts all weights to float32: the model is loaded without a"
+                    " quantization",
+                    "load it with quantization_config, or leave prepare_model_for_kbit_training out",
+                    cases=[at(module, call.node), at(module, loaded.node)],
+                )
+
+
+def _is_plain(module: Module, loaded: Call) -> bool:
+    """Are these weights of 16 bits, certainly not quantized?"""
+    if not loaded.named("transformers.AutoModel*.from_pretrained") or loaded.open:
+        return False
+    name = module.flow.value(loaded.argument(0, "pretrained_model_name_or_path"))
+    if (
+        not isinstance(name, str)
+        or QUANTIZED_NAME.search(name)
+        or QUANTIZES & loaded.keywords.keys()
+    ):
+        return False
+    dtypes = [
+        module.flow.name(loaded.keywords[key]) or ""
+        for key in ("dtype", "torch_dtype")
+        if key in loaded.keywords
+    ]
+    return not any(dtype.rpartition(".")[2] in WIDE for dtype in dtypes)

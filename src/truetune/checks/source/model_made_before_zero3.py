@@ -1,0 +1,89 @@
+"""A model is loaded before the arguments that shard it: every process loads all of its weights.
+
+## What it does
+Looks for `from_pretrained` that runs before `TrainingArguments(deepspeed=...)`, `SFTConfig(...)` and the like whose
+DeepSpeed configuration has ZeRO stage 3, in a script without `HfDeepSpeedConfig`.
+
+## Why it is bad
+transformers learns of ZeRO-3 when the arguments are made, and from then on loads each weight in shards. A model that
+was loaded before stands whole in the memory of each process: eight processes hold 8 x 64 GB of a 32B model in the
+machine's memory, or run out of it, where the shards would fit.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("model")
+args = TrainingArguments(output_dir="out", deepspeed={"zero_optimization": {"stage": 3}})
+trainer = Trainer(model=model, args=args)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+args = TrainingArguments(output_dir="out", deepspeed={"zero_optimization": {"stage": 3}})
+model = AutoModelForCausalLM.from_pretrained("model")
+trainer = Trainer(model=model, args=args)
+```
+
+## Fix safety
+Safe: only the order of the two calls changes. The arguments must be kept in a name until the training has ended.
+
+## References
+- https://huggingface.co/docs/transformers/deepspeed ("ZeRO-3 and large models": arguments before the model)
+- transformers/integrations/deepspeed.py: `is_deepspeed_zero3_enabled`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.execution_order import routes, runs_before
+from truetune.checks.source.places import at
+from truetune.checks.source.sharding import sharding_of
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.spec.stacks.readers import launches_of
+
+LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
+
+
+def _arguments(module: Module) -> Iterator[Call]:
+    """Arguments of a trainer that name a DeepSpeed configuration."""
+    for call in module.all_calls:
+        if "deepspeed" in call.keywords and "arguments" in module.flow.kinds(call.node):
+            yield call
+
+
+class ModelMadeBeforeZero3(SourceRule):
+    code = "TT880"
+    severity = "warning"
+    looks_at = CodePlaces("trainer's arguments with a DeepSpeed configuration", _arguments)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        arguments = list(_arguments(module))
+        if len(arguments) != 1 or module.mentions(
+            "HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "zero.Init"
+        ):
+            return
+        if any("accelerate" in command for command in launches_of(Path(module.path))):
+            return  # accelerate tells transformers of ZeRO-3 before the script runs
+        sharding = sharding_of(module)
+        if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:
+            return
+        made = routes(module, arguments[0].node)
+        for call in module.calls(*LOADS):
+            early = routes(module, call.node)
+            if all(runs_before(module, one, late) for one in early for late in made):
+                yield self.finding(
+                    "every process loads the whole model: it is made before TrainingArguments, from which"
+                    " transformers learns of ZeRO-3 (zero.Init)",
+                    "make the arguments first, then load the model",
+                    cases=[at(module, call.node), at(module, arguments[0].node)],
+                )

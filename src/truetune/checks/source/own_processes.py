@@ -1,0 +1,62 @@
+"""Loops of one's own that run as several processes: what starts them, and whether a library steers them instead."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+STEERED = re.compile(
+    r"Trainer\(|Accelerator\(|[lL]ightning|[fF]abric|deepspeed|ray\.train|torchtitan"
+)
+"""Libraries that place models, save and sample for the processes"""
+BY_RANK = re.compile(r"rank|main|master|primary|leader|first|world|local|node|proc|gpu", re.I)
+"""What a condition on the process says"""
+
+
+def wrapped_models(module: Module) -> Iterator[Call]:
+    """Models that a loop of one's own wraps for several processes, where no library steers them."""
+    parts = module.with_linked
+    if any(STEERED.search(part.text) for part in parts):
+        return
+    if any(True for part in parts for _ in part.calls("torch.distributed.init_process_group")):
+        yield from module.calls("torch.*.DistributedDataParallel")
+
+
+def is_for_some_processes(module: Module, node: ast.AST, depth: int = 4) -> bool:
+    """Does a condition on the process stand around a place, or around each call of its function?
+
+    A function that nothing in sight calls counts as one: who calls it may ask.
+    """
+    inner = node
+    for around in module.parents(node):
+        if isinstance(around, ast.If | ast.IfExp) and inner is not around.test:
+            if BY_RANK.search(ast.unparse(around.test)):
+                return True
+        if isinstance(around, FUNCTIONS):
+            if _leaves_early(around, node):
+                return True
+            callers = module.flow.calls_of(around)
+            return (
+                not callers
+                or depth == 0
+                or any(is_for_some_processes(module, caller, depth - 1) for caller in callers)
+            )
+        inner = around
+    return False
+
+
+def _leaves_early(function: ast.AST, node: ast.AST) -> bool:
+    """Does a function return for some processes before this place: `if rank != 0: return`?"""
+    for part in ast.walk(function):
+        if not isinstance(part, ast.If) or part.lineno >= getattr(node, "lineno", 0):
+            continue
+        ends = any(isinstance(inner, ast.Return | ast.Continue | ast.Raise) for inner in part.body)
+        if ends and BY_RANK.search(ast.unparse(part.test)):
+            return True
+    return False

@@ -1,0 +1,124 @@
+"""A DistributedSampler gives the rows in the same order in every epoch.
+
+## What it does
+Looks for a `DistributedSampler` that shuffles, in a script that trains for several epochs and calls `set_epoch`
+nowhere.
+
+## Why it is bad
+The sampler draws its order from its seed and its epoch. Without `set_epoch` the epoch stays 0: each process sees the
+same rows in the same order, the same batches in each epoch, and never those of the other processes.
+
+## Example
+```python
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+
+sampler = DistributedSampler(rows, shuffle=True)
+loader = DataLoader(rows, batch_size=4, sampler=sampler)
+for epoch in range(3):
+    for batch in loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+
+sampler = DistributedSampler(rows, shuffle=True)
+loader = DataLoader(rows, batch_size=4, sampler=sampler)
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    for batch in loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Fix safety
+Safe. Losses of later epochs are then no longer those of the same batches.
+
+## References
+- https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces, calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.own_processes import LOOPS, STEERED
+from truetune.checks.source.places import at
+from truetune.source.module import Module
+
+SAMPLERS: CodePlaces = calls_of(
+    "samplers of several processes", "torch.utils.data.*DistributedSampler"
+)
+
+
+class SamplerRepeatsItsOrder(SourceRule):
+    code = "TT864"
+    severity = "warning"
+    looks_at = SAMPLERS
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        parts = module.with_linked
+        if any(part.mentions("set_epoch") or STEERED.search(part.text) for part in parts):
+            return
+        if not _has_epochs(module):
+            return
+        for call in module.calls("torch.utils.data.*DistributedSampler"):
+            shuffles = (
+                module.flow.value(call.argument(3, "shuffle"))
+                if not call.lacks("shuffle", 3)
+                else True
+            )
+            if shuffles is True and not call.open and _is_trained_by(module, call.node):
+                yield self.finding(
+                    "the sampler gives the same order in every epoch: nothing calls set_epoch",
+                    "call sampler.set_epoch(epoch) at the beginning of each epoch",
+                    cases=[at(module, call.node)],
+                )
+
+
+def _has_epochs(module: Module) -> bool:
+    """Does a loop that calls backward stand in another loop, which may have more than one round?"""
+    for call in module.methods("backward"):
+        loops = [node for node in module.parents(call.node) if isinstance(node, LOOPS)]
+        if len(loops) > 1 and not _is_once(module, loops[-1]):
+            return True
+    return False
+
+
+def _is_once(module: Module, loop: ast.AST) -> bool:
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+        return False
+    counts = [module.flow.value(arg) for arg in loop.iter.args]
+    return module.flow.name(loop.iter.func) == "range" and counts == [1]
+
+
+def _is_trained_by(module: Module, sampler: ast.AST) -> bool:
+    """Is the sampler that of a loader over which a loop with a backward pass runs?"""
+    for call in module.methods("backward"):
+        for loop in module.parents(call.node):
+            if isinstance(loop, ast.For) and _reads(module, loop.iter, sampler):
+                return True
+    return False
+
+
+def _reads(module: Module, iterated: ast.expr, sampler: ast.AST) -> bool:
+    """Does an iterated expression hold a loader with this sampler: `loader`, `tqdm(loader)`, `enumerate(loader)`?"""
+    for part in ast.walk(iterated):
+        if not isinstance(part, ast.Name | ast.Attribute | ast.Call):
+            continue
+        made = module.flow.made(part)
+        given = made.argument(3, "sampler") if made is not None else None
+        if given is not None and any(one.node is sampler for one in module.flow.origins(given)):
+            return True
+    return False

@@ -1,0 +1,290 @@
+"""Rules on loops of one's own that run as several processes, and on memory that they waste; with their near misses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+
+HEAD = """\
+import os, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+from transformers import AutoModelForCausalLM
+
+dist.init_process_group("nccl")
+local = int(os.environ["LOCAL_RANK"])
+"""
+PLACED = HEAD + "torch.cuda.set_device(local)\n"
+MODEL = 'model = DDP(AutoModelForCausalLM.from_pretrained("m").to("cuda"))\n'
+PLAIN = (
+    "import torch\nfrom transformers import AutoModelForCausalLM\n"
+    'model = AutoModelForCausalLM.from_pretrained("m")\n'
+)
+OPTIMIZER = "opt = torch.optim.AdamW(model.parameters(), lr=1e-5)\n"
+STEP = "loss = model(**batch).loss; loss.backward(); opt.step(); opt.zero_grad()\n"
+LOOP = f"for batch in loader:\n    {STEP}"
+SAMPLED = "sampler = DistributedSampler(rows)\nloader = DataLoader(rows, sampler=sampler)\n"
+EPOCHS = f"for epoch in range(3):\n    for batch in loader:\n        {STEP}"
+
+
+def codes(text: str, folder: Path, code: str) -> int:
+    """How many findings of this code a script has."""
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    found = lint([folder / "train.py"], select=[code]).findings
+    assert all(finding.code == code for finding in found)
+    return len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (HEAD + MODEL, 1),
+        (HEAD + MODEL.replace('.to("cuda")', ".cuda()"), 1),
+        (PLACED + MODEL, 0),
+        (HEAD + MODEL.replace('.to("cuda")', ".to(local)"), 0),
+        (HEAD + MODEL.replace('.to("cuda")', '.to(f"cuda:{local}")'), 0),
+        (HEAD + 'os.environ["CUDA_VISIBLE_DEVICES"] = str(local)\n' + MODEL, 0),
+        (PLAIN + 'model.to("cuda")\n', 0),
+    ],
+)
+def test_processes_on_one_gpu(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT856") == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (PLACED + 'state = torch.load("a.pt")\nmodel.load_state_dict(state["model"])\n', 1),
+        (PLACED + 'opt.load_state_dict(torch.load("a.pt")["opt"])\n', 1),
+        (PLACED + 'state = torch.load("a.pt", "cpu")\nmodel.load_state_dict(state)\n', 0),
+        (PLACED + 'rows = torch.load("rows.pt")\n', 0),
+        (PLAIN + 'model.load_state_dict(torch.load("a.pt"))\n', 0),
+    ],
+)
+def test_checkpoints_that_are_loaded_onto_one_gpu(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT860") == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (PLACED + SAMPLED + EPOCHS, 1),
+        (PLACED + SAMPLED + EPOCHS.replace("    for", "    sampler.set_epoch(epoch)\n    for"), 0),
+        (PLACED + SAMPLED.replace("(rows)", "(rows, shuffle=False)", 1) + EPOCHS, 0),
+        (PLACED + SAMPLED + EPOCHS.replace("range(3)", "range(1)"), 0),
+        (PLACED + SAMPLED + LOOP, 0),
+        (
+            PLACED + "from accelerate import Accelerator\nacc = Accelerator()\n" + SAMPLED + EPOCHS,
+            0,
+        ),
+    ],
+)
+def test_samplers_without_an_epoch(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT864") == found
+
+
+SAVE = 'torch.save(model.module.state_dict(), "a.pt")\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (PLACED + MODEL + SAVE, 1),
+        (PLACED + MODEL + "if local == 0:\n    " + SAVE, 0),
+        (PLACED + MODEL + SAVE.replace('"a.pt"', 'f"a-{local}-rank.pt"'), 0),
+        (PLACED + MODEL + f"def keep():\n    {SAVE}\nif dist.get_rank() == 0:\n    keep()\n", 0),
+        (PLACED + MODEL + f"def keep():\n    {SAVE}\nkeep()\n", 1),
+        (
+            PLACED
+            + MODEL
+            + f"def keep(rank):\n    if rank != 0:\n        return\n    {SAVE}\nkeep(local)\n",
+            0,
+        ),
+        (PLAIN + 'torch.save(model.state_dict(), "a.pt")\n', 0),
+    ],
+)
+def test_checkpoints_that_every_process_writes(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT868") == found
+
+
+CHECKPOINTS = "model.gradient_checkpointing_enable()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (PLAIN + CHECKPOINTS + OPTIMIZER + LOOP, 1),
+        (PLAIN + CHECKPOINTS + "model.train()\n" + OPTIMIZER + LOOP, 0),
+        (PLAIN + CHECKPOINTS + "Trainer(model).train()\n", 0),
+        (PLAIN + OPTIMIZER + LOOP, 0),
+    ],
+)
+def test_checkpointing_of_a_model_in_eval_mode(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT732") == found
+
+
+KBIT = """\
+import torch
+from peft import prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained({})
+model = prepare_model_for_kbit_training(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ('"mistralai/Mistral-7B-v0.3", dtype=torch.bfloat16', 1),
+        ('"mistralai/Mistral-7B-v0.3", quantization_config=config', 0),
+        ('"mistralai/Mistral-7B-v0.3", load_in_4bit=args.four', 0),
+        ('"unsloth/mistral-7b-bnb-4bit"', 0),
+        ('"TheBloke/Mistral-7B-GPTQ"', 0),
+        ("args.model", 0),
+        ('"mistralai/Mistral-7B-v0.3", torch_dtype=torch.float32', 0),
+        ('"mistralai/Mistral-7B-v0.3", **kwargs', 0),
+    ],
+)
+def test_kbit_preparation(arguments: str, found: int, tmp_path: Path) -> None:
+    assert codes(KBIT.format(arguments), tmp_path, "TT840") == found
+
+
+VALIDATE = """\
+def validate():
+    model.eval()
+    total = 0
+    for batch in held:
+        total += model(**batch).loss.item()
+    model.train()
+    return total
+"""
+TEACHER = 'teacher = AutoModelForCausalLM.from_pretrained("t").eval()\n'
+DISTILL = f"for batch in loader:\n    t = teacher(**batch).logits\n    {STEP}"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (PLAIN + OPTIMIZER + VALIDATE + LOOP + "validate()\n", 1),
+        (PLAIN + OPTIMIZER + "@torch.no_grad()\n" + VALIDATE + LOOP + "validate()\n", 0),
+        (PLAIN + OPTIMIZER + VALIDATE + LOOP + "with torch.inference_mode():\n    validate()\n", 0),
+        (PLAIN + VALIDATE + "validate()\n", 0),
+        (PLAIN + TEACHER + OPTIMIZER + DISTILL, 1),
+        (PLAIN + TEACHER + "teacher.requires_grad_(False)\n" + OPTIMIZER + DISTILL, 0),
+        (
+            PLAIN
+            + TEACHER
+            + OPTIMIZER
+            + DISTILL.replace("    t =", "    with torch.no_grad(): t ="),
+            0,
+        ),
+        (PLAIN + TEACHER + OPTIMIZER.replace("model.p", "teacher.p") + DISTILL, 1),
+        (PLAIN + OPTIMIZER + LOOP, 0),
+    ],
+)
+def test_forward_passes_without_no_grad(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT852") == found
+
+
+PAD = """\
+from transformers import AutoTokenizer, Trainer
+tok = AutoTokenizer.from_pretrained("m")
+rows = rows.map(lambda b: tok(b["text"], truncation=True{}))
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after", "found"),
+    [
+        (', padding="max_length", max_length=4096', 'Trainer("m", train_dataset=rows)', 1),
+        (', padding="max_length", max_length=512', 'Trainer("m", train_dataset=rows)', 0),
+        (", padding=True, max_length=4096", 'Trainer("m", train_dataset=rows)', 0),
+        (', padding="max_length", max_length=4096', "model.generate(rows)", 0),
+        (', padding="max_length", max_length=4096', 'Trainer("m", args=A(torch_compile=True))', 0),
+    ],
+)
+def test_padding_to_a_fixed_length(arguments: str, after: str, found: int, tmp_path: Path) -> None:
+    assert codes(PAD.format(arguments, after), tmp_path, "TT872") == found
+
+
+GATHER = """\
+from accelerate import Accelerator
+accelerator = Accelerator()
+model, loader = accelerator.prepare(model, loader)
+for batch in loader:
+    p = {}
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("gathered", "after", "found"),
+    [
+        ('accelerator.gather((model(**batch).logits, batch["labels"]))', "pass", 1),
+        ("accelerator.gather(loss.repeat(8))", "pass", 0),
+        ('accelerator.gather_for_metrics(batch["labels"])', "pass", 0),
+        ('accelerator.gather(batch["labels"])', "p = p[: len(rows) - seen]", 0),
+        ('accelerator.gather(batch["labels"])', "accelerator.backward(loss)", 0),
+    ],
+)
+def test_metrics_of_several_processes(
+    gathered: str, after: str, found: int, tmp_path: Path
+) -> None:
+    assert codes(GATHER.format(gathered, after), tmp_path, "TT876") == found
+
+
+ZERO = """\
+from transformers import AutoModelForCausalLM, TrainingArguments
+{}
+args = TrainingArguments("out", deepspeed={{"zero_optimization": {{"stage": {}}}}})
+{}
+"""
+LOAD = 'model = AutoModelForCausalLM.from_pretrained("m")'
+
+
+@pytest.mark.parametrize(
+    ("before", "stage", "after", "found"),
+    [
+        (LOAD, 3, "", 1),
+        ("", 3, LOAD, 0),
+        (LOAD, 2, "", 0),
+        ("from transformers.integrations import HfDeepSpeedConfig\n" + LOAD, 3, "", 0),
+    ],
+)
+def test_models_that_are_made_before_zero3(
+    before: str, stage: int, after: str, found: int, tmp_path: Path
+) -> None:
+    assert codes(ZERO.format(before, stage, after), tmp_path, "TT880") == found
+
+
+@pytest.mark.parametrize(
+    ("place", "found"), [('{"": 0}', 1), ('"cuda:0"', 1), ('{"": local}', 0), ('"cpu"', 0)]
+)
+def test_a_device_map_that_names_one_gpu(place: str, found: int, tmp_path: Path) -> None:
+    text = PLACED + f'net = AutoModelForCausalLM.from_pretrained("m", device_map={place})\n'
+    assert codes(text + "opt = torch.optim.AdamW(net.parameters())\n", tmp_path, "TT757") == found
+
+
+REDUCE = "dist.all_reduce(loss)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"def mean(loss, rank):\n    if rank != 0:\n        return\n    {REDUCE}", 1),
+        (f"def mean(loss):\n    {REDUCE}\nif local_rank == 0:\n    mean(1)\n", 1),
+        (f"def mean(loss):\n    {REDUCE}\nif local_rank == 0:\n    mean(1)\nmean(2)\n", 0),
+        (
+            f"def mean(loss, rank):\n    if rank != 0:\n        {REDUCE}        return\n    {REDUCE}",
+            0,
+        ),
+        (f"if rank == 0:\n    {REDUCE}else:\n    {REDUCE}", 0),
+        (f"def mean(loss, rank):\n    if loss is None:\n        return\n    {REDUCE}", 0),
+    ],
+)
+def test_collective_calls_of_one_process(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(PLACED + text, tmp_path, "TT745") == found
