@@ -62,6 +62,47 @@ GUIDES = (
             Cause("the tokenizer is another one than the model's", "words and symbols without relation",
                   ("tokenizer-differs-from-base", "model-and-tokenizer-ids-differ")),
             Cause("the base is broken", "the base model answers garbage too", ("base-is-broken",)),
+            Cause("marks of the chat template were never trained: a base model (Llama 3) with the template of its "
+                  "instruct "
+                  "model, or added tokens, under LoRA without modules_to_save",
+                  "assistantassistant, foreign words or symbols where the tags, eot_id or special tokens should be; "
+                  "base "
+                  "model tuned by QLoRA",
+                  ("new-tokens-left-untrained", "base-model-special-tokens-untrained", "added-tokens-left-frozen")),
+            Cause("activations overflow in float16: a bfloat16 model loaded as float16, most of all Gemma and T5",
+                  "only exclamation marks !!!!, empty or pad tokens, nan or inf logits; on a T4 or V100 in half "
+                  "precision",
+                  ("fp16-overflow", "activations-leave-fp16")),
+            Cause("batches of prompts are padded on the right",
+                  "only one prompt of a batch is answered well; a single question alone is fine, batched answers are "
+                  "broken",
+                  ("right-padding-at-generation", "padded-batch-answers-otherwise")),
+            Cause("repetition_penalty or no_repeat_ngram_size forbids what has to be repeated",
+                  "broken json, missing keys, odd synonyms, words that fall apart late in the answer",
+                  ("repetition-forbidden-in-structured-answers", "generation-settings-distort-answers")),
+            Cause("the adapter was merged into 4-bit weights, or a quantized export is too coarse: compare one answer "
+                  "of "
+                  "the f16 file with that of q4",
+                  "the adapter is good and the merged model, q4_k_m, gptq or awq is garbage; f16 is fine",
+                  ("merged-into-4bit-or-low-precision", "merge-into-quantized-base")),
+            Cause("weights are missing in what is loaded, and begin at random: an adapter or a sharded save read as a "
+                  "model, "
+                  "a head that was not saved",
+                  "some weights were not initialized from the checkpoint and are newly initialized; word salad after "
+                  "loading",
+                  ("tensors-missing", "tied-embeddings-lost-on-merge", "sharded-weights-not-gathered")),
+            Cause("prompts are longer than the model, its rope scaling or the training knows: compare the tokens of "
+                  "the "
+                  "prompt with max_position_embeddings in config.json, and with the length of training",
+                  "short prompts are fine and long ones (longer than 4k, 8k, 32k tokens) turn into gibberish",
+                  ("length-beyond-the-model", "context-is-shorter-than-training")),
+            Cause("labels are shifted twice in a loop or collator of one's own",
+                  "fluent words in a wrong order, every second token skipped; a custom collator with labels[:, 1:]",
+                  ("labels-shifted-by-hand", "double-label-shift")),
+            Cause("the rows hold it: HTML markup, broken encoding, escapes, another chat template",
+                  "&nbsp; <br> html tags, mojibake, backslash n, or template marks in the answers, as in the training "
+                  "data",
+                  ("escape-sequences-as-text", "broken-encoding", "template-inside-template")),
         ),
     ),
     Guide(
@@ -424,6 +465,32 @@ GUIDES = (
             Cause("policy and reference are not the same at the start", "the loss does not begin at ln 2",
                   ("policy-differs-from-its-reference",)),
             Cause("the sides are exchanged", "perfect curves, and the wrong preference", ("preference-pairs-swapped",)),
+            Cause("the run has too few optimizer steps: pairs x epochs / (batch x accumulation x GPUs), or max_steps "
+                  "of a test",
+                  "over in minutes; a handful of steps; small data set of pairs; loss still at 0.69 at the end",
+                  ("setting-out-of-range", "dpo-stuck-at-ln2")),
+            Cause("what is exported, merged or served is the adapter from before the DPO",
+                  "served or exported model answers word for word as after the sft; curves of the dpo look great",
+                  ("trained-adapter-not-used", "adapter-is-not-served", "untrained-model-evaluated")),
+            Cause("the client asks the server for the base by its name, and not for the adapter",
+                  "vllm --lora-modules; same answers as the base or sft through the api", ("adapter-is-not-served",)),
+            Cause("the adapter of the DPO was trained on the merged SFT model and is put on the hub's base",
+                  "merged dpo model is worse than sft, or has lost the sft", ("script-loads-another-base",)),
+            Cause("steps are rounded away: all weights in bfloat16, at rates of 5e-7 to 1e-6",
+                  "full dpo without lora, gradients of normal size, margins of 0.001 for hundreds of steps",
+                  ("pure-bf16-updates-rounded-away", "bf16-weights-updated-in-place")),
+            Cause("the rejected answers are all alike or trivially told apart: one canned refusal, empty, another "
+                  "format",
+                  "accuracy 1.0 after a few steps, loss near zero, answers no better",
+                  ("dpo-accuracy-at-once", "rejected-side-empty", "pairs-lack-diversity")),
+            Cause("beta is so large that the policy is held at the reference", "margins grow by beta alone, beta 1 to "
+                  "5",
+                  ("preference-beta-out-of-range",)),
+            Cause("the loss is made of something else: an optimizer of the reference's parameters, logits without "
+                  "gradient, "
+                  "log probabilities of the prompt too", "own dpo loop; margins never move although loss.backward() "
+                  "runs",
+                  ("reference-moves-with-the-policy", "optimizer-misses-trained-tensors")),
         ),
     ),
     Guide(
@@ -442,6 +509,27 @@ GUIDES = (
                   ("adapter-is-not-served",)),
             Cause("the adapter's effect is lost in the merge", "merged or exported model is worse than the adapter",
                   ("merge-is-not-base-plus-adapter", "merged-into-4bit-or-low-precision")),
+            Cause("Ollama has no TEMPLATE: the Modelfile names a GGUF file alone (FROM), and without a TEMPLATE that "
+                  "it knows "
+                  "Ollama sends the bare question, without a stop",
+                  "Modelfile only has a FROM line; TEMPLATE missing; gguf rambles in Ollama, talks to itself, writes "
+                  "random "
+                  "text or the next user question, never stops, perfect in the notebook; unsloth save_pretrained_gguf",
+                  ("modelfile-template-differs", "modelfile-lacks-stop")),
+            Cause("trained with one chat template and served with another: chatml in training, --chat-template of "
+                  "another "
+                  "family at the server, template: of the chat config is not that of the training config",
+                  "answers well in training's format; ignores instructions when served, prints marks of the format",
+                  ("served-template-differs", "server-builds-another-prompt", "prompts-differ-from-training")),
+            Cause("what is merged or served is another adapter than the one that was trained: the export names the "
+                  "stage "
+                  "before, or an older folder",
+                  "exported or merged model answers as before the last training, as after the sft",
+                  ("trained-adapter-not-used",)),
+            Cause("the GGUF is quantized too coarsely, or its converter was older than the model: compare the f16 "
+                  "file with "
+                  "q4 on one prompt, with the same template",
+                  "gguf q4_k_m or q2 is gibberish in llama.cpp while f16 or the notebook is fine"),
         ),
     ),
     Guide(
