@@ -25,6 +25,8 @@ for batch in pairs:
         ref_chosen, ref_rejected = logps(reference, batch)
     loss = -logsigmoid(0.1 * ((chosen - ref_chosen) - (rejected - ref_rejected))).mean()
     loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
 ```
 
 ## Use instead
@@ -44,6 +46,8 @@ for batch in pairs:
         ref_chosen, ref_rejected = logps(reference, batch)
     loss = -logsigmoid(0.1 * ((chosen - ref_chosen) - (rejected - ref_rejected))).mean()
     loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
 ```
 
 ## Fix safety
