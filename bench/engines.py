@@ -118,14 +118,14 @@ def engines(given: argparse.Namespace, served: str) -> list[Engine]:
 
 def place_of(name: str, tokenizer: str) -> tuple[Any, Any]:
     """Place, and tokenizer."""
-    from truetune.generation.backends.place import placed
+    from truetune.generation.backends.model_source import find_model_source
 
-    place = placed(name, tokenizer=tokenizer)
+    place = find_model_source(name, tokenizer=tokenizer)
     return place, place.prepared().tokenizer
 
 
 def read_prompts(path: str) -> list[Any]:
-    from truetune.generation.looks import Chat, Prompt
+    from truetune.generation.answer_samples import Chat, Prompt
 
     rows = json.loads(Path(path).read_text(encoding="utf-8"))
     lists = ("ids", "reference_ids")
@@ -146,12 +146,12 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
     from dataclasses import asdict, replace
 
     from truetune.generation.backends.backend import Decoding
-    from truetune.generation.backends.opening import Options, opened
-    from truetune.generation.backends.place import served_stops
+    from truetune.generation.backends.model_source import serving_stops
+    from truetune.generation.backends.open_backend import Options, open_backend
 
     place, tokenizer = place_of(asked["place"], asked["tokenizer"])
     prompts = read_prompts(asked["prompts"])
-    stops = served_stops(tokenizer)
+    stops = serving_stops(tokenizer)
     bare = [replace(prompt, reference_ids=()) for prompt in prompts]
     options = Options(
         backend=asked["backend"],
@@ -159,7 +159,7 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
         served_model=asked["served_model"],
         timeout=PATIENCE,
     )
-    with opened(place, tokenizer, options) as backend:
+    with open_backend(place, tokenizer, options) as backend:
         backend.answers(bare[:1], Decoding(stops, 4))
         began = time.perf_counter()
         said = backend.answers(bare, Decoding(stops, asked["tokens"]))
@@ -189,8 +189,8 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
 
 def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
     """By route and verdict: the fields of a request that this server does not heed."""
-    from truetune.generation.backends.fields import asker, surveyed
-    from truetune.generation.backends.prompt_ids import chat_of
+    from truetune.generation.backends.request_fields import body_sender, survey_fields
+    from truetune.generation.backends.server_prompt_ids import chat_request
 
     chat = {
         "messages": prompt.chat.messages,
@@ -198,13 +198,13 @@ def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
         "settings": prompt.chat.settings,
     }
     bodies = {
-        "chat/completions": chat_of(backend.server, chat),
+        "chat/completions": chat_request(backend.server, chat),
         "completions": {**backend.teller.named, "prompt": prompt.text},
     }
     found: dict[str, dict[str, list[str]]] = {}
     for route, body in bodies.items():
         verdicts: dict[str, list[str]] = {}
-        for seen in surveyed(asker(f"{backend.server.root}/v1/{route}"), body):
+        for seen in survey_fields(body_sender(f"{backend.server.root}/v1/{route}"), body):
             verdicts.setdefault(seen.verdict, []).append(seen.name)
         found[route] = verdicts
     return found
@@ -212,10 +212,12 @@ def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
 
 def likeliest(asked: dict[str, Any]) -> list[dict[int, float]]:
     """Of the reference: the likeliest tokens behind each of these prefixes."""
-    from truetune.generation.backends.opening import Options, opened
+    from truetune.generation.backends.open_backend import Options, open_backend
 
     place, tokenizer = place_of(asked["place"], asked["tokenizer"])
-    with opened(place, tokenizer, Options(backend="transformers", dtype="float32")) as backend:
+    with open_backend(
+        place, tokenizer, Options(backend="transformers", dtype="float32")
+    ) as backend:
         return backend.likeliest(asked["prefixes"], 50) or []
 
 
@@ -385,11 +387,11 @@ def made_prompts(given: argparse.Namespace, out: Path) -> list[Any]:
     from dataclasses import asdict
 
     from truetune.data.rows import read
-    from truetune.generation.backends.place import placed
-    from truetune.generation.prompts import prompts_of
+    from truetune.generation.backends.model_source import find_model_source
+    from truetune.generation.build_prompts import build_prompts
 
-    probes = placed(given.model).prepared()
-    prompts = prompts_of(probes.spec, read(given.data), given.n, probes=probes)
+    probes = find_model_source(given.model).prepared()
+    prompts = build_prompts(probes.spec, read(given.data), given.n, probes=probes)
     out.write_text(json.dumps([asdict(prompt) for prompt in prompts]), encoding="utf-8")
     return prompts
 

@@ -46,9 +46,9 @@ def main() -> None:
         _scores(prompts, probes)
     if asked.only == "scores":
         return
-    from truetune.generation.backends.opening import Options, opened
+    from truetune.generation.backends.open_backend import Options, open_backend
 
-    with opened(place, probes.tokenizer, Options(device="cpu")) as backend:
+    with open_backend(place, probes.tokenizer, Options(device="cpu")) as backend:
         if asked.only in (None, "answers"):
             _answers(backend, prompts[: asked.prompts], probes, asked)
         if asked.only in (None, "tokens"):
@@ -57,14 +57,14 @@ def main() -> None:
 
 def _prompts(asked: Any) -> tuple[Any, Any, Any]:
     from truetune.data.rows import read
-    from truetune.generation.backends.place import placed
-    from truetune.generation.prompts import prompts_of
+    from truetune.generation.backends.model_source import find_model_source
+    from truetune.generation.build_prompts import build_prompts
 
-    place = placed(asked.model)
+    place = find_model_source(asked.model)
     probes = place.prepared()
     data = Path(asked.data) if asked.data else _demo()
     return (
-        prompts_of(probes.spec, read((str(data),)), max(asked.prompts, SCORED), probes=probes),
+        build_prompts(probes.spec, read((str(data),)), max(asked.prompts, SCORED), probes=probes),
         place,
         probes,
     )
@@ -72,9 +72,9 @@ def _prompts(asked: Any) -> tuple[Any, Any, Any]:
 
 def _answers(backend: Any, prompts: Sequence[Any], probes: Any, asked: Any) -> None:
     from truetune.generation.backends.backend import Decoding
-    from truetune.generation.backends.place import served_stops
+    from truetune.generation.backends.model_source import serving_stops
 
-    stops = served_stops(probes.tokenizer)
+    stops = serving_stops(probes.tokenizer)
     plain = [replace(prompt, reference_ids=()) for prompt in prompts]
     decoding = Decoding(stops, asked.limit)
     lengths = sorted(len(prompt.ids) for prompt in prompts)
@@ -137,11 +137,11 @@ def _alone(model: Any, ids: Sequence[int], stops: list[int], limit: int) -> list
 
 def _scores(prompts: Sequence[Any], probes: Any) -> None:
     """The reference of each as the answer of the one before it, until there are 200."""
-    from truetune.generation.looks import Answer
-    from truetune.generation.prompts import control_of
-    from truetune.generation.scores import score
+    from truetune.generation.answer_samples import Answer
+    from truetune.generation.build_prompts import control_token_texts
+    from truetune.generation.score_answer import score_answer
 
-    control = control_of(probes.tokenizer)
+    control = control_token_texts(probes.tokenizer)
     rows = [prompts[i % len(prompts)] for i in range(SCORED)]
     pairs = [
         (row, Answer(other.reference_ids, other.reference, 2))
@@ -149,7 +149,7 @@ def _scores(prompts: Sequence[Any], probes: Any) -> None:
     ]
     for name in ("cold", "warm"):
         _, wall, cpu = _timed(
-            lambda: [score(prompt, answer, control=control) for prompt, answer in pairs]
+            lambda: [score_answer(prompt, answer, control=control) for prompt, answer in pairs]
         )
         length = statistics.mean(len(answer.text) for _, answer in pairs)
         print(

@@ -3,6 +3,7 @@
 python -m bench.judge_answers               the figures of both halves
 python -m bench.judge_answers --missed      with each answer that is judged otherwise than it is labelled
 python -m bench.judge_answers --write       the table in docs/bench.md
+python -m bench.judge_answers --thresholds  what is found at half and at double of each threshold (about 20 minutes)
 
 The answers are in `bench/answers`: generations of a small model, broken in known ways (`bench.broken_answers`),
 read and labelled by hand; answers of public data sets, named by file and row; good ones written by hand in six more
@@ -19,6 +20,7 @@ elsewhere are parted by their question.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import re
 from collections import Counter, defaultdict
@@ -36,6 +38,14 @@ KINDS = ("empty", "echo", "loop", "language", "role markers", "garbage", "long")
 CONTENT = "content only"
 WAYS_CALLED = frozenset(way.called for way in WAYS)
 HALVES = ("tuned on", "held back")
+JUDGES = (
+    "garbage_text",
+    "identify_language",
+    "language_switch",
+    "repetition_loops",
+    "score_answer",
+)
+"""Modules of `truetune.generation` with thresholds"""
 PUBLIC = {
     "en": ("llamafactory/alpaca_en_demo.json", 3, 7, 260, 56),
     "zh": ("llamafactory/alpaca_zh_demo.json", 3, 7, 110, 50),
@@ -90,10 +100,12 @@ def verdicts(row: Labelled) -> tuple[str, ...]:
     """What the judge says is wrong with an answer."""
     from truetune.data.predictions import Prediction
     from truetune.evaluation.score import sample_of
-    from truetune.generation.looks import NO_LIMIT
-    from truetune.generation.verdicts import faults
+    from truetune.generation.answer_samples import NO_LIMIT
+    from truetune.generation.answer_verdicts import answer_faults
 
-    return faults(sample_of(Prediction(row.answer, row.question, row.reference), 0), NO_LIMIT)
+    return answer_faults(
+        sample_of(Prediction(row.answer, row.question, row.reference), 0), NO_LIMIT
+    )
 
 
 def _generated() -> Iterator[Labelled]:
@@ -235,6 +247,29 @@ def table(judged: Sequence[tuple[Labelled, tuple[str, ...]]]) -> str:
     return "\n".join(lines)
 
 
+def try_thresholds(rows: Sequence[Labelled]) -> Iterator[str]:
+    """For each number that a module of the judge names: how many more bad answers are found, and how many good ones are
+    called bad, with half and with double of it. The comments beside the thresholds say what came of it."""
+    base = figures([(row, verdicts(row)) for row in rows])
+    for name in JUDGES:
+        module = importlib.import_module(f"truetune.generation.{name}")
+        for constant, value in vars(module).copy().items():
+            if not constant.isupper() or type(value) not in (int, float):
+                continue
+            changes = []
+            for factor in (0.5, 2):
+                # A count below 1 is none: then everything is found.
+                changed = max(1, round(value * factor)) if type(value) is int else value * factor
+                setattr(module, constant, changed)
+                try:
+                    result = figures([(row, verdicts(row)) for row in rows])
+                finally:
+                    setattr(module, constant, value)
+                found = result.found.total() - base.found.total()
+                changes.append(f"{changed:g}: {found:+d} found, {result.alarms} false alarms")
+            yield f"{name}.{constant} {value:g}; {'; '.join(changes)}"
+
+
 def _share(part: int, whole: int) -> str:
     return f"{part} of {whole} ({100 * part / whole:.1f} %)"
 
@@ -260,7 +295,12 @@ def main() -> None:
     parser.add_argument("--missed", action="store_true")
     parser.add_argument("--half", choices=HALVES)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--thresholds", action="store_true")
     asked = parser.parse_args()
+    if asked.thresholds:
+        for line in try_thresholds(labelled()):
+            print(line, flush=True)
+        return
     judged = [(row, verdicts(row)) for row in labelled()]
     for row, said in judged if asked.missed else ():
         wrong = bool(said) if row.label == "good" else not said and row.label in KINDS

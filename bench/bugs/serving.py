@@ -51,7 +51,7 @@ def engine(folder: Path) -> str:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from tests.generation.imitation import Completions, started
+    from tests.generation.imitated_server import Completions, started
 
     tokenizer = AutoTokenizer.from_pretrained(folder / "served")
     base = AutoModelForCausalLM.from_pretrained(folder / "model")

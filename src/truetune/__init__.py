@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from truetune.evaluation.score import ScoreReport as ScoreReport
     from truetune.evaluation.score import score as score
     from truetune.fixing.run import Fixed as Fixed
-    from truetune.generation.backends.opening import Options as Options
+    from truetune.generation.backends.open_backend import Options as Options
     from truetune.memory.plan import Plan as Plan
     from truetune.rehearsal.report import RehearsalReport as RehearsalReport
     from truetune.serving.ladder import Ladder as Ladder
@@ -97,7 +97,7 @@ _HOMES = {
     "Ladder": "truetune.serving.ladder",
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.listen",
-    "Options": "truetune.generation.backends.opening",
+    "Options": "truetune.generation.backends.open_backend",
     "Plan": "truetune.memory.plan",
     "Prediction": "truetune.data.predictions",
     "PredictionWriter": "truetune.evaluation.own_loop",
@@ -388,7 +388,7 @@ def sample(
     Raises a `truetune.errors.TruetuneError`.
     """
     from truetune.evaluation.sample import sample as run
-    from truetune.generation.backends.opening import Options
+    from truetune.generation.backends.open_backend import Options
 
     other = None if compare is None else fspath(compare)
     return run(
@@ -451,7 +451,7 @@ def serve_check(
     `count` rows of `data` are asked besides fixed conversations; `options` are those of `sample`; `settings` are base,
     tokenizer, longest, and fields of `RunSpec`. Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.generation.backends.opening import Options
+    from truetune.generation.backends.open_backend import Options
     from truetune.serving.check import serve_check as run
 
     return run(

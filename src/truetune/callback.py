@@ -60,7 +60,7 @@ class AuditCallback(TrainerCallback):
 
 
 def _draw(report: Any) -> None:
-    from truetune.report.terminal import as_text
+    from truetune.report.report_terminal import as_text
 
     print(as_text(report), file=sys.stderr)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.engines_agree import NEAR, agreement, line, margin, parted
-from truetune.generation.looks import Prompt
+from truetune.generation.answer_samples import Prompt
 
 PROMPTS = [
     Prompt((1, 2), "", "", (5, 9), "data.jsonl", 1),

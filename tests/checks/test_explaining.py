@@ -259,6 +259,33 @@ def test_a_rule_is_found_by_what_users_see_of_it() -> None:
     assert "proved by metrics-unshifted" in shown
 
 
+@pytest.mark.parametrize(
+    ("question", "cause"),
+    [
+        ("gguf in ollama rambles gibberish, Modelfile only has FROM", "no TEMPLATE"),
+        (
+            "gguf q4_k_m is gibberish in llama.cpp, the f16 notebook is fine",
+            "quantized too coarsely",
+        ),
+        (
+            "fine for short prompts, gibberish when the prompt is longer than 8k",
+            "prompts are longer",
+        ),
+        ("gemma 3 writes only !!!!!! on a T4 after training", "overflow in float16"),
+        ("dpo on 56 pairs was over in 2 minutes and nothing changed", "too few optimizer steps"),
+        (
+            "vllm answers word for word as after the sft though the dpo curves look great",
+            "before the DPO",
+        ),
+        ("answers are full of &nbsp; and html tags", "HTML markup"),
+        ("only one prompt of each batch is answered well", "padded on the right"),
+    ],
+)
+def test_the_cause_is_shown_under_its_guide(question: str, cause: str) -> None:
+    shown = [one.text for hit in search(question, ALL) for one in hit.causes]
+    assert cause in " | ".join(shown)
+
+
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
 def test_a_guide_is_found_by_each_of_its_sentences(guide: object) -> None:
     assert guide in GUIDES
@@ -300,6 +327,13 @@ def test_explain_shows_messages_guides_and_hits() -> None:
         "code": "",
         "title": "The loss does not fall",
         "about": ["loss", "flat"],
+        "causes": [
+            {"text": "the learning rate is far too small", "rules": ["flat-loss"]},
+            {
+                "text": "the adapter is scaled away: lora_alpha far below its rank",
+                "rules": ["flat-loss"],
+            },
+        ],
         "command": "truetune explain loss-does-not-fall",
     }
     assert told("help", "loss is flat") == told("explain", "loss is flat")
@@ -356,7 +390,8 @@ def test_a_search_imports_neither_rules_nor_the_readers_of_logs() -> None:
     code = (
         "import sys; from truetune.cli import commands\n"
         "commands.main(['explain', 'loss is flat'], standalone_mode=False)\n"
-        "slow = ('numpy', 'rich.markdown', 'truetune.checks.rule', 'truetune.logs.log', 'truetune.report.terminal')\n"
+        "slow = ('numpy', 'rich.markdown', 'truetune.checks.rule', 'truetune.logs.log',"
+        " 'truetune.report.report_terminal')\n"
         "print([name for name in slow if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -27,7 +27,7 @@ from truetune.checks.run import check
 from truetune.demo import DATA as DEMO
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
-from truetune.report.terminal import as_text
+from truetune.report.report_terminal import as_text
 from truetune.spec.run import RunSpec
 
 

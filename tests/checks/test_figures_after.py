@@ -19,10 +19,10 @@ from truetune.checks.catalogue import rules, station
 from truetune.checks.judgement import Examined, Judgement, judge, judge_by
 from truetune.checks.rule import Rule
 from truetune.doctor.environment import Environment
-from truetune.generation.evaluated import Evaluated
-from truetune.generation.inquest import Inquest
-from truetune.generation.looks import Look, Watched
-from truetune.generation.service import Service
+from truetune.generation.answer_samples import SampledRun, SamplingPass
+from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.model_evidence import ModelEvidence
+from truetune.generation.server_observations import ServerObservations
 from truetune.logs.builder import Builder
 from truetune.logs.log import RunLog
 from truetune.logs.records import read_state
@@ -85,10 +85,10 @@ def bare() -> Iterator[tuple[str, Any]]:
     """Subjects that hold next to nothing, by station."""
     yield "log", log_of({"step": 1, "loss": 2.0})
     yield "log", log_of({"step": 1, "grad_norm": 1.0})
-    yield "answers", Watched((Look(0, (), 0.0),), finished=True)
-    yield "cause", Inquest(Watched((Look(0, (), 0.0),), finished=True))
-    yield "evaluation", Evaluated(rows=0)
-    yield "serving", Service("http://localhost:8000")
+    yield "answers", SampledRun((SamplingPass(0, (), 0.0),), finished=True)
+    yield "cause", ModelEvidence(SampledRun((SamplingPass(0, (), 0.0),), finished=True))
+    yield "evaluation", EvaluationResults(rows=0)
+    yield "serving", ServerObservations("http://localhost:8000")
     yield "environment", Environment("python", "3.11", "Linux", "UTF-8", {})
 
 

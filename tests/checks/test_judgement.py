@@ -33,9 +33,9 @@ from truetune.errors import DataError, FastPathError
 from truetune.evaluation.evaluate import judgement_of as judge_evaluation
 from truetune.probe.run_record import Record
 from truetune.report.as_json import as_dict
-from truetune.report.page import page
+from truetune.report.page import html_page
+from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
-from truetune.report.terminal import as_text
 from truetune.serving.check import judgement_of as judge_service
 from truetune.spec.run import RunSpec
 
@@ -401,7 +401,7 @@ def test_three_states(made: Report, outcome: str, code: int) -> None:
         for note in invocation["toolExecutionNotifications"]
     ]
     assert notes == [("warning" if part.asked else "note", part.code) for part in made.not_judged]
-    text = page(made)
+    text = html_page(made)
     assert ("no findings" in as_text(made)) is (outcome == "no findings")
     assert ('<b class="fine">no findings</b>' in text) is (outcome == "no findings")
     assert ('<b class="amiss">not judged</b>' in text) is (outcome == "not judged")
@@ -409,7 +409,7 @@ def test_three_states(made: Report, outcome: str, code: int) -> None:
 
 
 def test_what_is_not_judged_stands_in_the_page_with_its_reason() -> None:
-    text = page(report(FINE, LOST))
+    text = html_page(report(FINE, LOST))
     assert "&lt;b&gt;x&lt;/b&gt;" in text
     assert "<b>x</b>" not in text
     assert "checks/a.py:1" in text

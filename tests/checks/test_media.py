@@ -15,8 +15,8 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.media import Media, media_of
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
-from truetune.report.page import page
-from truetune.report.terminal import as_text
+from truetune.report.page import html_page
+from truetune.report.report_terminal import as_text
 from truetune.spec.run import RunSpec
 
 LENGTHS = (
@@ -108,7 +108,7 @@ def test_it_is_said_wherever_lengths_are(tmp_path: Path) -> None:
         "videos": 0,
         "says": says,
     }
-    assert f"These are the tokens of the text: {says}." in page(found)
+    assert f"These are the tokens of the text: {says}." in html_page(found)
     assert as_dict(report(tmp_path, [{"text": "a"}]))["lengths"]["media"] is None
 
 

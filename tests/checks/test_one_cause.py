@@ -55,6 +55,8 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "weights-wider-than-the-base": ("most-weights-never-moved",),
     "dora-slow-unmerged": ("rslora-or-alpha-scale-ignored",),
     "merge-into-quantized-base": ("four-bit-computed-in-float32",),
+    "modelfile-context-left-to-default": ("modelfile-template-differs",),
+    "modelfile-parameters-distort-answers": ("modelfile-template-differs",),
     "parser-scores-empty-answers": ("parser-misses-gold-answers", "parser-scores-shuffled-golds"),
 }
 """Rule -> what else its example is found to be"""

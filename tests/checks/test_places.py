@@ -23,7 +23,7 @@ from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.page import page_of
-from truetune.report.page.rows_of_report import views
+from truetune.report.page.rows_of_report import report_rows
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
@@ -129,7 +129,7 @@ def test_a_case_on_the_rejected_side_says_so(name: str, tmp_path: Path) -> None:
     (finding,) = report.findings
     (case,) = finding.cases
     assert (case.side, case.origin) == ("rejected", Origin(str(data), 1, 0))
-    (shown,) = (one for one in views(report) if one["title"] == "rejected")
+    (shown,) = (one for one in report_rows(report) if one["title"] == "rejected")
     assert case.token is not None
     assert shown["pieces"][case.token] == token
 
@@ -150,7 +150,9 @@ def test_a_problem_is_found_at_its_message_wherever_that_stands(tmp_path: Path) 
         report = truetune.check(data=str(data), tokenizer=str(TOKENIZER), select=("TT301", "TT311"))
         (case,) = report.findings[0].cases
         assert case.token is not None
-        shown = next(one for one in views(report) if one["title"] in (None, case.side or "chosen"))
+        shown = next(
+            one for one in report_rows(report) if one["title"] in (None, case.side or "chosen")
+        )
         found.append((case.turn, case.side, shown["pieces"][case.token]))
     assert found == [(2, None, "S"), (1, None, "7"), (None, "rejected", "9")]
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.checks.pages import block, sections
-from tests.checks.pages.config import lay_out
+from tests.checks.pages.config import config_of
 from truetune.checks.catalogue import rules, station
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.lint import lint
@@ -38,7 +38,7 @@ PROSE = {
     "pretokenized-rows-bypass-masking", "prompts-are-learned", "stale-map-cache", "served-template-differs",
     "pad-masks-eos-in-pretraining", "rows-not-shuffled", "output-dir-is-the-model", "answers-not-trained",
     "dataset-listed-twice", "pad-set-to-stop-token", "dataset-not-described", "length-left-to-default",
-    "best-model-cannot-be-picked",
+    "best-model-cannot-be-picked", "trained-adapter-not-used",
 }  # fmt: skip
 """Their remedies name no value to write: the user decides which"""
 
@@ -87,12 +87,11 @@ def _levels(path: Path) -> dict[str, int]:
 @pytest.mark.parametrize("rule", CONFIG, ids=lambda rule: rule.name())
 def test_what_a_finding_on_settings_says_ends_it(rule: type[Rule[Any]], tmp_path: Path) -> None:
     example = yaml.safe_load(block(sections(rule)["Example"]))
-    path = lay_out(example, tmp_path)
+    config = config_of(example, tmp_path)
+    path = Path(config.path)
     before = _levels(path)
     settings = yaml.safe_load(path.read_text())
-    finding = next(
-        f for f in of_settings(read_config(path), RunSpec()).findings if f.rule == rule.name()
-    )
+    finding = next(f for f in of_settings(config, RunSpec()).findings if f.rule == rule.name())
     tried = 0
     for alternative in re.split(r", or |; before ", finding.remedy):
         if (done := _followed(settings, finding, alternative)) is None:

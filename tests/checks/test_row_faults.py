@@ -115,6 +115,31 @@ def test_escapes_that_are_meant(answer: str, tmp_path: Path) -> None:
     assert severities(rows, tmp_path, "escape-sequences-as-text") == []
 
 
+def test_markup_of_an_editor(real: list[Row], tmp_path: Path) -> None:
+    """A warning where an export left its traces, a note where the tags may be what is wanted."""
+    export = '<p class="MsoNormal">{}&nbsp;</p><br />'
+    exported = [{**row, "answer": export.format(row["answer"])} for row in real]
+    assert severities(exported, tmp_path, "escape-sequences-as-text") == ["warning"]
+    bare = [{**row, "answer": f"<p>{row['answer']}</p>"} for row in real]
+    assert severities(bare, tmp_path, "escape-sequences-as-text") == ["info"]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Write the heading as HTML.", '<h1 class="title">Opening hours</h1>'),
+        ("Which <span> is it?", '<span class="price">12</span>'),
+        ("Is it open?", '<answer id="1"><p class="x">It is.</p></answer>'),
+        ("Is it open?", "**Yes**, until five.<br>On <b>Sunday</b> it is shut."),
+        ("Is it open?", '```html\n<p class="a">Yes</p>\n```'),
+        ("How do I log in?", '<html><body><p class="x">Click here</p><form></form></body></html>'),
+    ],
+)
+def test_markup_that_is_meant(question: str, answer: str, tmp_path: Path) -> None:
+    rows = [{"question": f"{question} ({i})", "answer": answer} for i in range(20)]
+    assert severities(rows, tmp_path, "escape-sequences-as-text") == []
+
+
 FRAMES = {
     "llama 2": ("<s>[INST] {} [/INST]", "{} </s>"),
     "llama 3": ("<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>", "{}<|eot_id|>"),

@@ -15,8 +15,8 @@ from truetune.checks.watching import findings_of
 from truetune.cli import commands
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError
-from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
-from truetune.generation.scores import score
+from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
+from truetune.generation.score_answer import score_answer
 from truetune.spec.files import find_settings
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
@@ -109,7 +109,7 @@ def test_rules_in_a_pipe_have_a_line_each() -> None:
 )
 def test_one_answer_to_four_prompts(references: str, fires: bool) -> None:
     samples = tuple(_sample(i, reference.strip()) for i, reference in enumerate(references))
-    found = findings_of(Watched((Look(0, samples, 0.0),), limit=8, finished=True))
+    found = findings_of(SampledRun((SamplingPass(0, samples, 0.0),), limit=8, finished=True))
     assert ("TT085" in {finding.code for finding in found}) is fires
 
 
@@ -125,4 +125,4 @@ def _sample(row: int, reference: str) -> Sample:
         reference_ids=(1,) if reference else (),
     )
     answer = Answer(ids=(5,), text="I see.", stop=2)
-    return Sample(prompt, answer, score(prompt, answer))
+    return Sample(prompt, answer, score_answer(prompt, answer))

@@ -113,8 +113,28 @@ def test_a_run_of_few_steps_is_found(tmp_path: Path) -> None:
         "sample_packing": None,
     }
     (found,) = said({**settings, "gradient_accumulation_steps": 128, "val_set_size": 0}, tmp_path)
-    assert "steps of the optimizer in the whole run: 6" in found[1]
+    assert "6 optimizer steps in the whole run" in found[1]
     assert said({**settings, "val_set_size": 0}, tmp_path) == []
+    rows.write_text('{"messages": []}\n' * 52, encoding="utf-8")
+    (found,) = said({**settings, "gradient_accumulation_steps": 32, "val_set_size": 0}, tmp_path)
+    assert "3 optimizer steps in the whole run" in found[1]
+    rows.write_text('{"messages": []}\n' * 8, encoding="utf-8")
+    assert said({**settings, "val_set_size": 0}, tmp_path) == []
+
+
+def test_a_limit_on_steps_that_leaves_rows_unseen_is_found(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"messages": []}\n' * 20_000, encoding="utf-8")
+    settings = {
+        **AXOLOTL,
+        **LORA,
+        "datasets": [{"path": str(rows), "type": "chat_template"}],
+        "sample_packing": None,
+        "val_set_size": 0,
+    }
+    (found,) = said({**settings, "max_steps": 60}, tmp_path)
+    assert "max_steps ends the run after 480 of 20,000 rows" in found[1]
+    assert said({**settings, "max_steps": 600}, tmp_path) == []
 
 
 CALLS = {

@@ -20,7 +20,7 @@ from truetune.checks.run import check
 from truetune.cli import commands
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
-from truetune.report.learned import verdict
+from truetune.report.supervision_headline import supervision_verdict
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 from truetune.trainers import NAMES, TRAINERS, facts_of
@@ -194,7 +194,7 @@ def test_the_first_line_names_the_trainer_or_says_that_it_is_not_known(
     name: TrainerName | None,
 ) -> None:
     spec = RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER), trained_by=name)
-    line = verdict(check(spec)).plain
+    line = supervision_verdict(check(spec)).plain
     assert facts_of(name).called in line or name is None
     assert ("--trainer" in line) == (name is None)
 

@@ -18,7 +18,7 @@ from filelock import FileLock
 from tests.docs import figures, reading, running, settings, shown, stage, unrun
 from tests.docs.blocks import Block, blocks, inline, pages
 from tests.docs.preludes import wanted
-from tests.generation import imitation
+from tests.generation import imitated_server
 from tests.generation.serving import shared, transformers_serve  # noqa: F401
 from truetune.checks.catalogue import page, rules
 
@@ -88,7 +88,7 @@ def server(tmp_path: Path, transformers_serve: str) -> str:
         except OSError as error:
             return getattr(error, "code", 502), {}, getattr(error, "read", lambda: b"")()
 
-    return imitation.started(handle)
+    return imitated_server.started(handle)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from truetune.doctor.environment import PACKAGES
 from truetune.doctor.gather import LOADED, _load, extras, gather
 from truetune.errors import UsageError
 from truetune.report.as_json import as_dict
-from truetune.report.terminal import as_text
+from truetune.report.report_terminal import as_text
 from truetune.spec.run import RunSpec
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "report-1.json"

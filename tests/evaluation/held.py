@@ -13,7 +13,7 @@ from tests.auditing import tiny
 from truetune.data.rows import read
 from truetune.demo import TOKENIZER
 from truetune.evaluation.losses import HeldOut, held_out
-from truetune.generation.backends.backend import Scored
+from truetune.generation.backends.backend import ScoredIds
 from truetune.render.probes import Probes, prepared
 from truetune.spec.files import spec_of
 
@@ -34,7 +34,7 @@ def examples(path: Path, **settings: Any) -> HeldOut:
 
 def one_by_one(
     model: Any, sequences: Sequence[Sequence[int]], stops: Sequence[int] = ()
-) -> list[Scored]:
+) -> list[ScoredIds]:
     """As plainly as can be."""
     found = []
     for ids in sequences:
@@ -43,7 +43,7 @@ def one_by_one(
         own = [float("nan"), *(float(logprobs[i, id]) for i, id in enumerate(ids[1:]))]
         stop = [float("nan"), *logprobs[:-1, list(stops)].exp().sum(-1).tolist()]
         found.append(
-            Scored(*(torch.tensor(part, dtype=torch.float32).numpy() for part in (own, stop)))
+            ScoredIds(*(torch.tensor(part, dtype=torch.float32).numpy() for part in (own, stop)))
         )
     return found
 

@@ -15,8 +15,8 @@ from tests.evaluation.answering import LIMIT
 from tests.evaluation.test_sample import asked, ran
 from truetune.errors import UsageError
 from truetune.evaluation.compare import compared, words
-from truetune.generation.looks import Answer, Prompt, Sample
-from truetune.generation.scores import score
+from truetune.generation.answer_samples import Answer, Prompt, Sample
+from truetune.generation.score_answer import score_answer
 
 EN = (
     "The lighthouse stands on the northern cliff, and its lamp is lit every evening by the old"
@@ -33,7 +33,7 @@ def said(text: str, *, stops: bool = True, reference: str = EN) -> Sample:
         (1,), "Where is it?", reference, (1,) * (len(reference.split()) + 1), "a.jsonl", 1
     )
     answer = Answer((1,) * len(text.split()), text, 2 if stops else None)
-    return Sample(prompt, answer, score(prompt, answer))
+    return Sample(prompt, answer, score_answer(prompt, answer))
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_a_backend_that_can_not_score(
         monkeypatch.setattr(backend, "score", lambda *given: None)
         return backend
 
-    monkeypatch.setattr(module, "opened", silent)
+    monkeypatch.setattr(module, "open_backend", silent)
     with pytest.raises(UsageError, match="can't tell the probabilities"):
         evaluate(str(model), [str(held)])
     report = evaluate(str(model), [str(held)], answers=2, max_new_tokens=4)

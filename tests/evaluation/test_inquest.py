@@ -24,13 +24,13 @@ from truetune.checks.watching import findings_of
 from truetune.data.rows import read
 from truetune.demo import TOKENIZER
 from truetune.evaluation.inquest import inquire
+from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
 from truetune.generation.backends.backend import Backend, Decoding, Progress
-from truetune.generation.backends.opening import opened
-from truetune.generation.backends.place import placed, served_stops
-from truetune.generation.inquest import Inquest
-from truetune.generation.looks import Answer, Look, Prompt, Sample
-from truetune.generation.prompts import prompts_of
-from truetune.generation.scores import score
+from truetune.generation.backends.model_source import find_model_source, serving_stops
+from truetune.generation.backends.open_backend import open_backend
+from truetune.generation.build_prompts import build_prompts
+from truetune.generation.model_evidence import ModelEvidence
+from truetune.generation.score_answer import score_answer
 from truetune.render.probes import prepared
 from truetune.render.serving_contract import contract_of
 from truetune.spec.run import RunSpec
@@ -98,26 +98,30 @@ def right(home: Path, tmp_path: Path) -> Path:
 
 def asked(
     folder: Path, base: Path | None, tokenizer: Path | None = None, backend: Backend | None = None
-) -> Inquest:
+) -> ModelEvidence:
     rows = folder.parent / "rows.jsonl" if base is None else base.parent / "rows.jsonl"
-    place = placed(
+    place = find_model_source(
         str(folder),
         base=str(base) if base else None,
         tokenizer=str(tokenizer) if tokenizer else None,
     )
     probes = place.prepared()
-    prompts = prompts_of(probes.spec, read([str(rows)]), count=8, probes=probes)
-    with backend or opened(place, probes.tokenizer) as answering:
+    prompts = build_prompts(probes.spec, read([str(rows)]), count=8, probes=probes)
+    with backend or open_backend(place, probes.tokenizer) as answering:
         said = answering.answers(
-            prompts, Decoding(served_stops(probes.tokenizer), max_new_tokens=LIMIT)
+            prompts, Decoding(serving_stops(probes.tokenizer), max_new_tokens=LIMIT)
         )
         samples = tuple(
-            Sample(p, a, score(p, a)) for p, a in zip(prompts, said, strict=True) if a is not None
+            Sample(p, a, score_answer(p, a))
+            for p, a in zip(prompts, said, strict=True)
+            if a is not None
         )
-        return inquire(place, probes, prompts, Look(0, samples, 1.0), answering, limit=LIMIT)
+        return inquire(
+            place, probes, prompts, SamplingPass(0, samples, 1.0), answering, limit=LIMIT
+        )
 
 
-def named(found: Inquest) -> dict[str, Finding]:
+def named(found: ModelEvidence) -> dict[str, Finding]:
     return {finding.rule: finding for finding in causes_of(found, SPEC).findings}
 
 
@@ -221,15 +225,15 @@ class Padded(Backend):
 
 
 def test_a_padded_batch_that_answers_otherwise(home: Path) -> None:
-    place = placed(str(home / "right"), base=str(home / "base"))
-    with opened(place, place.prepared().tokenizer) as inner:
+    place = find_model_source(str(home / "right"), base=str(home / "base"))
+    with open_backend(place, place.prepared().tokenizer) as inner:
         found = asked(home / "right", home / "base", backend=Padded(inner))
     assert "padded-batch-answers-otherwise" in named(found)
     assert max(parted.nats or 0 for parted in found.parted) > 1
 
 
 def test_what_can_not_be_asked_is_a_note(home: Path) -> None:
-    place = placed(str(home / "right"), base=str(home / "base"))
+    place = find_model_source(str(home / "right"), base=str(home / "base"))
 
     class Silent(Backend):
         kind = "server"

@@ -14,9 +14,9 @@ from truetune.data.rows import read
 from truetune.demo import TOKENIZER
 from truetune.encoding.encode_run import encode
 from truetune.evaluation.leaks import Leaks, seen_rows
-from truetune.generation.backends.place import Place
-from truetune.generation.looks import Prompt
-from truetune.generation.prompts import prompts_of
+from truetune.generation.answer_samples import Prompt
+from truetune.generation.backends.model_source import ModelSource
+from truetune.generation.build_prompts import build_prompts
 from truetune.render.probes import Probes
 from truetune.spec.files import spec_of
 
@@ -33,8 +33,8 @@ def chat(question: str, answer: str) -> dict[str, Any]:
     }
 
 
-def place(folder: Path, **run: Any) -> Place:
-    return Place(str(folder), "model", folder, None, TOKENIZER, folder, run, None)
+def place(folder: Path, **run: Any) -> ModelSource:
+    return ModelSource(str(folder), "model", folder, None, TOKENIZER, folder, run, None)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def asked(tmp_path: Path) -> list[Prompt]:
         chat("Is it open?", "It is."),
     ]
     probes = probes_of()
-    return prompts_of(probes.spec, read([str(write(tmp_path, rows))]), len(rows), probes=probes)
+    return build_prompts(probes.spec, read([str(write(tmp_path, rows))]), len(rows), probes=probes)
 
 
 def run_of(trained: Path, out: Path) -> tuple[Probes, dict[str, Any]]:
@@ -134,7 +134,7 @@ def test_text_without_turns(tmp_path: Path) -> None:
         tmp_path,
         [{"text": text}, {"text": text.replace("many", "few")}, {"text": "It is open on Sundays."}],
     )
-    prompts = prompts_of(probes.spec, read([str(rows)]), 3, probes=probes)
+    prompts = build_prompts(probes.spec, read([str(rows)]), 3, probes=probes)
     alone = write(tmp_path, [{"text": text}], "trained.jsonl")
     made = [replace(prompt, line=i) for i, prompt in enumerate(prompts)]
     assert hows(seen_rows(place(tmp_path), made, probes, [str(alone)]))[0] == "row"

@@ -11,7 +11,7 @@ import pytest
 from tests.evaluation.held import probes_of, saved
 from truetune.errors import UsageError
 from truetune.evaluation.lm_eval import Asked, adds_bos, notes_of, run_tasks, watched
-from truetune.generation.backends.place import placed
+from truetune.generation.backends.model_source import find_model_source
 
 MESSAGES = [{"role": "user", "content": "Where is the lighthouse?"}]
 PROBES = probes_of()
@@ -84,7 +84,7 @@ def test_a_template_without_bos_needs_none() -> None:
 
 
 def test_what_can_not_be_run(tmp_path: Path) -> None:
-    place = placed(str(saved(tmp_path)))
+    place = find_model_source(str(saved(tmp_path)))
     if importlib.util.find_spec("lm_eval") is None:
         with pytest.raises(UsageError, match="pip install lm-eval"):
             run_tasks(place, ["arc_easy"])

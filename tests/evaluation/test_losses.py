@@ -14,8 +14,8 @@ from tests.auditing import tiny
 from tests.evaluation.held import examples, one_by_one, probes_of, saved, write
 from truetune.evaluation.evaluate import evaluate
 from truetune.evaluation.losses import BAD, KINDS, changes, losses, row_losses
-from truetune.generation import forced
-from truetune.generation.evaluated import FIRST, WHOLE
+from truetune.generation import teacher_forcing
+from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN
 from truetune.render.rendering import Source
 from truetune.training.watch.losses import NAMES
 
@@ -32,19 +32,19 @@ def model() -> Any:
 
 
 def test_kinds_are_those_of_training() -> None:
-    assert (*NAMES, WHOLE) == KINDS
-    assert KINDS[-2] == FIRST
+    assert (*NAMES, ALL_TOKENS) == KINDS
+    assert KINDS[-2] == FIRST_TOKEN
 
 
 @pytest.mark.parametrize("tokens", [1, 60, 8192])
 def test_the_batch_does_not_matter(
     model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: int
 ) -> None:
-    monkeypatch.setattr(forced, "TOKENS", tokens)
+    monkeypatch.setattr(teacher_forcing, "MAX_BATCH_TOKENS", tokens)
     held = examples(write(tmp_path, tiny.chats(9, turns=2)))
     ids = [document.ids.tolist() for document in held.documents]
     plain = row_losses(held.documents, one_by_one(model, ids, [3]))
-    found = row_losses(held.documents, forced.scored(model, ids, [3]))
+    found = row_losses(held.documents, teacher_forcing.score_sequences(model, ids, [3]))
     assert np.abs(plain.sums - found.sums).max() < 1e-4
     for mine, other in zip(losses(found), losses(plain), strict=True):
         assert mine.mean == pytest.approx(other.mean, abs=1e-6)
@@ -57,11 +57,11 @@ def test_every_supervised_token_counts_once(model: Any, tmp_path: Path) -> None:
         held.documents, one_by_one(model, [d.ids.tolist() for d in held.documents], [3])
     )
     whole, stop, first = (
-        table.counts[:, KINDS.index(kind)] for kind in (WHOLE, Source.STOP.label, FIRST)
+        table.counts[:, KINDS.index(kind)] for kind in (ALL_TOKENS, Source.STOP.label, FIRST_TOKEN)
     )
     assert whole.sum() == sum(int(document.supervised.sum()) for document in held.documents)
     assert stop.tolist() == first.tolist() == [3] * 6
-    parts = [i for i, kind in enumerate(KINDS) if kind not in (WHOLE, FIRST)]
+    parts = [i for i, kind in enumerate(KINDS) if kind not in (ALL_TOKENS, FIRST_TOKEN)]
     assert np.allclose(table.sums[:, parts].sum(1), table.sums[:, -1])
     single = examples(path, history="single")
     assert sum(int(document.supervised.sum()) for document in single.documents) == whole.sum()
@@ -97,7 +97,7 @@ def test_a_mean_is_over_tokens_and_an_interval_over_rows(model: Any, tmp_path: P
         [-s.logprobs[d.supervised] for s, d in zip(scored, held.documents, strict=True)]
     )
     whole = losses(row_losses(held.documents, scored))[0]
-    assert (whole.source, whole.tokens, whole.rows) == (WHOLE, len(every), 5)
+    assert (whole.source, whole.tokens, whole.rows) == (ALL_TOKENS, len(every), 5)
     assert whole.mean == pytest.approx(float(every.mean()), abs=1e-6)
     assert whole.low is not None
     assert whole.high is not None

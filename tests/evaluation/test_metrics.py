@@ -6,11 +6,11 @@ import pytest
 
 from truetune.evaluation.metrics import Group, measured
 from truetune.evaluation.statistics import mcnemar, wilson
-from truetune.generation.looks import Answer, Prompt, Sample
-from truetune.generation.parsers import parser_of
-from truetune.generation.scores import score
+from truetune.generation.answer_parsers import make_parser
+from truetune.generation.answer_samples import Answer, Prompt, Sample
+from truetune.generation.score_answer import score_answer
 
-NUMBER = parser_of("number")
+NUMBER = make_parser("number")
 
 
 def sample(
@@ -19,7 +19,7 @@ def sample(
     reference = (1,) * (len(wanted.split()) + 1)
     prompt = Prompt((1, i), f"question {i}", wanted, reference, file, i, seen)
     answer = Answer((1,) * len(said.split()), said, None if cut else 2)
-    return Sample(prompt, answer, score(prompt, answer, parse=NUMBER))
+    return Sample(prompt, answer, score_answer(prompt, answer, parse=NUMBER))
 
 
 def values(group: Group) -> dict[str, float]:

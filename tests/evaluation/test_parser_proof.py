@@ -17,10 +17,10 @@ from truetune.checks.catalogue import choose
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 from truetune.evaluation.parser_proof import after_answers, proof_of
-from truetune.generation.evaluated import Evaluated
-from truetune.generation.final_answers import final_of, holds
-from truetune.generation.parsers import parser_of
-from truetune.generation.proven import ParserProof
+from truetune.generation.answer_parsers import make_parser
+from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.final_answers import find_final_answer, holds_final_answer
+from truetune.generation.parser_selftest import ParserSelftest
 
 CHOICE = random.Random(7)
 COUNTS = [CHOICE.randint(2, 99) for _ in range(40)]
@@ -41,11 +41,13 @@ CALLS = [
 ]
 
 
-def told(proof: ParserProof) -> dict[str, Finding]:
+def told(proof: ParserSelftest) -> dict[str, Finding]:
     """Code -> finding."""
     rules = [rule for rule in choose([], [], "evaluation") if issubclass(rule, EvaluationRule)]
     found = [
-        finding for rule in rules for finding in rule(Evaluated(rows=20, parser=proof)).findings()
+        finding
+        for rule in rules
+        for finding in rule(EvaluationResults(rows=20, parser=proof)).findings()
     ]
     return {finding.code: finding for finding in found}
 
@@ -62,7 +64,7 @@ RIGHT: list[tuple[str, Any, list[str]]] = [
 
 @pytest.mark.parametrize(("name", "parse", "golds"), RIGHT)
 def test_right_parsers_pass_in_silence(name: str, parse: Any, golds: list[str]) -> None:
-    proof = proof_of(parse or parser_of(name), golds, name=name)
+    proof = proof_of(parse or make_parser(name), golds, name=name)
     assert proof.read == proof.golds == len(golds)
     assert proof.empty == 0
     if proof.chance is not None:
@@ -127,7 +129,7 @@ WRONG: list[tuple[str, Any, list[str], set[str], str]] = [
 def test_wrong_parsers_are_caught(
     name: str, parse: Any, golds: list[str], codes: set[str], says: str
 ) -> None:
-    found = told(proof_of(parse or parser_of(name), golds, name=name, seconds=0.3))
+    found = told(proof_of(parse or make_parser(name), golds, name=name, seconds=0.3))
     assert set(found) == codes
     first = found[min(found)]
     assert name in first.message
@@ -136,7 +138,7 @@ def test_wrong_parsers_are_caught(
 
 
 def test_an_example_shows_gold_reading_and_row() -> None:
-    found = told(proof_of(parser_of(r"regex:(\d+)"), SUMS, name="first"))["TT955"]
+    found = told(proof_of(make_parser(r"regex:(\d+)"), SUMS, name="first"))["TT955"]
     text = found.cases[0].text
     assert f"is read as '{COUNTS[0]}'" in text
     assert f"expected {COUNTS[0] + COUNTS[1]}" in text
@@ -144,29 +146,29 @@ def test_an_example_shows_gold_reading_and_row() -> None:
 
 
 def test_chance_is_that_of_the_golds() -> None:
-    proof = proof_of(parser_of("choice"), ["A", "A", "A", "B"], name="choice")
+    proof = proof_of(make_parser("choice"), ["A", "A", "A", "B"], name="choice")
     assert proof.chance == proof.shuffled == 3 / 6
     assert (
         str(proof)
         == "choice: reads 4 of 4 gold answers; shuffled ones score 0.50, chance is 0.50; empty ones"
         " 0.00"
     )
-    assert proof_of(parser_of("choice"), ["A"] * 9, name="choice").chance == 1.0
-    assert told(proof_of(parser_of("choice"), ["A"] * 9, name="choice")) == {}
-    assert proof_of(parser_of("choice"), [], name="choice").golds == 0
+    assert proof_of(make_parser("choice"), ["A"] * 9, name="choice").chance == 1.0
+    assert told(proof_of(make_parser("choice"), ["A"] * 9, name="choice")) == {}
+    assert proof_of(make_parser("choice"), [], name="choice").golds == 0
 
 
 def test_questions_that_score_are_told() -> None:
     golds = [f"{a} apples" for a in range(20)]
     proof = proof_of(
-        parser_of("number"),
+        make_parser("number"),
         golds,
         name="number",
         questions=[f"Repeat: {a} apples" for a in range(20)],
     )
     assert told(proof)["TT957"].severity == "warning"
     others = proof_of(
-        parser_of("number"),
+        make_parser("number"),
         golds,
         name="number",
         questions=[f"{a} and one?" for a in range(20, 40)],
@@ -176,12 +178,12 @@ def test_questions_that_score_are_told() -> None:
 
 def test_right_answers_that_are_not_read_are_told() -> None:
     golds = [f"#### {a}" for a in COUNTS]
-    proof = proof_of(parser_of(r"regex:#### (\d+)"), golds, name="strict")
+    proof = proof_of(make_parser(r"regex:#### (\d+)"), golds, name="strict")
     said = [f"The answer is {a}." for a in COUNTS[:30]] + golds[30:]
-    found = told(after_answers(proof, parser_of(r"regex:#### (\d+)"), golds, said))["TT959"]
+    found = told(after_answers(proof, make_parser(r"regex:#### (\d+)"), golds, said))["TT959"]
     assert (found.count, found.total) == (30, 40)
     wrong = [f"The answer is {a + 1}." for a in COUNTS]
-    assert told(after_answers(proof, parser_of(r"regex:#### (\d+)"), golds, wrong)) == {}
+    assert told(after_answers(proof, make_parser(r"regex:#### (\d+)"), golds, wrong)) == {}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_right_answers_that_are_not_read_are_told() -> None:
     ],
 )
 def test_final_answers(text: str, kind: str | None, value: str | None) -> None:
-    found = final_of(text)
+    found = find_final_answer(text)
     assert (found and found.kind, found and found.value) == (kind, value)
 
 
@@ -224,7 +226,7 @@ def test_final_answers(text: str, kind: str | None, value: str | None) -> None:
     ],
 )
 def test_answers_that_hold_the_gold(answer: str, gold: str, held: bool) -> None:
-    assert holds(answer, gold) is held
+    assert holds_final_answer(answer, gold) is held
 
 
 def test_real_tool_calls() -> None:
@@ -236,7 +238,7 @@ def test_real_tool_calls() -> None:
         if turn["from"] == "function_call"
     ]
     assert len(calls) > 100
-    assert told(proof_of(parser_of("json"), calls, name="json")) == {}
+    assert told(proof_of(make_parser("json"), calls, name="json")) == {}
     assert set(told(proof_of(str.strip, calls, name="as text"))) == {"TT955"}
 
 

@@ -21,8 +21,8 @@ from truetune.evaluation.asked import Asked
 from truetune.evaluation.asked import asked as choose
 from truetune.evaluation.report import SampleReport
 from truetune.evaluation.sample import sample
-from truetune.generation.backends.local import Local
-from truetune.generation.backends.place import placed
+from truetune.generation.backends.model_source import find_model_source
+from truetune.generation.backends.transformers_backend import TransformersBackend
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def asked(model: Path, rows: Path, **given: Any) -> SampleReport:
 
 
 def chosen(model: Path, rows: Path, count: int, **given: Any) -> Asked:
-    place = placed(str(model))
+    place = find_model_source(str(model))
     return choose(place, place.prepared(), [str(rows)], count, **given)
 
 
@@ -201,8 +201,10 @@ def test_an_interrupt_frees_the_model(
     right: Path, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[str] = []
-    close = Local.close
-    monkeypatch.setattr(Local, "close", lambda self: (closed.append(self.name), close(self)))
+    close = TransformersBackend.close
+    monkeypatch.setattr(
+        TransformersBackend, "close", lambda self: (closed.append(self.name), close(self))
+    )
 
     def interrupt(what: str, done: int, total: int) -> None:
         raise KeyboardInterrupt

@@ -13,7 +13,7 @@ import truetune
 from truetune.cli import commands
 from truetune.data.predictions import read_predictions, score_hint
 from truetune.errors import DataError, UsageError
-from truetune.report.sampled import success
+from truetune.report.answers_terminal import describe_success
 
 QUESTIONS = ["What is 2+2?", "What is the capital of France?", "Name a color.", "Who wrote Hamlet?"]
 REFERENCES = ["4", "Paris", "Red", "Shakespeare"]
@@ -376,7 +376,7 @@ def test_right_answers_are_counted_and_wrong_ones_are_called_wrong(wrong: int) -
     answers = [f"So 9 + 1 makes {int(n) + (i < wrong)}." for i, n in enumerate(NUMBERS)]
     report = scored(answers, NUMBERS, parser="number")
     right = 12 - wrong
-    line = success(report)
+    line = describe_success(report)
     assert f"{right} of 12 ({right / 12:.0%}) are right" in line
     assert ("a wrong answer" in line) is bool(wrong)
     assert "another value" not in line

@@ -12,7 +12,7 @@ from tests.auditing import tiny
 from tests.evaluation.held import examples, write
 from truetune.encoding.documents import Document
 from truetune.evaluation.stops import calibration
-from truetune.generation.backends.backend import Scored
+from truetune.generation.backends.backend import ScoredIds
 from truetune.render.rendering import Source
 
 STOP = 3
@@ -23,10 +23,10 @@ def documents(tmp_path: Path) -> tuple[Document, ...]:
     return examples(write(tmp_path, tiny.chats(10, turns=2))).documents
 
 
-def scored(documents: tuple[Document, ...], end: float, inside: float) -> list[Scored]:
+def scored(documents: tuple[Document, ...], end: float, inside: float) -> list[ScoredIds]:
     """A model that gives these chances of a stop."""
     chances = [np.where(d.source == Source.STOP, end, inside).astype(np.float32) for d in documents]
-    return [Scored(np.zeros(len(chance), np.float32), chance) for chance in chances]
+    return [ScoredIds(np.zeros(len(chance), np.float32), chance) for chance in chances]
 
 
 def test_a_model_that_knows(documents: tuple[Document, ...]) -> None:
@@ -79,7 +79,7 @@ def test_a_stop_that_serving_does_not_know_is_named(documents: tuple[Document, .
 @pytest.mark.parametrize("stop", [None, "none"])
 def test_nothing_is_told_where_nothing_can_be(documents: tuple[Document, ...], stop: Any) -> None:
     if stop is None:
-        silent = [Scored(np.zeros(len(d.ids), np.float32)) for d in documents]
+        silent = [ScoredIds(np.zeros(len(d.ids), np.float32)) for d in documents]
         assert calibration(documents, silent, {STOP}) is None
     else:
         bare = tuple(

@@ -15,13 +15,18 @@ import pytest
 
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.generation.backends import vllm
+from truetune.generation.answer_samples import Prompt
+from truetune.generation.backends import vllm_backend
 from truetune.generation.backends.backend import Decoding
-from truetune.generation.backends.likelihood import behind, chosen, log_softmax, stopping
-from truetune.generation.backends.llama import vocabulary_notes
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import Place, placed
-from truetune.generation.looks import Prompt
+from truetune.generation.backends.llama_cpp_backend import compare_vocabularies
+from truetune.generation.backends.model_source import ModelSource, find_model_source
+from truetune.generation.backends.next_token import (
+    choose_token,
+    log_softmax,
+    reference_before_stop,
+    stop_probability,
+)
+from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.render.tokenizer import Tokenizer, load
 
 WITHOUT = {name: importlib.util.find_spec(name) is None for name in ("llama_cpp", "vllm")}
@@ -35,14 +40,14 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Place:
+def file(tmp_path: Path) -> ModelSource:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    return placed(str(tmp_path / "model.gguf"), tokenizer=str(TOKENIZER))
+    return find_model_source(str(tmp_path / "model.gguf"), tokenizer=str(TOKENIZER))
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Place:
-    return Place("m", "model", tmp_path, None, TOKENIZER, tmp_path, {}, None)
+def model(tmp_path: Path) -> ModelSource:
+    return ModelSource("m", "model", tmp_path, None, TOKENIZER, tmp_path, {}, None)
 
 
 def words(tokenizer: Tokenizer) -> list[str]:
@@ -53,41 +58,43 @@ def words(tokenizer: Tokenizer) -> list[str]:
 
 
 @pytest.mark.skipif(not WITHOUT["llama_cpp"], reason="llama_cpp is installed")
-def test_without_llama_cpp_it_says_what_to_install(file: Place, tokenizer: Tokenizer) -> None:
+def test_without_llama_cpp_it_says_what_to_install(file: ModelSource, tokenizer: Tokenizer) -> None:
     with pytest.raises(UsageError, match="pip install llama-cpp-python"):
-        opened(file, tokenizer)
+        open_backend(file, tokenizer)
 
 
 @pytest.mark.skipif(not WITHOUT["vllm"], reason="vllm is installed")
-def test_without_vllm_it_says_what_to_install(model: Place, tokenizer: Tokenizer) -> None:
+def test_without_vllm_it_says_what_to_install(model: ModelSource, tokenizer: Tokenizer) -> None:
     with pytest.raises(UsageError, match="pip install vllm"):
-        opened(model, tokenizer, Options(backend="vllm"))
+        open_backend(model, tokenizer, Options(backend="vllm"))
 
 
-def test_each_takes_its_own_kind_of_model(file: Place, model: Place, tokenizer: Tokenizer) -> None:
+def test_each_takes_its_own_kind_of_model(
+    file: ModelSource, model: ModelSource, tokenizer: Tokenizer
+) -> None:
     with pytest.raises(UsageError, match="folder of a model"):
-        opened(file, tokenizer, Options(backend="vllm"))
+        open_backend(file, tokenizer, Options(backend="vllm"))
     with pytest.raises(UsageError, match=r"\.gguf file"):
-        opened(model, tokenizer, Options(backend="llama.cpp"))
+        open_backend(model, tokenizer, Options(backend="llama.cpp"))
 
 
 # The vocabulary of a GGUF file
 
 
 def test_the_same_vocabulary_is_silent(tokenizer: Tokenizer) -> None:
-    assert vocabulary_notes([*words(tokenizer), "[PAD]"], tokenizer, "f.gguf") == []
+    assert compare_vocabularies([*words(tokenizer), "[PAD]"], tokenizer, "f.gguf") == []
 
 
 def test_a_vocabulary_that_is_too_small_is_another_models(tokenizer: Tokenizer) -> None:
     with pytest.raises(UsageError, match="another model"):
-        vocabulary_notes(words(tokenizer)[:-1], tokenizer, "f.gguf")
+        compare_vocabularies(words(tokenizer)[:-1], tokenizer, "f.gguf")
 
 
 def test_a_few_other_spellings_are_a_note(tokenizer: Tokenizer) -> None:
     spelled = words(tokenizer)
     id = next(id for id in range(tokenizer.vocabulary) if id not in tokenizer.control)
     spelled[id] = "other"
-    [note] = vocabulary_notes(spelled, tokenizer, "f.gguf")
+    [note] = compare_vocabularies(spelled, tokenizer, "f.gguf")
     assert note.startswith("1 of ")
     assert "'other'" in note
 
@@ -96,12 +103,12 @@ def test_another_control_token_is_an_error(tokenizer: Tokenizer) -> None:
     spelled = words(tokenizer)
     spelled[min(tokenizer.control)] = "<other>"
     with pytest.raises(UsageError, match="'<other>'"):
-        vocabulary_notes(spelled, tokenizer, "f.gguf")
+        compare_vocabularies(spelled, tokenizer, "f.gguf")
 
 
 def test_many_other_spellings_are_an_error(tokenizer: Tokenizer) -> None:
     with pytest.raises(UsageError, match="spelled otherwise"):
-        vocabulary_notes(words(tokenizer)[::-1], tokenizer, "f.gguf")
+        compare_vocabularies(words(tokenizer)[::-1], tokenizer, "f.gguf")
 
 
 # What vLLM takes of an adapter
@@ -119,14 +126,17 @@ def test_an_adapter_that_vllm_can_not_apply_is_refused_before_it_is_loaded(
 
     config = {"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"], "bias": "none", **setting}
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
-    place = Place("a", "adapter", tmp_path, tmp_path, TOKENIZER, tmp_path, {}, None)
+    place = ModelSource("a", "adapter", tmp_path, tmp_path, TOKENIZER, tmp_path, {}, None)
     with pytest.raises(UsageError, match="truetune merge"):
-        opened(place, tokenizer, Options(backend="vllm"))
+        open_backend(place, tokenizer, Options(backend="vllm"))
 
 
 def test_a_plain_adapter_is_taken() -> None:
     assert (
-        vllm.refusals({"peft_type": "LORA", "r": 8, "bias": "none", "modules_to_save": None}) == []
+        vllm_backend.unsupported_adapter_settings(
+            {"peft_type": "LORA", "r": 8, "bias": "none", "modules_to_save": None}
+        )
+        == []
     )
 
 
@@ -140,12 +150,12 @@ def test_a_plain_adapter_is_taken() -> None:
     ],
 )
 def test_the_rank_that_vllm_is_told_holds_the_largest(config: dict[str, object], rank: int) -> None:
-    assert vllm.rank_of(config) == rank
+    assert vllm_backend.smallest_lora_rank(config) == rank
 
 
 def test_a_rank_that_is_too_large_is_an_error() -> None:
     with pytest.raises(UsageError, match="1024"):
-        vllm.rank_of({"r": 1024})
+        vllm_backend.smallest_lora_rank({"r": 1024})
 
 
 def test_the_cache_holds_two_sequences() -> None:
@@ -155,8 +165,8 @@ def test_the_cache_holds_two_sequences() -> None:
         "num_key_value_heads": 8,
         "hidden_size": 4096,
     }
-    assert vllm.cache_bytes(config, 16384) == 2 * 16384 * 2 * 4 * 32 * 8 * 128
-    assert vllm.cache_bytes({}, 16384) == vllm.CACHE
+    assert vllm_backend.cache_bytes(config, 16384) == 2 * 16384 * 2 * 4 * 32 * 8 * 128
+    assert vllm_backend.cache_bytes({}, 16384) == vllm_backend.MIN_CACHE_BYTES
 
 
 # Logits
@@ -165,36 +175,40 @@ def test_the_cache_holds_two_sequences() -> None:
 def test_greedy_takes_the_likeliest_and_sampling_draws_by_probability() -> None:
     logits = np.log(np.array([0.1, 0.6, 0.3], np.float32))
     random = np.random.default_rng(0)
-    assert chosen(logits, Decoding(frozenset()), random) == 1
-    drawn = [chosen(logits, Decoding(frozenset(), temperature=1.0), random) for _ in range(2000)]
+    assert choose_token(logits, Decoding(frozenset()), random) == 1
+    drawn = [
+        choose_token(logits, Decoding(frozenset(), temperature=1.0), random) for _ in range(2000)
+    ]
     assert np.bincount(drawn) / 2000 == pytest.approx([0.1, 0.6, 0.3], abs=0.05)
     kept = {
-        chosen(logits, Decoding(frozenset(), temperature=1.0, top_p=0.8), random)
+        choose_token(logits, Decoding(frozenset(), temperature=1.0, top_p=0.8), random)
         for _ in range(200)
     }
     assert kept == {1, 2}
     assert {
-        chosen(logits, Decoding(frozenset(), temperature=1.0, top_p=0.01), random)
+        choose_token(logits, Decoding(frozenset(), temperature=1.0, top_p=0.01), random)
         for _ in range(50)
     } == {1}
 
 
 def test_a_high_temperature_flattens() -> None:
     logits, random = np.array([0.0, 8.0], np.float32), np.random.default_rng(0)
-    drawn = [chosen(logits, Decoding(frozenset(), temperature=1e3), random) for _ in range(1000)]
+    drawn = [
+        choose_token(logits, Decoding(frozenset(), temperature=1e3), random) for _ in range(1000)
+    ]
     assert np.mean(drawn) == pytest.approx(0.5, abs=0.06)
 
 
 def test_the_probability_of_stopping_adds_up_and_the_rank_is_the_best_ones() -> None:
     logits = np.log(np.array([0.5, 0.2, 0.25, 0.05], np.float32))
-    probability, rank = stopping(logits, {1, 3})
+    probability, rank = stop_probability(logits, {1, 3})
     assert (round(probability, 6), rank) == (0.25, 2)
     assert np.exp(log_softmax(logits)).sum() == pytest.approx(1.0)
 
 
 def test_the_reference_is_taken_up_to_its_stop_token() -> None:
     prompt = Prompt((1,), "", "", (5, 9, 6, 9, 9), "f", 1)
-    assert behind(prompt, {9}) == (5, 9, 6)
+    assert reference_before_stop(prompt, {9}) == (5, 9, 6)
 
 
 # With llama.cpp
@@ -205,10 +219,10 @@ def test_the_reference_is_taken_up_to_its_stop_token() -> None:
 )
 def test_llama_cpp_is_consistent_with_itself() -> None:
     name, _, folder = str(GGUF).partition(":")
-    place = placed(name, tokenizer=folder or None)
+    place = find_model_source(name, tokenizer=folder or None)
     own = place.prepared().tokenizer
     ids = tuple(own.backend.encode("The capital of France is", add_special_tokens=False).ids)
-    with opened(place, own) as backend:
+    with open_backend(place, own) as backend:
         stops = backend.engine.ends  # type: ignore[attr-defined]
         prompts = [Prompt(ids, "", "", (), "f", 1), Prompt((), "", "", (), "f", 2)]
         [answer, nothing] = backend.answers(prompts, Decoding(stops, 6))

@@ -20,19 +20,19 @@ from transformers import AutoModelForCausalLM
 
 from tests import parts
 from tests.auditing import tiny
-from tests.generation.imitation import Completions, started
+from tests.generation.imitated_server import Completions, started
 from tests.generation.serving import taught, tiny_folder, transformers_serve
 from truetune.data.rows import read
 from truetune.errors import UsageError
-from truetune.generation.answers import answers
+from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding
-from truetune.generation.backends.fields import asker, surveyed
-from truetune.generation.backends.http import KEY, asked, server_of
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import placed, served_stops
-from truetune.generation.backends.spoken import Reader
-from truetune.generation.looks import Answer, Prompt
-from truetune.generation.prompts import prompts_of, text_of
+from truetune.generation.backends.chat_reply import ReplyReader
+from truetune.generation.backends.http_client import API_KEY_VARIABLE, find_server, send_request
+from truetune.generation.backends.model_source import find_model_source, serving_stops
+from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.backends.request_fields import body_sender, survey_fields
+from truetune.generation.build_prompts import build_prompts, make_decoder
+from truetune.generation.generate_answers import generate_answers
 from truetune.render.tokenizer import Tokenizer, load
 from truetune.spec.run import RunSpec
 
@@ -41,8 +41,8 @@ PLAIN = Decoding(frozenset({3}), max_new_tokens=20)
 
 
 def backend(url: str, folder: Path, **options: Any) -> Backend:
-    place = placed(url, tokenizer=str(folder))
-    return opened(
+    place = find_model_source(url, tokenizer=str(folder))
+    return open_backend(
         place, place.prepared().tokenizer, Options(**{"served_model": str(folder), **options})
     )
 
@@ -52,15 +52,15 @@ def prompts(folder: Path, path: Path, count: int = 6) -> list[Prompt]:
     file = path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in tiny.chats(count)), encoding="utf-8")
     spec = RunSpec(tokenizer=str(folder))
-    return prompts_of(spec, read((str(file),)), count)
+    return build_prompts(spec, read((str(file),)), count)
 
 
 def local(folder: Path, asked: list[Prompt], limit: int) -> list[Answer | None]:
     tokenizer = load(str(folder))
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    stops = served_stops(tokenizer)
-    return answers(
-        model, asked, stops=stops, pad=0, max_new_tokens=limit, decode=text_of(tokenizer)
+    stops = serving_stops(tokenizer)
+    return generate_answers(
+        model, asked, stops=stops, pad=0, max_new_tokens=limit, decode=make_decoder(tokenizer)
     )
 
 
@@ -111,7 +111,9 @@ def test_fields_of_transformers_serve(
     text = tiny.tokenizer().apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     what = {"messages": chat} if route == "chat" else {"prompt": text}
     path = "chat/completions" if route == "chat" else route
-    seen = surveyed(asker(f"{transformers_serve}/v1/{path}"), {"model": str(tiny_folder), **what})
+    seen = survey_fields(
+        body_sender(f"{transformers_serve}/v1/{path}"), {"model": str(tiny_folder), **what}
+    )
     verdicts = {one.name: one.verdict for one in seen}
     own = {"add_generation_prompt": "refused"} if route == "chat" else {"echo": "ignored"}
     assert verdicts == own | {
@@ -137,7 +139,9 @@ def test_variables_of_the_template(
     template.write_text("{% if brief %}{{ 'Be brief. ' }}{% endif %}" + template.read_text())
     url, chat = f"{transformers_serve}/v1/chat/completions", tiny.chats(1)[0]["messages"][:1]
     for settings, verdict in (({"brief": True}, "kept"), ({"long": True}, "ignored")):
-        seen = surveyed(asker(url), {"model": str(folder), "messages": chat}, settings=settings)
+        seen = survey_fields(
+            body_sender(url), {"model": str(folder), "messages": chat}, settings=settings
+        )
         assert seen[-1].name == "chat_template_kwargs"
         assert seen[-1].verdict == verdict
 
@@ -350,9 +354,9 @@ def test_all_fail(tiny_folder: Path, tmp_path: Path) -> None:
 def test_an_interrupt_does_not_wait() -> None:
     url = started(lambda *_: threading.Event().wait(30))
     code = (
-        "import sys\nfrom truetune.generation.backends.crew import each\n"
-        "from truetune.generation.backends.http import asked\n"
-        f"print('up', flush=True)\neach(lambda n, wait: asked({url!r}, None), range(9), 4)\n"
+        "import sys\nfrom truetune.generation.backends.http_client import map_concurrently\n"
+        "from truetune.generation.backends.http_client import send_request\n"
+        f"print('up', flush=True)\nmap_concurrently(lambda n, wait: send_request({url!r}, None), range(9), 4)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -365,46 +369,48 @@ def test_an_interrupt_does_not_wait() -> None:
 
 
 def test_the_key_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY, "sk-secret-1234")
+    monkeypatch.setenv(API_KEY_VARIABLE, "sk-secret-1234")
     url = started(
         lambda _, body, headers: (401, {}, f"no: {headers.get('Authorization')}".encode())
     )
-    assert asked(url, {}).body == "no: Bearer sk-secret-1234"
-    assert asked(url, {}).refusal == "401 no: Bearer ***"
+    assert send_request(url, {}).body == "no: Bearer sk-secret-1234"
+    assert send_request(url, {}).refusal == "401 no: Bearer ***"
     with pytest.raises(
         UsageError, match=r"wants a key \(401 no: Bearer \*\*\*\): set OPENAI_API_KEY"
     ):
-        server_of(url)
-    monkeypatch.setenv(KEY, "sk-secret\n1234")
+        find_server(url)
+    monkeypatch.setenv(API_KEY_VARIABLE, "sk-secret\n1234")
     with pytest.raises(
         UsageError, match=r"^OPENAI_API_KEY holds characters that no key has"
     ) as error:
-        asked(url, {})
+        send_request(url, {})
     assert "secret" not in str(error.value)
 
 
 def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY, "sk-secret-1234")
+    monkeypatch.setenv(API_KEY_VARIABLE, "sk-secret-1234")
     reached: list[str] = []
     there = started(lambda path, *_: reached.append(path) or {})
     for status in (301, 302, 307, 308):
         url = started(lambda *_, status=status: (status, {"Location": f"{there}/x"}, b""))
-        assert asked(url, {}).refusal == f"{status} redirects to {there}/x: name that URL"
+        assert send_request(url, {}).refusal == f"{status} redirects to {there}/x: name that URL"
     assert reached == []
 
 
 def test_a_large_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("truetune.generation.backends.http.LARGEST", 1 << 20)
+    monkeypatch.setattr("truetune.generation.backends.http_client.MAX_REPLY_BYTES", 1 << 20)
     with pytest.raises(UsageError, match=r"no answer \(more than 1 MB\)"):
-        asked(started(lambda *_: (200, {}, bytes(1 << 21))), {})
+        send_request(started(lambda *_: (200, {}, bytes(1 << 21))), {})
 
 
 def read_message(tokenizer: Tokenizer, path: Path, **fields: Any) -> tuple[str, bool]:
     """An answer of these fields: its text, and whether that is a guess."""
     body = {"choices": [{"message": fields, "finish_reason": "stop"}]}
-    made = Reader(tokenizer).read(body, prompts(tokenizer.folder, path, 1)[0], frozenset({3}), 20)
+    made = ReplyReader(tokenizer).read(
+        body, prompts(tokenizer.folder, path, 1)[0], frozenset({3}), 20
+    )
     assert not isinstance(made, str)
-    return made.answer.text, made.apart
+    return made.answer.text, made.is_guess
 
 
 def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
@@ -462,9 +468,9 @@ def test_ids_that_a_server_tells(choice: dict[str, Any], stop: int | None, tmp_p
         "choices": [{"message": {"content": "?"}, "finish_reason": "stop", **choice}],
         "prompt_token_ids": [1],
     }
-    made = Reader(tokenizer).read(body, asked, frozenset({3}), 20)
+    made = ReplyReader(tokenizer).read(body, asked, frozenset({3}), 20)
     assert not isinstance(made, str)
-    assert (made.answer.ids, made.answer.stop, made.own_ids, made.prompt_ids) == (
+    assert (made.answer.ids, made.answer.stop, made.has_server_ids, made.prompt_ids) == (
         (5, 6),
         stop,
         True,

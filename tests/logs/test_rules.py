@@ -15,6 +15,7 @@ from tests.logs.faults import FAULTS, found_in, spoiled
 from tests.logs.healthy import State, healthy
 from truetune.checks.catalogue import rules
 from truetune.checks.diagnose import diagnose
+from truetune.checks.optimizer_steps import SCARCE, steps_of_log
 from truetune.logs.builder import Builder
 from truetune.logs.log import DataFacts, RunLog
 from truetune.logs.read import read_run
@@ -71,7 +72,15 @@ def test_every_broken_run_is_there() -> None:
 @pytest.mark.parametrize("first", range(0, 200, 25))
 def test_healthy_runs_are_silent(first: int) -> None:
     for seed in range(first, first + 25):
-        assert not found(log_of(healthy(seed))), seed
+        log = log_of(healthy(seed))
+        assert found(log).keys() <= _said_of_a_short_run(log), seed
+
+
+def _said_of_a_short_run(log: RunLog) -> set[str]:
+    """A run of a few steps over all of its rows is sound, and too short to have learned: that may be said."""
+    made = steps_of_log(log)
+    is_short = made is not None and made.most < SCARCE and log.epochs >= 0.9
+    return {"run-ended-after-few-steps"} if is_short else set()
 
 
 def test_a_run_in_its_warm_up_is_left_alone() -> None:

@@ -18,7 +18,7 @@ from truetune.memory.estimate import GIB
 from truetune.memory.plan import Plan, judge, memory_of, plan
 from truetune.memory.remedies import ORDER
 from truetune.memory.spellings import SPELLINGS
-from truetune.report.plan import render_plan
+from truetune.report.memory_plan_terminal import render_plan
 from truetune.spec.config import Config, Stack
 from truetune.spec.run import RunSpec
 

@@ -196,7 +196,7 @@ def _architecture(path: Path) -> Any:
 
 
 def _result(path: Path) -> Any:
-    from truetune.report.results import read_result
+    from truetune.report.load_results import read_result
 
     return read_result(str(path))
 
@@ -214,22 +214,22 @@ def _set(path: Path) -> Any:
 
 
 def _reply(path: Path) -> Any:
-    from truetune.generation.parsers import _json
+    from truetune.generation.answer_parsers import _read_json
 
-    return _json(path.read_bytes().decode("utf-8", "replace"))
+    return _read_json(path.read_bytes().decode("utf-8", "replace"))
 
 
 def _answer(path: Path) -> Any:
-    from truetune.generation.final_answers import _json_in, final_of
+    from truetune.generation.final_answers import _json_in, find_final_answer
 
     text = path.read_bytes().decode("utf-8", "replace")
-    return final_of(text), list(_json_in(text, "1"))
+    return find_final_answer(text), list(_json_in(text, "1"))
 
 
 def _call(path: Path) -> Any:
-    from truetune.generation.backends.spoken import _parsed
+    from truetune.generation.backends.chat_reply import _parse_arguments
 
-    return _parsed(
+    return _parse_arguments(
         {"function": {"name": "f", "arguments": path.read_bytes().decode("utf-8", "replace")}}
     )
 
@@ -430,11 +430,13 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)
         ],
         "memory.architecture": [Reader("config.json", json.dumps(CONFIG).encode(), _architecture)],
-        "report.results": [Reader("r.json", RESULT, _result)],
+        "report.load_results": [Reader("r.json", RESULT, _result)],
         "cli.options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
         "cli.planning": [Reader("set", b"16", _set)],
-        "generation.parsers": [Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)],
-        "generation.backends.spoken": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
+        "generation.answer_parsers": [
+            Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)
+        ],
+        "generation.backends.chat_reply": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
         "checks.config.model": [Reader("model.safetensors", safetensors_file(), _vocabulary)],
     }
@@ -486,7 +488,7 @@ OWN = {
     "encoding.folder_layout": TELLS,
     "encoding.object_store": TELLS,
     "evaluation.report": TELLS,
-    "report.forms": TELLS,
+    "report.file_signatures": TELLS,
     "spec.schema": TELLS,
     "auditing.listen": "a message of truetune's own child, which knows a key",
     "auditing.rows": "half surrogates alone",
@@ -501,12 +503,12 @@ OWN = {
     "demo.make": WRITES,
     "doctor.gather": WRITES,
     "evaluation.run_folder": WRITES,
-    "generation.backends.http": "needs a server; tests/generation feeds it with broken answers",
+    "generation.backends.http_client": "needs a server; tests/generation feeds it with broken answers",
     "probe.run_record": WRITES,
     "rehearsal.own": WRITES,
     "spec.stacks.facts": WRITES,
     "training.saving": WRITES,
     "training.watch.store": WRITES,
-    "viewing.encoded": WRITES,
-    "viewing.shelf": "the readers of data, which are fed",
+    "viewing.encoded_rows": WRITES,
+    "viewing.row_index": "the readers of data, which are fed",
 }

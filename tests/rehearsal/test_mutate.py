@@ -19,7 +19,7 @@ from truetune.probe import label_mutants
 from truetune.probe.label_mutants import ROWS, Line, swap_preferences
 from truetune.probe.vocab_map import compact_vocabulary
 from truetune.rehearsal.mutate import Mutation, shown
-from truetune.report.rehearsed import draw
+from truetune.report.rehearsal_terminal import draw_rehearsal
 
 CHATS = tiny.chats(6)
 
@@ -61,7 +61,7 @@ def test_the_loss_does_not_show_a_masked_stop() -> None:
         torch.equal(before[name], value) for name, value in trainer.model.state_dict().items()
     )
     console = Console(record=True, width=140)
-    draw(report, console, False)
+    draw_rehearsal(report, console, False)
     assert found.sentence() in console.export_text()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from truetune.checks.watching import findings_of
 from truetune.evaluation.compare import compared
 from truetune.evaluation.report import SampleReport
-from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
-from truetune.generation.scores import score
+from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
+from truetune.generation.score_answer import score_answer
 from truetune.spec.run import RunSpec
 from truetune.training.watch import store
 
@@ -30,10 +30,10 @@ def sample(
         (1, number), question, reference, (7, 8, 9, STOP), "held.jsonl", number + 1, row=number
     )
     answer = Answer(ids, said, STOP if stops else None, p)
-    return Sample(prompt, answer, score(prompt, answer))
+    return Sample(prompt, answer, score_answer(prompt, answer))
 
 
-def look(step: int, texts: Sequence[str] = ()) -> Look:
+def look(step: int, texts: Sequence[str] = ()) -> SamplingPass:
     """At step 0 all answers loop, at step 20 the second one still does, later none; `texts` stand in questions and
     answers."""
     samples = []
@@ -53,7 +53,7 @@ def look(step: int, texts: Sequence[str] = ()) -> Look:
                 p=0.001 if loops else 0.9,
             )
         )
-    return Look(step, tuple(samples), 1.5)
+    return SamplingPass(step, tuple(samples), 1.5)
 
 
 def write_run(
@@ -91,7 +91,7 @@ def write_run(
     looks = [look(step, texts) for step in (0, 20, steps)]
     for one in looks:
         store.save(one, LIMIT, folder)
-    store.note(findings_of(Watched(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder)
+    store.note(findings_of(SampledRun(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder)
     (folder / "watch.json").write_text(
         json.dumps({"prompts": 6, "share_of_the_time": 0.1, "notes": []})
     )

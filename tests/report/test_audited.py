@@ -24,12 +24,11 @@ from truetune.render.probes import probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load
 from truetune.report.as_json import as_dict, to_json
-from truetune.report.audited import laws, rows, verdict
-from truetune.report.page import fragment, page
-from truetune.report.page import laws as laws_page
+from truetune.report.audit_terminal import audit_verdict, ledger_rows, measured_laws
+from truetune.report.page import html_page, laws_section, notebook_html
+from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
-from truetune.report.terminal import as_text
-from truetune.report.text import visible
+from truetune.report.visible_text import visible
 from truetune.spec.run import RunSpec
 
 SCHEMA = json.loads(
@@ -115,22 +114,22 @@ def hostile() -> AuditReport:
 
 
 def test_the_verdict_and_the_ledger_agree(report: AuditReport) -> None:
-    assert verdict(report).startswith(
+    assert audit_verdict(report).startswith(
         f"the loss is on {report.ledger.supervised:,} of {report.ledger.total:,} tokens"
     )
-    assert "in 4 lines of 2 batches" in verdict(report)
-    found = rows(report)
+    assert "in 4 lines of 2 batches" in audit_verdict(report)
+    found = ledger_rows(report)
     assert sum(row.supervised for row in found[:-1]) == report.ledger.supervised
     assert found[-1].key == "padding"
     assert found[-1].supervised == 4
     assert sum(row.hidden for row in found[:-1]) == 2
     none = replace(report, samples=tuple(replace(s, labels=None) for s in report.samples))
-    assert verdict(none).startswith("the batches hold no labels")
-    assert verdict(replace(report, samples=())) == "no batch was seen"
+    assert audit_verdict(none).startswith("the batches hold no labels")
+    assert audit_verdict(replace(report, samples=())) == "no batch was seen"
 
 
 def test_broken_laws_stand_first(report: AuditReport) -> None:
-    assert [(law.name, law.holds) for law in laws(report)] == [
+    assert [(law.name, law.holds) for law in measured_laws(report)] == [
         ("cache", False),
         ("padding-invariance", True),
     ]
@@ -149,9 +148,9 @@ def test_a_broken_law_names_its_finding(report: AuditReport) -> None:
             else []
         )
         made = replace(report, laws=broken, findings=(*report.findings, *own))
-        assert [law.standing for law in laws(made)] == [said]
+        assert [law.standing for law in measured_laws(made)] == [said]
         assert said in " ".join(as_text(made, verbose=True).split())
-        assert said in page(made)
+        assert said in html_page(made)
 
 
 def test_the_terminal_shows_all_of_it(report: AuditReport) -> None:
@@ -213,7 +212,7 @@ def test_sarif_keeps_to_the_standard(report: AuditReport, hostile: AuditReport) 
 
 
 def test_nothing_of_the_run_becomes_markup(hostile: AuditReport) -> None:
-    text = page(hostile)
+    text = html_page(hostile)
     parsed = html_tests.Parsed(text)
     assert parsed.tags <= html_tests.TAGS
     assert not {"src", "style", "onerror"} & set(parsed.attributes)
@@ -222,9 +221,9 @@ def test_nothing_of_the_run_becomes_markup(hostile: AuditReport) -> None:
 
 
 def test_the_page_shows_each_place(report: AuditReport) -> None:
-    text = page(report)
-    assert report._repr_html_() == fragment(report)
-    assert verdict(report) in html_tests.Parsed(text).text.replace("\N{NO-BREAK SPACE}", " ")
+    text = html_page(report)
+    assert report._repr_html_() == notebook_html(report)
+    assert audit_verdict(report) in html_tests.Parsed(text).text.replace("\N{NO-BREAK SPACE}", " ")
     rows = html_tests.data_of(text)["tokens"]["rows"]
     assert len(rows) == len(report.samples)
     for row, sample in zip(rows, report.samples, strict=True):
@@ -232,14 +231,14 @@ def test_the_page_shows_each_place(report: AuditReport) -> None:
         assert row["supervised"] == "".join(str(int(learned)) for learned in sample.supervised)
     assert any("messages[1].content" in path for _, path, *_ in rows[0]["runs"])
     case = Case(f"{report.samples[1].place}: here")
-    assert 'href="#view=1"' in page(
+    assert 'href="#view=1"' in html_page(
         replace(report, findings=(replace(report.findings[0], cases=(case,)),))
     )
 
 
 def test_a_law_that_is_no_number_is_on_the_page_and_broken() -> None:
     law = {"value": None, "tolerance": 1e-6, "unit": "nats"}
-    made = laws_page.section({"audit": {"laws": {"causality": law}}})
+    made = laws_section.laws_section({"audit": {"laws": {"causality": law}}})
     assert made is not None
     assert "not a number" in made.html
     assert "broken" in made.html

@@ -19,8 +19,8 @@ from truetune.checks.report import DataReport
 from truetune.checks.run import check, with_rows
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
-from truetune.report.page import page, page_of
-from truetune.report.page.data import section
+from truetune.report.page import html_page, page_of
+from truetune.report.page.data_section import data_section
 from truetune.spec.files import spec_of
 
 WORDS = tuple(
@@ -71,7 +71,7 @@ class Charts(HTMLParser):
 
 
 def charts(result: dict[str, Any]) -> dict[str, Drawn]:
-    made = section(result)
+    made = data_section(result)
     assert made is not None
     return {re.split("[;,]", chart.label)[0]: chart for chart in Charts(str(made.html)).found}
 
@@ -128,7 +128,7 @@ def test_lengths_and_shares(grouped: DataReport) -> None:
     assert max(lengths.heights) == 100
     assert [bool(height) for height in lengths.heights] == [bool(count) for count in counts]
     assert lengths.marks == 1
-    made = section(result)
+    made = data_section(result)
     assert made is not None
     assert f"would shorten {result['lengths']['over']:,} of 600 examples" in made.html
     assert f"{result['lengths']['lost_supervised']:,} of them supervised" in made.html
@@ -151,7 +151,7 @@ def test_order_shows_what_is_grouped(grouped: DataReport) -> None:
     assert sources.links == [
         f"#row={row}" for i, row in enumerate(viewed) if not i or row // 8 > viewed[i - 1] // 8
     ]
-    assert "the rows are grouped" in str(section(result).html)  # type: ignore[union-attr]
+    assert "the rows are grouped" in str(data_section(result).html)  # type: ignore[union-attr]
     assert (
         drawn["Mean length along the file"].heights[0]
         > drawn["Mean length along the file"].heights[-1]
@@ -159,7 +159,7 @@ def test_order_shows_what_is_grouped(grouped: DataReport) -> None:
 
 
 def test_copies_and_leaks(grouped: DataReport) -> None:
-    html = str(section(as_dict(grouped)).html)  # type: ignore[union-attr]
+    html = str(data_section(as_dict(grouped)).html)  # type: ignore[union-attr]
     assert "2 copies of 1 row" in html
     assert 'href="#row=10"' in html
     assert "5 of 5 evaluation rows are known from the training data" in html
@@ -175,7 +175,7 @@ def test_a_case_of_the_evaluation_data_leads_to_no_training_row(grouped: DataRep
 def test_pairs(pairs: DataReport) -> None:
     result = as_dict(pairs)
     facts, drawn = result["data"]["pairs"], charts(result)
-    html = str(section(result).html)  # type: ignore[union-attr]
+    html = str(data_section(result).html)  # type: ignore[union-attr]
     assert f"longer one in {facts['longer']:,} of 60 pairs" in html
     assert f"{facts['margins']['negative']:,} of 60 prefer the rejected answer" in html
     assert len(drawn["Length of answers"].titles) == 2 * len(facts["chosen"]["counts"])
@@ -200,15 +200,15 @@ def test_an_audit_shows_its_lines() -> None:
 def test_older_results_have_a_section_too(grouped: DataReport) -> None:
     old = {name: value for name, value in as_dict(grouped).items() if name != "data"}
     assert list(charts(old)) == ["Length of examples"]
-    assert section({"findings": []}) is None
+    assert data_section({"findings": []}) is None
 
 
 def test_nothing_of_the_data_becomes_markup(hostile: DataReport, grouped: DataReport) -> None:
     for report in (hostile, grouped):
-        made = section(as_dict(report))
+        made = data_section(as_dict(report))
         assert made is not None
         assert not re.search("<script|<img|[\x1b\u202e]", made.html)
-    assert "&lt;/svg&gt;&lt;script&gt; 8" in str(section(as_dict(grouped)).html)  # type: ignore[union-attr]
+    assert "&lt;/svg&gt;&lt;script&gt; 8" in str(data_section(as_dict(grouped)).html)  # type: ignore[union-attr]
     assert len(HOSTILE) > 9
 
 
@@ -218,7 +218,7 @@ def _spelled(report: DataReport, token: int) -> str:
 
 def test_in_a_browser(grouped: DataReport, pairs: DataReport, tmp_path: Path) -> None:
     for name, report in (("grouped", grouped), ("pairs", pairs)):
-        (tmp_path / f"{name}.html").write_text(page(report), encoding="utf-8")
+        (tmp_path / f"{name}.html").write_text(html_page(report), encoding="utf-8")
     with chromium() as browser:
         for name, scheme, size in (
             ("grouped", "light", DESK),

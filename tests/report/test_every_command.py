@@ -16,7 +16,7 @@ from truetune.checks.report import DataReport, Report
 from truetune.cli import commands
 from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import as_dict
-from truetune.report.page import page, page_of
+from truetune.report.page import html_page, page_of
 from truetune.serving.effect import Effect
 from truetune.serving.ladder import Ladder, Rung
 
@@ -104,7 +104,7 @@ def test_what_failed_without_a_finding_is_said_to_have_failed(tmp_path: Path) ->
 
 
 def test_a_ladder_names_the_rung_that_lost_it() -> None:
-    from truetune.report.ladder import ladder_json
+    from truetune.report.ladder_terminal import ladder_json
 
     whole, lost = Effect(1.0, 1.0, 2.0, 0.0, 50), Effect(0.0, 0.0, 2.0, 3.0, 50)
     made = ladder_json(
@@ -143,13 +143,13 @@ def test_each_says_what_it_found(report: Report) -> None:
 def test_the_next_step_is_the_remedy_of_the_gravest_finding(broken: DataReport) -> None:
     worst = next(finding for finding in broken.findings if finding.severity == "error")
     assert as_dict(broken)["next"] == worst.remedy
-    assert f'<p class="next"><b>Next:</b> <a href="#{worst.code}">' in page(broken)
+    assert f'<p class="next"><b>Next:</b> <a href="#{worst.code}">' in html_page(broken)
 
 
 def test_they_fit_a_phone_and_are_accessible(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     run("plan", tmp_path / "config.json", "--gpu", "0.5GB", "--html", tmp_path / "plan.html")
-    (tmp_path / "service.html").write_text(page(service()))
+    (tmp_path / "service.html").write_text(html_page(service()))
     with chromium() as browser:
         for name, size, theme in (("plan", PHONE, "dark"), ("service", DESK, "light")):
             with opened(

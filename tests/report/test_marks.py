@@ -22,11 +22,11 @@ from truetune.errors import UsageError
 from truetune.fixing.run import fix
 from truetune.report.as_json import as_dict
 from truetune.report.cited_rows import cited_rows
-from truetune.report.page import page
-from truetune.report.page.marks import marks_of
+from truetune.report.page import html_page
+from truetune.report.page.row_marks import marks_of
 from truetune.report.sarif import to_sarif
 from truetune.spec.run import RunSpec
-from truetune.viewing.view import marks_on
+from truetune.viewing.view import marks_for_data
 
 Chat = dict[str, Any]
 EVIL = "<img src=x onerror=alert(1)>\"' </script>\u202e"
@@ -75,7 +75,7 @@ def test_rows_with_findings_are_marked_and_listed(
     browser: Browser, many: Path, tmp_path: Path, viewport: dict[str, int], scheme: str
 ) -> None:
     report = checked(many)
-    html = page(report)
+    html = html_page(report)
     assert len(html) < 4_000_000
     cited = {
         case.origin.row for f in report.findings for case in f.cases if case.origin is not None
@@ -112,7 +112,7 @@ def test_rows_with_findings_are_marked_and_listed(
 
 def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_path: Path) -> None:
     report = checked(many)
-    (tmp_path / "page.html").write_text(page(report), encoding="utf-8")
+    (tmp_path / "page.html").write_text(html_page(report), encoding="utf-8")
     rows = sorted(
         {
             case.origin.row
@@ -170,7 +170,7 @@ def test_a_report_on_other_data_is_refused(many: Path, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"the report is on .*other\.jsonl, and not on .*chats\.jsonl"
     ):
-        marks_on(RunSpec(data=(str(many),), tokenizer=str(TOKENIZER)), result)
+        marks_for_data(RunSpec(data=(str(many),), tokenizer=str(TOKENIZER)), result)
 
 
 def test_a_row_that_the_template_refuses_is_shown_with_what_it_raised(
@@ -187,8 +187,8 @@ def test_a_row_that_the_template_refuses_is_shown_with_what_it_raised(
         "".join(json.dumps(row) + "\n" for row in (chat("a", "b"), bad)), encoding="utf-8"
     )
     report = checked(data, template=str(template))
-    (tmp_path / "page.html").write_text(page(report), encoding="utf-8")
-    with opened(browser, f"{(tmp_path / 'page.html').as_uri()}#row=1") as view:
+    (tmp_path / "page.html").write_text(html_page(report), encoding="utf-8")
+    with opened(browser, f"{(tmp_path / 'html_page.html').as_uri()}#row=1") as view:
         expect(view.locator("[data-amiss]")).to_contain_text("no <b>system</b> role")
         raw = view.locator("[data-raw]").text_content() or ""
         assert json.loads(raw) == bad

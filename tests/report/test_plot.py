@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from truetune.checks.figure import Figure, Mark, Series
-from truetune.report.plot import ROWS, svg, terminal_plot
-from truetune.report.ticks import label, log_ticks, ticks
+from truetune.report.axis_ticks import linear_ticks, log_ticks, tick_label
+from truetune.report.figure_plot import PLOT_ROWS, figure_svg, terminal_plot
 
 FALLING = Series(
     "loss", tuple(float(x) for x in range(1, 101)), tuple(2 - x / 100 for x in range(1, 101))
@@ -27,7 +27,7 @@ def drawn(figure: Figure, width: int = 60, unicode: bool = True) -> list[str]:
 def test_a_falling_line_falls() -> None:
     title, *rows, below = drawn(Figure("loss", (FALLING,)))
     assert title.strip() == "loss"
-    assert len(rows) == ROWS
+    assert len(rows) == PLOT_ROWS
     first = [next(i for i, c in enumerate(row) if "\u2800" < c <= "\u28ff") for row in rows]
     assert first == sorted(first)
     assert rows[0].split()[0] == "1.99"
@@ -66,9 +66,9 @@ def test_anything_can_be_drawn(
         for i, p in enumerate((one, two))
     )
     figure = Figure("<&>\x1b[0m", series, tuple(Mark(x, "m") for x in marks), log=log)
-    assert len(drawn(figure)) == ROWS + 2
-    assert "nan" not in svg(figure)
-    ET.fromstring(svg(figure))
+    assert len(drawn(figure)) == PLOT_ROWS + 2
+    assert "nan" not in figure_svg(figure)
+    ET.fromstring(figure_svg(figure))
 
 
 def test_gaps_stay_open() -> None:
@@ -81,13 +81,17 @@ def test_gaps_stay_open() -> None:
     )
     assert "    " in middle.split("│")[1].strip()
     assert (
-        svg(Figure("loss", (Series("loss", tuple(map(float, range(100))), values),))).count("M")
+        figure_svg(Figure("loss", (Series("loss", tuple(map(float, range(100))), values),))).count(
+            "M"
+        )
         == 2
     )
 
 
 def test_text_from_a_log_is_escaped() -> None:
-    made = svg(Figure('<script>"', (Series("</svg>", (1.0,), (2.0,)), FALLING), (Mark(1, "<i>"),)))
+    made = figure_svg(
+        Figure('<script>"', (Series("</svg>", (1.0,), (2.0,)), FALLING), (Mark(1, "<i>"),))
+    )
     assert "<script>" not in made
     assert made.count("</svg>") == made.count("<svg ")
     assert "<i>" not in made
@@ -96,7 +100,11 @@ def test_text_from_a_log_is_escaped() -> None:
 
 def test_a_log_axis_has_equal_steps_for_equal_ratios() -> None:
     series = Series("g", (0.0, 1.0, 2.0), (1.0, 10.0, 100.0))
-    path = svg(Figure("g", (series,), log=True)).split('class="line line-0" d="M')[1].split('"')[0]
+    path = (
+        figure_svg(Figure("g", (series,), log=True))
+        .split('class="line line-0" d="M')[1]
+        .split('"')[0]
+    )
     falls = [float(move.split(" ")[1]) for move in path.split("l")[1:]]
     assert falls[0] < 0
     assert falls[0] == pytest.approx(falls[1], abs=1)
@@ -112,14 +120,14 @@ def test_a_log_axis_has_equal_steps_for_equal_ratios() -> None:
     ],
 )
 def test_ticks_stand_at_round_numbers(low: float, high: float, said: list[str]) -> None:
-    found = ticks(low, high)
-    assert [label(value, found[1] - found[0]) for value in found] == said
+    found = linear_ticks(low, high)
+    assert [tick_label(value, found[1] - found[0]) for value in found] == said
 
 
 @given(NUMBERS, NUMBERS, st.integers(2, 9))
 def test_ticks_are_few_and_lie_between(low: float, high: float, count: int) -> None:
     if math.isfinite(low) and math.isfinite(high) and low < high:
-        found = ticks(low, high, count)
+        found = linear_ticks(low, high, count)
         assert 1 <= len(found) <= 2 * count + 2
         assert all(
             low - 1e-6 * abs(low) - 1e-290 <= v <= high + 1e-6 * abs(high) + 1e-290 for v in found

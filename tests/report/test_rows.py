@@ -18,10 +18,16 @@ from tests.parts import available, folder
 from tests.report.test_audited import audited
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
-from truetune.report.page.masks import behind
-from truetune.report.page.rendered import Rendered
-from truetune.report.page.rows import LONGEST, Row, cut, line_of, within
-from truetune.report.page.rows_of_report import views
+from truetune.report.page.render_rows import RowRenderer
+from truetune.report.page.rows_of_report import report_rows
+from truetune.report.page.token_rows import (
+    MAX_ROW_TOKENS,
+    TokenRow,
+    cut_row,
+    fit_rows,
+    row_of_batch_line,
+)
+from truetune.report.page.trainer_masks import mask_after_marker
 from truetune.spec.run import RunSpec
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
@@ -41,8 +47,8 @@ TOKENIZERS = ["demo", "qwen3", "llama2-chat"]
 
 
 @cache
-def rendered(name: str, **changes: Any) -> Rendered:
-    return Rendered(
+def rendered(name: str, **changes: Any) -> RowRenderer:
+    return RowRenderer(
         RunSpec(tokenizer=str(TOKENIZER if name == "demo" else folder(name)), **changes)
     )
 
@@ -54,7 +60,7 @@ def chat(*contents: str, **more: Any) -> Conversation:
     return Conversation(Origin("a.jsonl", 1, 0), "messages", messages, **more)
 
 
-def places(row: Row) -> Iterator[tuple[str, int, int]]:
+def places(row: TokenRow) -> Iterator[tuple[str, int, int]]:
     """(path, first character, one past the last) of each token, as the page counts them (`spelling.js`)."""
     path, at, last, runs = "", -1, -1, iter([*row["runs"], [len(row["ids"]), "", -1, -1, None]])
     following = next(runs)
@@ -151,7 +157,7 @@ def test_what_the_contract_wants_stands_beside_another_mask(
     changes: dict[str, Any], supervised: str
 ) -> None:
     spec = RunSpec(tokenizer=str(TOKENIZER), **changes)
-    (row,) = Rendered(spec).rows(chat("one", "two", "three", "four"))
+    (row,) = RowRenderer(spec).rows(chat("one", "two", "three", "four"))
     (contract,) = rendered("demo").rows(chat("one", "two", "three", "four"))
     assert row["ids"] == contract["ids"]
     assert row["expected"] == contract["supervised"] != row["supervised"]
@@ -178,7 +184,7 @@ def test_generation_tags_are_read_as_transformers_reads_them(tmp_path: Path) -> 
         + "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
     spec = RunSpec(tokenizer=str(TOKENIZER), template=str(template), mask_by="generation-tags")
-    (row,) = Rendered(spec).rows(chat("one", "two"))
+    (row,) = RowRenderer(spec).rows(chat("one", "two"))
     learned = [path for i, (path, _, _) in enumerate(places(row)) if row["supervised"][i] == "1"]
     assert set(learned) == {"messages[1].content"}
     assert row["expected"].count("1") == row["supervised"].count("1") + 1, (
@@ -188,10 +194,10 @@ def test_generation_tags_are_read_as_transformers_reads_them(tmp_path: Path) -> 
 
 def test_a_marker_that_is_not_there_leaves_nothing() -> None:
     ids = np.array([5, 1, 2, 7, 1, 2, 9], np.int32)
-    assert behind(np.array([1, 2], np.int32), ids).tolist() == [False] * 6 + [True]
-    assert not behind(np.array([2, 1], np.int32), ids).any()
-    assert not behind(np.array([], np.int32), ids).any()
-    assert not behind(np.array([1] * 9, np.int32), ids).any()
+    assert mask_after_marker(np.array([1, 2], np.int32), ids).tolist() == [False] * 6 + [True]
+    assert not mask_after_marker(np.array([2, 1], np.int32), ids).any()
+    assert not mask_after_marker(np.array([], np.int32), ids).any()
+    assert not mask_after_marker(np.array([1] * 9, np.int32), ids).any()
 
 
 def test_a_row_without_its_end_has_a_twin_with_it() -> None:
@@ -199,7 +205,7 @@ def test_a_row_without_its_end_has_a_twin_with_it() -> None:
     assert row["twin"]["ids"][:-1] == row["ids"]
     assert row["twin"]["supervised"][-1] == "1"
     assert "end token" in row["twin_name"]
-    (ended,) = Rendered(RunSpec(tokenizer=str(TOKENIZER), append_eos=True)).rows(
+    (ended,) = RowRenderer(RunSpec(tokenizer=str(TOKENIZER), append_eos=True)).rows(
         Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
     )
     assert "twin" not in ended
@@ -224,7 +230,7 @@ def test_a_report_shows_both_sides_and_rows_that_are_refused(tmp_path: Path) -> 
     rows = [{"prompt": "one", "chosen": "two", "rejected": "three"}] * 2
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     report = truetune.check(data=str(data), tokenizer=str(TOKENIZER))
-    assert [row["title"] for row in views(report)][:2] == ["chosen", "rejected"]
+    assert [row["title"] for row in report_rows(report)][:2] == ["chosen", "rejected"]
     data.write_text(
         "".join(
             json.dumps(
@@ -244,14 +250,14 @@ def test_a_report_shows_both_sides_and_rows_that_are_refused(tmp_path: Path) -> 
         "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     )
     report = truetune.check(data=str(data), tokenizer=str(TOKENIZER), template=str(template))
-    refused = [row for row in views(report) if row.get("error")]
+    refused = [row for row in report_rows(report) if row.get("error")]
     assert [(row["row"], row["line"], row["ids"]) for row in refused] == [(1, 2, [])]
 
 
 def test_a_row_that_can_not_be_rendered_says_why(tmp_path: Path) -> None:
     template = tmp_path / "t.jinja"
     template.write_text("{{ raise_exception('only <b>short</b> chats') }}")
-    (row,) = Rendered(RunSpec(tokenizer=str(TOKENIZER), template=str(template))).rows(
+    (row,) = RowRenderer(RunSpec(tokenizer=str(TOKENIZER), template=str(template))).rows(
         chat("one", "two")
     )
     assert row["ids"] == []
@@ -264,10 +270,10 @@ def test_a_row_that_can_not_be_rendered_says_why(tmp_path: Path) -> None:
 
 def test_lines_of_an_audit() -> None:
     report = audited(["How many figs?", "Nine"])
-    rows = views(report)
+    rows = report_rows(report)
     assert len(rows) == len(report.samples)
     for row, sample in zip(rows, report.samples, strict=True):
-        assert row == line_of(sample)
+        assert row == row_of_batch_line(sample)
         wrong = [
             label
             for label, id in zip(row["labels"], row["ids"], strict=True)
@@ -289,7 +295,7 @@ def test_a_row_says_what_a_limit_leaves_of_it() -> None:
     chosen, rejected = (len(row["ids"]) for row in rendered("demo").rows(pair))
     limited = rendered("demo", max_length=chosen).rows(pair)
     assert [row.get("kept") for row in limited] == [None, [0, chosen]]
-    from_end = Rendered(
+    from_end = RowRenderer(
         RunSpec(
             tokenizer=str(TOKENIZER),
             max_length=10,
@@ -323,24 +329,24 @@ def test_no_limit_is_drawn_where_long_rows_go_on(settings: dict[str, Any], form:
         else Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
     )
     assert "kept" in rendered("demo", max_length=3).rows(row)[0]
-    going_on = Rendered(RunSpec(tokenizer=str(TOKENIZER), max_length=3, **settings))
+    going_on = RowRenderer(RunSpec(tokenizer=str(TOKENIZER), max_length=3, **settings))
     assert "kept" not in going_on.rows(row)[0]
 
 
 def test_a_page_holds_so_many_tokens_and_says_what_it_leaves_out() -> None:
     (row,) = rendered("demo").rows(chat("one " * 50, "two"))
     size = len(row["ids"])
-    found = list(within([row] * 5, "row", budget=3 * size))
+    found = list(fit_rows([row] * 5, "row", budget=3 * size))
     assert [len(one["ids"]) for one in found] == [size] * 3 + [0]
     assert found[-1]["error"].startswith("2 more rows")
-    assert list(within([row], "row", budget=size)) == [row]
+    assert list(fit_rows([row], "row", budget=size)) == [row]
 
 
 def test_a_very_long_row_is_cut_and_says_so() -> None:
     (row,) = rendered("demo").rows(chat("one " * 50, "two"))
-    short = cut(row | {"twin": row}, 20)
+    short = cut_row(row | {"twin": row}, 20)
     assert {len(short[key]) for key in ("ids", "pieces", "source", "supervised")} == {20}
     assert all(run[0] < 20 for run in short["runs"])
     assert short["error"] == f"the first 20 of its {len(row['ids'])} tokens are shown"
-    assert cut(row) is row
-    assert LONGEST >= 20_000
+    assert cut_row(row) is row
+    assert MAX_ROW_TOKENS >= 20_000

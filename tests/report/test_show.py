@@ -16,8 +16,8 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.batch import Example
 from truetune.render.rendering import Rendering, Source
-from truetune.report.show import COLOURS, render_view
-from truetune.report.text import spell
+from truetune.report.token_view_terminal import SOURCE_COLOURS, render_view
+from truetune.report.visible_text import spell_token
 from truetune.spec.run import RunSpec
 
 
@@ -95,7 +95,7 @@ def test_ids_and_colours(tmp_path: Path) -> None:
     assert "[<|im_end|>/3]" in text
     assert "\x1b" not in text
     assert "\x1b[1;31m[<|im_end|>]\x1b[0m" in drawn(token_view, colour=True)
-    assert set(COLOURS) == set(Source)
+    assert set(SOURCE_COLOURS) == set(Source)
 
 
 def test_hostile_text_is_spelled_out(tmp_path: Path) -> None:
@@ -153,4 +153,4 @@ def test_twenty_thousand_tokens(tmp_path: Path) -> None:
     ],
 )
 def test_spelling_of_tokens(piece: str, shown: str) -> None:
-    assert spell(piece) == shown
+    assert spell_token(piece) == shown

@@ -12,15 +12,19 @@ from rich.console import Console
 from truetune.checks.report import DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.evaluation.evaluated_report import EvaluationReport
-from truetune.generation.evaluated import Evaluated, Loss, Measured
-from truetune.generation.service import Compared, Service, Stopping
+from truetune.generation.evaluation_results import EvaluationResults, MeanLoss, ModelMeasurements
+from truetune.generation.server_observations import (
+    PromptComparison,
+    ServerObservations,
+    ServerStops,
+)
 from truetune.rehearsal.mutate import Mutant, Mutation
 from truetune.rehearsal.report import Pair, Recited, RehearsalReport
 from truetune.render.rendering import Source
 from truetune.report.as_json import as_dict, to_json
-from truetune.report.page import page, page_of
-from truetune.report.shown import shown
-from truetune.report.terminal import render_report
+from truetune.report.page import html_page, page_of
+from truetune.report.record_drawing import report_drawing
+from truetune.report.report_terminal import render_report
 from truetune.serving.report import ServiceReport
 from truetune.spec.run import RunSpec
 
@@ -29,8 +33,8 @@ SPEC = RunSpec()
 
 
 def evaluation() -> EvaluationReport:
-    losses = (Loss("all", 120, 4, 1.25, 1.0, 1.5), Loss(HOSTILE, 4, 4, 0.5))
-    found = Evaluated(rows=4, model=Measured(HOSTILE, losses))
+    losses = (MeanLoss("all", 120, 4, 1.25, 1.0, 1.5), MeanLoss(HOSTILE, 4, 4, 0.5))
+    found = EvaluationResults(rows=4, model=ModelMeasurements(HOSTILE, losses))
     return EvaluationReport(
         spec=SPEC,
         findings=(),
@@ -43,11 +47,14 @@ def evaluation() -> EvaluationReport:
 
 
 def service() -> ServiceReport:
-    prompts = (Compared("2 turns", 10, False, "ids"), Compared("3 turns", 20, True, "ids"))
-    seen = Service(
+    prompts = (
+        PromptComparison("2 turns", 10, False, "ids"),
+        PromptComparison("3 turns", 20, True, "ids"),
+    )
+    seen = ServerObservations(
         "http://localhost:8000",
         prompts=prompts,
-        stopping=Stopping((f"{HOSTILE} (2)",)),
+        stopping=ServerStops((f"{HOSTILE} (2)",)),
         notes=(HOSTILE,),
     )
     return ServiceReport(spec=SPEC, findings=(), seconds=1.0, service=seen)
@@ -68,10 +75,10 @@ def rehearsal() -> RehearsalReport:
 def test_every_word_of_the_terminal_is_in_the_page(report: Report) -> None:
     console = Console(file=io.StringIO(), width=1_000, color_system=None)
     render_report(report, console, verbose=True)
-    drawn = page(report)
+    drawn = html_page(report)
     assert "<img" not in drawn
     assert "\x1b" not in drawn
-    for part in shown(report):
+    for part in report_drawing(report):
         texts = [cell["text"] for row in part["rows"] for cell in row["cells"]] if part["kind"] == "table" else [part["text"]]  # fmt: skip  # noqa: E501
         assert texts
         for text in texts:
@@ -82,7 +89,7 @@ def test_every_word_of_the_terminal_is_in_the_page(report: Report) -> None:
     "report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"]
 )
 def test_the_page_of_the_json_is_the_page_of_the_report(report: Report) -> None:
-    assert page_of(json.loads(to_json(report))) == page(report)
+    assert page_of(json.loads(to_json(report))) == html_page(report)
 
 
 def test_a_rehearsal_has_its_answers_in_json() -> None:
@@ -93,8 +100,8 @@ def test_a_rehearsal_has_its_answers_in_json() -> None:
 
 
 def test_a_check_has_nothing_of_the_kind(broken: DataReport) -> None:
-    assert shown(broken) == []
+    assert report_drawing(broken) == []
 
 
 def test_what_is_bad_is_marked() -> None:
-    assert '<td class="bad bold words">1 of 2 equal, by their ids</td>' in page(service())
+    assert '<td class="bad bold words">1 of 2 equal, by their ids</td>' in html_page(service())

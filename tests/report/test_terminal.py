@@ -16,8 +16,9 @@ from truetune.checks.report import DataReport, Lengths
 from truetune.data.conversation import Origin
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
-from truetune.report.terminal import as_text, render_report, render_rules
-from truetune.report.text import share, visible, wrap
+from truetune.report.report_terminal import as_text, render_report
+from truetune.report.rules_terminal import render_rules
+from truetune.report.visible_text import format_share, visible, wrap_text
 from truetune.spec.run import RunSpec
 
 PAD = Finding(
@@ -277,7 +278,7 @@ def test_rule_names_are_not_cut() -> None:
     ],
 )
 def test_wrapping(text: str, width: int, lines: list[str]) -> None:
-    assert wrap(text, width) == lines
+    assert wrap_text(text, width) == lines
 
 
 def test_what_is_visible() -> None:
@@ -286,4 +287,4 @@ def test_what_is_visible() -> None:
         visible("\x1b\u200b\u202e\u00a0\u3164\ufe0f\u2028\n\t\ud800")
         == "\\x1b\\u200b\\u202e\\xa0\\u3164\\ufe0f\\u2028\\n\\t\\ud800"
     )
-    assert (share(1, 8), share(0, 0)) == ("12.5 %", "0.0 %")
+    assert (format_share(1, 8), format_share(0, 0)) == ("12.5 %", "0.0 %")

@@ -16,11 +16,11 @@ from tests.generation.serving import tiny_folder, transformers_serve  # noqa: F4
 from truetune.checks.findings import Finding
 from truetune.cli.serving import serve_check as command
 from truetune.errors import UsageError
-from truetune.generation.backends.http import Server
-from truetune.generation.backends.opening import Options
-from truetune.generation.backends.place import placed
-from truetune.generation.service import Service
-from truetune.report.terminal import as_text
+from truetune.generation.backends.http_client import Server
+from truetune.generation.backends.model_source import find_model_source
+from truetune.generation.backends.open_backend import Options
+from truetune.generation.server_observations import ServerObservations
+from truetune.report.report_terminal import as_text
 from truetune.serving.behaviour import answered
 from truetune.serving.check import judgement_of, serve_check
 from truetune.serving.client import Client
@@ -62,18 +62,20 @@ def client_of(url: str, served: Path) -> Client:
 
 
 def record(folder: Path) -> tuple[Any, Record]:
-    place = placed(str(folder))
+    place = find_model_source(str(folder))
     made = place.prepared()
     return made, record_of(place, made)
 
 
-def prompts(url: str, folder: Path, served: Path) -> tuple[Service, tuple[Finding, ...]]:
+def prompts(url: str, folder: Path, served: Path) -> tuple[ServerObservations, tuple[Finding, ...]]:
     """What is found in a few of the prompts."""
     made, found = record(folder)
     chosen = [trained for trained in found.prompts if trained.name in CHOSEN]
     client = client_of(url, served)
     asked, notes = answered(client, asked_of(client.server, chosen, made, None), made, None)
-    service = Service(url, prompts=tuple(one.compared for one in asked), notes=tuple(notes))
+    service = ServerObservations(
+        url, prompts=tuple(one.compared for one in asked), notes=tuple(notes)
+    )
     return service, judgement_of(service, RunSpec()).findings
 
 
@@ -183,7 +185,7 @@ def test_sampling_and_penalties(transformers_serve: str, tiny_folder: Path, copy
     sampling = sampling_of(client, found.prompts[:1], generation, repeatable=True)
     codes = [
         (f.code, f.severity)
-        for f in judgement_of(Service("", sampling=sampling), RunSpec()).findings
+        for f in judgement_of(ServerObservations("", sampling=sampling), RunSpec()).findings
     ]
     assert codes == [("TT966", "warning"), ("TT965", "info")]
     assert sampling.settings == ("temperature 50.0", "repetition_penalty 8.0")
@@ -199,7 +201,7 @@ def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: C
     client.chat = lambda asked, tokens, **fields: chat(asked, tokens)  # type: ignore[method-assign]
     _, found = record(tiny_folder)
     repeats = repeats_of(client, found.prompts[:1])
-    (finding,) = judgement_of(Service("", repeats=repeats), RunSpec()).findings
+    (finding,) = judgement_of(ServerObservations("", repeats=repeats), RunSpec()).findings
     assert (finding.code, finding.severity) == ("TT967", "warning")
 
 

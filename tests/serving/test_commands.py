@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from truetune.cli.serving import serve_check
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.generation.backends.place import placed
+from truetune.generation.backends.model_source import find_model_source
 from truetune.serving.commands import Command, command_for
 
 
@@ -36,7 +36,7 @@ def adapt(folder: Path, base: Path, rank: int = 12) -> Path:
 
 
 def printed(folder: Path, engine: str, **named: str) -> Command:
-    place = placed(str(folder), **named)
+    place = find_model_source(str(folder), **named)
     return command_for(place, place.prepared(), engine)
 
 
@@ -93,7 +93,7 @@ def test_llama_cpp_wants_a_file(tmp_path: Path) -> None:
 
 
 def test_ollama(tmp_path: Path) -> None:
-    place = placed(str(lay(tmp_path / "base", temperature=0.6)))
+    place = find_model_source(str(lay(tmp_path / "base", temperature=0.6)))
     probes = place.prepared()
     command = command_for(place, probes, "ollama")
     lines = command.text.splitlines()
@@ -109,7 +109,9 @@ def test_an_endpoint_and_an_unknown_engine(tmp_path: Path) -> None:
     base = lay(tmp_path / "base")
     with pytest.raises(UsageError, match="not for an endpoint"):
         command_for(
-            placed("http://localhost:1", tokenizer=str(base)), placed(str(base)).prepared(), "vllm"
+            find_model_source("http://localhost:1", tokenizer=str(base)),
+            find_model_source(str(base)).prepared(),
+            "vllm",
         )
     with pytest.raises(UsageError, match="expected one of vllm, sglang"):
         printed(base, "tgi")

@@ -17,10 +17,10 @@ from transformers import AutoModelForCausalLM
 from tests.auditing import tiny
 from tests.generation.serving import transformers_serve  # noqa: F401
 from truetune.checks.findings import Finding
-from truetune.generation.backends.http import Server
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import Place, placed
-from truetune.generation.service import Service, Strength
+from truetune.generation.backends.http_client import Server
+from truetune.generation.backends.model_source import ModelSource, find_model_source
+from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.server_observations import AdapterStrength, ServerObservations
 from truetune.serving.check import judgement_of
 from truetune.serving.client import Client
 from truetune.serving.scalings import scaled
@@ -64,31 +64,33 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def measured(adapter: Path, served: Place, url: str = "http://127.0.0.1:9", model: str = "") -> Any:
+def measured(
+    adapter: Path, served: ModelSource, url: str = "http://127.0.0.1:9", model: str = ""
+) -> Any:
     """What is found where `served` answers in the place of a server."""
-    place = placed(str(adapter))
+    place = find_model_source(str(adapter))
     made = place.prepared()
     prompts = prompts_for(record_of(place, made).prompts, 6)
     client = Client(Server(url, model), seconds=60, concurrency=2, bos=None)
-    with opened(
+    with open_backend(
         served, made.tokenizer, replace(CPU, served_model=model, route="completions")
     ) as server:
         return strength_of(place, server, client, prompts, made.tokenizer, CPU, frozenset({3}))[1:]
 
 
-def judged(strength: Strength) -> tuple[Finding, ...]:
-    return judgement_of(Service("", strength=strength), RunSpec()).findings
+def judged(strength: AdapterStrength) -> tuple[Finding, ...]:
+    return judgement_of(ServerObservations("", strength=strength), RunSpec()).findings
 
 
 def test_full_strength(adapter: Path) -> None:
-    strength, notes = measured(adapter, placed(str(adapter)))
+    strength, notes = measured(adapter, find_model_source(str(adapter)))
     assert (round(strength.factor, 5), round(strength.cosine, 5)) == (1, 1)
     assert strength.effect > 0.1
     assert judged(strength) == () == tuple(notes)
 
 
 def test_the_base_is_served(adapter: Path, base: Path) -> None:
-    strength, _ = measured(adapter, placed(str(base)))
+    strength, _ = measured(adapter, find_model_source(str(base)))
     (finding,) = judged(strength)
     assert (finding.code, strength.factor) == ("TT968", 0)
 
@@ -101,7 +103,7 @@ def test_the_base_is_served(adapter: Path, base: Path) -> None:
     ],
 )
 def test_a_wrong_scaling_is_named(adapter: Path, scale: float, named: str) -> None:
-    with scaled(placed(str(adapter)), scale) as other:
+    with scaled(find_model_source(str(adapter)), scale) as other:
         strength, _ = measured(adapter, other)
     (finding,) = judged(strength)
     assert (finding.code, finding.severity) == ("TT969", "error")
@@ -123,7 +125,7 @@ def test_another_adapter(adapter: Path, tmp_path: Path) -> None:
     shutil.copytree(adapter, other, ignore=shutil.ignore_patterns("merged"))
     config = json.loads((other / "adapter_config.json").read_text())
     (other / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": -16}))
-    strength, _ = measured(adapter, placed(str(other)))
+    strength, _ = measured(adapter, find_model_source(str(other)))
     assert strength.factor < 0
     assert [finding.code for finding in judged(strength)] == ["TT970"]
 
@@ -133,7 +135,10 @@ def test_by_answers(adapter: Path, base: Path, transformers_serve: str, merged: 
     """`transformers serve` tells no log-probabilities."""
     model = str(adapter / "merged" if merged else base)
     strength, _ = measured(
-        adapter, placed(transformers_serve, tokenizer=str(base)), transformers_serve, model
+        adapter,
+        find_model_source(transformers_serve, tokenizer=str(base)),
+        transformers_serve,
+        model,
     )
     assert strength.by == "answers"
     assert (strength.as_tuned, strength.as_base)[not merged] == strength.places >= 3

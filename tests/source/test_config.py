@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.source.modules import module
 from truetune.source.config import config_of_source, configs_of_source
 
@@ -77,3 +79,40 @@ def test_names_of_files_stay_files(tmp_path: Path) -> None:
     config = config_of_source(module(text, str(tmp_path / "x.py")))
     assert config is not None
     assert (config.spec.training.bf16, config.spec.training.num_train_epochs) == (None, 3)
+
+
+TWO_LOADS = """
+import torch
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+
+model = AutoModelForCausalLM.from_pretrained("some/policy", dtype={policy})
+other = AutoModelForCausalLM.from_pretrained("some/judge", dtype={other})
+trainer = DPOTrainer({given}, args=DPOConfig("out", learning_rate=5e-7))
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "other", "given", "dtype", "name"),
+    [
+        ("torch.bfloat16", "torch.bfloat16", "model, other", "bfloat16", "some/policy"),
+        (
+            "torch.bfloat16",
+            "torch.float32",
+            "model=model, ref_model=other",
+            "bfloat16",
+            "some/policy",
+        ),
+        ("torch.float32", "torch.bfloat16", "model", "float32", "some/policy"),
+        # Which one is trained is not seen: what both say counts, and the rest is not known
+        ("torch.bfloat16", "torch.bfloat16", "wrapped(model)", "bfloat16", None),
+        ("torch.bfloat16", "torch.float32", "wrapped(model)", None, None),
+    ],
+)
+def test_of_several_loads_that_of_the_trained_model_counts(
+    policy: str, other: str, given: str, dtype: str | None, name: str | None
+) -> None:
+    config = config_of_source(module(TWO_LOADS.format(policy=policy, other=other, given=given)))
+    assert config is not None
+    assert (config.spec.training.dtype, config.spec.model) == (dtype, name)
+    assert "training.dtype" in config.places

@@ -10,7 +10,7 @@ import pytest
 from tests import parts
 from truetune.checks.look import look
 from truetune.checks.report import DataReport
-from truetune.report.learned import verdict
+from truetune.report.supervision_headline import supervision_verdict
 from truetune.spec.files import spec_of
 
 LLAMA = "<|start_header_id|>assistant<|end_header_id|>\\n\\n"
@@ -50,7 +50,7 @@ def checked(
     report = look([script, data], spec_of(given, "test"))
     assert isinstance(report, DataReport)
     found = any(finding.code == "TT310" for finding in report.findings)
-    return verdict(report).plain, found
+    return supervision_verdict(report).plain, found
 
 
 @pytest.mark.parametrize(

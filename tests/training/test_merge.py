@@ -22,7 +22,7 @@ from truetune.checkpoint.run_record import RUN, listing
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.merging import merge as command
 from truetune.errors import UsageError
-from truetune.report.merged import merged_page
+from truetune.report.merge_terminal import merged_page
 from truetune.report.page import page_of
 from truetune.training.merge import FILE, merge
 from truetune.training.proof import asked_of, facts_in, look, proved, rung

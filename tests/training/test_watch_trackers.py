@@ -11,7 +11,7 @@ from transformers.integrations.integration_utils import TensorBoardCallback
 
 from tests.auditing import tiny
 from tests.training.watched import prompts, trainer, watcher
-from truetune.generation.looks import Answer, Look
+from truetune.generation.answer_samples import Answer, SamplingPass
 from truetune.training.watch.speech import speech_of
 from truetune.training.watch.trackers import COLUMNS, track
 
@@ -76,7 +76,7 @@ class Broken:
 
 
 def test_a_tracker_that_fails_is_named() -> None:
-    look = Look(
+    look = SamplingPass(
         3,
         (speech_of(tiny.tokenizer(), [2], None).read(prompts(1)[0], Answer((5,), "five", 2, 0.9)),),
         1.0,

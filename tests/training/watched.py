@@ -8,7 +8,7 @@ from typing import Any
 import transformers
 
 from tests.auditing import tiny
-from truetune.generation.looks import Prompt
+from truetune.generation.answer_samples import Prompt
 from truetune.spec.run import RunSpec, Watch
 from truetune.training.watch.callback import Watcher
 

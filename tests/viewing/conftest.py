@@ -10,13 +10,15 @@ from typing import Any
 
 from truetune.demo import TOKENIZER
 from truetune.spec.run import RunSpec
-from truetune.viewing.server import Server
-from truetune.viewing.view import served
+from truetune.viewing.local_server import ViewServer
+from truetune.viewing.view import start_server
 
 
 @contextmanager
-def serving(data: Path, result: dict[str, Any] | None = None, **settings: Any) -> Iterator[Server]:
-    server = served(
+def serving(
+    data: Path, result: dict[str, Any] | None = None, **settings: Any
+) -> Iterator[ViewServer]:
+    server = start_server(
         RunSpec(**{"data": (str(data),), "tokenizer": str(TOKENIZER), **settings}), result=result
     )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

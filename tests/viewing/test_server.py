@@ -18,7 +18,8 @@ import pytest
 from tests.report.conftest import HOSTILE
 from tests.viewing.conftest import serving
 from truetune.demo import BROKEN, DATA, TOKENIZER
-from truetune.viewing.server import HOST, MOST, Server
+from truetune.viewing.local_server import ALLOWED_HOST, ViewServer
+from truetune.viewing.row_service import MAX_ROWS
 
 HOSTS = ("127.0.0.1", "localhost:9000", "LOCALHOST", "[::1]:1", "127.0.0.1:65535")
 OTHERS = (
@@ -34,13 +35,13 @@ OTHERS = (
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[ViewServer]:
     with serving(DATA) as found:
         yield found
 
 
 def asked(
-    server: Server,
+    server: ViewServer,
     path: str,
     *,
     method: str = "GET",
@@ -56,24 +57,24 @@ def asked(
     return connection.getresponse()
 
 
-def answer(server: Server, path: str) -> dict[str, Any]:
+def answer(server: ViewServer, path: str) -> dict[str, Any]:
     response = asked(server, f"/{server.token}/{path}")
     assert response.status == 200, response.read()
     found: dict[str, Any] = json.loads(response.read())
     return found
 
 
-def status(server: Server, path: str, **more: Any) -> int:
+def status(server: ViewServer, path: str, **more: Any) -> int:
     return asked(server, path, **more).status
 
 
-def test_it_listens_on_the_loopback_interface_alone(server: Server) -> None:
+def test_it_listens_on_the_loopback_interface_alone(server: ViewServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
     assert server.url.startswith("http://127.0.0.1:")
     assert len(server.token) >= 32
 
 
-def test_only_the_token_opens_it(server: Server) -> None:
+def test_only_the_token_opens_it(server: ViewServer) -> None:
     token = server.token
     assert status(server, f"/{token}/") == 200
     for path in (
@@ -95,14 +96,14 @@ def test_only_the_token_opens_it(server: Server) -> None:
     assert {status(server, f"/{token[:n]}/") for n in range(0, len(token), 7)} == {404}
 
 
-def test_only_names_of_this_machine(server: Server) -> None:
+def test_only_names_of_this_machine(server: ViewServer) -> None:
     path = f"/{server.token}/"
     assert [status(server, path, host=host) for host in HOSTS] == [200] * len(HOSTS)
     assert {status(server, path, host=host) for host in OTHERS} == {403}
-    assert not any(HOST.fullmatch(host) for host in OTHERS)
+    assert not any(ALLOWED_HOST.fullmatch(host) for host in OTHERS)
 
 
-def test_no_file_is_served(server: Server) -> None:
+def test_no_file_is_served(server: ViewServer) -> None:
     for name in (
         "etc/passwd",
         "../../etc/passwd",
@@ -123,13 +124,13 @@ def test_no_file_is_served(server: Server) -> None:
     "method",
     ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "__getattr__"],
 )
-def test_there_is_nothing_to_write(server: Server, method: str) -> None:
+def test_there_is_nothing_to_write(server: ViewServer, method: str) -> None:
     response = asked(server, f"/{server.token}/rows", method=method, body=b"{}")
     assert response.status == 405
     assert response.getheader("Allow") == "GET, HEAD"
 
 
-def test_requests_with_a_body_or_without_sense(server: Server) -> None:
+def test_requests_with_a_body_or_without_sense(server: ViewServer) -> None:
     assert status(server, f"/{server.token}/rows", body=b"x=1") == 400
     for sent in (
         b"\r\n\r\n",
@@ -147,7 +148,7 @@ def test_requests_with_a_body_or_without_sense(server: Server) -> None:
     assert status(server, f"/{server.token}/") == 200
 
 
-def test_headers_keep_the_page_to_itself(server: Server) -> None:
+def test_headers_keep_the_page_to_itself(server: ViewServer) -> None:
     for path in ("", "rows?start=0&count=1"):
         response = asked(server, f"/{server.token}/{path}")
         assert response.getheader("X-Content-Type-Options") == "nosniff"
@@ -165,7 +166,7 @@ def test_headers_keep_the_page_to_itself(server: Server) -> None:
     assert server.token not in page
 
 
-def test_head_has_no_body(server: Server) -> None:
+def test_head_has_no_body(server: ViewServer) -> None:
     response = asked(server, f"/{server.token}/rows?start=0&count=1", method="HEAD")
     assert int(str(response.getheader("Content-Length"))) > 100
     assert response.read() == b""
@@ -187,16 +188,16 @@ def test_head_has_no_body(server: Server) -> None:
         "&".join(["a=1"] * 20),
     ],
 )
-def test_numbers_have_bounds(server: Server, query: str) -> None:
+def test_numbers_have_bounds(server: ViewServer, query: str) -> None:
     assert status(server, f"/{server.token}/rows?{query}") == 400
 
 
-def test_rows_by_number(server: Server) -> None:
+def test_rows_by_number(server: ViewServer) -> None:
     state = answer(server, "rows?start=0&count=0")
     total = state["total"]
     assert state["rows"] == []
     assert total == len(DATA.read_text().splitlines()) == state["indexed"]
-    assert [row["row"] for row in answer(server, f"rows?start=3&count={MOST}")["rows"]][:3] == [
+    assert [row["row"] for row in answer(server, f"rows?start=3&count={MAX_ROWS}")["rows"]][:3] == [
         3,
         4,
         5,
@@ -208,7 +209,7 @@ def test_rows_by_number(server: Server) -> None:
     assert answer(server, "rows?start=4&count=2") == answer(server, "rows?start=4&count=2")
 
 
-def test_search_goes_on_from_where_it_was(server: Server) -> None:
+def test_search_goes_on_from_where_it_was(server: ViewServer) -> None:
     texts = DATA.read_text().splitlines()
     wanted = [i for i, text in enumerate(texts) if "thursday" in text.lower()]
     found, start = [], 0
@@ -262,7 +263,7 @@ def test_hostile_rows_are_answered(tmp_path: Path) -> None:
     path.write_text(text)
     with serving(path) as server:
         found, start = [], 0
-        while rows := answer(server, f"rows?start={start}&count={MOST}")["rows"]:
+        while rows := answer(server, f"rows?start={start}&count={MAX_ROWS}")["rows"]:
             found += rows
             start = rows[-1]["row"] + 1
         assert sorted({row["row"] for row in found}) == list(range(len(text.splitlines())))

@@ -25,13 +25,13 @@ from truetune.data.records import Record
 from truetune.data.rows import read
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError
-from truetune.report.page.rendered import Rendered
-from truetune.report.page.rows import LONGEST, Row, empty
+from truetune.report.page.render_rows import RowRenderer
+from truetune.report.page.token_rows import MAX_ROW_TOKENS, TokenRow, row_without_tokens
 from truetune.spec.run import RunSpec
-from truetune.viewing.answers import Answers, Found
-from truetune.viewing.chats import Chats
-from truetune.viewing.shelf import Shelf
-from truetune.viewing.view import View, answers_of, served, view
+from truetune.viewing.conversation_rows import ConversationRows
+from truetune.viewing.row_index import RowIndex, SourcedRecords
+from truetune.viewing.row_service import RowService
+from truetune.viewing.view import View, row_service_for, start_server, view
 
 
 def many(path: Path, rows: int) -> Path:
@@ -53,11 +53,11 @@ class Slow:
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.calls: list[str] = []
 
-    def rows(self, first: int, found: Found) -> Iterator[list[Row]]:
+    def rows(self, first: int, found: SourcedRecords) -> Iterator[list[TokenRow]]:
         self._wait()
-        yield [empty(None, "", row=first)]
+        yield [row_without_tokens(None, "", row=first)]
 
-    def faulty(self, first: int, found: Found) -> int | None:
+    def faulty(self, first: int, found: SourcedRecords) -> int | None:
         self._wait()
         return None
 
@@ -78,16 +78,16 @@ class Slow:
 )
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
 def test_what_closes_waits_for_what_is_under_way_and_reads_no_more(
-    tmp_path: Path, name: str, asks: Callable[[Answers], object]
+    tmp_path: Path, name: str, asks: Callable[[RowService], object]
 ) -> None:
     lines = many(tmp_path / "a.jsonl", 2000)
     if name == "a.parquet":
         rows = [json.loads(line) for line in lines.read_text().splitlines()]
         parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / name)
     maker = Slow()
-    made = Answers(lambda: Shelf(resolve((str(tmp_path / name),))), maker)
+    made = RowService(lambda: RowIndex(resolve((str(tmp_path / name),))), maker)
     made.start()
-    made.shelf.wait(1999, 60)
+    made.row_index.wait(1999, 60)
     drawing = [threading.Thread(target=asks, args=(made,)) for _ in range(3)]
     for thread in drawing:
         thread.start()
@@ -100,13 +100,13 @@ def test_what_closes_waits_for_what_is_under_way_and_reads_no_more(
 
     closing = threading.Thread(target=close)
     closing.start()
-    made.shelf.wait(10**6, 60)
+    made.row_index.wait(10**6, 60)
     maker.go_on.set()
     for thread in (*drawing, closing):
         thread.join()
     assert calls == maker.calls
     assert calls[-1] == "done"
-    assert made.rows(500, 5)["rows"] == [] == made.shelf.records(500, 5)
+    assert made.rows(500, 5)["rows"] == [] == made.row_index.records(500, 5)
     assert made.search("number 7", 0)["row"] is None
     assert made.faulty(0)["row"] is None
     assert not [thread for thread in threading.enumerate() if thread.name == "truetune rows"]
@@ -116,9 +116,9 @@ def spec(data: Path, **settings: Any) -> RunSpec:
     return RunSpec(data=(str(data),), tokenizer=str(TOKENIZER), **settings)
 
 
-def answers(data: Path, **settings: Any) -> Answers:
-    made = answers_of(spec(data, **settings))
-    made.shelf.index()
+def answers(data: Path, **settings: Any) -> RowService:
+    made = row_service_for(spec(data, **settings))
+    made.row_index.index()
     return made
 
 
@@ -201,7 +201,7 @@ def test_a_search_that_fails_says_why_and_so_does_a_view_that_was_ended(tmp_path
 
 def test_rows_are_those_that_show_shows(tmp_path: Path) -> None:
     made = answers(DATA)
-    rendered = Rendered(spec(DATA))
+    rendered = RowRenderer(spec(DATA))
     expected = [
         row
         for _, conversation in zip(range(9), read([str(DATA)]), strict=False)
@@ -238,7 +238,7 @@ def test_several_examples_of_a_row_stand_together(tmp_path: Path) -> None:
 def test_encoded_data(tmp_path: Path, options: dict[str, Any]) -> None:
     encoded = truetune.encode(str(DATA), str(TOKENIZER), tmp_path / "e", jobs=1, **options)
     made = answers(tmp_path / "e")
-    total = made.shelf.total
+    total = made.row_index.total
     assert total == (encoded.counts["packs"] or encoded.counts["documents"])
     assert made.notice is None
     rows = made.rows(0, min(64, total))["rows"]
@@ -266,19 +266,19 @@ def test_encoded_data(tmp_path: Path, options: dict[str, Any]) -> None:
 def test_encoded_data_needs_its_tokenizer(tmp_path: Path) -> None:
     truetune.encode(str(DATA), str(TOKENIZER), tmp_path / "e", jobs=1)
     with pytest.raises(SpecError, match="name its tokenizer with -t"):
-        answers_of(RunSpec(data=(str(tmp_path / "e"),)))
+        row_service_for(RunSpec(data=(str(tmp_path / "e"),)))
     other = tmp_path / "other"
     other.mkdir()
     for path in TOKENIZER.iterdir():
         (other / path.name).write_bytes(path.read_bytes())
     config = json.loads((other / "tokenizer_config.json").read_text()) | {"model_max_length": 7}
     (other / "tokenizer_config.json").write_text(json.dumps(config))
-    notice = answers_of(RunSpec(data=(str(tmp_path / "e"),), tokenizer=str(other))).notice
+    notice = row_service_for(RunSpec(data=(str(tmp_path / "e"),), tokenizer=str(other))).notice
     assert notice is not None
     assert "tokenizer_config.json differ" in notice
     (tmp_path / "e" / "manifest.json").write_text("{}")
     with pytest.raises(DataError, match="encode again"):
-        answers_of(spec(tmp_path / "e"))
+        row_service_for(spec(tmp_path / "e"))
 
 
 def test_a_notebook_holds_the_rows_in_a_frame(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
             patch.chdir(tmp_path)
             assert isinstance(run(command, arguments).exception, kind)
     with serving(DATA) as server, pytest.raises(UsageError, match="--port"):
-        served(spec(DATA), port=server.server_address[1])
+        start_server(spec(DATA), port=server.server_address[1])
 
 
 def test_settings_name_the_data(tmp_path: Path) -> None:
@@ -337,10 +337,11 @@ def test_search_finds_a_text_however_the_file_spells_it(tmp_path: Path, name: st
     else:
         lines = "\n".join(json.dumps(row) for row in rows)
         (tmp_path / name).write_text(json.dumps(rows) if name == "a.json" else lines)
-    made = Answers(
-        lambda: Shelf(resolve((str(tmp_path / name),)), stretch=90), Chats(spec(tmp_path / name))
+    made = RowService(
+        lambda: RowIndex(resolve((str(tmp_path / name),)), stretch=90),
+        ConversationRows(spec(tmp_path / name)),
     )
-    made.shelf.index()
+    made.row_index.index()
     for text in ("row 17", "DON'T", 'say "\u00e9so"', '"\u00c9SO"'):
         assert [made.search(text, start)["row"] for start in (0, 16, 17, 18)] == [
             17,
@@ -361,7 +362,7 @@ def test_answers_with_long_rows_end_early_and_go_on(tmp_path: Path) -> None:
     while rows := made.rows(len(found), 7)["rows"]:
         assert len(rows) < 7
         assert all(
-            len(row["ids"]) == LONGEST and "tokens are shown" in row["error"] for row in rows
+            len(row["ids"]) == MAX_ROW_TOKENS and "tokens are shown" in row["error"] for row in rows
         )
         found += [row["row"] for row in rows]
     assert found == list(range(7))

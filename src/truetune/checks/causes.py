@@ -12,7 +12,7 @@ from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.checks.judgement import Judgement, judge
 from truetune.checks.rule import CauseRule
 from truetune.errors import TruetuneError
-from truetune.generation.inquest import Inquest
+from truetune.generation.model_evidence import ModelEvidence
 from truetune.spec.run import RunSpec
 
 NO_CAUSES = (
@@ -61,7 +61,7 @@ def explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
     return symptom.rule in EXPLAINED and any(cause.rule in ROOTS | STOPS for cause in causes)
 
 
-def causes_of(inquest: Inquest, spec: RunSpec | None = None) -> Judgement:
+def causes_of(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgement:
     """What the rules that `spec` selects say; what two of them find is said once, by the one that looked at the files.
 
     The other's message becomes its evidence.
@@ -96,7 +96,7 @@ def _with(file: Finding, measured: Iterable[Finding]) -> Finding:
     return replace(file, evidence=(*file.evidence, *more)) if more else file
 
 
-def _of_files(inquest: Inquest, spec: RunSpec) -> list[Finding]:
+def _of_files(inquest: ModelEvidence, spec: RunSpec) -> list[Finding]:
     if inquest.folder is None or inquest.kind not in ("model", "adapter"):
         return []
     try:

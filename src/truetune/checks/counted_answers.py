@@ -11,7 +11,7 @@ from typing import ClassVar
 from truetune.checks.answers.seen import Count, counted, late, often
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
-from truetune.generation.looks import Sample
+from truetune.generation.answer_samples import Sample
 
 MORE = "ask more prompts (-n)"
 MOST = 0.75

@@ -19,6 +19,8 @@ from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.settings import of_settings
+from truetune.checks.source.row_files import training_files
+from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell import is_command_file, read_commands
 from truetune.source.config import configs_of_source
@@ -27,6 +29,7 @@ from truetune.source.module import Module, decode_any, nothing, parse
 from truetune.source.program import Program, grouped
 from truetune.source.suppress import ignores
 from truetune.source.walk import sources
+from truetune.spec.config import WeightUse
 from truetune.spec.run import RunSpec, Severity
 
 LIBRARIES = frozenset({
@@ -83,13 +86,16 @@ def lint(
     fix: bool = False,
     unsafe: bool = False,
     diff: bool = False,
+    rows: Sequence[str] = (),
     progress: Callable[[int, int], object] | None = None,
+    uses: tuple[WeightUse, ...] = (),
 ) -> LintReport:
     """Look at Python files and notebooks, and at those in folders; what one imports from another is known in both.
 
-    `fix` applies the safe fixes, `unsafe` the others too; with `diff` nothing is written. `progress` is called
-    with the number of files that are read and of all. Raises UsageError for a path that is not there, or a file that
-    can't be written.
+    `fix` applies the safe fixes, `unsafe` the others too; with `diff` nothing is written. `rows` are files of training
+    rows that were named beside the scripts, for those that do not say where theirs are; `uses` is what other files do
+    with weights. `progress` is called with the number of files that are read and of all. Raises UsageError for a path
+    that is not there, or a file that can't be written.
     """
     started = time.perf_counter()
     spec = RunSpec(
@@ -101,12 +107,13 @@ def lint(
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in sources(named)}
     scripts = [file for file in files if is_command_file(Path(file))]
+    uses = (*uses, *weight_uses(named))
     looks |= {file: look_at_commands(file, spec) for file in scripts}
     for module in _modules([file for file in files if file not in scripts], named):
         if progress is not None:
             progress(len(looks), len(files))
         file = Path(module.path)
-        seen = look_at(module, spec)
+        seen = look_at(module, spec, rows, uses)
         linked = file.is_symlink() and str(file) not in named
         if linked and fix:
             facts[files[module.path]].append(
@@ -120,7 +127,7 @@ def lint(
             changes.append(change)
             if not diff:
                 write(file, change)
-                seen = look_at(change.after, spec)
+                seen = look_at(change.after, spec, rows, uses)
         looks[module.path] = seen
     in_order_of_files = [looks[path] for path in files]
     judged = Judgement.of(
@@ -143,14 +150,19 @@ def lint(
     )
 
 
-def look_at(module: Module, spec: RunSpec) -> Look:
-    """What the rules that `spec` selects find in one module, in the order of its text."""
+def look_at(
+    module: Module, spec: RunSpec, rows: Sequence[str] = (), uses: tuple[WeightUse, ...] = ()
+) -> Look:
+    """What the rules that `spec` selects find in one module, in the order of its text; `rows`, `uses` as in `lint`."""
     rules = [
         rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)
     ]
     parts = [_of_this_file(judge(rules, module), module.path), _unparsed(module, spec)]
     try:
-        parts += [of_settings(config, spec) for config in configs_of_source(module)]
+        configs = configs_of_source(module)
+        files = training_files(module) if configs else ()
+        named = files or tuple(rows)
+        parts += [of_settings(replace(config, row_files=named), spec, uses) for config in configs]
     except SpecError as error:
         parts.append(
             Judgement(

@@ -18,13 +18,14 @@ from truetune.checks.report import DataReport, Report, Subject, with_judgement
 from truetune.checks.rule import DataRule
 from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
+from truetune.checks.weight_uses import weight_uses
 from truetune.checks.whose import Whose
 from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.render.tokenizer_folder import locate
 from truetune.source.walk import SKIPPED
 from truetune.spec import located
-from truetune.spec.config import Config
+from truetune.spec.config import Config, WeightUse
 from truetune.spec.kind import DESCRIBES, Kind, recognise, title_of_kind
 from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
@@ -64,10 +65,14 @@ class Look:
     """The run does not use the tokenizer's template"""
     joined: bool = False
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
+    rows_beside: tuple[str, ...] = ()
+    """Files of rows among the paths, which a script among them may train on"""
     whose: Whose = field(default_factory=Whose)
     """The trainers that the paths show"""
     several: bool = False
     """More than one path was named: one that cannot be read leaves the others to be judged"""
+    uses: tuple[WeightUse, ...] = ()
+    """What the paths merge, serve or load"""
 
     def add(self, report: Report) -> None:
         self.subjects += report.subjects
@@ -88,9 +93,17 @@ def look(
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
-    seen = Look(spec, base, settings, several=len(paths) > 1)
-    for path in paths:
-        _look(os.fspath(path), seen, is_alone=len(paths) == 1)
+    named = [os.fspath(path) for path in paths]
+    seen = Look(
+        spec,
+        base,
+        settings,
+        several=len(named) > 1,
+        uses=weight_uses(named, spec.trained_by),
+    )
+    seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
+    for path in named:
+        _look(path, seen, is_alone=len(named) == 1)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
         seen.whose.config(own)
@@ -411,7 +424,7 @@ def _settings(path: str, seen: Look) -> None:
     run = config.spec.model_copy(update=length | over)
     run = run.model_copy(update={"data": (*run.data, *prepared_cache(config))})
     seen.whose.config(config)
-    seen.judged.append(of_settings(config, seen.spec))
+    seen.judged.append(of_settings(config, seen.spec, seen.uses))
     facts = [
         ("keys of", config.version),
         ("trains by", run.training.method if _trains(config) else "nothing: there is no do_train"),
@@ -472,11 +485,22 @@ def _missing(run: RunSpec) -> str:
     return ""
 
 
+def _holds_rows(path: str, spec: RunSpec) -> bool:
+    """Is it a file of rows, and nothing else?"""
+    try:
+        return Path(path).is_file() and kinds_of(path, spec.trained_by) == ("data",)
+    except TruetuneError:
+        return False  # what cannot be read is said where it is looked at
+
+
 def _source(path: str, seen: Look) -> Report:
     from truetune.checks.lint import lint
 
     seen.whose.sources.append(path)
-    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
+    spec = seen.spec
+    return lint(
+        [path], select=spec.select, ignore=spec.ignore, rows=seen.rows_beside, uses=seen.uses
+    )
 
 
 def _commands(path: str, seen: Look) -> Report:

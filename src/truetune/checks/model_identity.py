@@ -32,6 +32,19 @@ OVERFLOWS = re.compile(
 )
 """Families whose activations pass 65,504, float16's largest number: Gemma 2 and 3 (stored as bfloat16; attention and
 residual stream, by their authors and unsloth), T5 and its kin (trained in bfloat16; the feed-forward layers)"""
+UNTRAINED_MARKS = (
+    (
+        re.compile(r"(?:meta-)?llama-3(?:\.1)?-(?:8|70|405)b(?:-hf)?(?:-bnb-4bit)?"),
+        ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    ),
+    (re.compile(r"qwen-(?:1_8|7|14|72)b"), ("<|im_start|>", "<|im_end|>")),
+)
+"""Bases whose vocabulary has the marks of a chat, which no text ever trained, by the last part of the published name:
+Llama 3 and 3.1 (meta-pytorch/torchtune#2429, unslothai/unsloth#929), Qwen 1 (its README, on LoRA of the base)"""
+OWN_WEIGHTS = re.compile(
+    r"(?<![a-z])(?:sft|dpo|orpo|kto|cpt|merged?|fused|(?:fine-?)?tuned|stage-?\d|checkpoint-\d+|final|best)(?![a-z])"
+)
+"""What folders of trained or merged weights are called"""
 LONGEST = 300
 """Characters; longer ones name no model"""
 
@@ -74,6 +87,14 @@ def overflowing_family(name: str) -> str | None:
     return found[1] if found is not None else None
 
 
+def untrained_marks(name: str) -> tuple[str, ...]:
+    """The marks of chats that a published base has in its vocabulary and never trained; empty where none are known."""
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    if len(last) >= LONGEST:
+        return ()
+    return next((marks for names, marks in UNTRAINED_MARKS if names.fullmatch(last)), ())
+
+
 def other_weights(one: str, other: str) -> str | None:
     """How two names say that they mean different pretrained weights: `release 0.1 and 0.3`; None where they may be one.
 
@@ -101,6 +122,18 @@ def is_tuned_apart(one: str, other: str) -> bool:
     if mine is None or theirs is None or not _are_published(one, other):
         return False
     return mine.is_tuned != theirs.is_tuned
+
+
+def is_published(name: str) -> bool:
+    """Is it a name of the hub, `owner/model`, of a family that is known?"""
+    return _are_published(name) and identity(name) is not None
+
+
+def is_tuned_folder(name: str) -> bool:
+    """Does the path of a folder say that its weights were trained or merged here?"""
+    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    return is_path and OWN_WEIGHTS.search(last) is not None
 
 
 def _are_published(*names: str) -> bool:

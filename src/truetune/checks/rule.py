@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from truetune.checkpoint.checkpoint import Checkpoint  # noqa: F401
     from truetune.checks.code_places import CodePlaces
     from truetune.doctor.environment import Environment  # noqa: F401
-    from truetune.generation.evaluated import Evaluated  # noqa: F401
-    from truetune.generation.inquest import Inquest  # noqa: F401
-    from truetune.generation.looks import Watched  # noqa: F401
-    from truetune.generation.proven import ParserProof
-    from truetune.generation.service import Service  # noqa: F401
+    from truetune.generation.answer_samples import SampledRun  # noqa: F401
+    from truetune.generation.evaluation_results import EvaluationResults  # noqa: F401
+    from truetune.generation.model_evidence import ModelEvidence  # noqa: F401
+    from truetune.generation.parser_selftest import ParserSelftest
+    from truetune.generation.server_observations import ServerObservations  # noqa: F401
     from truetune.logs.log import RunLog  # noqa: F401
     from truetune.parsing.modelfile import Instruction, Modelfile  # noqa: F401
     from truetune.parsing.shell import CommandFile, ShellCommand
@@ -460,7 +460,7 @@ class RecitationRule(Rule["Audit"]):
         return None if found.get("rows") or found.get("pairs") else NOT_RECITED
 
 
-class AnswersRule(Rule["Watched"]):
+class AnswersRule(Rule["SampledRun"]):
     """Looks at what a model answers, at some steps of its training or after it."""
 
     family = "answers"
@@ -470,13 +470,13 @@ class AnswersRule(Rule["Watched"]):
         return None if looks and looks[-1].samples else NO_ANSWER
 
 
-class CauseRule(Rule["Inquest"]):
+class CauseRule(Rule["ModelEvidence"]):
     """Looks for what makes a finished model answer badly."""
 
     family = "cause"
 
 
-class EvaluationRule(Rule["Evaluated"]):
+class EvaluationRule(Rule["EvaluationResults"]):
     """Looks at the losses and scores of a finished model, and at what measured them."""
 
     family = "evaluation"
@@ -501,13 +501,13 @@ class EvaluationRule(Rule["Evaluated"]):
             else Unmet("no row has a gold answer", "name rows with answers (--data)")
         )
 
-    def proof(self) -> ParserProof:
+    def proof(self) -> ParserSelftest:
         """What the parser makes of answers whose reading is known; there is one where `unmet` says nothing."""
         assert self.subject.parser is not None
         return self.subject.parser
 
 
-class ServingRule(Rule["Service"]):
+class ServingRule(Rule["ServerObservations"]):
     """Looks at what a server makes of a model."""
 
     family = "serving"

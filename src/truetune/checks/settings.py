@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 from truetune.checks.catalogue import choose
@@ -10,13 +11,17 @@ from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.checks.whose import trainer_of
 from truetune.memory.machine import Launch, Machine, machine
-from truetune.spec.config import Config
+from truetune.spec.config import Config, WeightUse
 from truetune.spec.run import RunSpec
 from truetune.trainers.facts import trainer_called
 
 
-def of_settings(config: Config, spec: RunSpec) -> Judgement:
-    """What the rules that `spec` selects say of a run's settings, and of this machine as their place."""
+def of_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Judgement:
+    """What the rules that `spec` selects say of a run's settings, and of this machine as their place.
+
+    `uses` is what the files that are given together with the settings do with weights.
+    """
+    config = replace(config, uses=(*config.uses, *uses))
     chosen = choose(spec.select, spec.ignore, "config", "devices")
     on_settings = [rule for rule in chosen if issubclass(rule, ConfigRule)]
     on_devices = [rule for rule in chosen if issubclass(rule, DeviceRule)]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from truetune.checks.optimizer_steps import FEW, SCARCE
 from truetune.spec.run import Severity
 
 Values = Mapping[str, Any]
@@ -32,7 +33,8 @@ SCALE_NAMES = {False: "lora_alpha / r", True: "lora_alpha / sqrt(r)"}
 SCALED_RATE = "lora scale x learning rate"
 DECAY_RATE = "weight decay x learning rate"
 UPDATES = "optimizer steps"
-"""Steps of a run whose rows are enough for more of them"""
+"""Steps of a run that its rows, batch and epochs decide"""
+SEEN = "share of the rows that max_steps sees"
 
 
 class Interval(NamedTuple):
@@ -548,11 +550,27 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         setting=UPDATES,
-        outside=Interval(below=10),
+        outside=Interval(below=FEW),
         severity="warning",
-        says="steps of the optimizer in the whole run: {value}; batch, accumulation and epochs leave no more",
-        fix="lower gradient_accumulation_steps or the batch, or train for more epochs",
+        says="{steps} in the whole run: too few to learn anything; rows, batch, accumulation and epochs leave no more",
+        fix="lower gradient_accumulation_steps or the batch, train for more epochs, or add rows",
         source="AdamW moves a weight by about the learning rate at each step; the warm-up takes the first",
+    ),
+    Limit(
+        setting=UPDATES,
+        outside=Interval(below=SCARCE),
+        severity="info",
+        says="{steps} in the whole run: few to learn anything from",
+        fix="lower gradient_accumulation_steps or the batch, train for more epochs, or add rows",
+        source="the notebooks that try a method make 30 to 60, published recipes hundreds",
+    ),
+    Limit(
+        setting=SEEN,
+        outside=Interval(below=0.05),
+        severity="warning",
+        says="{name} ends the run after {rows_seen}: the others are never seen",
+        fix="leave {name} out, so that num_train_epochs decides",
+        source="a max_steps of 60 stands in notebooks that try a method; 1 to 3 epochs are usual",
     ),
     Limit(
         setting="training.num_train_epochs",

@@ -37,3 +37,18 @@ def vllm_servers(file: CommandFile) -> Iterator[Server]:
             options = command.words
         if options is not None:
             yield Server(command, options)
+
+
+def lora_modules(server: Server) -> dict[str, str]:
+    """Name -> folder of the adapters behind `--lora-modules`; entries in JSON are left alone."""
+    found: dict[str, str] = {}
+    is_listed = False
+    for word in server.options:
+        if word.startswith("-"):
+            option_name, _, first = word.partition("=")
+            is_listed = option_name.replace("_", "-") == "--lora-modules"
+            word = first
+        name, equals, folder = word.partition("=")
+        if is_listed and equals and not name.startswith("{"):
+            found[name] = folder
+    return found

@@ -10,16 +10,16 @@ from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import AnswersRule
-from truetune.generation.looks import Watched
+from truetune.generation.answer_samples import SampledRun
 from truetune.spec.run import RunSpec
 
 
-def findings_of(watched: Watched, spec: RunSpec | None = None) -> tuple[Finding, ...]:
+def findings_of(watched: SampledRun, spec: RunSpec | None = None) -> tuple[Finding, ...]:
     """What the rules that `spec` selects find in what was watched; nothing before the first look."""
     return judgement_of(watched, spec).findings
 
 
-def judgement_of(watched: Watched, spec: RunSpec | None = None) -> Judgement:
+def judgement_of(watched: SampledRun, spec: RunSpec | None = None) -> Judgement:
     """What the rules that `spec` selects say of what was watched; nothing before the first look."""
     if not watched.looks:
         return Judgement(not_judged=(NotJudged("answers", "the model was not asked yet"),))
@@ -32,7 +32,7 @@ def judgement_of(watched: Watched, spec: RunSpec | None = None) -> Judgement:
     return Judgement.of([judge(rules, watched), Judgement(not_judged=_whether_right(watched))])
 
 
-def _whether_right(watched: Watched) -> tuple[NotJudged, ...]:
+def _whether_right(watched: SampledRun) -> tuple[NotJudged, ...]:
     """How near the answers come to their references: no rule says from where on that is too far."""
     scores = [sample.scores for sample in watched.looks[-1].samples]
     known = [score.overlap for score in scores if score.overlap is not None]
@@ -46,7 +46,7 @@ def _whether_right(watched: Watched) -> tuple[NotJudged, ...]:
     return (NotJudged("whether the answers are right", overlap, unlock=unlock, asked=False),)
 
 
-def report_of(watched: Watched, spec: RunSpec, path: str) -> Report:
+def report_of(watched: SampledRun, spec: RunSpec, path: str) -> Report:
     """The same as a report on `path`, the model or run that answered."""
     started = time.perf_counter()
     facts = {

@@ -119,7 +119,7 @@ def _not_text(arguments: list[str]) -> str | None:
 
 
 def _failed(message: str, *, debug: bool = False) -> int:
-    from truetune.report.text import visible
+    from truetune.report.visible_text import visible
 
     if debug:
         traceback.print_exc()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from truetune.generation.backends.opening import Options
+    from truetune.generation.backends.open_backend import Options
 
 OWN = (
     "backend",
@@ -48,6 +48,6 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def opening(options: dict[str, Any]) -> Options:
     """Taken out of a command's options."""
-    from truetune.generation.backends.opening import Options
+    from truetune.generation.backends.open_backend import Options
 
     return Options(**{name: options.pop(name) for name in OWN})

@@ -182,7 +182,7 @@ def pairs_of(text: str | None) -> dict[str, str | int]:
 
 def say(line: str) -> None:
     """One line on stderr."""
-    from truetune.report.text import visible
+    from truetune.report.visible_text import visible
 
     with suppress(OSError):  # nobody reads it any more
         click.echo(f"truetune: {visible(line)}", err=True)

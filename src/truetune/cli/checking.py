@@ -70,7 +70,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     """
     from truetune.checks.look import look
     from truetune.fixing.tried_edits import with_tried_edits
-    from truetune.report.progress import checking
+    from truetune.report.progress_bars import checking_bar
     from truetune.spec.files import CONFIG
 
     deliver = Delivery.of(options)
@@ -86,7 +86,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     )
     spec, settings = settings_of(options, quiet=deliver.quiet, whole=about_data)
     settings = settings if given or not paths else None
-    with checking(off=no_progress or deliver.quiet) as progress:
+    with checking_bar(off=no_progress or deliver.quiet) as progress:
         report = with_tried_edits(
             look(paths, spec, settings=settings, base=base, progress=progress)
         )
@@ -141,12 +141,12 @@ def lint(
       truetune lint --fix train.py
     """
     from truetune.checks.lint import lint as run
-    from truetune.report.progress import linting
-    from truetune.report.text import many
+    from truetune.report.progress_bars import linting_bar
+    from truetune.report.visible_text import count_noun
 
     deliver = Delivery.of(options)
     settings = {name: value for name, value in options.items() if value not in (None, ())}
-    with linting(off=no_progress or deliver.quiet) as progress:
+    with linting_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, progress=progress, **settings
         )
@@ -155,11 +155,15 @@ def lint(
     code = report.exit_code() if diff else deliver(report)
     said = []
     if report.changes:
-        done = many(sum(len(change.mended) for change in report.changes), "finding")
+        done = count_noun(sum(len(change.mended) for change in report.changes), "finding")
         verb = "would be fixed" if diff else "fixed"
-        said.append(f"{done} {verb} in {len(report.changes):,} of {many(report.files, 'file')}")
+        said.append(
+            f"{done} {verb} in {len(report.changes):,} of {count_noun(report.files, 'file')}"
+        )
     if report.suppressed:
-        said.append(f"{many(report.suppressed, 'finding')} kept quiet by `# truetune: ignore`")
+        said.append(
+            f"{count_noun(report.suppressed, 'finding')} kept quiet by `# truetune: ignore`"
+        )
     if said and not deliver.quiet:
         click.echo("; ".join(said), err=True)
     return code
@@ -225,7 +229,7 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     """
     from truetune.checks.inspect_tokenized import is_tokenized, view_of_ids
     from truetune.checks.run import view
-    from truetune.report.show import render_view, view_json
+    from truetune.report.token_view_terminal import render_view, view_json
 
     line = None
     if len(options["data"]) == 1 and not Path(options["data"][0]).exists():

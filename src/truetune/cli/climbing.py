@@ -63,7 +63,7 @@ def ladder(
       truetune ladder outputs --html ladder.html
       truetune ladder outputs --merged merged --export gguf/model.gguf --endpoint http://localhost:8000
     """
-    from truetune.report.ladder import ladder_json, render_ladder
+    from truetune.report.ladder_terminal import ladder_json, render_ladder
     from truetune.serving.ladder import ladder as climb
     from truetune.training.proof import quiet as hush
 

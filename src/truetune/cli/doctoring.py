@@ -42,13 +42,13 @@ def doctor(python: str | None, no_imports: bool, timeout: float, **options: Any)
       truetune doctor --no-imports --json
     """
     from truetune.checks.examine import doctor as examine
-    from truetune.report.progress import waiting
+    from truetune.report.progress_bars import waiting_line
     from truetune.spec.files import spec_of
 
     deliver = Delivery.of(options)
     spec = spec_of(
         {name: value for name, value in options.items() if value not in (None, ())}, "command line"
     )
-    with waiting(off=deliver.quiet) as say:
+    with waiting_line(off=deliver.quiet) as say:
         report = examine(python, spec=spec, load=not no_imports, timeout=timeout, say=say)
     return deliver(report)

@@ -148,8 +148,13 @@ def encode(
     """
     from truetune.encoding.encode_run import encode as run
     from truetune.encoding.encode_run import estimate
-    from truetune.report.encoded import encoded_page, estimate_json, render_encoded, render_estimate
-    from truetune.report.progress import encoding
+    from truetune.report.encode_terminal import (
+        encoded_page,
+        estimate_json,
+        render_encoded,
+        render_estimate,
+    )
+    from truetune.report.progress_bars import encoding_bar
 
     if dry_run and html:
         raise UsageError("--dry-run has no page: leave out one of --dry-run and --html")
@@ -167,7 +172,7 @@ def encode(
             render_estimate(made, console())
         return 0
     try:
-        with encoding(off=no_progress or quiet) as progress:
+        with encoding_bar(off=no_progress or quiet) as progress:
             encoded = run(spec, out, cache=cache, jobs=jobs, engine=engine, progress=progress)
     except KeyboardInterrupt:
         click.echo(
@@ -199,7 +204,7 @@ def _refuse_token_ids(spec: RunSpec) -> None:
 
 
 def _verified(spec: RunSpec, path: str, output_format: str) -> int:
-    from truetune.report.verified import render_comparison
+    from truetune.report.encode_terminal import render_comparison
     from truetune.tokenized.origin_facts import cache_at
     from truetune.tokenized.verify import verify
 

@@ -113,7 +113,7 @@ def evaluate(
       truetune evaluate outputs/merged --tasks arc_easy --limit 200
     """
     from truetune.evaluation.evaluate import evaluate as measure
-    from truetune.report.sampled import asking
+    from truetune.report.progress_bars import generation_bar
     from truetune.training.proof import quiet
 
     deliver = Delivery.of(options)
@@ -121,7 +121,7 @@ def evaluate(
     opened = opening(options)
     names = [name for name in (tasks or "").split(",") if name]
     quiet()
-    with asking(off=no_progress or deliver.quiet) as progress:
+    with generation_bar(off=no_progress or deliver.quiet) as progress:
         report = measure(
             model, tasks=names, options=opened, progress=progress, **options, **settings
         )

@@ -86,8 +86,8 @@ def fix(
       truetune fix chats.jsonl -t path/to/model -o fixed.jsonl --unsafe
     """
     from truetune.fixing.run import fix as run
-    from truetune.report.fixed import fixed_json, render_fixed
-    from truetune.report.progress import checking
+    from truetune.report.fix_terminal import fixed_json, render_fixed
+    from truetune.report.progress_bars import checking_bar
 
     if out is None and not diff:
         raise UsageError(
@@ -97,7 +97,7 @@ def fix(
     as_json = output_format == "json"
     show_hunk = _keep_quiet if as_json else _print_hunk
     try:
-        with checking(off=no_progress or quiet or diff, verb="fixing") as progress:
+        with checking_bar(off=no_progress or quiet or diff, verb="fixing") as progress:
             fixed = run(
                 spec, out, unsafe=unsafe, diff=show_hunk if diff else None, progress=progress
             )
@@ -119,7 +119,7 @@ def _keep_quiet(text: str) -> None:
 
 def _print_hunk(text: str) -> None:
     """Into a file or pipe as it is, for `patch`; on a terminal, with what would steer it made visible."""
-    from truetune.report.text import visible
+    from truetune.report.visible_text import visible
 
     if sys.stdout.isatty():
         click.echo(

@@ -31,7 +31,7 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
       truetune rules --json
     """
     from truetune.checks.catalogue import choose
-    from truetune.report.terminal import render_rules, rules_json
+    from truetune.report.rules_terminal import render_rules, rules_json
 
     chosen = choose(names, ())
     if output_format == "json":
@@ -64,16 +64,16 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
       truetune explain "loss is flat"
     """
     from truetune.checks.explaining.search import search, topics
-    from truetune.report.explaining import (
+    from truetune.report.explain_terminal import (
+        find_topic,
         hits_json,
         render_hits,
         render_topic,
         topic_json,
-        topic_of,
     )
 
     question = " ".join(words)
-    topic = topic_of(question)
+    topic = find_topic(question)
     if topic is not None:
         (
             emit("topic", topic_json(topic))
@@ -99,15 +99,15 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
             else render_hits(question, hits, console())
         )
         return 0
-    from truetune.report.terminal import (
-        render_page,
-        rule_json,
+    from truetune.report.rules_terminal import (
+        render_rule_page,
+        rule_page_json,
     )  # imports every rule: a search must not wait for it
 
     if output_format == "json":
-        emit("rule", rule_json(question))
+        emit("rule", rule_page_json(question))
     else:
-        render_page(question, console())
+        render_rule_page(question, console())
     return 0
 
 

@@ -70,7 +70,7 @@ def merge(
       truetune merge outputs/adapter --base path/to/model -o merged --dtype float32
       truetune merge outputs/adapter --data held-out.jsonl --prompts 16
     """
-    from truetune.report.merged import merged_page, merged_report, render_merged
+    from truetune.report.merge_terminal import merged_page, merged_report, render_merged
     from truetune.training.merge import merge as run
     from truetune.training.proof import quiet as hush
 
@@ -134,7 +134,7 @@ def export(
       truetune export merged -o merged-bf16 --dtype bfloat16 --shard 2GB
       truetune export merged -o gguf --to gguf --outtype q8_0 --converter llama.cpp/convert_hf_to_gguf.py
     """
-    from truetune.report.merged import exported_page, render_exported
+    from truetune.report.merge_terminal import exported_page, render_exported
     from truetune.training.export import export as run
     from truetune.training.proof import quiet as hush
 
@@ -185,12 +185,12 @@ def movement(
     """
     from truetune.checks.movement import RULES
     from truetune.checks.movement import movement as run
-    from truetune.report.movement import comparing
+    from truetune.report.progress_bars import comparison_bar
     from truetune.spec.run import RunSpec
 
     deliver = Delivery.of(options)
     chosen = {name: value for name, value in options.items() if value not in (None, ())}
-    with comparing(off=no_progress or deliver.quiet) as progress:
+    with comparison_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             after,
             base=base,

@@ -155,7 +155,7 @@ def settings_of(
     named |= {name for name, mine in over.items() if inner[name].keys() <= mine.keys()}
     taken = [_told(name, value) for name, value in settings.items() if name not in named]
     if source is not None and taken and not quiet:
-        from truetune.report.text import visible
+        from truetune.report.visible_text import visible
 
         click.echo(f"settings from {source}: {visible(', '.join(taken))}", err=True)
     return spec, source

@@ -100,9 +100,11 @@ def emit(kind: str, value: Mapping[str, Any]) -> None:
 
 def _headed(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
     from truetune.package import __version__
-    from truetune.report.audited import plain
+    from truetune.report.audit_terminal import json_safe
 
-    made: dict[str, Any] = plain({"schema": f"truetune.{kind}/1", "truetune": __version__, **value})
+    made: dict[str, Any] = json_safe(
+        {"schema": f"truetune.{kind}/1", "truetune": __version__, **value}
+    )
     return made
 
 
@@ -205,7 +207,7 @@ class Delivery:
         return report.exit_code()
 
     def _known(self) -> frozenset[str]:
-        from truetune.report.baseline import read_baseline
+        from truetune.report.load_results import read_baseline
 
         return read_baseline(self.baseline or "")
 
@@ -216,20 +218,20 @@ class Delivery:
 
             write_file(self.rows_out, cited_rows(report), "rows", report.spec)
         if self.html is not None:
-            from truetune.report.page import page
+            from truetune.report.page import html_page
 
-            write_file(self.html, page(report), "html", report.spec)
+            write_file(self.html, html_page(report), "html", report.spec)
         if self.output is not None:
             text = self._drawn(report)
             if self.output_format == "terminal":
-                from truetune.report.forms import text_file
+                from truetune.report.file_signatures import sign_text
 
-                text = text_file(text)
+                text = sign_text(text)
             write_file(self.output, text, self.output_format, report.spec)
 
     def _draw(self, report: Report, *, err: bool) -> None:
         if self.output_format == "terminal":
-            from truetune.report.terminal import render_report
+            from truetune.report.report_terminal import render_report
 
             render_report(
                 report, console(err=err), verbose=self.verbose, quiet=self.quiet, cases=self.cases
@@ -246,7 +248,7 @@ class Delivery:
             from truetune.report.sarif import to_sarif
 
             return to_sarif(report)
-        from truetune.report.terminal import as_text
+        from truetune.report.report_terminal import as_text
 
         return as_text(report, verbose=self.verbose, quiet=self.quiet, cases=self.cases)
 
@@ -257,9 +259,9 @@ def check_file(path: str, form: str, context: click.Context | None = None) -> No
     `form` is one of `report.forms.FORMS`.
     """
     from truetune.data.output_file import check_output_file
-    from truetune.report.forms import FORMS
+    from truetune.report.file_signatures import FILE_SIGNATURES
 
-    check_output_file(Path(path), FORMS[form], files_read(context))
+    check_output_file(Path(path), FILE_SIGNATURES[form], files_read(context))
 
 
 def write_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> None:
@@ -268,10 +270,10 @@ def write_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> 
     `spec` names inputs that the command line does not: those of a settings file.
     """
     from truetune.data.output_file import write_output_file
-    from truetune.report.forms import FORMS
+    from truetune.report.file_signatures import FILE_SIGNATURES
 
     write_output_file(
-        Path(path), _encoded(text), FORMS[form], [*files_read(), *files_of_settings(spec)]
+        Path(path), _encoded(text), FILE_SIGNATURES[form], [*files_read(), *files_of_settings(spec)]
     )
 
 

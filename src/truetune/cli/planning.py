@@ -63,7 +63,7 @@ def plan(
     """
     from truetune.checks.planning import config_of
     from truetune.memory.plan import plan as run
-    from truetune.report.plan import plan_json, render_plan
+    from truetune.report.memory_plan_terminal import plan_json, render_plan
     from truetune.spec.files import merged
 
     made = run(

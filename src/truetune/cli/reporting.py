@@ -105,7 +105,7 @@ def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dic
     from truetune.checks.findings import RANK
     from truetune.evaluation.run_report import run_report
     from truetune.report.as_json import SCHEMA, as_dict
-    from truetune.report.results import is_result, joined, read_result
+    from truetune.report.load_results import is_result, join_results, read_result
     from truetune.spec.run import RunSpec
 
     written = [path for path in paths if is_result(path)]
@@ -116,7 +116,7 @@ def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dic
     found = [("the run", as_dict(run_report(runs, spec)))] if runs else []
     read = [(path, read_result(path)) for path in written]
     result, severe = (
-        joined([*found, *read]),
+        join_results([*found, *read]),
         {name for name, rank in RANK.items() if rank >= RANK[spec.fail_on]},
     )
     others = any(one.get("failed") is True for _, one in read if one["schema"] != SCHEMA)
@@ -157,8 +157,8 @@ def _severity(finding: Any) -> str:
 
 
 def _counted(result: dict[str, Any]) -> str:
-    from truetune.report.page.findings import standing
-    from truetune.report.text import many
+    from truetune.report.page.findings_section import outcome_in_words
+    from truetune.report.visible_text import count_noun
 
     if (result["failed"] and not result.get("findings")) or "findings" not in result:
         return str(result.get("summary"))
@@ -168,6 +168,6 @@ def _counted(result: dict[str, Any]) -> str:
         for name, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True)
     }
     return (
-        ", ".join(many(count, noun) for noun, count in counts.items() if count)
-        or standing(result)[0]
+        ", ".join(count_noun(count, noun) for noun, count in counts.items() if count)
+        or outcome_in_words(result)[0]
     )

@@ -170,11 +170,11 @@ def _asked(
 ) -> SampleReport:
     from truetune.evaluation.following import follow
     from truetune.evaluation.sample import sample as ask
-    from truetune.report.sampled import asking
+    from truetune.report.progress_bars import generation_bar
 
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
-    with asking(off=quiet or not bar) as progress:
+    with generation_bar(off=quiet or not bar) as progress:
         if model is not None:
             return ask(model, compare=compare, progress=progress, **given, **settings)
         try:

@@ -78,7 +78,7 @@ def serve_check(
     if engine is not None:
         return _print(model, engine, options["base"], options["tokenizer"])
     assert endpoint is not None
-    import truetune.report.service  # noqa: F401  # how this report is drawn
+    import truetune.report.server_check_terminal  # noqa: F401  # how this report is drawn
     from truetune.serving.check import serve_check as check
     from truetune.spec.files import spec_of
 
@@ -110,10 +110,10 @@ def serve_check(
 
 def _print(model: str, engine: str, base: str | None, tokenizer: str | None) -> int:
     """The command on stdout, what it can't do on stderr."""
-    from truetune.generation.backends.place import placed
+    from truetune.generation.backends.model_source import find_model_source
     from truetune.serving.commands import command_for
 
-    place = placed(model, base=base, tokenizer=tokenizer)
+    place = find_model_source(model, base=base, tokenizer=tokenizer)
     command = command_for(place, place.prepared(), engine)
     click.echo(command.text)
     for note in command.notes:

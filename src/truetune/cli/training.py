@@ -105,14 +105,14 @@ def train(
     import truetune
     from truetune.cli.planning import nested
     from truetune.report.as_json import findings_json, not_judged_json
-    from truetune.report.training import Terminal
+    from truetune.report.training_terminal import TrainingTerminal
     from truetune.spec.files import merged
 
     over = nested(pairs) | ({"rehearsal": False} if no_rehearsal else {})
     over = merged(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
     if html is not None:
         _check_page_apart(html, settings, out, over)
-    listener = Terminal(console(err=True), quiet=quiet)
+    listener = TrainingTerminal(console(err=True), quiet=quiet)
     machine = output_format == "json" and RANK == 0
     with _one_of_several(), _calmly(), _refused(machine):
         done = truetune.train(

@@ -15,7 +15,7 @@ from truetune.errors import UsageError
 
 if TYPE_CHECKING:
     from truetune.spec.run import RunSpec
-    from truetune.viewing.server import Server
+    from truetune.viewing.local_server import ViewServer
 
 
 @click.command(
@@ -70,10 +70,12 @@ def view(
       truetune view truetune.yaml --no-open --port 8765     (then: ssh -L 8765:127.0.0.1:8765 this-machine)
     """
     with _killed_by_ctrl_c():
-        from truetune.viewing.view import served
+        from truetune.viewing.view import start_server
 
         spec = run_of(options)
-        server = served(spec, port=port, row=row, result=_findings(spec, result, checks=checks))
+        server = start_server(
+            spec, port=port, row=row, result=_findings(spec, result, checks=checks)
+        )
     try:
         _told(server, server.url + (f"#row={row}" if row else ""), opens=not no_open)
         server.serve_forever()
@@ -89,16 +91,16 @@ def _findings(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str, Any
     if name is not None and checks:
         raise UsageError("--report and --check: give one of them")
     if name is not None:
-        from truetune.report.results import read_result
+        from truetune.report.load_results import read_result
 
         return read_result(name)
     if not checks:
         return None
     from truetune.checks.run import check
     from truetune.report.as_json import as_dict
-    from truetune.report.progress import checking
+    from truetune.report.progress_bars import checking_bar
 
-    with checking(off=False) as progress:
+    with checking_bar(off=False) as progress:
         return as_dict(check(spec, progress=progress))
 
 
@@ -114,10 +116,10 @@ def _killed_by_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _told(server: Server, url: str, *, opens: bool) -> None:
+def _told(server: ViewServer, url: str, *, opens: bool) -> None:
     """Where it is, on the terminal, and in the browser if there is one."""
     click.echo(url)
-    if notice := server.answers.notice:
+    if notice := server.row_service.notice:
         click.echo(notice, err=True)
     if opens and _has_screen():
         import webbrowser

@@ -20,9 +20,9 @@ from truetune.checks.run import check
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.faults import broken_tokenizer
 from truetune.demo.prove import STEPS, Proof, prove
-from truetune.report.show import render_view
-from truetune.report.terminal import render_brief
-from truetune.report.text import visible
+from truetune.report.report_terminal import render_brief
+from truetune.report.token_view_terminal import render_view
+from truetune.report.visible_text import visible
 from truetune.spec.run import RunSpec
 
 NEEDED = ("torch", "transformers")

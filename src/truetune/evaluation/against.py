@@ -10,10 +10,10 @@ import numpy as np
 from truetune.errors import TokenizerError, UsageError
 from truetune.evaluation.apart import Rows
 from truetune.evaluation.statistics import mcnemar
-from truetune.generation.backends.place import Place, placed
-from truetune.generation.evaluated import Agreement
-from truetune.generation.looks import Sample
-from truetune.generation.verdicts import good
+from truetune.generation.answer_samples import Sample
+from truetune.generation.answer_verdicts import good
+from truetune.generation.backends.model_source import ModelSource, find_model_source
+from truetune.generation.evaluation_results import Agreement
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import load
 
@@ -21,12 +21,14 @@ BASE = "base"
 """Names the base of an adapter"""
 
 
-def other_of(name: str, place: Place, base: str | None, probes: Probes, rows: Rows) -> Place:
+def other_of(
+    name: str, place: ModelSource, base: str | None, probes: Probes, rows: Rows
+) -> ModelSource:
     """The model to compare with, which is given the same ids. Raises UsageError where it knows them as other tokens."""
     if name == BASE and place.base is None:
         raise UsageError(f"--against base: {place.name} names no base; give its folder")
     given = str(place.base) if name == BASE else name
-    made = placed(given, base=base, tokenizer=str(place.tokenizer))
+    made = find_model_source(given, base=base, tokenizer=str(place.tokenizer))
     made = replace(made, name=name)
     used = np.unique(
         np.concatenate([document.ids for document in (*rows.fresh, *rows.known)])
@@ -52,7 +54,7 @@ def other_of(name: str, place: Place, base: str | None, probes: Probes, rows: Ro
     return made
 
 
-def is_base(other: Place, place: Place) -> bool:
+def is_base(other: ModelSource, place: ModelSource) -> bool:
     """Is it what the model was made of, as far as that is known (its adapter's config, `--base`)?"""
     folder = other.folder if other.kind == "model" and place.base is not None else None
     return (

@@ -16,9 +16,9 @@ from truetune.errors import DataError
 from truetune.evaluation.asked import Trained, rows_of
 from truetune.evaluation.leaks import seen_rows
 from truetune.evaluation.losses import held_out
-from truetune.generation.backends.place import Place
-from truetune.generation.looks import Prompt
-from truetune.generation.prompts import NoPrompt, PromptMaker, positions_of, prompts_of
+from truetune.generation.answer_samples import Prompt
+from truetune.generation.backends.model_source import ModelSource
+from truetune.generation.build_prompts import NoPrompt, PromptMaker, build_prompts, max_positions
 from truetune.render.probes import Probes
 
 GOLDS = 500
@@ -48,18 +48,18 @@ class Rows:
     notes: tuple[str, ...]
 
 
-def prepared(place: Place, settings: Mapping[str, Any]) -> Probes:
+def prepared(place: ModelSource, settings: Mapping[str, Any]) -> Probes:
     """As the run encoded its rows; what is longer than the model has places for is too long."""
     recorded = (place.run.get("settings") or {}).get("encode") or {}
     kept = {name: recorded[name] for name in ("content_specials", "overflow") if name in recorded}
     probes = place.prepared(**{"encode": kept, **settings})
-    limits = (probes.spec.max_length, positions_of(probes.tokenizer.model_config))
+    limits = (probes.spec.max_length, max_positions(probes.tokenizer.model_config))
     longest = min((limit for limit in limits if isinstance(limit, int)), default=None)
     return replace(probes, spec=probes.spec.model_copy(update={"max_length": longest}))
 
 
 def rows_apart(
-    place: Place,
+    place: ModelSource,
     probes: Probes,
     files: Sequence[str],
     answers: int,
@@ -93,7 +93,7 @@ def rows_apart(
     prompts: list[Prompt] = []
     if answers:
         new = [row for row in found if row.origin.row not in known]
-        prompts = prompts_of(
+        prompts = build_prompts(
             probes.spec, new or found, answers, seed=seed, seen=not new, probes=probes
         )
     if trained.left_out:
@@ -118,7 +118,7 @@ def rows_apart(
 
 
 def _known(
-    place: Place, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
+    place: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
 ) -> tuple[frozenset[int] | None, list[str]]:
     """The numbers of the rows that were trained on; None where that is not known, and why."""
     leaks = seen_rows(place, prompts, probes, trained_on)

@@ -14,9 +14,9 @@ from truetune.data.output_folder import file_digest
 from truetune.data.rows import read
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.evaluation.leaks import seen_rows
-from truetune.generation.backends.place import Place
-from truetune.generation.looks import Prompt
-from truetune.generation.prompts import prompts_of
+from truetune.generation.answer_samples import Prompt
+from truetune.generation.backends.model_source import ModelSource
+from truetune.generation.build_prompts import build_prompts
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
@@ -50,7 +50,7 @@ class Asked:
 
 
 def asked(
-    place: Place,
+    place: ModelSource,
     probes: Probes,
     data: Sequence[str],
     count: int,
@@ -64,7 +64,7 @@ def asked(
     """
     trained = Trained.of(place.run, data)
     skipped: Counter[str] = Counter()
-    found = prompts_of(
+    found = build_prompts(
         probes.spec,
         trained.rows(rows_of(probes.spec, data), all_rows=all_rows),
         count,
@@ -90,7 +90,7 @@ def again(probes: Probes, prompts: Sequence[Prompt], data: Sequence[str]) -> lis
     """The prompts that another model makes of the same rows; None where it makes none of a row."""
     wanted = {prompt.row for prompt in prompts}
     rows = [row for row in rows_of(probes.spec, data) if row.origin.row in wanted]
-    found = prompts_of(probes.spec, rows, len(rows), probes=probes)
+    found = build_prompts(probes.spec, rows, len(rows), probes=probes)
     made = {prompt.row: prompt for prompt in found}
     return [made.get(prompt.row) for prompt in prompts]
 

@@ -8,9 +8,9 @@ from statistics import mean
 from typing import Any, Literal, NamedTuple
 
 from truetune.evaluation.statistics import mcnemar, paired
-from truetune.generation.language import switched
-from truetune.generation.looks import Sample
-from truetune.generation.verdicts import Verdict, faults, good
+from truetune.generation.answer_samples import Sample
+from truetune.generation.answer_verdicts import Verdict, answer_faults, good
+from truetune.generation.identify_language import languages_differ
 
 LONGER, MORE = 2.0, 8
 """An answer is longer that has so many times, and so many more, tokens."""
@@ -119,11 +119,12 @@ def words(mine: Sample, other: Sample, limit: int) -> Iterator[str]:
         yield "the same words"
         return
     mine_faults, other_faults = (
-        [fault for fault in faults(sample, limit) if fault not in OURS] for sample in (mine, other)
+        [fault for fault in answer_faults(sample, limit) if fault not in OURS]
+        for sample in (mine, other)
     )
     yield from (f"{PHRASES[fault]} now" for fault in mine_faults if fault not in other_faults)
     yield from (f"{PHRASES[fault]} no more" for fault in other_faults if fault not in mine_faults)
-    if switched(now.language, before.language):
+    if languages_differ(now.language, before.language):
         yield f"another language: {now.language}, {before.language} before"
     yield from _length(len(mine.answer.ids), len(other.answer.ids))
     if (

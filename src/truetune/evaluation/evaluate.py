@@ -33,11 +33,17 @@ from truetune.evaluation.metrics import Metrics, measured
 from truetune.evaluation.parser_proof import after_answers, proof_of
 from truetune.evaluation.sample import Asking, Progress, ask_model
 from truetune.evaluation.stops import calibration
-from truetune.generation.backends.opening import USUAL, Options, opened
-from truetune.generation.backends.place import Place, placed, served_stops
-from truetune.generation.evaluated import Change, Evaluated, Loss, Measured, Seen
-from truetune.generation.looks import Sample
-from truetune.generation.parsers import parser_of
+from truetune.generation.answer_parsers import make_parser
+from truetune.generation.answer_samples import Sample
+from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
+from truetune.generation.backends.open_backend import DEFAULT_BACKENDS, Options, open_backend
+from truetune.generation.evaluation_results import (
+    EvaluationResults,
+    LossChange,
+    MeanLoss,
+    ModelMeasurements,
+    TrainedRows,
+)
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
@@ -49,10 +55,10 @@ if TYPE_CHECKING:
 class Result:
     """One model on the rows."""
 
-    measured: Measured
+    measured: ModelMeasurements
     table: RowLosses | None
     """Of fresh rows"""
-    seen: Loss | None
+    seen: MeanLoss | None
     """Of rows that were trained on, where there are others"""
     samples: tuple[Sample, ...]
     notes: tuple[str, ...]
@@ -69,13 +75,13 @@ class Measuring:
     asking: Asking
     confidence: float
 
-    def __call__(self, place: Place) -> Result:
+    def __call__(self, place: ModelSource) -> Result:
         """Score all rows, and ask the prompts."""
         options = self.asking.options
-        with opened(place, self.probes.tokenizer, options) as backend:
+        with open_backend(place, self.probes.tokenizer, options) as backend:
             documents, stops = (
                 (*self.rows.fresh, *self.rows.known),
-                served_stops(self.probes.tokenizer),
+                serving_stops(self.probes.tokenizer),
             )
             ids = [document.ids.tolist() for document in documents]
             scored = backend.score(ids, stops, self.asking.tell(f"scoring {place.name}"))
@@ -90,7 +96,7 @@ class Measuring:
                 f"{place.name}: {backend.kind} can't tell the probabilities of given tokens, so"
                 " there are no losses and no stop calibration"
             )
-            return Result(Measured(place.name), None, None, samples, tuple(notes))
+            return Result(ModelMeasurements(place.name), None, None, samples, tuple(notes))
         given: dict[str, Any] = {"seed": self.asking.seed, "confidence": self.confidence}
         count = len(self.rows.fresh)
         table = row_losses(documents[:count], scored[:count])
@@ -113,7 +119,7 @@ class Measuring:
             else None
         )
         return Result(
-            Measured(place.name, losses(table, **given), ends),
+            ModelMeasurements(place.name, losses(table, **given), ends),
             table,
             old,
             samples,
@@ -121,9 +127,9 @@ class Measuring:
             prompt_losses(documents[:count], scored[:count]),
         )
 
-    def otherwise(self, place: Place, other: Place) -> Measuring:
+    def otherwise(self, place: ModelSource, other: ModelSource) -> Measuring:
         """The same for another kind of model, which the backend that is named may not open."""
-        if USUAL[place.kind] == USUAL[other.kind]:
+        if DEFAULT_BACKENDS[place.kind] == DEFAULT_BACKENDS[other.kind]:
             return self
         return replace(
             self, asking=replace(self.asking, options=replace(self.asking.options, backend=None))
@@ -153,26 +159,26 @@ def evaluate(
 ) -> EvaluationReport:
     """Measure a model on rows of `data` (else on those that its run held out), on `limit` of them at most.
 
-    `name` and `against` (`base`: that of an adapter) are what `placed` takes. So many `answers` are asked for, and read
-    by `parser`. `trained_on` are files that the model was trained on, where its run does not tell. `tasks` are
-    lm-eval's (`include`: a folder of more), run with `limit` rows each; they alone, where no `data` are named.
-    `settings` are those of RunSpec.
+    `name` and `against` (`base`: that of an adapter) are what `find_model_source` takes. So many `answers` are asked
+    for, and read by `parser`. `trained_on` are files that the model was trained on, where its run does not tell.
+    `tasks` are lm-eval's (`include`: a folder of more), run with `limit` rows each; they alone, where no `data` are
+    named. `settings` are those of RunSpec.
 
     Raises UsageError, SpecError, DataError, TokenizerError or TemplateError.
     """
     started = time.perf_counter()
     if tasks and importlib.util.find_spec("lm_eval") is None:
         raise UsageError("tasks are run by lm-eval, which is not installed: pip install lm-eval")
-    place = placed(name, base=base, tokenizer=tokenizer)
+    place = find_model_source(name, base=base, tokenizer=tokenizer)
     asking = Asking(
         max_new_tokens,
         seed=seed,
-        parse=parser_of(parser) if parser else None,
+        parse=make_parser(parser) if parser else None,
         options=options or Options(),
         progress=progress,
     )
     spec = RunSpec()
-    evaluated: Evaluated | None = None
+    evaluated: EvaluationResults | None = None
     metrics: Metrics | None = None
     notes: tuple[str, ...] = ()
     if data or not tasks:
@@ -215,13 +221,13 @@ def evaluate(
     )
 
 
-def _tasks(place: Place, names: Sequence[str], options: Options, **given: Any) -> LmEval:
+def _tasks(place: ModelSource, names: Sequence[str], options: Options, **given: Any) -> LmEval:
     from truetune.evaluation.lm_eval import run_tasks
 
     return run_tasks(place, names, options, **given)
 
 
-def judgement_of(evaluated: Evaluated | None, spec: RunSpec) -> Judgement:
+def judgement_of(evaluated: EvaluationResults | None, spec: RunSpec) -> Judgement:
     """What the rules that `spec` selects say of what was measured; without it, of tasks alone, they have no part."""
     if evaluated is None:
         return Judgement()
@@ -233,7 +239,7 @@ def judgement_of(evaluated: Evaluated | None, spec: RunSpec) -> Judgement:
     return Judgement.of([judge(rules, evaluated), Judgement(not_judged=_left_out(evaluated))])
 
 
-def _left_out(evaluated: Evaluated) -> tuple[NotJudged, ...]:
+def _left_out(evaluated: EvaluationResults) -> tuple[NotJudged, ...]:
     """Rows that were not measured, where they are more than those that were."""
     count = sum(evaluated.skipped.values())
     if count <= evaluated.rows:
@@ -248,11 +254,11 @@ def _left_out(evaluated: Evaluated) -> tuple[NotJudged, ...]:
 
 
 def _evaluated(
-    place: Place, other: Place | None, measuring: Measuring, parser: str | None
-) -> tuple[Evaluated, Metrics | None, tuple[str, ...]]:
+    place: ModelSource, other: ModelSource | None, measuring: Measuring, parser: str | None
+) -> tuple[EvaluationResults, Metrics | None, tuple[str, ...]]:
     """The parser is tried first; where it is wrong, no model is asked."""
     rows, asking, notes = measuring.rows, measuring.asking, [*measuring.rows.notes]
-    made = Evaluated(0, method=_method(place), skipped=rows.skipped)
+    made = EvaluationResults(0, method=_method(place), skipped=rows.skipped)
     golds = [prompt.reference for prompt in rows.golds]
     if asking.parse is not None and parser is not None:
         made = replace(
@@ -313,27 +319,27 @@ def _evaluated(
     return made, metrics, tuple(notes)
 
 
-def _prompt_change(mine: Result, theirs: Result | None, given: dict[str, Any]) -> Change | None:
+def _prompt_change(mine: Result, theirs: Result | None, given: dict[str, Any]) -> LossChange | None:
     if theirs is None or mine.prompts is None or theirs.prompts is None:
         return None
     return prompt_change(mine.prompts, theirs.prompts, **given)
 
 
-def _seen(rows: Rows, mine: Result) -> Seen | None:
+def _seen(rows: Rows, mine: Result) -> TrainedRows | None:
     if rows.trained_on is None:
         return None
     whole = len({document.origin.row for document in (*rows.fresh, *rows.known)})
     unseen = mine.measured.loss() if mine.seen else None
-    return Seen(rows.trained_on, whole, mine.seen, unseen, rows.first)
+    return TrainedRows(rows.trained_on, whole, mine.seen, unseen, rows.first)
 
 
-def _method(place: Place) -> str | None:
+def _method(place: ModelSource) -> str | None:
     training = (place.run.get("settings") or {}).get("training") or {}
     method = training.get("method")
     return method if isinstance(method, str) else None
 
 
-def _subject(place: Place, evaluated: Evaluated | None, spec: RunSpec) -> Subject:
+def _subject(place: ModelSource, evaluated: EvaluationResults | None, spec: RunSpec) -> Subject:
     facts = {"base": str(place.base)} if place.base else {}
     if evaluated:
         facts["rows"] = f"{evaluated.rows:,} of {', '.join(spec.data)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from truetune.checks.report import Report
 from truetune.evaluation.metrics import Metrics
-from truetune.generation.evaluated import Evaluated
+from truetune.generation.evaluation_results import EvaluationResults
 
 if TYPE_CHECKING:
     from truetune.evaluation.lm_eval import LmEval
@@ -19,7 +19,7 @@ class EvaluationReport(Report):
     """A model, measured."""
 
     name: str
-    evaluated: Evaluated | None
+    evaluated: EvaluationResults | None
     """None where only tasks were run"""
     confidence: float
     """Of the intervals of losses and stops"""

@@ -33,10 +33,10 @@ from truetune.evaluation.sample import (
     subject,
     unanswered,
 )
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import Place, placed
-from truetune.generation.looks import Look, Prompt, Watched
-from truetune.generation.parsers import parser_of
+from truetune.generation.answer_parsers import make_parser
+from truetune.generation.answer_samples import Prompt, SampledRun, SamplingPass
+from truetune.generation.backends.model_source import ModelSource, find_model_source
+from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 from truetune.training.watch.store import SAMPLES, is_look, read, save
@@ -83,7 +83,7 @@ def follow(
         raise UsageError(f"{run}: expected the output folder of `truetune train`, with its {RUN}")
     files = data_of(read_run(folder), data)
     choice = {"count": count, "seed": seed, "all_rows": all_rows}
-    parse = parser_of(parser) if parser else None
+    parse = make_parser(parser) if parser else None
     followed = _Followed(
         folder,
         files,
@@ -132,20 +132,20 @@ class _Followed:
     """count, seed and all_rows of `asked`"""
     asking: Asking
     parts: Mapping[str, str | None]
-    """base and tokenizer of `placed`"""
+    """base and tokenizer of `find_model_source`"""
     settings: Mapping[str, Any]
-    looks: dict[int, Look] = field(default_factory=dict)
+    looks: dict[int, SamplingPass] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     asked: Asked | None = None
-    latest: tuple[Place, Probes] | None = None
+    latest: tuple[ModelSource, Probes] | None = None
 
-    def ask(self, path: Path, step: int) -> Look | None:
+    def ask(self, path: Path, step: int) -> SamplingPass | None:
         """The look at a checkpoint; None where there is one already, or the run has removed the checkpoint."""
         if step in self.looks:
             return None
         try:
             place, probes, found = self.at(path)
-            with opened(place, probes.tokenizer, self.asking.options) as backend:
+            with open_backend(place, probes.tokenizer, self.asking.options) as backend:
                 self.looks[step] = ask_model(backend, probes, found.prompts, self.asking, step)
         except (TruetuneError, OSError):
             if path.is_dir():
@@ -153,9 +153,9 @@ class _Followed:
             self.notes.append(f"{path.name} was removed by the run before it was asked")
         return self.looks.get(step)
 
-    def at(self, path: Path) -> tuple[Place, Probes, Asked]:
+    def at(self, path: Path) -> tuple[ModelSource, Probes, Asked]:
         """A checkpoint, and the questions, which are the same for all."""
-        place = placed(str(path), **self.parts)
+        place = find_model_source(str(path), **self.parts)
         probes = place.prepared(**self.settings)
         self.latest = place, probes
         if self.asked is None:
@@ -169,11 +169,11 @@ class _Followed:
         """Once a checkpoint was asked."""
         return self.latest and self.latest[1].spec
 
-    def watched(self) -> Watched:
+    def watched(self) -> SampledRun:
         """As the rules on answers take it."""
         run = read_run(self.folder)
         looks = tuple(self.looks[step] for step in sorted(self.looks))
-        return Watched(
+        return SampledRun(
             looks,
             limit=self.asking.max_new_tokens,
             finished=run.get("status") == "finished",
@@ -198,7 +198,7 @@ class _Followed:
                 f"the checkpoint of step {last.step:,} is gone: it can't be asked why"
             )
         elif failing(last, limit) if diagnose is None else diagnose:
-            with opened(place, probes.tokenizer, self.asking.options) as backend:
+            with open_backend(place, probes.tokenizer, self.asking.options) as backend:
                 judged, more = judgement_with_causes(
                     place, probes, watched, backend, self.asking, diagnose
                 )
@@ -220,7 +220,7 @@ class _Followed:
         )
 
 
-def _renewed(look: Look, prompts: Sequence[Prompt]) -> Look:
+def _renewed(look: SamplingPass, prompts: Sequence[Prompt]) -> SamplingPass:
     """A look that was kept, with its prompts as they are made now. Raises UsageError where they are others."""
     known = {prompt.ids: prompt for prompt in prompts}
     if not all(sample.prompt.ids in known for sample in look.samples):
@@ -313,6 +313,6 @@ def _whole_checkpoints(
         yield run["step"], folder
 
 
-def _line(look: Look, limit: int, how: str) -> str:
+def _line(look: SamplingPass, limit: int, how: str) -> str:
     counts = Success.of_look(look, limit)
     return f"step {look.step:,}: {counts.good} of {counts.of} answers are good ({how})"

@@ -16,13 +16,20 @@ from numpy.typing import NDArray
 
 from truetune.checkpoint.files import read_object
 from truetune.errors import TruetuneError
+from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.backends.backend import Backend, Decoding, Progress
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import Place, placed, served_stops
-from truetune.generation.inquest import Effect, Inquest, Parted, PromptGain, Stopping, Token
-from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
-from truetune.generation.prompts import control_of
-from truetune.generation.scores import score
+from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
+from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.build_prompts import control_token_texts
+from truetune.generation.model_evidence import (
+    ControlToken,
+    DivergentAnswer,
+    ModelEvidence,
+    PromptGain,
+    StopEstimate,
+    TrainingEffect,
+)
+from truetune.generation.score_answer import score_answer
 from truetune.render.probes import Probes
 from truetune.render.serving_contract import contract_breaks
 from truetune.render.tokenizer import Tokenizer
@@ -42,10 +49,10 @@ UNABLE = (TruetuneError, OSError, RuntimeError, ValueError)
 
 
 def inquire(
-    place: Place,
+    place: ModelSource,
     probes: Probes,
     prompts: Sequence[Prompt],
-    look: Look,
+    look: SamplingPass,
     backend: Backend,
     *,
     options: Options | None = None,
@@ -53,7 +60,7 @@ def inquire(
     limit: int,
     temperature: float = 0.0,
     progress: Progress | None = None,
-) -> Inquest:
+) -> ModelEvidence:
     """Of a model that gave the answers of `look`, cut at `limit` new tokens.
 
     `base` is opened with `options` where it is not given and known. `temperature` is that at which the
@@ -61,15 +68,15 @@ def inquire(
     What can't be asked is a note, and no error.
     """
     tokenizer, notes = probes.tokenizer, list[str]()
-    served = served_stops(tokenizer)
+    served = serving_stops(tokenizer)
     trained, recorded = _trained(place, probes, prompts)
     asked = (
         served
         if {token.id for token in trained} <= served
         else frozenset(token.id for token in trained)
     )
-    watched = Watched((look,), limit=limit, finished=True)
-    found = Inquest(
+    watched = SampledRun((look,), limit=limit, finished=True)
+    found = ModelEvidence(
         watched,
         kind=place.kind,
         trained=trained,
@@ -120,7 +127,7 @@ def inquire(
             stopping = _of_look(seen) if asked == served else _stopping(under, prompts, asked)
             theirs = _references(under, prompts) if mine else None
             return {
-                "base": Watched((seen,), limit=min(limit, LONGEST), finished=True),
+                "base": SampledRun((seen,), limit=min(limit, LONGEST), finished=True),
                 "base_stopping": stopping,
                 "effect": _effect(mine[0], theirs) if mine else None,
                 "gain": _gain(mine[0], theirs) if mine else None,
@@ -141,8 +148,8 @@ def _telling(progress: Progress | None, of: int) -> Callable[[], None]:
 
 
 def _trained(
-    place: Place, probes: Probes, prompts: Iterable[Prompt]
-) -> tuple[tuple[Token, ...], bool]:
+    place: ModelSource, probes: Probes, prompts: Iterable[Prompt]
+) -> tuple[tuple[ControlToken, ...], bool]:
     """The stop tokens that answers are trained to end with, and whether the training record says so."""
     listed = place.run.get("stops")
     stops = [stop for stop in listed if isinstance(stop, dict)] if isinstance(listed, list) else []
@@ -158,29 +165,29 @@ def _trained(
     return (_tokens(probes.tokenizer, [id]) if id is not None else ()), False
 
 
-def _tokens(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[Token, ...]:
-    return tuple(Token(str(tokenizer.backend.id_to_token(id)), id) for id in sorted(ids))
+def _tokens(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[ControlToken, ...]:
+    return tuple(ControlToken(str(tokenizer.backend.id_to_token(id)), id) for id in sorted(ids))
 
 
-def _pad(tokenizer: Tokenizer) -> Token | None:
+def _pad(tokenizer: Tokenizer) -> ControlToken | None:
     pad = tokenizer.special.get("pad")
-    return Token(pad.token, pad.id) if pad else None
+    return ControlToken(pad.token, pad.id) if pad else None
 
 
-def _prompts(place: Place, probes: Probes) -> dict[str, Any]:
+def _prompts(place: ModelSource, probes: Probes) -> dict[str, Any]:
     contract = read_object(place.contract, []) if place.contract else None
     return (
         {"prompts": tuple(contract_breaks(contract, probes))} if contract else {"contract": False}
     )
 
 
-def _of_look(look: Look) -> Stopping | None:
+def _of_look(look: SamplingPass) -> StopEstimate | None:
     return _summary(sample.answer for sample in look.samples)
 
 
 def _stopping(
     backend: Backend, prompts: Sequence[Prompt], stops: frozenset[int]
-) -> Stopping | None:
+) -> StopEstimate | None:
     """Behind the references, of stops at which serving need not end."""
     taught = [prompt for prompt in prompts if prompt.reference_ids][:ASKED]
     return (
@@ -190,7 +197,7 @@ def _stopping(
     )
 
 
-def _summary(answers: Iterable[Answer | None]) -> Stopping | None:
+def _summary(answers: Iterable[Answer | None]) -> StopEstimate | None:
     known = [
         answer for answer in answers if answer is not None and answer.stop_probability is not None
     ]
@@ -200,10 +207,10 @@ def _summary(answers: Iterable[Answer | None]) -> Stopping | None:
     probability = median(
         answer.stop_probability for answer in known if answer.stop_probability is not None
     )
-    return Stopping(probability, median_low(ranks) if ranks else -1, len(known))
+    return StopEstimate(probability, median_low(ranks) if ranks else -1, len(known))
 
 
-def _alone(backend: Backend, look: Look, stops: frozenset[int]) -> dict[str, Any]:
+def _alone(backend: Backend, look: SamplingPass, stops: frozenset[int]) -> dict[str, Any]:
     """The shortest prompts, which a batch pads most, once more."""
     if len(look.samples) < 2:
         return {}
@@ -222,10 +229,10 @@ def _cooler(
     """Some of the prompts once more, greedily: is the way of drawing what makes the answers bad?"""
     few = min(limit, LONGEST)
     look = _look(backend, prompts[:COOLER], tokenizer, stops, few)
-    return {"cooler": Watched((look,), limit=few, finished=True)}
+    return {"cooler": SampledRun((look,), limit=few, finished=True)}
 
 
-def _parted(backend: Backend, sample: Sample, stops: frozenset[int]) -> Parted | None:
+def _parted(backend: Backend, sample: Sample, stops: frozenset[int]) -> DivergentAnswer | None:
     (alone,) = backend.answers([sample.prompt], Decoding(stops, max_new_tokens=FIRST))
     if alone is None:
         return None
@@ -237,7 +244,7 @@ def _parted(backend: Backend, sample: Sample, stops: frozenset[int]) -> Parted |
     scored = [backend.score([[*before, token]]) for token in (mine[at], other[at])]
     own, theirs = (float(made[0].logprobs[-1]) if made else None for made in scored)
     nats = own - theirs if own is not None and theirs is not None else None
-    return Parted(sample.prompt.question, sample.answer.text, alone.text, at, nats)
+    return DivergentAnswer(sample.prompt.question, sample.answer.text, alone.text, at, nats)
 
 
 def _said(answer: Answer) -> list[int]:
@@ -246,7 +253,7 @@ def _said(answer: Answer) -> list[int]:
 
 @contextmanager
 def _base(
-    place: Place, tokenizer: Tokenizer, options: Options, given: Backend | None
+    place: ModelSource, tokenizer: Tokenizer, options: Options, given: Backend | None
 ) -> Iterator[Backend | None]:
     if given is not None or place.base is None or _same(place.base, place.folder):
         yield given
@@ -256,8 +263,10 @@ def _base(
         if place.kind in ("model", "adapter") and options.backend != "server"
         else None
     )
-    with opened(
-        placed(str(place.base)), tokenizer, replace(options, backend=kept, served_model=None)
+    with open_backend(
+        find_model_source(str(place.base)),
+        tokenizer,
+        replace(options, backend=kept, served_model=None),
     ) as under:
         yield under
 
@@ -272,16 +281,16 @@ def _look(
     tokenizer: Tokenizer,
     stops: frozenset[int],
     limit: int,
-) -> Look:
+) -> SamplingPass:
     """What it answers to some of the prompts."""
-    began, control, some = time.perf_counter(), control_of(tokenizer), prompts[:ASKED]
+    began, control, some = time.perf_counter(), control_token_texts(tokenizer), prompts[:ASKED]
     said = backend.answers(some, Decoding(stops, max_new_tokens=limit))
     samples = tuple(
-        Sample(prompt, answer, score(prompt, answer, control=control))
+        Sample(prompt, answer, score_answer(prompt, answer, control=control))
         for prompt, answer in zip(some, said, strict=True)
         if answer is not None
     )
-    return Look(0, samples, time.perf_counter() - began)
+    return SamplingPass(0, samples, time.perf_counter() - began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,12 +342,12 @@ def _gain(model: _Logprobs | None, base: _Logprobs | None) -> PromptGain | None:
     return PromptGain(float(gained.mean()), reference, error, len(gained), len(means))
 
 
-def _effect(mine: _Logprobs | None, theirs: _Logprobs | None) -> Effect | None:
+def _effect(mine: _Logprobs | None, theirs: _Logprobs | None) -> TrainingEffect | None:
     if mine is None or theirs is None:
         return None
     model, base = mine.whole, theirs.whole
     apart = model - base
     error = float(apart.std(ddof=1) / len(apart) ** 0.5) if len(apart) > 1 else float("inf")
-    return Effect(
+    return TrainingEffect(
         float(np.abs(apart).mean()), float(model.mean()), float(base.mean()), len(model), error
     )

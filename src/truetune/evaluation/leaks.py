@@ -16,9 +16,9 @@ from truetune.data.rows import read
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.folder_layout import DATA, manifest_in
 from truetune.encoding.stream import batches, with_proof
-from truetune.generation.backends.place import Place
-from truetune.generation.looks import Prompt
-from truetune.generation.prompts import text_of
+from truetune.generation.answer_samples import Prompt
+from truetune.generation.backends.model_source import ModelSource
+from truetune.generation.build_prompts import make_decoder
 from truetune.render.probes import Probes
 
 How = Literal["row", "near", "prompt"]
@@ -67,7 +67,7 @@ class _Example(NamedTuple):
 
 
 def seen_rows(
-    place: Place, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str] = ()
+    place: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str] = ()
 ) -> Leaks | str:
     """Which prompts the model was trained on: by the files of `--trained-on`, else by the record of its run.
 
@@ -82,7 +82,7 @@ def seen_rows(
 
 
 def _seen_rows(
-    place: Place, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
+    place: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
 ) -> Leaks | str:
     if trained_on:
         found: tuple[Iterator[_Example], str] | str = (
@@ -98,7 +98,7 @@ def _seen_rows(
     return Leaks(tuple(seen), rows, source)
 
 
-def _recorded(place: Place, probes: Probes) -> tuple[Iterator[_Example], str] | str:
+def _recorded(place: ModelSource, probes: Probes) -> tuple[Iterator[_Example], str] | str:
     """What the run was trained on: its encoded rows, else its files, where they are as they were."""
     data = place.run.get("data") or {}
     if not data:
@@ -158,7 +158,7 @@ def _compared(
 
     An example holds a prompt where it begins with it, in ids or in folded text; the answer goes up to its stop token.
     """
-    decode = text_of(probes.tokenizer)
+    decode = make_decoder(probes.tokenizer)
     asked = [decode(prompt.ids) for prompt in prompts]
     whole = [decode((*prompt.ids, *prompt.reference_ids)) for prompt in prompts]
     rows_of = _Starts([(*prompt.ids, *prompt.reference_ids) for prompt in prompts])

@@ -12,9 +12,9 @@ from typing import Any
 
 from truetune.encoding.encoder import Encoder
 from truetune.errors import TemplateError, UsageError
-from truetune.generation.backends.opening import Options
-from truetune.generation.backends.place import Place, served_stops
-from truetune.generation.prompts import text_of
+from truetune.generation.backends.model_source import ModelSource, serving_stops
+from truetune.generation.backends.open_backend import Options
+from truetune.generation.build_prompts import make_decoder
 from truetune.render.probes import Probes
 from truetune.render.traced_string import parts
 
@@ -59,7 +59,7 @@ class Asked:
 
 
 def run_tasks(
-    place: Place,
+    place: ModelSource,
     names: Sequence[str],
     options: Options | None = None,
     *,
@@ -72,7 +72,7 @@ def run_tasks(
     """Run tasks by name; `include` is a folder of task files of the user's own.
 
     Raises UsageError where lm-eval is not installed, a task is not known, its data are not at hand, or the place is no
-    model or adapter; SpecError, TokenizerError or TemplateError as `Place.prepared`.
+    model or adapter; SpecError, TokenizerError or TemplateError as `ModelSource.prepared`.
     """
     if importlib.util.find_spec("lm_eval") is None:
         raise UsageError("tasks are run by lm-eval, which is not installed: pip install lm-eval")
@@ -116,7 +116,7 @@ def run_tasks(
 
 
 def _opened(
-    place: Place, probes: Probes, asked: Asked, options: Options, batch: int
+    place: ModelSource, probes: Probes, asked: Asked, options: Options, batch: int
 ) -> tuple[Any, dict[str, Any]]:
     """The model in lm-eval, watched; and what was set for it."""
     import torch
@@ -140,7 +140,7 @@ def _opened(
         **adapter,
         **flags,
     )
-    stops = sorted(served_stops(probes.tokenizer))
+    stops = sorted(serving_stops(probes.tokenizer))
     model.model.generation_config = GenerationConfig(eos_token_id=stops or None)  # type: ignore[no-untyped-call]
     return model, flags | {"eos_token_id": stops}
 
@@ -186,7 +186,7 @@ def notes_of(asked: Asked, probes: Probes) -> tuple[str, ...]:
     """Compare what reached the model with what is trained: the template's prompt, encoded as the training rows are."""
     encoder, decode = (
         Encoder(probes.tokenizer.backend, only_reference=True),
-        text_of(probes.tokenizer),
+        make_decoder(probes.tokenizer),
     )
     render = _rendered(probes) if probes.renderer().template else None
     counted: Counter[str] = Counter()

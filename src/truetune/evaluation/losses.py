@@ -19,12 +19,12 @@ from truetune.encoding.documents import Document
 from truetune.encoding.shard import maker_of
 from truetune.encoding.stream import ROWS
 from truetune.evaluation.statistics import bootstrap, paired
-from truetune.generation.backends.backend import Scored
-from truetune.generation.evaluated import FIRST, WHOLE, Change, Loss
+from truetune.generation.backends.backend import ScoredIds
+from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN, LossChange, MeanLoss
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
 
-KINDS = (*(source.label for source in Source), FIRST, WHOLE)
+KINDS = (*(source.label for source in Source), FIRST_TOKEN, ALL_TOKENS)
 PROMPTS = "prompts"
 """What is not supervised and stands before an answer"""
 RowSums = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -86,7 +86,7 @@ def _wanted(row: Conversation) -> Conversation:
     return replace(row, messages=[*before, *row.messages[len(before) :]], rejected=None, label=None)
 
 
-def row_losses(documents: Sequence[Document], scored: Sequence[Scored]) -> RowLosses:
+def row_losses(documents: Sequence[Document], scored: Sequence[ScoredIds]) -> RowLosses:
     """Each supervised token once. The first token of an example has nothing before it and is not counted, as in
     training."""
     rows, at = np.unique([document.origin.row for document in documents], return_inverse=True)
@@ -111,19 +111,19 @@ def learned(document: Document) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return mask, begins
 
 
-def losses(table: RowLosses, *, seed: int = 0, confidence: float = 0.95) -> tuple[Loss, ...]:
+def losses(table: RowLosses, *, seed: int = 0, confidence: float = 0.95) -> tuple[MeanLoss, ...]:
     """Of all tokens, then by kind, those there are."""
     found = []
     for kind in _there(table):
         sums, counts = _column(table, kind)
         interval = bootstrap(sums, counts, seed=seed, confidence=confidence)
-        found.append(Loss(kind, int(counts.sum()), int((counts > 0).sum()), *interval))
+        found.append(MeanLoss(kind, int(counts.sum()), int((counts > 0).sum()), *interval))
     return tuple(found)
 
 
 def changes(
     mine: RowLosses, other: RowLosses, *, seed: int = 0, confidence: float = 0.95
-) -> tuple[Change, ...]:
+) -> tuple[LossChange, ...]:
     """This model's losses less the other's, of the same tokens."""
     found = []
     for kind in _there(mine):
@@ -131,11 +131,11 @@ def changes(
         if not np.array_equal(counts, theirs):
             raise ValueError("other tokens")
         change = paired(a, b, counts, seed=seed, confidence=confidence)
-        found.append(Change(kind, int((counts > 0).sum()), *change))
+        found.append(LossChange(kind, int((counts > 0).sum()), *change))
     return tuple(found)
 
 
-def prompt_losses(documents: Sequence[Document], scored: Sequence[Scored]) -> RowSums:
+def prompt_losses(documents: Sequence[Document], scored: Sequence[ScoredIds]) -> RowSums:
     """((rows,) nats, (rows,) tokens) of what is not supervised and stands before an answer: the prompts."""
     rows, at = np.unique([document.origin.row for document in documents], return_inverse=True)
     sums, counts = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
@@ -151,17 +151,17 @@ def prompt_losses(documents: Sequence[Document], scored: Sequence[Scored]) -> Ro
 
 def prompt_change(
     mine: RowSums, other: RowSums, *, seed: int = 0, confidence: float = 0.95
-) -> Change | None:
+) -> LossChange | None:
     """This model's loss on the prompts less the other's; None where no row has a prompt."""
     (a, counts), (b, _) = mine, other
     if not counts.any():
         return None
     change = paired(a, b, counts, seed=seed, confidence=confidence)
-    return Change(PROMPTS, int((counts > 0).sum()), *change)
+    return LossChange(PROMPTS, int((counts > 0).sum()), *change)
 
 
 def _there(table: RowLosses) -> list[str]:
-    return [kind for kind in (WHOLE, *KINDS[:-1]) if table.counts[:, KINDS.index(kind)].any()]
+    return [kind for kind in (ALL_TOKENS, *KINDS[:-1]) if table.counts[:, KINDS.index(kind)].any()]
 
 
 def _column(table: RowLosses, kind: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from truetune.evaluation.statistics import bootstrap, mcnemar, paired, wilson
-from truetune.generation.looks import Sample
+from truetune.generation.answer_samples import Sample
 
 SHARES: dict[str, Callable[[Sample], bool | None]] = {
     "stopped": lambda sample: sample.scores.stopped,

@@ -49,8 +49,8 @@ class Generator:
     ) -> list[Prediction]:
         """The answer to each prompt. Raises UsageError where there are not as many references as prompts, or no stop
         token."""
-        from truetune.generation.answers import answers
-        from truetune.generation.looks import Prompt
+        from truetune.generation.answer_samples import Prompt
+        from truetune.generation.generate_answers import generate_answers
 
         if references and len(references) != len(prompts):
             raise UsageError(
@@ -62,7 +62,7 @@ class Generator:
             Prompt(tuple(self._ids(prompt)), "", "", (), "", 0, row=row)
             for row, prompt in enumerate(prompts)
         ]
-        said = answers(
+        said = generate_answers(
             self.model,
             asked,
             stops=stops,

@@ -10,17 +10,23 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
-from truetune.generation.final_answers import (
-    Final,
-    bare_value,
-    final_of,
-    holds,
-    rewritten,
-    value_of,
-    wrapped,
+from truetune.generation.answer_parsers import (
+    READING_TIMEOUT_S,
+    Parser,
+    parse_answer,
+    same_reading,
+    try_parse,
 )
-from truetune.generation.parsers import SECONDS, Parser, read, reading, same
-from truetune.generation.proven import ParserProof, Reading
+from truetune.generation.final_answers import (
+    FinalAnswer,
+    answer_phrasings,
+    bare_value,
+    find_final_answer,
+    holds_final_answer,
+    normalise_reading,
+    number_spellings,
+)
+from truetune.generation.parser_selftest import ParserReading, ParserSelftest
 
 GOLDS, PAIRED, WRAPPED = 500, 200, 24
 """Golds that are read, compared with each other, and wrapped otherwise; at most"""
@@ -53,7 +59,7 @@ class _Tried:
         """What it reads, and the same for a reader."""
         started = time.perf_counter()
         try:
-            value = reading(self.parse, text, self.seconds)
+            value = parse_answer(self.parse, text, self.seconds)
         except Exception as error:
             value, shown = None, f"{type(error).__name__}: {error}".splitlines()[0][:SHOWN]
         else:
@@ -69,8 +75,8 @@ def proof_of(
     *,
     name: str,
     questions: Sequence[str] = (),
-    seconds: float = SECONDS,
-) -> ParserProof:
+    seconds: float = READING_TIMEOUT_S,
+) -> ParserSelftest:
     """Try a parser on gold answers (`Prompt.reference` of each row), and, where given, on their questions as answers.
 
     No model is needed. The golds are taken in order, at most 500. Never raises what the parser raises.
@@ -79,13 +85,13 @@ def proof_of(
     tried = _Tried(parse, seconds)
     shaky = list(_slow(tried, golds))
     if shaky:
-        return ParserProof(
+        return ParserSelftest(
             name, len(golds), 0, None, None, 0.0, tried.slowest, gave_up=True, shaky=tuple(shaky)
         )
     found = [tried(gold) for gold in golds]
     values = [value for value, _ in found]
     blank = tried("")[0]
-    finals = [final_of(gold) for gold in golds]
+    finals = [find_final_answer(gold) for gold in golds]
     missed = list(_missed(golds, found, finals, blank))
     shuffled, chance, alike = _shuffled(golds, values, finals)
     silent = list(_silent(tried, golds, values))
@@ -96,7 +102,7 @@ def proof_of(
     misread, forms = _forms(
         tried, golds, values, finals, right[:WRAPPED] if len(right) >= len(golds) / 2 else []
     )
-    return ParserProof(
+    return ParserSelftest(
         name=name,
         golds=len(golds),
         read=len(golds) - len(missed),
@@ -117,13 +123,15 @@ def proof_of(
 
 
 def after_answers(
-    proof: ParserProof, parse: Parser, golds: Sequence[str], answers: Sequence[str]
-) -> ParserProof:
+    proof: ParserSelftest, parse: Parser, golds: Sequence[str], answers: Sequence[str]
+) -> ParserSelftest:
     """The same proof with what the parser makes of a model's answers to the same rows."""
     unread = [
-        Reading("an answer that holds the gold one", answer[:SHOWN], gold[:SHOWN], "nothing", row)
+        ParserReading(
+            "an answer that holds the gold one", answer[:SHOWN], gold[:SHOWN], "nothing", row
+        )
         for row, (gold, answer) in enumerate(zip(golds, answers, strict=True))
-        if read(parse, answer) is None and holds(answer, gold)
+        if try_parse(parse, answer) is None and holds_final_answer(answer, gold)
     ]
     missed = proof.missed
     if any(_reads_as(parse, gold, answer) for gold, answer in zip(golds, answers, strict=True)):
@@ -139,15 +147,17 @@ def _reads_as(parse: Parser, gold: str, answer: str) -> bool:
     """Does a parser that reads nothing of a bare gold value read that value in the answer?"""
     value = bare_value(gold)
     return (
-        value is not None and read(parse, gold) is None and value_of(read(parse, answer)) == value
+        value is not None
+        and try_parse(parse, gold) is None
+        and normalise_reading(try_parse(parse, answer)) == value
     )
 
 
-def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[Reading]:
+def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[ParserReading]:
     """The first text that takes too long, twice; golds and repetitions, as answers are that run on."""
     longest = max(golds, key=len, default="")
     with suppress(Exception):
-        reading(tried.parse, longest, 10 * tried.seconds)
+        parse_answer(tried.parse, longest, 10 * tried.seconds)
     starts = [
         f"{mark * 200}!"
         for mark in ("a", "1", " ", "\n", "a ", "1,", "{", "```\n", "the answer is ")
@@ -156,7 +166,7 @@ def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[Reading]:
     for text in (*golds[:3], *starts, *repeated):
         shown = tried(text)[1]
         if tried.last > tried.seconds and tried(text) and tried.last > tried.seconds:
-            yield Reading(
+            yield ParserReading(
                 f"a text of {len(text):,} characters", text[:60], "an end within a second", shown
             )
             return
@@ -165,16 +175,16 @@ def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[Reading]:
 def _missed(
     golds: Sequence[str],
     found: Sequence[tuple[Any, str]],
-    finals: Sequence[Final | None],
+    finals: Sequence[FinalAnswer | None],
     blank: Any,
-) -> Iterator[Reading]:
+) -> Iterator[ParserReading]:
     """Golds that are not read, not read equal to themselves, read as an empty answer is, or as another value."""
     for row, (gold, (value, shown), final) in enumerate(zip(golds, found, finals, strict=True)):
-        mine = value_of(value)
+        mine = normalise_reading(value)
         wanted = _text(final) or "something"
-        if not same(value, value):
+        if not same_reading(value, value):
             what = "a gold answer"
-        elif same(value, blank):
+        elif same_reading(value, blank):
             what = "a gold answer, read as an empty one is"
         elif (
             final is not None
@@ -185,10 +195,10 @@ def _missed(
             what = "a gold answer, read as another value than its final one"
         else:
             continue
-        yield Reading(what, gold[-SHOWN:], wanted, shown, row)
+        yield ParserReading(what, gold[-SHOWN:], wanted, shown, row)
 
 
-def _means(value: str, final: Final) -> bool:
+def _means(value: str, final: FinalAnswer) -> bool:
     """Is this the final answer, or as a share what it says in per cent?"""
     return value == final.value or (
         "%" in final.text
@@ -198,8 +208,8 @@ def _means(value: str, final: Final) -> bool:
 
 
 def _shuffled(
-    golds: Sequence[str], values: Sequence[Any], finals: Sequence[Final | None]
-) -> tuple[float | None, float | None, list[Reading]]:
+    golds: Sequence[str], values: Sequence[Any], finals: Sequence[FinalAnswer | None]
+) -> tuple[float | None, float | None, list[ParserReading]]:
     """(what shuffled golds score, what they should, golds that only the parser takes for the same).
 
     Both are shares of all pairs of two golds, which is the mean over all shuffles without fixed points.
@@ -209,13 +219,13 @@ def _shuffled(
     pairs = list(combinations(rows[:PAIRED], 2))
     if not pairs:
         return None, None, []
-    equal = [(a, b) for a, b in pairs if same(values[a], values[b])]
+    equal = [(a, b) for a, b in pairs if same_reading(values[a], values[b])]
     if rows is not known:
         return len(equal) / len(pairs), None, []
     alike = [(a, b) for a, b in equal if _key(finals[a]) != _key(finals[b])]
     chance = sum(_key(finals[a]) == _key(finals[b]) for a, b in pairs) / len(pairs)
     readings = {
-        b: Reading(
+        b: ParserReading(
             f"a gold answer, read as gold {a + 1} is",
             golds[b][-SHOWN:],
             _text(finals[b]),
@@ -227,28 +237,28 @@ def _shuffled(
     return len(equal) / len(pairs), chance, [readings[row] for row in sorted(readings)]
 
 
-def _silent(tried: _Tried, golds: Sequence[str], values: Sequence[Any]) -> Iterator[Reading]:
+def _silent(tried: _Tried, golds: Sequence[str], values: Sequence[Any]) -> Iterator[ParserReading]:
     """Texts that say nothing and score with golds that don't hold them."""
     for text in (*BLANK, *SILENT):
         value, shown = tried(text)
         others = (row for row, gold in enumerate(golds) if text in BLANK or text not in gold)
-        right = sum(same(value, values[row]) for row in others)
+        right = sum(same_reading(value, values[row]) for row in others)
         if right:
             what = "an empty answer" if text in BLANK else "a text that says nothing"
-            yield Reading(
+            yield ParserReading(
                 f"{what}, right for {right:,} of {len(golds):,} golds", text, "nothing", shown
             )
 
 
 def _echoed(
     tried: _Tried, questions: Sequence[str], values: Sequence[Any], chance: float
-) -> list[Reading]:
+) -> list[ParserReading]:
     """Questions that score as their own answers, where more do than chance makes."""
     found = [
-        Reading("the question, given as the answer", question[-SHOWN:], "nothing", shown, row)
+        ParserReading("the question, given as the answer", question[-SHOWN:], "nothing", shown, row)
         for row, (question, gold) in enumerate(zip(questions, values, strict=False))
         for value, shown in (tried(question),)
-        if same(value, gold)
+        if same_reading(value, gold)
     ]
     of = min(len(questions), len(values))
     spread = 4 * (chance * (1 - chance) / of) ** 0.5 if of else 0.0
@@ -259,26 +269,27 @@ def _forms(
     tried: _Tried,
     golds: Sequence[str],
     values: Sequence[Any],
-    finals: Sequence[Final | None],
+    finals: Sequence[FinalAnswer | None],
     rows: Sequence[int],
-) -> tuple[list[Reading], list[tuple[str, bool]]]:
+) -> tuple[list[ParserReading], list[tuple[str, bool]]]:
     """(wrappings that are misread, an example of each; wrapping -> is it read right)"""
-    outcomes: dict[str, list[Reading | bool]] = {}
+    outcomes: dict[str, list[ParserReading | bool]] = {}
     for row in rows:
         final = finals[row]
         assert final is not None
         others = [
             value for value, other in zip(values, finals, strict=True) if _key(other) != _key(final)
         ]
-        for form, text in (*wrapped(final), *rewritten(golds[row], final)):
+        for form, text in (*answer_phrasings(final), *number_spellings(golds[row], final)):
             value, shown = tried(text)
-            bad = Reading(f"`{form}` for a gold answer", text, final.text, shown, row)
-            right = same(value, values[row])
+            bad = ParserReading(f"`{form}` for a gold answer", text, final.text, shown, row)
+            right = same_reading(value, values[row])
             outcomes.setdefault(form, []).append(
                 right if right or _is_unread(value, final, others) else bad
             )
     misread = {
-        form: [one for one in tries if isinstance(one, Reading)] for form, tries in outcomes.items()
+        form: [one for one in tries if isinstance(one, ParserReading)]
+        for form, tries in outcomes.items()
     }
     wrong = [
         found[0] for form, found in misread.items() if len(found) > OFTEN * len(outcomes[form])
@@ -290,31 +301,33 @@ def _forms(
     return wrong, forms
 
 
-def _is_unread(value: Any, final: Final, others: Sequence[Any]) -> bool:
+def _is_unread(value: Any, final: FinalAnswer, others: Sequence[Any]) -> bool:
     """Is a reading nothing, or no answer: a text that is neither a number nor a letter, nor another gold's reading?"""
     if value is None or final.kind == "json":
         return value is None
     return (
         isinstance(value, str)
-        and value_of(value) is None
-        and not any(same(value, other) for other in others)
+        and normalise_reading(value) is None
+        and not any(same_reading(value, other) for other in others)
     )
 
 
 def _unstable(
     tried: _Tried, golds: Sequence[str], found: Sequence[tuple[Any, str]]
-) -> Iterator[Reading]:
+) -> Iterator[ParserReading]:
     """Golds that are read otherwise the second time, in another order."""
     for row in reversed(range(len(golds))):
         value, shown = found[row]
         again, now = tried(golds[row])
-        if same(value, value) and not same(again, value):
-            yield Reading("a gold answer, a second time", golds[row][-SHOWN:], shown, now, row)
+        if same_reading(value, value) and not same_reading(again, value):
+            yield ParserReading(
+                "a gold answer, a second time", golds[row][-SHOWN:], shown, now, row
+            )
 
 
 def _score(value: Any, values: Sequence[Any]) -> float:
     """The share of the golds that one reading scores with."""
-    return sum(same(value, gold) for gold in values) / len(values) if values else 0.0
+    return sum(same_reading(value, gold) for gold in values) / len(values) if values else 0.0
 
 
 def _different(values: Sequence[Any]) -> list[Any]:
@@ -324,17 +337,17 @@ def _different(values: Sequence[Any]) -> list[Any]:
         if (
             value is not None
             and len(found) < PAIRED
-            and not any(same(value, other) for other in found)
+            and not any(same_reading(value, other) for other in found)
         ):
             found.append(value)
     return found
 
 
-def _key(final: Final | None) -> tuple[str, str] | None:
+def _key(final: FinalAnswer | None) -> tuple[str, str] | None:
     return final and (final.kind, final.value)
 
 
-def _text(final: Final | None) -> str:
+def _text(final: FinalAnswer | None) -> str:
     if final is None:
         return ""
     return (final.value if final.kind in ("number", "letter") else final.text)[:SHOWN]

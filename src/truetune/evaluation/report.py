@@ -16,8 +16,15 @@ from truetune.checks.report import Report
 from truetune.data.output_file import Form, write_output_file
 from truetune.evaluation.compare import Compared
 from truetune.evaluation.statistics import wilson
-from truetune.generation.looks import Look, Prompt, Sample
-from truetune.generation.verdicts import SAID, Verdict, counted, faults, good, verdict
+from truetune.generation.answer_samples import Prompt, Sample, SamplingPass
+from truetune.generation.answer_verdicts import (
+    VERDICT_PHRASES,
+    Verdict,
+    answer_faults,
+    count_good,
+    good,
+    main_verdict,
+)
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
@@ -73,8 +80,8 @@ class Success:
     """95 %, Wilson's interval"""
 
     @classmethod
-    def of_look(cls, look: Look, limit: int) -> Success:
-        counts = counted(look.samples, limit)
+    def of_look(cls, look: SamplingPass, limit: int) -> Success:
+        counts = count_good(look.samples, limit)
         return cls(*counts, *wilson(*counts))
 
 
@@ -83,7 +90,7 @@ class SampleReport(Report):
     """The answers of a model, or of the checkpoints of a run."""
 
     name: str
-    looks: tuple[Look, ...]
+    looks: tuple[SamplingPass, ...]
     """One; of a run that was followed one for each checkpoint"""
     limit: int
     """Tokens after which an answer was cut"""
@@ -122,7 +129,7 @@ class SampleReport(Report):
     @property
     def verdicts(self) -> Counter[Verdict]:
         """Answers of the last look by their verdict"""
-        return Counter(verdict(sample, self.limit) for sample in self.samples)
+        return Counter(main_verdict(sample, self.limit) for sample in self.samples)
 
     @property
     def stop_probability(self) -> float | None:
@@ -174,11 +181,11 @@ class SampleReport(Report):
 def plain(sample: Sample, limit: int) -> dict[str, Any]:
     """A sample as plain values; a figure that is none as None."""
     prompt, answer, scores = sample.prompt, sample.answer, sample.scores
-    found = faults(sample, limit)
+    found = answer_faults(sample, limit)
     made: dict[str, Any] = {
         "file": prompt.file, "line": prompt.line, "row": prompt.row, "seen": prompt.seen, "question": prompt.question,
-        "answer": answer.text, "reference": prompt.reference, "verdict": verdict(sample, limit),
-        "said": SAID[verdict(sample, limit)], "faults": list(found), "good": good(sample, limit),
+        "answer": answer.text, "reference": prompt.reference, "verdict": main_verdict(sample, limit),
+        "said": VERDICT_PHRASES[main_verdict(sample, limit)], "faults": list(found), "good": good(sample, limit),
         "stopped": scores.stopped, "stop": answer.stop, "stop_probability": answer.stop_probability,
         "stop_rank": answer.stop_rank, "logprob": answer.logprob, "tokens": len(answer.ids),
         "markers": list(scores.markers), **{name: getattr(scores, name) for name in KEPT},

@@ -16,7 +16,7 @@ from truetune.checks.rule import LogRule
 from truetune.checks.watching import judgement_of
 from truetune.data.predictions import score_hint
 from truetune.errors import DataError, UsageError
-from truetune.generation.looks import Look, Watched
+from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.logs.log import RunLog
 from truetune.logs.read import is_run, read_run
 from truetune.parsing.files import read_bounded
@@ -62,7 +62,7 @@ class RunFolder:
     """run.json; empty where `truetune train` did not write it"""
     watch: Mapping[str, Any]
     """watch.json"""
-    looks: tuple[tuple[Look, int], ...]
+    looks: tuple[tuple[SamplingPass, int], ...]
     """With the tokens after which its answers were cut"""
     found: tuple[Found, ...]
     notes: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ def _marked(finding: Finding) -> Found:
 
 def _of_answers(
     folder: Path,
-    looks: list[tuple[Look, int]],
+    looks: list[tuple[SamplingPass, int]],
     record: Mapping[str, Any],
     spec: RunSpec,
     notes: list[str],
@@ -174,7 +174,7 @@ def _of_answers(
     if not looks:
         return [], Judgement()
     finished = record.get("status") not in RUNNING
-    watched = Watched(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
+    watched = SampledRun(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
     judged = judgement_of(watched, spec)
     if (folder / FINDINGS).is_file():
         chosen = {rule.name() for rule in choose(spec.select, spec.ignore, "answers")}

@@ -17,7 +17,7 @@ from truetune.checks.report import Report, Subject
 from truetune.evaluation.report import Success, plain
 from truetune.evaluation.run_facts import facts, sentence, settings
 from truetune.evaluation.run_folder import RunFolder, logged_run, open_run
-from truetune.generation.looks import Look
+from truetune.generation.answer_samples import SamplingPass
 from truetune.logs.log import Curve
 from truetune.logs.thin import smoothed, thinned
 from truetune.spec.run import RunSpec
@@ -148,7 +148,7 @@ def curves(run: RunFolder) -> dict[str, Curve]:
     return made
 
 
-def _scores(look: Look) -> dict[str, float]:
+def _scores(look: SamplingPass) -> dict[str, float]:
     """Means over the prompts for which there is such a score, medians of P(stop) and of lengths."""
     scores = [sample.scores for sample in look.samples]
     known = {
@@ -204,7 +204,7 @@ def _short(value: float) -> float | None:
     )
 
 
-def _kept(run: RunFolder) -> list[tuple[Look, int]]:
+def _kept(run: RunFolder) -> list[tuple[SamplingPass, int]]:
     """The looks whose answers are kept: the first, the last, and as many between as there may be."""
     last = len(run.looks) - 1
     if last < LOOKS:
@@ -212,7 +212,7 @@ def _kept(run: RunFolder) -> list[tuple[Look, int]]:
     return [run.looks[last * number // (LOOKS - 1)] for number in range(LOOKS)]
 
 
-def _look(look: Look, limit: int) -> dict[str, Any]:
+def _look(look: SamplingPass, limit: int) -> dict[str, Any]:
     return {
         "step": look.step,
         "limit": limit,

@@ -17,15 +17,15 @@ from truetune.evaluation.asked import Asked, again, asked, columns_of, data_of
 from truetune.evaluation.compare import Compared, compared
 from truetune.evaluation.inquest import inquire
 from truetune.evaluation.report import SampleReport
-from truetune.generation.alike import marked
+from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_samples import Prompt, Sample, SampledRun, SamplingPass
+from truetune.generation.answer_verdicts import good
 from truetune.generation.backends.backend import Backend, Decoding
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import Place, placed, served_stops
-from truetune.generation.looks import Look, Prompt, Sample, Watched
-from truetune.generation.parsers import Parser, parser_of
-from truetune.generation.prompts import control_of
-from truetune.generation.scores import score
-from truetune.generation.verdicts import good
+from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
+from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.build_prompts import control_token_texts
+from truetune.generation.identical_answers import mark_identical_answers
+from truetune.generation.score_answer import score_answer
 from truetune.render.probes import Probes
 
 PLAIN = Options()
@@ -83,13 +83,13 @@ def sample(
 ) -> SampleReport:
     """Ask a model `count` questions of `data` (else of the rows that its run held out), and judge the answers.
 
-    `name` and `compare`, another model for the same rows, are what `placed` takes; `settings` are those of RunSpec.
-    `diagnose`: ask why answers fail, where some do (None), always or never. Raises UsageError, SpecError, DataError,
-    TokenizerError or TemplateError.
+    `name` and `compare`, another model for the same rows, are what `find_model_source` takes; `settings` are those of
+    RunSpec. `diagnose`: ask why answers fail, where some do (None), always or never. Raises UsageError, SpecError,
+    DataError, TokenizerError or TemplateError.
     """
     started = time.perf_counter()
-    parse = parser_of(parser) if parser else None
-    place = placed(name, base=base, tokenizer=tokenizer)
+    parse = make_parser(parser) if parser else None
+    place = find_model_source(name, base=base, tokenizer=tokenizer)
     if compare is not None:
         _placed(compare, place, base)  # a name that is none is said before anything is asked
     files = data_of(place.run, data)
@@ -97,9 +97,9 @@ def sample(
     probes = place.prepared(**settings)
     found = asked(place, probes, files, count, seed=seed, all_rows=all_rows)
     asking = Asking(max_new_tokens, temperature, top_p, seed, parse, options, progress)
-    with opened(place, probes.tokenizer, options) as backend:
+    with open_backend(place, probes.tokenizer, options) as backend:
         look = ask_model(backend, probes, found.prompts, asking)
-        watched = Watched((look,), limit=max_new_tokens, finished=True)
+        watched = SampledRun((look,), limit=max_new_tokens, finished=True)
         judged, notes = judgement_with_causes(place, probes, watched, backend, asking, diagnose)
         notes += tuple(backend.notes)
     beside = (
@@ -126,15 +126,17 @@ def sample(
 
 def ask_model(
     backend: Backend, probes: Probes, prompts: Sequence[Prompt], asking: Asking, step: int = 0
-) -> Look:
+) -> SamplingPass:
     """The answers of a model with their scores. Raises UsageError where there are none."""
     started = time.perf_counter()
-    decoding = asking.decoding(served_stops(probes.tokenizer))
+    decoding = asking.decoding(serving_stops(probes.tokenizer))
     answers = backend.answers(prompts, decoding, asking.tell(f"asking {backend.name}"))
-    control = control_of(probes.tokenizer)
-    samples = marked(
+    control = control_token_texts(probes.tokenizer)
+    samples = mark_identical_answers(
         [
-            Sample(prompt, answer, score(prompt, answer, control=control, parse=asking.parse))
+            Sample(
+                prompt, answer, score_answer(prompt, answer, control=control, parse=asking.parse)
+            )
             for prompt, answer in zip(prompts, answers, strict=True)
             if answer is not None
         ]
@@ -144,13 +146,13 @@ def ask_model(
             f"{backend.name}: no prompt got an answer:"
             f" {'; '.join(backend.notes) or 'no reason is known'}"
         )
-    return Look(step, samples, time.perf_counter() - started)
+    return SamplingPass(step, samples, time.perf_counter() - started)
 
 
 def judgement_with_causes(
-    place: Place,
+    place: ModelSource,
     probes: Probes,
-    watched: Watched,
+    watched: SampledRun,
     backend: Backend,
     asking: Asking,
     diagnose: bool | None,
@@ -180,23 +182,23 @@ def judgement_with_causes(
     return replace(Judgement.of([symptoms, found]), findings=(*causes, *others)), inquest.notes
 
 
-def failing(look: Look, limit: int) -> bool:
+def failing(look: SamplingPass, limit: int) -> bool:
     """Is there an answer that is not good, or none that can be told?"""
     told = [good(sample, limit) for sample in look.samples]
     return False in told or True not in told
 
 
-def unanswered(prompts: Sequence[Prompt], look: Look) -> tuple[Prompt, ...]:
+def unanswered(prompts: Sequence[Prompt], look: SamplingPass) -> tuple[Prompt, ...]:
     """Those that got no answer."""
     told = {sample.prompt.ids for sample in look.samples}
     return tuple(prompt for prompt in prompts if prompt.ids not in told)
 
 
-def subject(place: Place, probes: Probes, found: Asked, asking: Asking, kind: str) -> Subject:
+def subject(place: ModelSource, probes: Probes, found: Asked, asking: Asking, kind: str) -> Subject:
     """What was asked, and how."""
     tokenizer = probes.tokenizer
     stops = [
-        f"{tokenizer.backend.id_to_token(id)} ({id})" for id in sorted(served_stops(tokenizer))
+        f"{tokenizer.backend.id_to_token(id)} ({id})" for id in sorted(serving_stops(tokenizer))
     ]
     facts = {
         "by": kind,
@@ -209,8 +211,8 @@ def subject(place: Place, probes: Probes, found: Asked, asking: Asking, kind: st
     return Subject(place.kind, place.name, tuple(facts.items()))
 
 
-def _warned(place: Place, probes: Probes, found: Asked) -> Iterator[str]:
-    if not served_stops(probes.tokenizer):
+def _warned(place: ModelSource, probes: Probes, found: Asked) -> Iterator[str]:
+    if not serving_stops(probes.tokenizer):
         yield (
             f"{place.name}: neither generation_config.json nor config.json nor the tokenizer names"
             " a stop token, so every answer runs to the limit"
@@ -224,9 +226,9 @@ def _warned(place: Place, probes: Probes, found: Asked) -> Iterator[str]:
 
 def _beside(
     name: str,
-    place: Place,
+    place: ModelSource,
     probes: Probes,
-    look: Look,
+    look: SamplingPass,
     files: Sequence[str],
     asking: Asking,
     base: str | None,
@@ -236,7 +238,7 @@ def _beside(
     other = _placed(name, place, base)
     theirs, notes = other.prepared(**settings), []
     if theirs.template is None and probes.template is not None:
-        other = placed(
+        other = find_model_source(
             name, tokenizer=str(place.tokenizer), base=base if other.kind == "adapter" else None
         )
         theirs = other.prepared(**settings)
@@ -264,7 +266,7 @@ def _beside(
     elif any(sample.prompt.ids != prompt.ids for sample, prompt in asked_both):
         notes.append("the prompts are the same text and have other ids: the tokenizers differ")
     options = asking.options if other.kind == place.kind else replace(asking.options, backend=None)
-    with opened(other, theirs.tokenizer, options) as backend:
+    with open_backend(other, theirs.tokenizer, options) as backend:
         seen = ask_model(backend, theirs, [prompt for _, prompt in asked_both], asking)
         notes += backend.notes
     said = {sample.prompt.row: sample for sample in seen.samples}
@@ -272,18 +274,18 @@ def _beside(
     return compared(name, pairs, asking.max_new_tokens, notes)
 
 
-def _placed(name: str, place: Place, base: str | None) -> Place:
+def _placed(name: str, place: ModelSource, base: str | None) -> ModelSource:
     """With a tokenizer and a base of its own, or else with those of the model that it is compared with."""
     ours = {
         "tokenizer": str(place.tokenizer),
         "base": base or (str(place.base) if place.base else None),
     }
     try:
-        return placed(name)
+        return find_model_source(name)
     except UsageError as first:
         for part in ({"tokenizer": ours["tokenizer"]}, {"base": ours["base"]}, ours):
             try:
-                return placed(name, **part)
+                return find_model_source(name, **part)
             except TruetuneError:
                 continue
         raise first

@@ -29,14 +29,22 @@ from truetune.data.predictions import (
 from truetune.errors import UsageError
 from truetune.evaluation.parser_proof import after_answers, proof_of
 from truetune.evaluation.report import SampleReport
-from truetune.generation.alike import marked
-from truetune.generation.evaluated import Evaluated
-from truetune.generation.looks import NO_LIMIT, Answer, Chat, Look, Prompt, Sample, Watched
-from truetune.generation.parsers import Parser, parser_of
-from truetune.generation.proven import ParserProof
-from truetune.generation.row_order import row_order_of
-from truetune.generation.scores import score as score_answer
-from truetune.generation.words import words
+from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_row_order import row_order_of
+from truetune.generation.answer_samples import (
+    NO_LIMIT,
+    Answer,
+    Chat,
+    Prompt,
+    Sample,
+    SampledRun,
+    SamplingPass,
+)
+from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.identical_answers import mark_identical_answers
+from truetune.generation.parser_selftest import ParserSelftest
+from truetune.generation.score_answer import score_answer as score_answer
+from truetune.generation.split_words import split_words
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
@@ -54,7 +62,7 @@ Texts = Iterable[str | Mapping[str, Any] | Prediction]
 class ScoreReport(SampleReport):
     """The verdicts on answers that somebody else's code made: a SampleReport without a model."""
 
-    proof: ParserProof | None = None
+    proof: ParserSelftest | None = None
     """What the parser that is named makes of the references"""
 
     def more(self) -> dict[str, Any]:
@@ -92,7 +100,7 @@ def score(
     """
     rows = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
     started = time.perf_counter()
-    parse = parser_of(parser) if parser else None
+    parse = make_parser(parser) if parser else None
     spec = spec_of(settings, "truetune.score")
     if isinstance(predictions, str | PathLike):
         read = read_predictions([fspath(predictions)], columns)
@@ -109,7 +117,7 @@ def score(
     limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
     proof = _proof(parse, parser, looks[-1])
     judged = Judgement.of([
-        judgement_of(Watched(looks, limit=limit, finished=True), spec),
+        judgement_of(SampledRun(looks, limit=limit, finished=True), spec),
         _of_parser(proof, looks[-1], spec),
         Judgement(not_judged=tuple(_missing(read, proof, parser))),
     ])  # fmt: skip
@@ -129,13 +137,17 @@ def score(
     )
 
 
-def looks_of(predictions: Sequence[Prediction], parse: Parser | None = None) -> Iterator[Look]:
+def looks_of(
+    predictions: Sequence[Prediction], parse: Parser | None = None
+) -> Iterator[SamplingPass]:
     """The predictions with their scores, those of each step together, by step."""
     known: dict[tuple[str, str], int] = {}
     for step in sorted({prediction.step for prediction in predictions}):
         chosen = [prediction for prediction in predictions if prediction.step == step]
-        samples = marked([sample_of(one, row, known, parse) for row, one in enumerate(chosen)])
-        yield Look(step, _with_row_order(samples), 0.0)
+        samples = mark_identical_answers(
+            [sample_of(one, row, known, parse) for row, one in enumerate(chosen)]
+        )
+        yield SamplingPass(step, _with_row_order(samples), 0.0)
 
 
 def _with_row_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
@@ -158,13 +170,13 @@ def sample_of(
     asked = (prediction.question, prediction.reference)
     key = asked if any(asked) else (str(row), "")
     number = row if known is None else known.setdefault(key, len(known))
-    length = len(words(prediction.reference)) + 1 if prediction.reference else 0
+    length = len(split_words(prediction.reference)) + 1 if prediction.reference else 0
     chat = None if isinstance(prediction.prompt, str) else Chat(tuple(prediction.prompt))
     prompt = Prompt(
         (number,), *asked, (0,) * length, prediction.file, prediction.line, chat=chat, row=row
     )
     answer = Answer(
-        (0,) * len(words(prediction.text)),
+        (0,) * len(split_words(prediction.text)),
         prediction.text,
         None if prediction.stopped is False else 0,
     )
@@ -172,7 +184,7 @@ def sample_of(
     return Sample(prompt, answer, replace(scores, end_known=prediction.stopped is not None))
 
 
-def _proof(parse: Parser | None, name: str | None, look: Look) -> ParserProof | None:
+def _proof(parse: Parser | None, name: str | None, look: SamplingPass) -> ParserSelftest | None:
     """What the parser makes of the references, and of the answers; None without a parser or a reference."""
     known = [sample for sample in look.samples if sample.prompt.reference.strip()]
     if parse is None or name is None or not known:
@@ -184,7 +196,7 @@ def _proof(parse: Parser | None, name: str | None, look: Look) -> ParserProof | 
     return after_answers(proof, parse, golds, [sample.answer.text for sample in known])
 
 
-def _of_parser(proof: ParserProof | None, look: Look, spec: RunSpec) -> Judgement:
+def _of_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) -> Judgement:
     """What the rules on parsers say."""
     if proof is None:
         return Judgement()
@@ -192,10 +204,10 @@ def _of_parser(proof: ParserProof | None, look: Look, spec: RunSpec) -> Judgemen
     rules = [
         rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in ON_PARSERS
     ]
-    return judge(rules, Evaluated(len(look.samples), parser=proof))
+    return judge(rules, EvaluationResults(len(look.samples), parser=proof))
 
 
-def _missing(read: Read, proof: ParserProof | None, parser: str | None) -> Iterator[NotJudged]:
+def _missing(read: Read, proof: ParserSelftest | None, parser: str | None) -> Iterator[NotJudged]:
     if read.broken:
         yield NotJudged(
             "broken lines",
@@ -234,7 +246,7 @@ def _subject(name: str, found: Sequence[Prediction], read: Read) -> Subject:
     return Subject("predictions", name, tuple(facts.items()))
 
 
-def _notes(found: Sequence[Prediction], proof: ParserProof | None) -> Iterator[str]:
+def _notes(found: Sequence[Prediction], proof: ParserSelftest | None) -> Iterator[str]:
     if proof is not None:
         yield str(proof)
     if not any(prediction.reference for prediction in found):

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from truetune.encoding.documents import Document
 from truetune.evaluation.losses import learned
 from truetune.evaluation.statistics import bootstrap
-from truetune.generation.backends.backend import Scored
-from truetune.generation.evaluated import Bin, Stops
+from truetune.generation.backends.backend import ScoredIds
+from truetune.generation.evaluation_results import CalibrationBin, StopCalibration
 from truetune.render.rendering import Source
 
 BINS = 10
@@ -21,13 +21,13 @@ Floats = NDArray[np.float64]
 
 def calibration(
     documents: Sequence[Document],
-    scored: Sequence[Scored],
+    scored: Sequence[ScoredIds],
     stops: Collection[int],
     token: Callable[[int], str] = str,
     *,
     seed: int = 0,
     confidence: float = 0.95,
-) -> Stops | None:
+) -> StopCalibration | None:
     """What P(stop) is where the references end and inside of them; None where it can't be told, or none has an end.
 
     `stops` are the ids that `scored` knows as stops, `token` names an id.
@@ -54,7 +54,7 @@ def calibration(
     there = np.bincount(at, [len(part) for part in ends])
     ratio, low, high = bootstrap(expected, there, seed=seed, confidence=confidence)
     bins = _bins(at_ends, within)
-    return Stops(
+    return StopCalibration(
         ends=len(at_ends),
         rows=int((there > 0).sum()),
         mean=float(at_ends.mean()),
@@ -81,13 +81,13 @@ def _ends(document: Document) -> NDArray[np.int64]:
     return np.flatnonzero(stop)
 
 
-def _bins(ends: Floats, inside: Floats) -> tuple[Bin, ...]:
+def _bins(ends: Floats, inside: Floats) -> tuple[CalibrationBin, ...]:
     """Of equal width, those that hold places."""
     probability = np.concatenate([ends, inside])
     is_end = np.concatenate([np.ones(len(ends)), np.zeros(len(inside))])
     at = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
     return tuple(
-        Bin(
+        CalibrationBin(
             number / BINS,
             (number + 1) / BINS,
             int(mask.sum()),

@@ -1,4 +1,11 @@
-"""Final answers: what a text gives as its answer, by the marks that people write, and other ways to write it."""
+"""What a text gives as its final answer, by the marks that people write; and other ways to write the same.
+
+Used to test parsers, and not as one: it knows what the final answer of a *gold* row is, whatever parser the user names,
+so that both can be compared. The marks are those of the public sets (GSM8K's ####, MATH's \\boxed{}, <answer> tags,
+"The answer is"). Where a text has none, only a short one is taken for an answer.
+
+The trade-off: what is not clearly a final answer is None. A parser is then judged on fewer rows, and never on a guess.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +15,13 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
-from truetune.generation.words import words
+from truetune.generation.split_words import split_words
 from truetune.parsing.json_reader import RowDecoder, parse_json
 from truetune.parsing.limits import REPLY
 from truetune.render.render_plan import THINK_END
 
-Kind = Literal["number", "letter", "word", "json"]
-FORMS = (
+AnswerKind = Literal["number", "letter", "word", "json"]
+ANSWER_FORMS = (
     "{}",
     "{}.",
     "**{}**",
@@ -24,19 +31,27 @@ FORMS = (
     "\\boxed{{{}}}",
     "#### {}",
 )
-"""In which models write an answer"""
-LONGEST_NUMBER = 24
-"""Digits of a number that is written otherwise"""
-SHORT = 3
+"""In which models write an answer: {} is its place"""
+MAX_RESPELLED_DIGITS = 24
+"""Digits of a number that is written otherwise: nobody groups longer ones (hashes, ids)"""
+# Chosen, not measured: "New York City" is one; a sentence of four words may hold any number.
+MAX_ANSWER_WORDS = 3
 """Words of a text that is an answer and nothing else"""
+MAX_PLAIN_EXPONENT = 50
+"""Digits before the point up to which a number is written out"""
+MAX_JSON_STARTS = 20
+"""Brackets of a text at which JSON is looked for: a text of brackets would take the square of its length"""
 _NUMBER = r"[-+−]?\$?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _BARE = re.compile(rf"[\s$€£*_(\"'\\]*({_NUMBER})\s*%?[\s*_$)\"'.\\]*")
+# A number with words behind it (`42 apples`), and no term of a sum: behind a mark `3 + 4 = 7` is not 3.
 _LEADING = re.compile(rf"[\s$*_(\"'\\]*({_NUMBER})(?!\w|[.,]\d|\s*[-+*/×÷=^:,;]\s*[\d(])")
+# A letter of a choice, and none of several (`A, B or C`).
 _LETTER = re.compile(
     r"[\s*_(\[\"'$]*(?:\\text\{)?([A-J])(?![)\s]*[,;&/]\s*\(?[A-J]\b)"
     r"(?:\Z|[)\].:,;*_}\"'$]|\s+because\b|\s*\Z)"
 )
 _ONE = re.compile(rf"(?<![\w.,]){_NUMBER}(?![\w]|[.,]\d)")
+# The surest first: #### and \boxed{} are written for readers by machine, "the answer is" is prose.
 _MARKS = (
     re.compile(r"####([^\n]*)"),
     re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}"),
@@ -45,17 +60,17 @@ _MARKS = (
 )
 
 
-class Final(NamedTuple):
+class FinalAnswer(NamedTuple):
     """A final answer."""
 
-    kind: Kind
+    kind: AnswerKind
     value: str
     """Normalised: numbers without grouping, words without case and punctuation, JSON with sorted keys"""
     text: str
     """As it stands in the text"""
 
 
-def final_of(text: str) -> Final | None:
+def find_final_answer(text: str) -> FinalAnswer | None:
     """The marked final answer of a text, the last one of the surest mark; the whole text where it is short or JSON.
 
     None where nothing tells it. Marks: ####, \\boxed{}, <answer>, `answer is`, `Answer:`.
@@ -63,7 +78,7 @@ def final_of(text: str) -> Final | None:
     text = text.rpartition(THINK_END)[2].strip()
     if text[:1] in ("{", "["):
         try:
-            return Final(
+            return FinalAnswer(
                 "json",
                 json.dumps(parse_json(text, REPLY, exact_integers=True), sort_keys=True),
                 text,
@@ -71,35 +86,42 @@ def final_of(text: str) -> Final | None:
         except ValueError:
             return None
     for mark in _MARKS:
-        if found := mark.findall(text):
-            return _of(found[-1].strip(), marked=True)
-    return _of(text, marked=False)
+        # The last one: answers restate, and "The answer is" may open a thought that is given up.
+        marked = mark.findall(text)
+        if marked:
+            return _classify_answer(marked[-1].strip(), is_marked=True)
+    return _classify_answer(text, is_marked=False)
 
 
-def value_of(read: Any) -> tuple[Kind, str] | None:
+def normalise_reading(reading: Any) -> tuple[AnswerKind, str] | None:
     """A parser's reading as a number or a letter; None where it is neither."""
-    if isinstance(read, bool):
+    # A bool is an int in Python, and no number that a user means.
+    if isinstance(reading, bool):
         return None
-    if isinstance(read, int | float | Decimal):
-        return "number", _plain(str(read))
-    if isinstance(read, str) and (found := _BARE.fullmatch(read)):
-        return "number", _plain(found[1])
-    if isinstance(read, str) and re.fullmatch(r"\s*\(?[A-J]\)?\s*", read):
-        return "letter", read.strip(" ()\n")
+    if isinstance(reading, int | float | Decimal):
+        return "number", _normalise_number(str(reading))
+    if not isinstance(reading, str):
+        return None
+    number = _BARE.fullmatch(reading)
+    if number:
+        return "number", _normalise_number(number[1])
+    if re.fullmatch(r"\s*\(?[A-J]\)?\s*", reading):
+        return "letter", reading.strip(" ()\n")
     return None
 
 
-def bare_value(text: str) -> tuple[Kind, str] | None:
+def bare_value(text: str) -> tuple[AnswerKind, str] | None:
     """The number or letter that a text is and nothing else: a reference in a column of values; None for any other.
 
     A parser that looks for a mark (`#### 42`) reads nothing of it, and it needs no reading.
     """
-    final = final_of(text)
-    is_value = final is not None and final.kind in ("number", "letter")
-    return final[:2] if final is not None and is_value and final.text == text.strip() else None
+    final = find_final_answer(text)
+    if final is None or final.kind not in ("number", "letter") or final.text != text.strip():
+        return None
+    return final.kind, final.value
 
 
-def wrapped(final: Final) -> Iterator[tuple[str, str]]:
+def answer_phrasings(final: FinalAnswer) -> Iterator[tuple[str, str]]:
     """(name, text): ways in which models write an answer."""
     if final.kind == "json":
         yield (
@@ -108,7 +130,7 @@ def wrapped(final: Final) -> Iterator[tuple[str, str]]:
         )
         return
     value = final.value if final.kind == "number" else final.text.strip(" .*")
-    for form in FORMS:
+    for form in ANSWER_FORMS:
         yield form.format("X"), form.format(value)
     if final.kind == "letter":
         yield "(X)", f"({value})"
@@ -120,78 +142,94 @@ def wrapped(final: Final) -> Iterator[tuple[str, str]]:
         yield "There are 3 ... The answer is X.", f"There are 3 of 17 left. The answer is {value}."
 
 
-def rewritten(gold: str, final: Final) -> Iterator[tuple[str, str]]:
+def number_spellings(gold: str, final: FinalAnswer) -> Iterator[tuple[str, str]]:
     """(name, text): the gold itself, its number written otherwise: grouped, or with a currency."""
+    # From the right: a gold may name its number in the reasoning too.
     at = gold.rfind(final.text)
-    plain = final.kind == "number" and len(final.value) < LONGEST_NUMBER and "$" not in final.text
-    if not plain or at < 0 or not (bare := _BARE.fullmatch(final.text)):
+    bare = _BARE.fullmatch(final.text)
+    is_short = len(final.value) < MAX_RESPELLED_DIGITS
+    if final.kind != "number" or not is_short or "$" in final.text or at < 0 or bare is None:
         return
     at += bare.start(1)
     before, after = gold[:at], gold[at + len(bare[1]) :]
     number = Decimal(final.value)
     if number == number.to_integral_value() and abs(number) >= 1000:
-        form, other = ("X without commas", "") if "," in bare[1] else ("X with commas", ",")
-        yield form, f"{before}{int(number):{other}}{after}"
+        form, grouping = ("X without commas", "") if "," in bare[1] else ("X with commas", ",")
+        yield form, f"{before}{int(number):{grouping}}{after}"
+    # In LaTeX a dollar sign would begin a formula.
     if not before.endswith(("$", "\\$", "{")) and number >= 0:
         yield "$X", f"{before}${bare[1]}{after}"
 
 
-def holds(answer: str, gold: str) -> bool:
+def holds_final_answer(answer: str, gold: str) -> bool:
     """Does an answer give the final answer of the gold, in whatever form?"""
-    final = final_of(gold)
+    # Without a marked answer the gold as a whole must stand in the answer.
+    final = find_final_answer(gold)
     if final is None:
-        wanted = words(gold)
-        return bool(wanted) and _contains(words(answer), wanted)
-    mine = final_of(answer)
-    if mine is not None and mine[:2] == final[:2]:
+        wanted = split_words(gold)
+        return bool(wanted) and _contains_words(split_words(answer), wanted)
+    own = find_final_answer(answer)
+    if own is not None and (own.kind, own.value) == (final.kind, final.value):
         return True
     if final.kind == "number":
-        found = _ONE.findall(answer)
-        return bool(found) and _plain(found[-1]) == final.value
+        numbers = _ONE.findall(answer)
+        return bool(numbers) and _normalise_number(numbers[-1]) == final.value
     if final.kind == "word":
-        return _contains(words(answer), final.value.split())
+        return _contains_words(split_words(answer), final.value.split())
     return final.kind == "json" and any(_json_in(answer, final.value))
 
 
-def _of(text: str, *, marked: bool) -> Final | None:
-    if found := _BARE.fullmatch(text):
-        return Final("number", _plain(found[1]), text)
-    if found := _LETTER.match(text):
-        return Final("letter", found[1], found[1])
-    if marked and (found := _LEADING.match(text)):
-        return Final("number", _plain(found[1]), found[1])
-    short = words(text)
-    if not 0 < len(short) <= SHORT or "\n" in text:
+def _classify_answer(text: str, *, is_marked: bool) -> FinalAnswer | None:
+    """What kind of answer a text is, and its value.
+
+    Args:
+        text: what stands behind a mark, or a whole text.
+        is_marked: it stands behind one: then a number with words behind it is the answer too.
+    """
+    number = _BARE.fullmatch(text)
+    if number:
+        return FinalAnswer("number", _normalise_number(number[1]), text)
+    letter = _LETTER.match(text)
+    if letter:
+        return FinalAnswer("letter", letter[1], letter[1])
+    leading = _LEADING.match(text) if is_marked else None
+    if leading:
+        return FinalAnswer("number", _normalise_number(leading[1]), leading[1])
+    short = split_words(text)
+    if not 0 < len(short) <= MAX_ANSWER_WORDS or "\n" in text:
         return None
-    if numbers := _ONE.findall(text):
-        return Final("number", _plain(numbers[0]), numbers[0]) if len(numbers) == 1 else None
-    return Final("word", " ".join(short), text)
+    # "3 apples" is a number; of "3 of 17" nobody knows which.
+    numbers = _ONE.findall(text)
+    if len(numbers) > 1:
+        return None
+    if numbers:
+        return FinalAnswer("number", _normalise_number(numbers[0]), numbers[0])
+    return FinalAnswer("word", " ".join(short), text)
 
 
-def _plain(number: str) -> str:
+def _normalise_number(number: str) -> str:
     """A number in one notation: 1,234.50 -> 1234.5"""
     try:
-        found = Decimal(re.sub(r"[,$]", "", number).replace("−", "-"))
+        value = Decimal(re.sub(r"[,$]", "", number).replace("−", "-"))
     except InvalidOperation:
         return number
-    return (
-        format(found.normalize(), "f")
-        if found.is_finite() and abs(found.adjusted()) < 50
-        else str(found)
-    )
+    # 1e999999 is a few characters, and a megabyte where it is written out.
+    if value.is_finite() and abs(value.adjusted()) < MAX_PLAIN_EXPONENT:
+        return format(value.normalize(), "f")
+    return str(value)
 
 
-def _contains(said: list[str], wanted: list[str]) -> bool:
-    return any(said[i : i + len(wanted)] == wanted for i in range(len(said) - len(wanted) + 1))
+def _contains_words(words: list[str], wanted: list[str]) -> bool:
+    """Do these words stand in a text, one after the other?"""
+    starts = range(len(words) - len(wanted) + 1)
+    return any(words[i : i + len(wanted)] == wanted for i in starts)
 
 
 def _json_in(text: str, value: str) -> Iterator[bool]:
     """Of the JSON that begins at each of the first brackets: is it this one?"""
-    for found in list(re.finditer(r"[{\[]", text))[:20]:
+    for bracket in list(re.finditer(r"[{\[]", text))[:MAX_JSON_STARTS]:
         try:
-            yield (
-                json.dumps(RowDecoder(REPLY).read_at(text, found.start()).value, sort_keys=True)
-                == value
-            )
+            decoded = RowDecoder(REPLY).read_at(text, bracket.start()).value
         except ValueError:
             continue
+        yield json.dumps(decoded, sort_keys=True) == value

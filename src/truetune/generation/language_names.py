@@ -1,15 +1,18 @@
-"""What the language of an answer is called, short answers too."""
+"""What the language of an answer is called in a message, short answers too.
+
+By the ways from the surest to the roughest: two scripts in one text, the identified language, function words, the
+script. Where even that is not one language's the letters are named ("Cyrillic letters"), rather than a guess.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 
-from truetune.generation.function_words import language_by_function_words
-from truetune.generation.language import language
-from truetune.generation.mixing import prose_of, script_of
+from truetune.generation.identify_language import identify_language, language_by_function_words
+from truetune.generation.language_switch import prose_of, script_of
 
-NAMES: Mapping[str, str] = {
+LANGUAGE_NAMES: Mapping[str, str] = {
     "af": "Afrikaans", "ar": "Arabic", "be": "Belarusian", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan",
     "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish",
     "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "gl": "Galician",
@@ -23,33 +26,47 @@ NAMES: Mapping[str, str] = {
     "ur": "Urdu", "vi": "Vietnamese", "wuu": "Chinese", "yue": "Chinese", "zh": "Chinese",
 }  # fmt: skip
 """Of the languages that most people write in; others by their code"""
-OF_SCRIPTS: Mapping[str, str] = {
+SCRIPT_LANGUAGES: Mapping[str, str] = {
     "CJK": "Chinese", "HANGUL": "Korean", "THAI": "Thai", "HEBREW": "Hebrew", "GREEK": "Greek", "ARMENIAN": "Armenian",
     "GEORGIAN": "Georgian", "KHMER": "Khmer", "LAO": "Lao", "MYANMAR": "Burmese", "TAMIL": "Tamil", "TELUGU": "Telugu",
     "KANNADA": "Kannada", "MALAYALAM": "Malayalam", "GUJARATI": "Gujarati", "SINHALA": "Sinhala", "BENGALI": "Bengali",
 }  # fmt: skip
 """Scripts that one language is written in, for the most part"""
-PART = 0.15
-"""Share of the letters that a script needs to be named beside the commonest"""
+# Chosen, not measured: names and terms of another script have less.
+MIN_SCRIPT_SHARE = 0.15
+"""Of the letters, from which a script is named beside the commonest"""
 
 
 def language_name(text: str) -> str:
-    """In English: "Chinese"; the script where a text is too short to tell ("Cyrillic letters"); both languages where it
-    is in two ("English and Chinese"), the first one first."""
-    letters = [found for character in prose_of(text) or text if (found := script_of(character))]
-    counts = Counter(letters)
-    scripts = [script for script, count in counts.items() if count >= PART * len(letters)]
+    """The language of a text, in English.
+
+    Returns:
+        "Chinese"; both languages where it is in two ("English and Chinese"), the first one first; the script where it
+        is too short to tell ("Cyrillic letters").
+    """
+    scripts = _main_scripts(prose_of(text) or text)
     if len(scripts) > 1:
-        return " and ".join(_of_script(script, text) for script in scripts)
-    known = language(text) or (language_by_function_words(text) if scripts == ["LATIN"] else None)
-    if known is not None:
-        return NAMES.get(known, known)
-    return _of_script(scripts[0], text) if scripts else "no language"
+        return " and ".join(_language_of_script(script, text) for script in scripts)
+    code = identify_language(text)
+    if code is None and scripts == ["LATIN"]:
+        code = language_by_function_words(text)
+    if code is not None:
+        return LANGUAGE_NAMES.get(code, code)
+    return _language_of_script(scripts[0], text) if scripts else "no language"
 
 
-def _of_script(script: str, text: str) -> str:
+def _main_scripts(text: str) -> list[str]:
+    """The scripts of a text that are no names in it, in the order in which they first stand there."""
+    letter_scripts = map(script_of, text)
+    counts = Counter(script for script in letter_scripts if script is not None)
+    least = MIN_SCRIPT_SHARE * counts.total()
+    return [script for script, count in counts.items() if count >= least]
+
+
+def _language_of_script(script: str, text: str) -> str:
+    """The language that a script is of, for the most part; else the letters."""
     if script == "LATIN":
-        return NAMES.get(language_by_function_words(text) or "", "Latin letters")
+        return LANGUAGE_NAMES.get(language_by_function_words(text) or "", "Latin letters")
     if script == "CJK" and any("\u3041" <= character <= "\u30fe" for character in text):
         return "Japanese"
-    return OF_SCRIPTS.get(script, f"{script.capitalize()} letters")
+    return SCRIPT_LANGUAGES.get(script, f"{script.capitalize()} letters")

@@ -122,6 +122,7 @@ class Builder:
             facts=self.facts,
             checkpoints=self.checkpoints,
             output=self.output,
+            is_numbered=bool(self._numbered),
             notes=tuple(
                 f"{what} ({count:,} times)" if count > 1 else what
                 for what, count in self.skipped.items()

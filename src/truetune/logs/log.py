@@ -86,6 +86,8 @@ class RunLog:
     """Steps of the checkpoints beside it"""
     notes: tuple[str, ...] = ()
     """What could not be read, with counts"""
+    is_numbered: bool = False
+    """Its records say no step: those of the curves count records"""
     data: DataFacts | None = None
     beside: tuple[RunSize, ...] = ()
     """Other runs in the folders beside it"""

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.errors import UsageError
-from truetune.generation.backends import http
-from truetune.generation.backends.http import Server
-from truetune.generation.backends.prompt_ids import ServedPrompt, prompt_of
+from truetune.generation.backends import http_client
+from truetune.generation.backends.http_client import Server
+from truetune.generation.backends.server_prompt_ids import ServerPrompt, ask_server_prompt
 from truetune.probe.run_record import Record
 
 
 def server_of(url: str, model: str | None = None) -> Server:
     """Raises UsageError where nothing answers at this URL."""
     try:
-        return http.server_of(url, model)
+        return http_client.find_server(url, model)
     except UsageError as error:
         raise UsageError(f"--endpoint: {error}") from None
 
@@ -30,8 +30,8 @@ def ask(record: Record, server: Server) -> None:
     prompts: list[dict[str, Any]] = []
     refused: list[str] = []
     for i, asked in rows:
-        made = prompt_of(server, asked)
-        if isinstance(made, ServedPrompt) and made.count is not None:
+        made = ask_server_prompt(server, asked)
+        if isinstance(made, ServerPrompt) and made.count is not None:
             prompts.append({"row": i, "ids": made.ids, "count": made.count})
         else:
             refused.append(

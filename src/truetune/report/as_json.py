@@ -1,4 +1,10 @@
-"""The report as JSON; the schema stands in docs/schema/report-1.json."""
+"""Any report as JSON; the schema is docs/schema/report-1.json.
+
+What every report has is written here, in one order; what one kind of report has besides is asked of it
+(`Report.more`). Keys are part of the public interface: they are added, never renamed. The trade-off: the
+JSON holds what the page draws as well (rows of tokens, tables), which makes it large, and a page can
+be drawn again from the file alone (`truetune report result.json`), without the data or the model.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +21,10 @@ from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.report import AuditReport, DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.package import __version__
-from truetune.report import audited
-from truetune.report.headline import said, then
-from truetune.report.page.rows_of_report import views
-from truetune.report.shown import shown
+from truetune.report import audit_terminal
+from truetune.report.headline import next_step, report_verdict
+from truetune.report.page.rows_of_report import report_rows
+from truetune.report.record_drawing import report_drawing
 
 SCHEMA = "truetune.report/1"
 
@@ -27,6 +33,9 @@ def to_json(report: Report) -> str:
     """The report as a JSON object of schema `truetune.report/1`, in ASCII: safe on any terminal and in any encoding.
 
     Each of `runs` and `views` stands on one line, and each part of `data`."""
+    # Indented, each of a thousand token ids would have a line of its own. So what is long is
+    # taken out, written one row a line, and put behind the rest: files stay small enough to
+    # open, and a diff shows which row has changed.
     value = as_dict(report)
     lists = {name: value.pop(name) for name in ("runs", "views") if name in value}
     figures = ",".join(
@@ -42,18 +51,21 @@ def to_json(report: Report) -> str:
 
 def as_dict(report: Report) -> dict[str, Any]:
     """The JSON object: what every report has, and what this kind of report has besides."""
-    more = _run(report) | report.more()
+    # What the kind of report says of itself wins over what its log says.
+    more = _run_log_json(report) | report.more()
     return {
         "schema": SCHEMA,
         "truetune": __version__,
-        "verdict": more.pop("verdict", None) or said(report),
-        "next": then(report, more.get("runs") or ()),
+        # A log brings its own sentence; it is the verdict only where nothing of greater weight
+        # has one.
+        "verdict": more.pop("verdict", None) or report_verdict(report),
+        "next": next_step(report, more.get("runs") or ()),
         "spec": report.spec.model_dump(mode="json"),
         "subjects": [
             {"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects
         ],
-        **(_learned(report) if isinstance(report, DataReport) else {}),
-        **({"audit": _audited(report)} if isinstance(report, AuditReport) else {}),
+        **(_data_json(report) if isinstance(report, DataReport) else {}),
+        **({"audit": _audit_json(report)} if isinstance(report, AuditReport) else {}),
         **more,
         "findings": findings_json(report.findings),
         "known": findings_json(report.known),
@@ -62,8 +74,10 @@ def as_dict(report: Report) -> dict[str, Any]:
         "outcome": report.outcome,
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),
-        "shown": shown(report),
-        "views": views(report),
+        # Drawn tables and rows are kept in the file, so that a page that is made of it later is
+        # the same.
+        "shown": report_drawing(report),
+        "views": report_rows(report),
     }
 
 
@@ -97,19 +111,25 @@ def not_judged_json(parts: Iterable[NotJudged]) -> list[dict[str, Any]]:
     ]
 
 
-def _run(report: Report) -> dict[str, Any]:
+def _run_log_json(report: Report) -> dict[str, Any]:
     """The run whose log was looked at; its sentence is the verdict where no data has one."""
+    # Reading a run again loads the evaluation package: a check without a log has no need of it.
     if not any(subject.log for subject in report.subjects):
         return {}
     from truetune.evaluation.run_report import of_log
 
-    made = of_log(report)
+    run_json = of_log(report)
     return (
-        {"runs": made["runs"]} if made and isinstance(report, DataReport) and report.rows else made
+        # Beside rows of data the sentence on the log would contradict the one on the data: only
+        # its curves stay.
+        {"runs": run_json["runs"]}
+        if run_json and isinstance(report, DataReport) and report.rows
+        else run_json
     )
 
 
-def _learned(report: DataReport) -> dict[str, Any]:
+def _data_json(report: DataReport) -> dict[str, Any]:
+    """What a report on data has besides: the tokenizer, counts, the ledger, lengths and figures."""
     lengths = report.lengths
     return {
         "tokenizer": {"folder": report.tokenizer, "facts": report.facts},
@@ -139,7 +159,8 @@ def _learned(report: DataReport) -> dict[str, Any]:
     }
 
 
-def _audited(report: AuditReport) -> dict[str, Any]:
+def _audit_json(report: AuditReport) -> dict[str, Any]:
+    """What an audit has besides: the ledger with what is not attended, its lines, laws, canary and notes."""
     return {
         "ledger": {
             row.key: {
@@ -147,7 +168,7 @@ def _audited(report: AuditReport) -> dict[str, Any]:
                 "context": row.context,
                 "not_attended": row.hidden,
             }
-            for row in audited.rows(report)
+            for row in audit_terminal.ledger_rows(report)
         },
         "batches": report.batches,
         "lines": [
@@ -158,15 +179,17 @@ def _audited(report: AuditReport) -> dict[str, Any]:
                 "side": sample.side,
                 "placed_by": sample.placed_by,
                 "places": len(sample.ids),
+                # `places` counts every position of the line, `tokens` those that are no
+                # padding: their difference is what the batch wastes.
                 "tokens": int((~sample.padding).sum()),
                 "supervised": int(sample.supervised.sum()),
                 "documents": int(sample.documents.max(initial=-1)) + 1,
             }
             for sample in report.samples
         ],
-        "label_columns": audited.label_columns(report),
-        "laws": audited.plain(report.laws),
-        "canary": audited.plain(report.canary),
+        "label_columns": audit_terminal.label_columns(report),
+        "laws": audit_terminal.json_safe(report.laws),
+        "canary": audit_terminal.json_safe(report.canary),
         "notes": list(report.notes),
     }
 
@@ -182,14 +205,17 @@ def ledger_json(ledger: Ledger) -> dict[str, dict[str, int]]:
 def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as in a report."""
     findings = list(findings)
+    # Of all findings at once: places with the same contents are numbered through the whole
+    # report, so that a baseline notices one more of them.
     prints = fingerprints(findings)
     return [
-        _finding(finding) | {"fingerprints": list(own)}
+        _finding_json(finding) | {"fingerprints": list(own)}
         for finding, own in zip(findings, prints, strict=True)
     ]
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    """A finding without its fingerprints, which depend on the others."""
     return {
         "rule": finding.rule,
         "code": finding.code,
@@ -199,18 +225,21 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "evidence": list(finding.evidence),
         "count": finding.count,
         "total": finding.total,
-        "cases": [_case(case) for case in finding.cases],
-        "fix": _fix(finding.fix) if finding.fix else None,
-        "figure": _figure(finding.figure) if finding.figure else None,
+        "cases": [_case_json(case) for case in finding.cases],
+        "fix": _fix_json(finding.fix) if finding.fix else None,
+        "figure": _figure_json(finding.figure) if finding.figure else None,
     }
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def _fix_json(fix: Fix) -> dict[str, Any]:
+    """The edits of a fix: characters `start` to `end` of the file become `text`."""
+    # Offsets count characters of the file as it was read, as editors and other programs apply
+    # them.
     edits = [{"start": edit.start, "end": edit.end, "text": edit.text} for edit in fix.edits]
     return {"file": fix.file, "safe": fix.safe, "edits": edits}
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure_json(figure: Figure) -> dict[str, Any]:
     """NaN, which JSON has not, as null."""
     return {
         "title": figure.title,
@@ -219,6 +248,8 @@ def _figure(figure: Figure) -> dict[str, Any]:
             {
                 "name": line.name,
                 "x": list(line.x),
+                # Python would write NaN, which is no JSON: browsers and jq refuse the whole
+                # file for it.
                 "y": [y if math.isfinite(y) else None for y in line.y],
             }
             for line in figure.series
@@ -227,7 +258,10 @@ def _figure(figure: Figure) -> dict[str, Any]:
     }
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case_json(case: Case) -> dict[str, Any]:
+    """One place of a finding."""
+    # A case is on a row of data, which has an origin, or on a line of a script or a setting,
+    # which has a file.
     origin = case.origin
     return {
         "text": case.text,

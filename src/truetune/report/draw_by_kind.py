@@ -1,7 +1,7 @@
 """What each kind of report draws on a terminal besides its findings.
 
-A kind's module registers its function with `draw_more`. Those modules import much (weights, answers, servers), so that
-each is loaded only when a report of its class is drawn.
+A kind's module registers its function with `draw_more`. Those modules import much (weights, answers, servers), so
+that each is loaded only when a report of its class is drawn.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ from rich.console import Console
 
 from truetune.checks.report import Report
 
-DRAWERS = {
-    "DoctorReport": "doctored",
-    "EvaluationReport": "evaluated",
-    "MovementReport": "movement",
-    "RehearsalReport": "rehearsed",
-    "SampleReport": "sampled",
-    "ScoreReport": "sampled",
-    "ServiceReport": "service",
-    "TokenizedReport": "tokenized",
+DRAWER_MODULES = {
+    "DoctorReport": "environment_terminal",
+    "EvaluationReport": "evaluation_terminal",
+    "MovementReport": "weight_diff_terminal",
+    "RehearsalReport": "rehearsal_terminal",
+    "SampleReport": "answers_terminal",
+    "ScoreReport": "answers_terminal",
+    "ServiceReport": "server_check_terminal",
+    "TokenizedReport": "tokenized_terminal",
 }
 """Modules that register with `draw_more`, by the class that they draw; what is not drawn is not imported"""
 
 
 def draw_more_of(report: Report, console: Console, verbose: bool) -> None:
     """Draw what the report has besides findings."""
-    if module := DRAWERS.get(type(report).__name__):
+    # Looked up by the name of the class: to ask isinstance() the class would have to be
+    # imported, and with it torch or a client of a server that this report never used.
+    module = DRAWER_MODULES.get(type(report).__name__)
+    if module:
         importlib.import_module(f"truetune.report.{module}")
     draw_more(report, console, verbose)
 

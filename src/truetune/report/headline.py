@@ -1,14 +1,19 @@
-"""What a report says in one sentence, and what to do next."""
+"""What a report says in one sentence, and what to do next: the first line of the terminal, the JSON and the page.
+
+Kinds of reports are told apart by the name of their class. The trade-off: a name is not checked by mypy, but to
+import the classes would load torch, servers and statistics for a sentence on a JSONL file
+(test_the_next_step_is_the_remedy_of_the_gravest_finding and test_each_says_what_it_found hold it).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from truetune.checks.report import AuditReport, DataReport, Report
-from truetune.report import audited
-from truetune.report.learned import verdict
-from truetune.report.text import many
+from truetune.report import audit_terminal
+from truetune.report.supervision_headline import supervision_verdict
+from truetune.report.visible_text import count_noun
 
 if TYPE_CHECKING:
     from truetune.checks.examine import DoctorReport
@@ -16,61 +21,91 @@ if TYPE_CHECKING:
     from truetune.checks.movement import MovementReport
     from truetune.evaluation.evaluated_report import EvaluationReport
     from truetune.evaluation.report import SampleReport
+    from truetune.generation.evaluation_results import EvaluationResults
     from truetune.rehearsal.report import RehearsalReport
     from truetune.serving.report import ServiceReport
 
+SIGNIFICANCE_LEVEL = 0.05
+"""Differences of a larger p are said to be chance perhaps. The usual level, not measured; `evaluation_terminal` colours
+by the same. At 0.1 one comparison of equal models in ten claims a difference; at 0.025 a real one needs more rows."""
 
-def said(report: Report) -> str:
+
+def report_verdict(report: Report) -> str:
     """What was found out, in one sentence."""
-    if own := SAID.get(type(report).__name__):
+    # A kind with a sentence of its own comes first, since most kinds inherit from Report or
+    # DataReport as well.
+    own = VERDICTS_BY_CLASS.get(type(report).__name__)
+    if own:
         return own(report)
     if isinstance(report, AuditReport):
-        return audited.verdict(report)
+        return audit_terminal.audit_verdict(report)
     if isinstance(report, DataReport) and report.rows:
-        return verdict(report).plain
-    return _found(report, many(max(1, len(report.subjects)), "subject"))
+        return supervision_verdict(report).plain
+    return _findings_sentence(report, count_noun(max(1, len(report.subjects)), "subject"))
 
 
-def then(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
-    """What to do next: the remedy of the gravest finding, else the command that follows; empty where there is none.
-    `runs` are those of its JSON."""
-    gravest = next((finding for finding in report.findings if finding.severity != "info"), None)
-    if gravest:
-        return gravest.remedy
+def next_step(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
+    """What to do next, in one line.
+
+    Args:
+        report: what was found.
+        runs: the `runs` of its JSON, where a run's log was looked at.
+
+    Returns:
+        The remedy of the gravest finding, else the command that follows; empty where there is none.
+    """
+    # Findings come sorted by severity, so the first that is no note is the gravest.
+    for finding in report.findings:
+        if finding.severity != "info":
+            return finding.remedy
     if report.outcome == "not judged":
-        return next((part.unlock or part.reason for part in report.missing()), NOTHING_TO_JUDGE)
+        for part in report.missing():
+            return part.unlock or part.reason
+        return NOTHING_TO_JUDGE
     if runs:
-        return NEXT["RunReport" if any(run["looks"] for run in runs) else "curves alone"]
+        return NEXT_STEPS["RunReport" if any(run["looks"] for run in runs) else "curves alone"]
     if not getattr(report, "trains", True):
-        return NEXT["code that trains nothing"]
-    return next((NEXT[kind.__name__] for kind in type(report).__mro__ if kind.__name__ in NEXT), "")
+        return NEXT_STEPS["code that trains nothing"]
+    # By the names of its class and of those it inherits from: an import of each class would load its whole package.
+    for kind in type(report).__mro__:
+        if kind.__name__ in NEXT_STEPS:
+            return NEXT_STEPS[kind.__name__]
+    return ""
 
 
-def _found(report: Report, where: str) -> str:
+def _findings_sentence(report: Report, where: str) -> str:
+    """The first finding that is more than a note, or that there is none; `where` is what was looked at."""
     grave = [finding for finding in report.findings if finding.severity != "info"]
+    # "No findings" must not be read over something that nobody looked at.
     if not grave and report.outcome == "not judged":
         return (
             "Not judged:"
             f" {next(iter(report.missing()), f'no rule has anything to look at in {where}')}."
         )
     if not grave:
-        return f"No findings in {where}; {fine(report)}."
-    others = f"; and {many(len(grave) - 1, 'finding')} more" if grave[1:] else ""
+        return f"No findings in {where}; {count_examined(report)}."
+    # The rest is counted: a headline of all of them is no headline.
+    others = f"; and {count_noun(len(grave) - 1, 'finding')} more" if grave[1:] else ""
     return f"{grave[0].message} ({grave[0].rule}){others}"
 
 
-def fine(report: Report) -> str:
+def count_examined(report: Report) -> str:
     """How much was examined and is fine: `83 checks examined and fine`."""
-    return f"{many(len(report.examined), 'check')} examined and fine"
+    return f"{count_noun(len(report.examined), 'check')} examined and fine"
 
 
-def _lint(report: LintReport) -> str:
-    return _found(report, many(report.files, "file"))
+def _lint_verdict(report: LintReport) -> str:
+    """What the rules say of the files."""
+    return _findings_sentence(report, count_noun(report.files, "file"))
 
 
-def _doctor(report: DoctorReport) -> str:
+def _environment_verdict(report: DoctorReport) -> str:
+    """What fails to import, or what torch can use."""
     here = report.environment
-    if broken := [name for name, error in here.loads.items() if error]:
+    # An import that fails is worse than a package that is missing: whoever sees it listed
+    # believes that it works.
+    broken = [name for name, error in here.loads.items() if error]
+    if broken:
         return f"{', '.join(broken)} can't be imported in this environment."
     if here.torch is None:
         installed = "torch" in here.packages
@@ -81,100 +116,113 @@ def _doctor(report: DoctorReport) -> str:
         )
     if not here.torch.available:
         return f"torch sees no GPU: this environment trains on its {here.machine.cpus or '?'} CPUs."
+    # bf16 decides which settings can be trained with, so it belongs in the sentence.
     bf16 = "works" if here.torch.bf16 else "fails"
     return (
-        f"torch uses {many(len(here.torch.devices), 'GPU')} ({here.torch.devices[0].name}), and"
+        f"torch uses {count_noun(len(here.torch.devices), 'GPU')} ({here.torch.devices[0].name}), and"
         f" bf16 {bf16}."
     )
 
 
-def _movement(report: MovementReport) -> str:
-    from truetune.report.movement import moved
+def _movement_verdict(report: MovementReport) -> str:
+    """Which kinds of tensors moved least and most."""
+    from truetune.report.weight_diff_terminal import describe_movement
 
-    return moved(report.manifest)
+    return describe_movement(report.manifest)
 
 
-def _evaluation(report: EvaluationReport) -> str:
-    found, level = report.evaluated, f"{100 * report.confidence:.3g} %"
-    if found is None:
-        return (
-            f"{many(len(report.tasks.tasks), 'task')} of lm-eval measured."
-            if report.tasks
-            else "Nothing measured."
-        )
-    parts, loss, change, stops = [], found.model.loss(), found.change(), found.model.stops
+def _evaluation_verdict(report: EvaluationReport) -> str:
+    """The loss, its difference, and the stops."""
+    evaluated = report.evaluated
+    if evaluated is None:
+        tasks = report.tasks.tasks if report.tasks else ()
+        if report.tasks:
+            return f"{count_noun(len(tasks), 'task')} of lm-eval measured."
+        return "Nothing measured."
+    parts = list(_evaluated_parts(evaluated, f"{100 * report.confidence:.3g} %"))
+    if report.metrics and report.metrics.groups:
+        samples = sum(group.samples for group in report.metrics.groups)
+        parts.append(f"{count_noun(samples, 'answer')} judged")
+    rows = count_noun(evaluated.rows, "held-out row")
+    return f"On {rows} {'; '.join(parts) or 'nothing could be measured'}."
+
+
+def _evaluated_parts(evaluated: EvaluationResults, level: str) -> Iterator[str]:
+    """The loss, how far it is from the other model's, and at how many ends of answers the model would stop."""
+    loss, change, stops = evaluated.model.loss(), evaluated.change(), evaluated.model.stops
     if loss:
         between = "" if loss.low is None else f" ({level}: {loss.low:.3g} to {loss.high:.3g})"
-        parts.append(f"the loss is {loss.mean:.3g} nats a token{between}")
-    if change and found.other:
-        than = "the base's" if found.is_base else f"that of {found.other.name}"
-        apart = (
-            f"{abs(change.difference):.2g} {'below' if change.difference < 0 else 'above'} {than}"
-        )
-        parts.append(
-            f"{apart}{', which may be chance' if change.p >= 0.05 else ''} (p {change.p:.2g})"
-        )
+        yield f"the loss is {loss.mean:.3g} nats a token{between}"
+    if change and evaluated.other:
+        than = "the base's" if evaluated.is_base else f"that of {evaluated.other.name}"
+        side = "below" if change.difference < 0 else "above"
+        chance = ", which may be chance" if change.p >= SIGNIFICANCE_LEVEL else ""
+        yield f"{abs(change.difference):.2g} {side} {than}{chance} (p {change.p:.2g})"
     if stops:
-        parts.append(f"it would stop at {stops.likely:,} of {many(stops.ends, 'end')} of answers")
-    if report.metrics and report.metrics.groups:
-        parts.append(
-            f"{many(sum(group.samples for group in report.metrics.groups), 'answer')} judged"
-        )
-    return (
-        f"On {many(found.rows, 'held-out row')} {'; '.join(parts) or 'nothing could be measured'}."
-    )
+        ends = count_noun(stops.ends, "end")
+        yield f"it would stop at {stops.likely:,} of {ends} of answers"
 
 
-def _service(report: ServiceReport) -> str:
-    from truetune.report.service import lines
+def _server_verdict(report: ServiceReport) -> str:
+    """What is served otherwise than trained."""
+    from truetune.report.server_check_terminal import observation_lines
 
+    # A check that was broken off may have seen only what is fine.
     if report.service.lost:
         return f"Broken off: what the server does was not seen of {', '.join(report.service.lost)}."
-    seen = list(lines(report.service))
+    seen = list(observation_lines(report.service))
     bad = [f"{name}: {text}" for name, text, good in seen if not good]
     if bad:
         return f"Served otherwise than trained: {'; '.join(bad)}."
     return (
-        f"{many(len(seen), 'part')} looked at, each served as trained."
+        f"{count_noun(len(seen), 'part')} looked at, each served as trained."
         if seen
         else "Nothing could be looked at."
     )
 
 
-def _sample(report: SampleReport) -> str:
-    from truetune.report.sampled import success
+def _answers_verdict(report: SampleReport) -> str:
+    """How many answers are right and well-formed."""
+    from truetune.report.answers_terminal import describe_success
 
-    return f"{success(report)}."
+    return f"{describe_success(report)}."
 
 
-def _rehearsal(report: RehearsalReport) -> str:
+def _rehearsal_verdict(report: RehearsalReport) -> str:
+    """What the miniature recites, then what the loss is on."""
     parts, rows = [], report.recited
     if rows:
         whole, ended = sum(row.recited for row in rows), sum(row.stopped for row in rows)
         parts.append(
-            f"a miniature trained on {many(len(rows), 'row')} recites {whole} of them, and stops at"
+            f"a miniature trained on {count_noun(len(rows), 'row')} recites {whole} of them, and stops at"
             f" the end of {ended}"
         )
     if report.pairs:
         grown = sum(pair.after > pair.before for pair in report.pairs)
-        parts.append(f"the margin grows in {grown} of {many(len(report.pairs), 'pair')}")
-    return "; ".join((*parts, audited.verdict(report)))
+        parts.append(f"the margin grows in {grown} of {count_noun(len(report.pairs), 'pair')}")
+    return "; ".join((*parts, audit_terminal.audit_verdict(report)))
 
 
 NOTHING_TO_JUDGE = (
     "name what is to be judged: data with -t TOKENIZER, settings, a training script, a log or a"
     " model"
 )
-SAID: Mapping[str, Callable[[Any], str]] = {
-    "DoctorReport": _doctor, "EvaluationReport": _evaluation, "LintReport": _lint, "MovementReport": _movement,
-    "RehearsalReport": _rehearsal, "SampleReport": _sample, "ScoreReport": _sample,
-    "ServiceReport": _service,
-}  # fmt: skip
+VERDICTS_BY_CLASS: Mapping[str, Callable[[Any], str]] = {
+    "DoctorReport": _environment_verdict,
+    "EvaluationReport": _evaluation_verdict,
+    "LintReport": _lint_verdict,
+    "MovementReport": _movement_verdict,
+    "RehearsalReport": _rehearsal_verdict,
+    "SampleReport": _answers_verdict,
+    "ScoreReport": _answers_verdict,
+    "ServiceReport": _server_verdict,
+}
 """By the class of a report, which is not imported for its name alone"""
-NEXT: Mapping[str, str] = {
+NEXT_STEPS: Mapping[str, str] = {
     "code that trains nothing": (
         "only the code was judged; judge what it answers: truetune score PREDICTIONS"
     ),
+    # A run without samples of its answers: only its log was looked at.
     "curves alone": (
         "see what it answers, and whether it stops: truetune sample RUN --data HELD-OUT"
     ),

@@ -1,4 +1,9 @@
-"""The report as SARIF 2.1.0, for code scanning."""
+"""The report as SARIF 2.1.0, for code scanning in pull requests.
+
+All rules are listed and not only those that were broken, so that the page of a code host can show what was run.
+What was not judged becomes a notification: a scan that judged nothing must not look clean. Section numbers below
+are those of the OASIS standard.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,8 @@ from truetune.checks.fingerprints import fingerprints
 from truetune.checks.judgement import NotJudged
 from truetune.checks.report import DataReport, Report
 from truetune.package import __version__
-from truetune.report.terminal import summary_of
-from truetune.report.text import visible
+from truetune.report.rules_terminal import page_summary
+from truetune.report.visible_text import visible
 
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
@@ -27,12 +32,14 @@ def to_sarif(report: Report) -> str:
     place = {rule.code: i for i, rule in enumerate(catalogue)}
     driver = {
         "name": "truetune",
+        # Semantic versions have a hyphen before what is no release (1.2.0-dev.3); Python's have
+        # a dot.
         "semanticVersion": __version__.replace(".dev", "-dev."),
         "rules": [
             {
                 "id": rule.code,
                 "name": rule.name(),
-                "shortDescription": {"text": summary_of(page(rule))},
+                "shortDescription": {"text": page_summary(page(rule))},
                 "help": {"text": page(rule), "markdown": page(rule)},
                 "defaultConfiguration": {"level": LEVELS[rule.severity]},
             }
@@ -41,6 +48,8 @@ def to_sarif(report: Report) -> str:
     }
     run = {
         "tool": {"driver": driver},
+        # Columns are counted as Python counts characters; the default would be UTF-16 code
+        # units, which differ behind an emoji.
         "columnKind": "unicodeCodePoints",
         "invocations": [
             {
@@ -50,8 +59,8 @@ def to_sarif(report: Report) -> str:
             }
         ],
         "results": [
-            *_results(report.findings, place, report, "new" if report.known else None),
-            *_results(report.known, place, report, "unchanged"),
+            *_result_objects(report.findings, place, report, "new" if report.known else None),
+            *_result_objects(report.known, place, report, "unchanged"),
         ],
     }
     log = {
@@ -67,53 +76,64 @@ def _notification(part: NotJudged) -> dict[str, Any]:
     named = {"associatedRule": {"id": part.code}} if part.code else {}
     return {
         "level": "warning" if part.asked else "note",
-        "message": {"text": _literal(f"not judged: {part}")},
+        "message": {"text": _literal_message(f"not judged: {part}")},
     } | named
 
 
-def _results(
+def _result_objects(
     findings: Sequence[Finding], place: dict[str, int], report: Report, state: str | None
 ) -> Iterator[dict[str, Any]]:
     """`state` is SARIF's baselineState (3.27.24), where there is a baseline."""
     for finding, prints in zip(findings, fingerprints(findings), strict=True):
-        made = _result(finding, place, report) | {"partialFingerprints": {"truetune/v1": prints[0]}}
-        yield made | ({"baselineState": state} if state else {})
+        result = _result_object(finding, place, report) | {
+            # Code hosts recognise a finding by this after lines have moved, and so keep a
+            # dismissal.
+            "partialFingerprints": {"truetune/v1": prints[0]}
+        }
+        yield result | ({"baselineState": state} if state else {})
 
 
-def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:
+def _result_object(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:
+    """A finding as SARIF's `result`, without fingerprints."""
     detail = [finding.message, *finding.evidence, f"help: {finding.remedy}"]
     root = report.tokenizer if isinstance(report, DataReport) else ""
+    # A place without a file of its own is shown at what was looked at: a result without any
+    # location is dropped by code hosts.
     whole = root or (report.subjects[0].path if report.subjects else "")
-    locations = [_location(case, root, whole) for case in finding.cases]
+    locations = [_case_location(case, root, whole) for case in finding.cases]
     return {
         "ruleId": finding.code,
         "ruleIndex": place[finding.code],
         "level": LEVELS[finding.severity],
-        "message": {"text": "\n".join(map(_literal, detail))},
-        "locations": locations or [_file(whole)],
+        "message": {"text": "\n".join(map(_literal_message, detail))},
+        "locations": locations or [_file_location(whole)],
     }
 
 
-def _location(case: Case, root: str, whole: str) -> dict[str, Any]:
+def _case_location(case: Case, root: str, whole: str) -> dict[str, Any]:
     """A place in a row's file, in a source, or in a file of the tokenizer's folder, `root`; else what was looked at."""
     if case.origin is not None:
-        return _file(case.origin.file, case.origin.line, text=case.text)
+        return _file_location(case.origin.file, case.origin.line, text=case.text)
     name = case.file or ("" if root else whole)
     inside = Path(root) / name
-    return _file(
+    return _file_location(
         name if not root or Path(name).is_file() else str(inside), case.line, case.column, case.text
     )
 
 
-def _file(
+def _file_location(
     name: str, line: int | None = None, column: int | None = None, text: str = ""
 ) -> dict[str, Any]:
+    """A `location`: the file's address, its line and column, and what is there."""
     path = Path(name)
     try:
+        # Relative to the working folder, as a checkout is: an absolute path names no file of
+        # the repository.
         path = path.resolve().relative_to(Path.cwd())
     except ValueError:
         path = path.resolve()
     uri = path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
+    # A dataset by its address has no file here.
     if "://" in name:
         uri = name
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
@@ -123,10 +143,10 @@ def _file(
         )
     location: dict[str, Any] = {"physicalLocation": physical}
     if text:
-        location["message"] = {"text": _literal(text)}
+        location["message"] = {"text": _literal_message(text)}
     return location
 
 
-def _literal(text: str) -> str:
+def _literal_message(text: str) -> str:
     """A message without placeholders and links: SARIF doubles braces (3.11.5) and escapes the bracket of a link."""
     return visible(text).replace("{", "{{").replace("}", "}}").replace("](", "\\](")

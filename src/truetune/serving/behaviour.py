@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from truetune.generation.backends.crew import each
+from truetune.generation.backends.http_client import map_concurrently
 from truetune.render.probes import Probes
 from truetune.serving.client import GREEDY, Client, Said
 from truetune.serving.prompts import Asked, by_offset, guessed, mistakes
@@ -46,8 +46,10 @@ def answered(
         _Heard(one, [ids for _, ids in islice(suspects(one.trained, made, base), CONTROLS)])
         for one in chosen(asked)
     ]
-    each(lambda one, _: one.listen(client, made), heard[:1], 1)
-    each(lambda one, _: one.listen(client, made), heard[1:], client.concurrency, progress)
+    map_concurrently(lambda one, _: one.listen(client, made), heard[:1], 1)
+    map_concurrently(
+        lambda one, _: one.listen(client, made), heard[1:], client.concurrency, progress
+    )
     found = {one.asked.trained.name: one for one in heard}
     told = [
         found[one.trained.name].compared() if one.trained.name in found else one for one in asked

@@ -13,12 +13,12 @@ from truetune.checks.report import Subject
 from truetune.checks.rule import ServingRule
 from truetune.data.rows import read
 from truetune.errors import TruetuneError, UsageError
-from truetune.generation.backends.fields import asker, surveyed
-from truetune.generation.backends.http import Unanswered, server_of
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import Place, placed
-from truetune.generation.backends.prompt_ids import chat_of
-from truetune.generation.service import Context, Service
+from truetune.generation.backends.http_client import NoReply, find_server
+from truetune.generation.backends.model_source import ModelSource, find_model_source
+from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.backends.request_fields import body_sender, survey_fields
+from truetune.generation.backends.server_prompt_ids import chat_request
+from truetune.generation.server_observations import ContextLength, ServerObservations
 from truetune.render.probes import Probes, prepared
 from truetune.render.template import Template
 from truetune.serving.behaviour import answered, refused
@@ -66,15 +66,15 @@ def serve_check(
     `count` rows of `data` are asked besides the fixed conversations of the training record. `strength` loads the model
     and its base on this machine. `longest` is the most tokens of the prompt that tries the context, 0 for none.
     `settings` are those of the training that its folder does not tell. Raises UsageError where nothing answers, and
-    what `placed` and `Place.prepared` raise.
+    what `find_model_source` and `ModelSource.prepared` raise.
     """
     started = time.perf_counter()
-    place = placed(name, base=base, tokenizer=tokenizer)
+    place = find_model_source(name, base=base, tokenizer=tokenizer)
     if place.kind == "endpoint":
         raise UsageError(
             f"{name}: expected the model's folder or file; the server is named with --endpoint"
         )
-    server = server_of(endpoint, options.served_model, option="--served-model")
+    server = find_server(endpoint, options.served_model, option="--served-model")
     made = place.prepared(**settings)
     record = record_of(place, made, read(data) if data else (), count=count)
     bos = made.tokenizer.special.get("bos")
@@ -100,7 +100,7 @@ def serve_check(
     )
 
 
-def judgement_of(service: Service, spec: RunSpec) -> Judgement:
+def judgement_of(service: ServerObservations, spec: RunSpec) -> Judgement:
     """What the rules that `spec` selects say of a service, and the parts of it that could not be seen."""
     rules = [
         rule
@@ -114,7 +114,7 @@ def judgement_of(service: Service, spec: RunSpec) -> Judgement:
     return Judgement.of([judge(rules, service), Judgement(not_judged=tuple(lost))])
 
 
-def _facts(place: Place, client: Client, record: Record) -> dict[str, str]:
+def _facts(place: ModelSource, client: Client, record: Record) -> dict[str, str]:
     return {
         "model": client.server.model or place.name,
         "against": place.name,
@@ -123,7 +123,7 @@ def _facts(place: Place, client: Client, record: Record) -> dict[str, str]:
 
 
 def _seen(
-    place: Place,
+    place: ModelSource,
     client: Client,
     made: Probes,
     record: Record,
@@ -132,7 +132,7 @@ def _seen(
     strength: bool,
     longest: int,
     say: Say,
-) -> Service:
+) -> ServerObservations:
     chats = [trained for trained in record.prompts if trained.messages]
     if not chats:
         raise UsageError(
@@ -168,7 +168,7 @@ def _seen(
     expected = list(expectations(own))
     say("looking at stops, sampling and context")
     config = made.tokenizer.generation_config
-    return Service(
+    return ServerObservations(
         url=client.server.root,
         model=client.server.model,
         prompts=tuple(one.compared for one in asked),
@@ -194,17 +194,17 @@ def _tried(notes: list[str], lost: list[str], what: str, ask: Callable[[], T]) -
     """None, and a note, where the server stopped answering: what was seen before is kept."""
     try:
         return ask()
-    except Unanswered as error:
+    except NoReply as error:
         notes.append(f"{what} could not be looked at: {error}")
         lost.append(what)
         return None
 
 
 def _strength(
-    place: Place, client: Client, made: Probes, record: Record, options: Options, say: Say
+    place: ModelSource, client: Client, made: Probes, record: Record, options: Options, say: Say
 ) -> tuple[Own, Any, list[str]]:
     """Raises nothing for a model that can't be loaded: that is a note."""
-    endpoint = placed(client.server.root, tokenizer=str(place.tokenizer))
+    endpoint = find_model_source(client.server.root, tokenizer=str(place.tokenizer))
     served = replace(
         options,
         backend="server",
@@ -215,15 +215,15 @@ def _strength(
     stops = frozenset(id for _, id in record.stops)
     prompts = prompts_for(record.prompts, STRENGTH)
     try:
-        with opened(endpoint, made.tokenizer, served) as server:
+        with open_backend(endpoint, made.tokenizer, served) as server:
             return strength_of(place, server, client, prompts, made.tokenizer, options, stops, say)
     except TruetuneError as error:
         return Own((), ()), None, [f"how much of the training is served was not measured: {error}"]
 
 
 def _context(
-    client: Client, place: Place, made: Probes, asked: Sequence[Asked], longest: int
-) -> tuple[Context | None, list[str]]:
+    client: Client, place: ModelSource, made: Probes, asked: Sequence[Asked], longest: int
+) -> tuple[ContextLength | None, list[str]]:
     """None, and a note, where no answer to the long prompt comes in time."""
     one = min(
         (one.trained for one in asked),
@@ -244,18 +244,20 @@ def _context(
             ),
             [],
         )
-    except Unanswered as error:
+    except NoReply as error:
         return None, [f"the context was not tried: {error} (--longest, --timeout)"]
 
 
 def _ignored(client: Client, trained: Trained) -> tuple[str, ...]:
     """Fields of the protocol that have no effect."""
-    ask = asker(f"{client.server.root}/v1/chat/completions", client.seconds)
-    seen = surveyed(ask, chat_of(client.server, trained.chat), settings=trained.settings or None)
+    ask = body_sender(f"{client.server.root}/v1/chat/completions", client.seconds)
+    seen = survey_fields(
+        ask, chat_request(client.server, trained.chat), settings=trained.settings or None
+    )
     return tuple(one.name for one in seen if one.verdict == "ignored" and one.name in PROTOCOL)
 
 
-def _base_template(place: Place, made: Probes) -> Probes | None:
+def _base_template(place: ModelSource, made: Probes) -> Probes | None:
     """The probes with the template of the base model, where it has another one."""
     if place.base is None:
         return None

@@ -6,9 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from truetune.generation.backends.crew import each
-from truetune.generation.backends.http import Reply, Server, asked, listed
-from truetune.generation.backends.prompt_ids import chat_of
+from truetune.generation.backends.http_client import (
+    Reply,
+    Server,
+    list_field,
+    map_concurrently,
+    send_request,
+)
+from truetune.generation.backends.server_prompt_ids import chat_request
 
 TRIES = 3
 GREEDY = {"temperature": 0.0}
@@ -54,14 +59,14 @@ class Client:
 
     def get(self, path: str) -> Any:
         """What stands at a path; None where there is nothing."""
-        reply = asked(f"{self.server.root}{path}", None, self.seconds)
+        reply = send_request(f"{self.server.root}{path}", None, self.seconds)
         return reply.body if reply.status == 200 else None
 
     def chat(self, chat: Mapping[str, Any], tokens: int, **fields: Any) -> Said:
         """`chat` has `messages`, and may have `tools` and `settings`."""
-        body = chat_of(self.server, chat) | {"max_tokens": tokens, **fields}
+        body = chat_request(self.server, chat) | {"max_tokens": tokens, **fields}
         return _said(
-            asked(f"{self.server.root}/v1/chat/completions", body, self.seconds, tries=TRIES)
+            send_request(f"{self.server.root}/v1/chat/completions", body, self.seconds, tries=TRIES)
         )
 
     def complete(self, ids: Sequence[int], text: str, tokens: int, **fields: Any) -> Said:
@@ -76,7 +81,7 @@ class Client:
             body = {"prompt": prompt, "max_tokens": tokens, **fields}
             body |= {"model": self.server.model} if self.server.model else {}
             said = _said(
-                asked(f"{self.server.root}/v1/completions", body, self.seconds, tries=TRIES)
+                send_request(f"{self.server.root}/v1/completions", body, self.seconds, tries=TRIES)
             )
             if said.read is not None and said.read != len(ids):
                 said = Said(
@@ -89,11 +94,11 @@ class Client:
 
     def all(self, requests: Sequence[Callable[[], Said]]) -> list[Said]:
         """The answers to many requests at the same time, in their order."""
-        return each(lambda request, _: request(), requests, self.concurrency)
+        return map_concurrently(lambda request, _: request(), requests, self.concurrency)
 
 
 def _said(reply: Reply) -> Said:
-    choice = next(iter(listed(reply.body, "choices")), None)
+    choice = next(iter(list_field(reply.body, "choices")), None)
     if reply.status != 200 or not isinstance(choice, dict):
         return Said(refusal=reply.refusal)
     usage = reply.body.get("usage")

@@ -12,8 +12,8 @@ from typing import Any
 
 from truetune.checkpoint.files import read_object
 from truetune.errors import UsageError
-from truetune.generation.backends.place import GENERATION, Place, served_stops
-from truetune.generation.backends.vllm import RANKS, refusals
+from truetune.generation.backends.model_source import GENERATION_CONFIG, ModelSource, serving_stops
+from truetune.generation.backends.vllm_backend import LORA_RANKS, unsupported_adapter_settings
 from truetune.render.probes import Probes
 from truetune.serving.segments import Segments, segments_of
 
@@ -40,7 +40,7 @@ class Command:
 class _Model:
     """What every engine is told."""
 
-    place: Place
+    place: ModelSource
     probes: Probes
 
     @property
@@ -101,14 +101,16 @@ class _Model:
     def generation(self) -> Path | None:
         """The folder whose generation_config.json is the model's."""
         own = [self.adapter, self.weights, self.place.model and self.place.model.resolve()]
-        return next((folder for folder in own if folder and (folder / GENERATION).is_file()), None)
+        return next(
+            (folder for folder in own if folder and (folder / GENERATION_CONFIG).is_file()), None
+        )
 
     def unstopped(self) -> list[tuple[str, int]]:
         """The stops that were trained and at which serving will not end."""
         token = self.probes.terminator.token if self.probes.terminator else None
         return (
             []
-            if token is None or token.id in served_stops(self.probes.tokenizer)
+            if token is None or token.id in serving_stops(self.probes.tokenizer)
             else [(token.token, token.id)]
         )
 
@@ -116,7 +118,7 @@ class _Model:
         """What a client must send, as no option of a server does it."""
         notes = [
             f"send stop_token_ids [{id}] with each request: the model was trained to end with"
-            f" {token}, which {GENERATION} does not name; better add it there"
+            f" {token}, which {GENERATION_CONFIG} does not name; better add it there"
             for token, id in self.unstopped()
         ]
         if kwargs := self.probes.spec.template_kwargs:
@@ -127,7 +129,7 @@ class _Model:
         return tuple(notes)
 
 
-def command_for(place: Place, probes: Probes, engine: str) -> Command:
+def command_for(place: ModelSource, probes: Probes, engine: str) -> Command:
     """The command for vllm, sglang, llama.cpp or ollama.
 
     Raises UsageError for another engine, an endpoint, and where the engine can't serve this model as it was trained.
@@ -165,12 +167,12 @@ def _vllm(model: _Model) -> Command:
     options |= {"--tokenizer": model.tokenizer, "--chat-template": model.tokenizer and model.jinja}
     options |= {"--max-model-len": model.context, "--generation-config": model.generation}
     if model.adapter is not None:
-        if found := refusals(model.lora):
+        if found := unsupported_adapter_settings(model.lora):
             raise _merge_first(model, "vLLM", found)
-        rank = next((rank for rank in RANKS if rank >= model.rank), None)
+        rank = next((rank for rank in LORA_RANKS if rank >= model.rank), None)
         if rank is None:
             raise UsageError(
-                f"{model.place.name}: vLLM serves adapters up to rank {RANKS[-1]}, this one has "
+                f"{model.place.name}: vLLM serves adapters up to rank {LORA_RANKS[-1]}, this one has "
                 f"{model.rank}; merge it first: truetune merge {model.place.name}"
             )
         options |= {
@@ -234,7 +236,7 @@ def _ollama(model: _Model) -> Command:
     lines += [f"ADAPTER {model.adapter}"] if model.adapter else []
     template, notes = _go(segments, tokenizer.special["bos"].token if tokenizer.adds_bos else "")
     lines.append(f'TEMPLATE """{template}"""')
-    ids = served_stops(tokenizer) | {id for _, id in model.unstopped()}
+    ids = serving_stops(tokenizer) | {id for _, id in model.unstopped()}
     stops = sorted({str(tokenizer.backend.id_to_token(id)) for id in ids})
     lines += [f"PARAMETER stop {json.dumps(stop, ensure_ascii=False)}" for stop in stops]
     lines += [f"PARAMETER num_ctx {model.context}"] if model.context else []
@@ -246,7 +248,7 @@ def _ollama(model: _Model) -> Command:
     if "temperature" not in sampling:
         notes += (
             (
-                f"{GENERATION} names no temperature, so Ollama's own holds; send"
+                f"{GENERATION_CONFIG} names no temperature, so Ollama's own holds; send"
                 " options.temperature 0 to be greedy"
             ),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from truetune.generation.service import Context
+from truetune.generation.server_observations import ContextLength
 from truetune.serving.client import GREEDY, Client, Said
 from truetune.serving.trained import Trained
 
@@ -33,10 +33,10 @@ def context_of(
     longest_trained: int | None,
     longest: int,
     encode: Any,
-) -> Context:
+) -> ContextLength:
     """`trained` is a prompt of one turn, `longest` the most tokens that are sent (0: none)."""
     told = told_by(client)
-    known = Context(told, positions, longest_trained)
+    known = ContextLength(told, positions, longest_trained)
     usual = longest_trained or USUAL
     wanted = told + MORE if told is not None else min(usual, positions or usual)
     if wanted > longest:
@@ -45,8 +45,8 @@ def context_of(
     sent = len(encode(one["messages"][-1]["content"]))
     said = client.chat(one, 1, **GREEDY, logprobs=True)
     if said.refusal:
-        return Context(told, positions, longest_trained, sent, None, said.refusal)
-    return Context(
+        return ContextLength(told, positions, longest_trained, sent, None, said.refusal)
+    return ContextLength(
         told,
         positions,
         longest_trained,

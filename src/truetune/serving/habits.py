@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from truetune.generation.service import Repeats, Sampling
+from truetune.generation.server_observations import RepeatedRequests, ServerSampling
 from truetune.serving.behaviour import LOGPROBS
 from truetune.serving.client import GREEDY, REFUSED, Client, Said
 from truetune.serving.trained import Trained
@@ -42,7 +42,7 @@ def settings_of(generation: Mapping[str, Any] | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def repeats_of(client: Client, prompts: Sequence[Trained]) -> Repeats | None:
+def repeats_of(client: Client, prompts: Sequence[Trained]) -> RepeatedRequests | None:
     """The first of the prompts, again and again, among others; None where it is refused."""
     asked, *others = prompts
     alone = [client.chat(asked.chat, TOKENS, **GREEDY, **LOGPROBS) for _ in range(ALONE)]
@@ -58,7 +58,7 @@ def repeats_of(client: Client, prompts: Sequence[Trained]) -> Repeats | None:
     different = [
         said for said in (*alone, *together) if not said.refusal and said.text != first.text
     ]
-    return Repeats(
+    return RepeatedRequests(
         len(alone),
         sum(said in different for said in alone),
         len(together),
@@ -87,7 +87,7 @@ def sampling_of(
     generation: Mapping[str, Any] | None,
     *,
     repeatable: bool,
-) -> Sampling:
+) -> ServerSampling:
     """Greedy answers against those to requests that name no temperature, and no penalty."""
     samples: bool | None = None
     penalised: bool | None = None
@@ -111,7 +111,7 @@ def sampling_of(
             if neutral.text != greedy.text and not plain:
                 plain = (greedy.text, neutral.text)
             penalised = bool(plain)
-    return Sampling(settings_of(generation), samples, answers, penalised, plain)
+    return ServerSampling(settings_of(generation), samples, answers, penalised, plain)
 
 
 def _neutral(client: Client, trained: Trained) -> Said | None:

@@ -16,11 +16,11 @@ from typing import Any
 
 from truetune.drawers import drawer
 from truetune.errors import TruetuneError, UsageError
+from truetune.generation.answer_samples import Answer
 from truetune.generation.backends.backend import Backend, Decoding, Ids
-from truetune.generation.backends.local import Local
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import Place, placed, served_stops
-from truetune.generation.looks import Answer
+from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
+from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.backends.transformers_backend import TransformersBackend
 from truetune.render.serving_contract import contract_of, verify
 from truetune.render.tokenizer import Tokenizer
 from truetune.serving.effect import Effect, Places, effect
@@ -133,15 +133,15 @@ def ladder(
     Raises UsageError where there is no adapter, or a part that is named is not there.
     """
     started = time.perf_counter()
-    place = placed(adapter, base=base, tokenizer=tokenizer)
+    place = find_model_source(adapter, base=base, tokenizer=tokenizer)
     if place.kind != "adapter" or place.folder is None or place.base is None:
         raise UsageError(f"{adapter}: holds no adapter; expected the folder of adapter_config.json")
     later = _later(place, merged, exported, endpoint)
     asked = asked_of(place.tokenizer, place.base, count=prompts, data=data)
     words, options = asked.probes.tokenizer, options or Options()
-    with opened(place, words, replace(options, backend=None)) as tuned:
+    with open_backend(place, words, replace(options, backend=None)) as tuned:
         say("asking the adapter on its base")
-        stops = served_stops(words) or asked.stops
+        stops = serving_stops(words) or asked.stops
         said = tuned.answers(asked.prompts, Decoding(stops, NEW_TOKENS))
         pairs = [
             (prompt.ids, ids)
@@ -160,13 +160,16 @@ def _ids(answer: Answer | None) -> tuple[int, ...]:
 
 
 def _later(
-    place: Place, merged: str | None, exported: Sequence[str], endpoint: str | None
-) -> dict[str, Place]:
+    place: ModelSource, merged: str | None, exported: Sequence[str], endpoint: str | None
+) -> dict[str, ModelSource]:
     """The rungs that lie on a disk or behind a URL, all found before anything is loaded."""
     named = {f"merged, {merged}": merged} if merged else {}
     named |= {f"exported, {name}": name for name in exported}
     named |= {f"served, {endpoint}": endpoint} if endpoint else {}
-    found = {title: placed(name, tokenizer=str(place.tokenizer)) for title, name in named.items()}
+    found = {
+        title: find_model_source(name, tokenizer=str(place.tokenizer))
+        for title, name in named.items()
+    }
     for title, there in found.items():
         if there.kind == "adapter":
             raise UsageError(
@@ -177,8 +180,8 @@ def _later(
 
 @dataclass(frozen=True)
 class _Climb:
-    place: Place
-    later: Mapping[str, Place]
+    place: ModelSource
+    later: Mapping[str, ModelSource]
     tokenizer: Tokenizer
     pairs: Sequence[tuple[Ids, Ids]]
     """Prompt and answer"""
@@ -187,7 +190,7 @@ class _Climb:
 
     def rungs(self, tuned: Backend) -> Iterator[Rung]:
         """One after the other; a model is freed before the next is loaded where that can be."""
-        assert isinstance(tuned, Local)
+        assert isinstance(tuned, TransformersBackend)
         on, off = (
             self._told(tuned),
             self._asked("the base", replace(self.place, kind="model", folder=self.place.base)),
@@ -213,7 +216,7 @@ class _Climb:
                 rung = Rung(title, fault=str(error))
             yield replace(rung, fault=rung.fault or self._other_words(place))
 
-    def _other_words(self, place: Place) -> str:
+    def _other_words(self, place: ModelSource) -> str:
         """How the tokenizer and template beside the weights are not the adapter's."""
         if (
             place.kind != "model"
@@ -227,10 +230,10 @@ class _Climb:
             return f"its tokenizer or template can't be read: {error}"
         return f"its tokenizer or template is not the adapter's: {differ[0]}" if differ else ""
 
-    def _asked(self, what: str, place: Place) -> Places | None:
+    def _asked(self, what: str, place: ModelSource) -> Places | None:
         self.say(f"asking {what}")
         gguf = place.kind == "gguf" and importlib.util.find_spec("llama_cpp") is None
-        with opened(
+        with open_backend(
             place, self.tokenizer, replace(self.options, backend="transformers" if gguf else None)
         ) as backend:
             return self._told(backend)

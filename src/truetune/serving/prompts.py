@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from truetune.generation.backends.crew import each
-from truetune.generation.backends.http import ANSWERED, Server
-from truetune.generation.backends.prompt_ids import ServedPrompt, prompt_of
-from truetune.generation.service import Compared
+from truetune.generation.backends.http_client import ANSWER_TIMEOUT_S, Server, map_concurrently
+from truetune.generation.backends.server_prompt_ids import ServerPrompt, ask_server_prompt
+from truetune.generation.server_observations import PromptComparison
 from truetune.render.probes import Probes
 from truetune.serving.suspects import likely, suspects
 from truetune.serving.trained import Trained
@@ -25,9 +24,9 @@ class Asked:
     """A prompt, and what came of asking the server for it."""
 
     trained: Trained
-    served: ServedPrompt | None
+    served: ServerPrompt | None
     """None where the server refused"""
-    compared: Compared
+    compared: PromptComparison
 
 
 def asked_of(
@@ -37,22 +36,25 @@ def asked_of(
     base: Probes | None,
     concurrency: int = 1,
     progress: Progress | None = None,
-    seconds: float = ANSWERED,
+    seconds: float = ANSWER_TIMEOUT_S,
 ) -> list[Asked]:
     """By the ids or the number of them that the server tells; `same` is None where neither is told.
 
     Raises Unanswered.
     """
-    served = each(
-        lambda trained, _: prompt_of(server, trained.chat, seconds), prompts, concurrency, progress
+    served = map_concurrently(
+        lambda trained, _: ask_server_prompt(server, trained.chat, seconds),
+        prompts,
+        concurrency,
+        progress,
     )
     return [_asked(trained, one, made, base) for trained, one in zip(prompts, served, strict=True)]
 
 
 def _asked(
-    trained: Trained, served: ServedPrompt | str, made: Probes, base: Probes | None
+    trained: Trained, served: ServerPrompt | str, made: Probes, base: Probes | None
 ) -> Asked:
-    known = Compared(
+    known = PromptComparison(
         trained.name, len(trained.ids), None, of_data=trained.of_data, tools=bool(trained.tools)
     )
     if isinstance(served, str):

@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from truetune.checks.report import Report
-from truetune.generation.service import Service
+from truetune.generation.server_observations import ServerObservations
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ServiceReport(Report):
     """What a server was seen to do, and what is wrong with it."""
 
-    service: Service
+    service: ServerObservations
 
     def more(self) -> dict[str, Any]:
         return {"service": asdict(self.service)}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from truetune.checkpoint.files import read_object
-from truetune.generation.backends.place import Place
+from truetune.generation.backends.model_source import ModelSource
 
 CONFIG = "adapter_config.json"
 CLOSE = 4.0
@@ -20,7 +20,7 @@ LEAST = 0.05
 """Factors below it are those of a server without the adapter"""
 
 
-def scalings(place: Place, *, near: float) -> dict[str, float]:
+def scalings(place: ModelSource, *, near: float) -> dict[str, float]:
     """Known mistakes, with what they multiply the adapter by, as far as they are near a measured factor (Kalajdzievski
     2023, rsLoRA: alpha/sqrt(r); Hu et al. 2021: alpha/r)."""
     config = read_object(place.folder / CONFIG, []) if place.folder else None
@@ -51,7 +51,7 @@ def scalings(place: Place, *, near: float) -> dict[str, float]:
 
 
 @contextmanager
-def scaled(place: Place, scale: float) -> Iterator[Place]:
+def scaled(place: ModelSource, scale: float) -> Iterator[ModelSource]:
     """The adapter with another lora_alpha, in a folder of its own."""
     assert place.folder is not None
     config = read_object(place.folder / CONFIG, []) or {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from truetune.generation.backends.place import served_stops
-from truetune.generation.looks import Answer, Prompt
-from truetune.generation.service import Ending, Stopping
+from truetune.generation.answer_samples import Answer, Prompt
+from truetune.generation.backends.model_source import serving_stops
+from truetune.generation.server_observations import AnswerEnd, ServerStops
 from truetune.render.probes import Probes
 from truetune.serving.client import GREEDY, REFUSED, Client, Said
 from truetune.serving.strength import question
@@ -28,7 +28,7 @@ def stopping_of(
     made: Probes,
     expected: Sequence[tuple[Prompt, Answer]],
     asked: Sequence[Trained],
-) -> Stopping:
+) -> ServerStops:
     """`expected` are prompts with the model's own answers, which stop; without any, `asked` are asked."""
     markers = _markers(made)
     endings = []
@@ -49,10 +49,10 @@ def stopping_of(
         said = _said(client, trained.chat, TOKENS)
         if not said.refusal:
             endings.append(_ending(said, question(trained), markers, None, None))
-    kept = served_stops(made.tokenizer)
+    kept = serving_stops(made.tokenizer)
     turn = made.terminator.token if made.terminator else None
     ends = [(turn.token, turn.id)] if turn else list(record.stops)
-    return Stopping(
+    return ServerStops(
         tuple(f"{token} ({id})" for token, id in ends),
         tuple(_told(client)),
         tuple(f"{token} ({id})" for token, id in ends if id not in kept),
@@ -71,14 +71,14 @@ def _said(client: Client, chat: dict[str, Any], tokens: int) -> Said:
 
 def _ending(
     said: Said, asked: str, markers: Sequence[str], expected: int | None, own: str | None
-) -> Ending:
+) -> AnswerEnd:
     cut = said.finish == "length"
     leaked = next((marker for marker in markers if marker in said.text.rstrip()), "") if cut else ""
     behind = said.text.strip()
     runs_on = (
         cut and bool(own) and own is not None and behind.startswith(own) and len(behind) > len(own)
     )
-    return Ending(asked, expected, said.tokens, said.finish, leaked, runs_on)
+    return AnswerEnd(asked, expected, said.tokens, said.finish, leaked, runs_on)
 
 
 def _markers(made: Probes) -> list[str]:
@@ -86,7 +86,7 @@ def _markers(made: Probes) -> list[str]:
     turn = (
         [made.terminator.text.strip()] if made.terminator and made.terminator.text.strip() else []
     )
-    ends = {str(made.tokenizer.backend.id_to_token(id)) for id in served_stops(made.tokenizer)}
+    ends = {str(made.tokenizer.backend.id_to_token(id)) for id in serving_stops(made.tokenizer)}
     formats = [format.mark for format in FORMATS.values() if len(format.mark) >= MARK]
     return [*turn, *sorted(ends - set(turn)), *formats]
 

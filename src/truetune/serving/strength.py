@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.errors import UsageError
-from truetune.generation.backends.backend import Backend, Decoding, Scored
-from truetune.generation.backends.opening import Options, opened
-from truetune.generation.backends.place import Place, placed
-from truetune.generation.looks import Answer, Chat, Prompt
-from truetune.generation.service import Strength
+from truetune.generation.answer_samples import Answer, Chat, Prompt
+from truetune.generation.backends.backend import Backend, Decoding, ScoredIds
+from truetune.generation.backends.model_source import ModelSource, find_model_source
+from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.server_observations import AdapterStrength
 from truetune.render.tokenizer import Tokenizer
 from truetune.serving.client import GREEDY, Client
 from truetune.serving.effect import effect
@@ -78,7 +78,7 @@ def question(trained: Trained) -> str:
 
 
 def strength_of(
-    place: Place,
+    place: ModelSource,
     server: Backend,
     client: Client,
     prompts: Sequence[Prompt],
@@ -86,10 +86,10 @@ def strength_of(
     options: Options,
     stops: frozenset[int],
     say: Step = str,
-) -> tuple[Own, Strength | None, list[str]]:
+) -> tuple[Own, AdapterStrength | None, list[str]]:
     """What the model says by itself, and how much of it the server has; None, with a note, where that can't be told."""
     say("asking the model on this machine")
-    with opened(place, tokenizer, options) as tuned:
+    with open_backend(place, tokenizer, options) as tuned:
         said = tuned.answers(prompts, Decoding(stops, TOKENS))
         own = Own(tuple(prompts), tuple(said))
         sequences = [
@@ -121,7 +121,7 @@ def strength_of(
             ],
         )
     say("asking its base")
-    with opened(base, tokenizer, options) as untuned:
+    with open_backend(base, tokenizer, options) as untuned:
         if served and mine and (theirs := untuned.score(sequences)):
             s, t, b = (_answer_logprobs(prompts, said, one) for one in (served, mine, theirs))
             found = measured(s, t, b, adapter=place.kind == "adapter")
@@ -144,30 +144,30 @@ def strength_of(
     return own, found, []
 
 
-def _base(place: Place) -> Place | None:
+def _base(place: ModelSource) -> ModelSource | None:
     if place.base is None or place.base == place.folder:
         return None
     try:
-        found = placed(str(place.base), tokenizer=str(place.tokenizer))
+        found = find_model_source(str(place.base), tokenizer=str(place.tokenizer))
     except UsageError:
         return None
     return found if found.kind == "model" else None
 
 
 def _answer_logprobs(
-    prompts: Sequence[Prompt], answers: Sequence[Answer | None], scores: Sequence[Scored]
+    prompts: Sequence[Prompt], answers: Sequence[Answer | None], scores: Sequence[ScoredIds]
 ) -> Told:
     """The log-probabilities of the answers' tokens, one after another."""
     lengths = [len(prompt.ids) for prompt, answer in zip(prompts, answers, strict=True) if answer]
     return np.concatenate([one.logprobs[at:] for one, at in zip(scores, lengths, strict=True)])
 
 
-def measured(served: Told, tuned: Told, base: Told, *, adapter: bool) -> Strength | None:
+def measured(served: Told, tuned: Told, base: Told, *, adapter: bool) -> AdapterStrength | None:
     """(n,) log-probabilities each, nan where one is not told; None where tuned and base are the same."""
     found = effect([base], [tuned], [served])
     if found.size < LEAST:
         return None
-    return Strength(
+    return AdapterStrength(
         "logprobs",
         found.places,
         adapter,
@@ -178,9 +178,11 @@ def measured(served: Told, tuned: Told, base: Told, *, adapter: bool) -> Strengt
     )
 
 
-def _without_base(place: Place, served: Told, tuned: Told) -> Strength:
+def _without_base(place: ModelSource, served: Told, tuned: Told) -> AdapterStrength:
     known = int((np.isfinite(served) & np.isfinite(tuned)).sum())
-    return Strength("logprobs", known, place.kind == "adapter", distance=_rms(served - tuned))
+    return AdapterStrength(
+        "logprobs", known, place.kind == "adapter", distance=_rms(served - tuned)
+    )
 
 
 def _rms(values: Told) -> float:
@@ -189,7 +191,7 @@ def _rms(values: Told) -> float:
     return float(np.sqrt(np.mean(known**2))) if len(known) else 0.0
 
 
-def _is_odd(found: Strength) -> bool:
+def _is_odd(found: AdapterStrength) -> bool:
     """Is it not all of it? Strong effects do not grow evenly with the scaling, and may turn."""
     assert found.factor is not None
     assert found.distance is not None
@@ -198,19 +200,19 @@ def _is_odd(found: Strength) -> bool:
 
 
 def _explained(
-    place: Place,
-    found: Strength,
+    place: ModelSource,
+    found: AdapterStrength,
     served: Told,
     own: tuple[Told, Told],
     sequences: Sequence[Sequence[int]],
     heard: tuple[Sequence[Prompt], Sequence[Answer | None]],
     tokenizer: Tokenizer,
     options: Options,
-) -> Strength:
+) -> AdapterStrength:
     """The same, with the wrong scaling whose log-probabilities are those that are served, where one of them fits."""
     best = ("", found.distance or 0.0)
     for name, scale in scalings(place, near=found.factor or 0.0).items():
-        with scaled(place, scale) as other, opened(other, tokenizer, options) as model:
+        with scaled(place, scale) as other, open_backend(other, tokenizer, options) as model:
             scores = model.score(sequences)
         if scores:
             rest = _rms(served - _answer_logprobs(*heard, scores))
@@ -222,8 +224,12 @@ def _explained(
 
 
 def _by_answers(
-    place: Place, own: Own, base: Sequence[Answer | None], client: Client, tokenizer: Tokenizer
-) -> tuple[Strength | None, list[str]]:
+    place: ModelSource,
+    own: Own,
+    base: Sequence[Answer | None],
+    client: Client,
+    tokenizer: Tokenizer,
+) -> tuple[AdapterStrength | None, list[str]]:
     """Which answers are served at the prompts where base and tuned model part."""
     tuned = base_like = parted = 0
     for prompt, one, other in zip(own.prompts, own.answers, base, strict=True):
@@ -253,7 +259,9 @@ def _by_answers(
             " log-probabilities: how much of the training is served can't be told"
         ]
     return (
-        Strength("answers", parted, place.kind == "adapter", as_tuned=tuned, as_base=base_like),
+        AdapterStrength(
+            "answers", parted, place.kind == "adapter", as_tuned=tuned, as_base=base_like
+        ),
         [],
     )
 

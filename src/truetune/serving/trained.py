@@ -9,7 +9,7 @@ from typing import Any
 
 from truetune.checkpoint.files import read_object
 from truetune.data.conversation import Conversation
-from truetune.generation.backends.place import Place
+from truetune.generation.backends.model_source import ModelSource
 from truetune.render.probes import Probes
 from truetune.render.serving_contract import contract_of, verify
 
@@ -54,7 +54,7 @@ class Record:
 
 
 def record_of(
-    place: Place, probes: Probes, rows: Iterable[Conversation] = (), *, count: int = 4
+    place: ModelSource, probes: Probes, rows: Iterable[Conversation] = (), *, count: int = 4
 ) -> Record:
     """contract.json of the run, with `count` of the rows in the place of its own where some are given; else a contract
     that is made now. A template that writes the date is rendered now, too.

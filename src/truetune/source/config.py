@@ -51,8 +51,9 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     """One Config for each call of a trainer's arguments (`SFTConfig`, `TrainingArguments`, ...) in the file.
 
     `LoraConfig`, `BitsAndBytesConfig`, the model's `from_pretrained` and `trainer.train` belong to it where the file
-    holds one of each; any other use of peft counts as an adapter of which nothing is known. Raises SpecError for a
-    value that its field does not take.
+    holds one of each; of several loads, that of the model which the trainer is given, else what all have in common. Any
+    other use of peft counts as an adapter of which nothing is known. Raises SpecError for a value that its field does
+    not take.
     """
     trainers = [(call, names[0]) for call in module.all_calls if (names := _trainers(module, call))]
     parts = {name: list(module.calls(*patterns)) for name, patterns in PARTS.items()}
@@ -79,7 +80,8 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
             for part in beside
             if part.name != "LoraConfig" or not _without_adapter(module, call)
         ]
-        own += _model_of_several(module, call, parts["from_pretrained"])
+        if len(parts["from_pretrained"]) > 1:
+            own.append(_load(module, call, parts["from_pretrained"]))
         laid_out = [_laid_out(module, call, name, older=bool(older)), *own]
         config = stacks.config_of_calls(laid_out, module.path, module.file_text)
         is_default = "max_length" not in config.places
@@ -146,18 +148,6 @@ def _single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[stack
     return [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
 
 
-def _model_of_several(module: Module, arguments: Call, loads: list[Call]) -> list[stacks.Call]:
-    """The model that the trainer of these arguments gets, where the file loads several: a policy and its reference."""
-    if len(loads) < 2:
-        return []
-    made = [
-        module.flow.made(trainer.argument(0, "model"))
-        for trainer in _trainers_of(module, arguments)
-    ]
-    own = [load for load in loads if any(load is call for call in made)]
-    return [_laid_out(module, own[0], "from_pretrained")] if len(own) == 1 else []
-
-
 def _without_excused(config: Config, module: Module, call: Call) -> Config:
     """Without the faults of arguments that the class may well take.
 
@@ -183,6 +173,29 @@ def _without_adapter(module: Module, arguments: Call) -> bool:
         trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model"))
         for trainer in trainers
     )
+
+
+def _load(module: Module, arguments: Call, loads: list[Call]) -> stacks.Call:
+    """Of several loads that of the model which these arguments' trainers are given.
+
+    Where it is not seen which one that is (a wrapper or a branch stands between), what all loads have in common; a
+    value in which they differ is not known.
+    """
+    given = [
+        module.flow.made(trainer.argument(0, "model"))
+        for trainer in _trainers_of(module, arguments)
+    ]
+    trained = [load for load in loads if any(one is load for one in given)]
+    if given and len(trained) == 1 and all(one is trained[0] for one in given):
+        return _laid_out(module, trained[0], "from_pretrained")
+    laid_out = [_laid_out(module, load, "from_pretrained") for load in loads]
+    common: dict[str, Any] = {}
+    for key in {key for one in laid_out for key in one.arguments}:
+        values = [one.arguments.get(key, stacks.UNKNOWN) for one in laid_out]
+        common[key] = values[0] if all(value == values[0] for value in values) else stacks.UNKNOWN
+    places = {key: place for one in reversed(laid_out) for key, place in one.places.items()}
+    complete = all(one.complete for one in laid_out)
+    return stacks.Call("from_pretrained", common, places, complete=complete)
 
 
 def _trainers_of(module: Module, arguments: Call) -> list[Call]:

@@ -37,6 +37,26 @@ class Renamed(NamedTuple):
     """Until which release it was taken; None where that is not known"""
 
 
+class WeightUse(NamedTuple):
+    """A file that is given beside the settings merges, serves or loads weights."""
+
+    file: str
+    line: int
+    """1-based"""
+    text: str
+    """As the file says it: `adapter_name_or_path: saves/sft`"""
+    verb: str
+    """merges, converts, serves, loads"""
+    folders: tuple[str, ...]
+    """Adapters or models, as they are named there"""
+    are_adapters: bool
+    """Are they certainly adapters, and no whole models?"""
+    template: str = ""
+    """The chat template that it asks with: its name, or its text; empty where it names none"""
+    base: str = ""
+    """The model that adapters are put on; empty where it is not known, or there are none"""
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """One run's settings as a RunSpec, and where each was set.
@@ -79,8 +99,13 @@ class Config:
     """Who reads the file, as its project or the user says; empty where the keys alone tell the stack"""
     freezes_by_hand: bool = False
     """The program sets `requires_grad` to False: which weights it trains is not known"""
+    row_files: tuple[str, ...] = ()
+    """Local files that hold a program's training rows, each row at most one example; `spec.data` is what a file of
+    settings names itself"""
     notes: tuple[str, ...] = ()
     """What the reader assumed, and what it could not look at"""
+    uses: tuple[WeightUse, ...] = ()
+    """What the files that are looked at together with this one do with weights"""
 
     def place(self, *fields: str) -> Place:
         """Where the first of these fields is set; else the file."""

@@ -18,7 +18,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
-from truetune.generation.garbage import fault
+from truetune.generation.garbage_text import find_garbage
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
 from truetune.tokenized.chunks import Ints, Mask
@@ -88,7 +88,7 @@ class RoundTrips:
         self.found.read += 1
         if (
             any(map(_is_no_text, pieces))
-            or fault(text.decode("utf-8", "replace"), None) is not None
+            or find_garbage(text.decode("utf-8", "replace"), None) is not None
         ):
             self.found.strange.append(
                 (chunk.origin(row), repr(text.decode("utf-8", "replace")[:80]))

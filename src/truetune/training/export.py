@@ -24,7 +24,7 @@ from truetune.checkpoint.files import read_object
 from truetune.checks.judgement import NotJudged
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
-from truetune.generation.loading import model_class
+from truetune.generation.load_model import model_class
 from truetune.training.gguf_file import COARSE, GgufFile, compare_tensors, compare_words, relative
 from truetune.training.merge import DTYPES, FILE, STORED
 from truetune.training.proof import (

@@ -12,7 +12,7 @@ import torch
 from transformers import TrainerCallback
 
 from truetune.checks.report import Report
-from truetune.generation.looks import Look
+from truetune.generation.answer_samples import SamplingPass
 
 
 class Listener(Protocol):
@@ -33,7 +33,7 @@ class Listener(Protocol):
     def step(self, step: int, figures: Mapping[str, float]) -> None:
         """A step has been made. The figures (loss, learning_rate, tokens/s, memory in bytes) are the last known."""
 
-    def look(self, look: Look) -> None:
+    def look(self, look: SamplingPass) -> None:
         """The model has answered its prompts."""
 
     def end(self) -> None:
@@ -57,7 +57,7 @@ class Plain:
 
     def step(self, step: int, figures: Mapping[str, float]) -> None: ...
 
-    def look(self, look: Look) -> None:
+    def look(self, look: SamplingPass) -> None:
         stopped = sum(sample.scores.stopped for sample in look.samples)
         self.say(f"step {look.step:,}: {stopped} of {len(look.samples)} answers stop by themselves")
 

@@ -28,7 +28,7 @@ from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.movement import judgement_of
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
-from truetune.generation.loading import adapter_rows, model_class
+from truetune.generation.load_model import adapter_vocabulary, model_class
 from truetune.package import __version__
 from truetune.training.proof import (
     Asked,
@@ -299,7 +299,7 @@ def _made(
 ) -> _Steps | None:
     """Merge and save; look at each step where there is something to ask."""
     model = loaded(under.folder, model_class(under), device)
-    rows = adapter_rows(found)
+    rows = adapter_vocabulary(found)
     if rows is not None and rows != model.get_input_embeddings().weight.shape[0]:
         model.resize_token_embeddings(rows, mean_resizing=False)
     with warnings.catch_warnings():

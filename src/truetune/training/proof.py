@@ -21,9 +21,9 @@ import transformers
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import read
 from truetune.errors import UsageError
-from truetune.generation.answers import answers
-from truetune.generation.looks import Prompt
-from truetune.generation.prompts import prompts_of, text_of
+from truetune.generation.answer_samples import Prompt
+from truetune.generation.build_prompts import build_prompts, make_decoder
+from truetune.generation.generate_answers import generate_answers
 from truetune.probe.preserve_state import preserve_state
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer import Tokenizer, load
@@ -154,7 +154,7 @@ def asked_of(
             probes, tokenizer=replace(probes.tokenizer, generation_config=dict(generation))
         )
     rows = read(spec.data) if data else iter(_built_in(chat=bool(probes.tokenizer.templates)))
-    prompts = prompts_of(spec, rows, count, probes=probes)
+    prompts = build_prompts(spec, rows, count, probes=probes)
     if not prompts:
         raise UsageError(
             f"{', '.join(data) or 'the built-in questions'}: no row gives a prompt; name another"
@@ -199,13 +199,13 @@ def facts_of(tokenizer: Tokenizer) -> Facts:
 
 def look(model: Any, asked: Asked, follow: Seen | None = None) -> Seen:
     """Answers, and logits behind the prompts and the answers of `follow` (its own where that is None)."""
-    said = answers(
+    said = generate_answers(
         model,
         asked.prompts,
         stops=asked.stops,
         pad=_pad(asked),
         max_new_tokens=NEW_TOKENS,
-        decode=text_of(asked.probes.tokenizer),
+        decode=make_decoder(asked.probes.tokenizer),
     )
     ids = tuple(() if a is None else (*a.ids, *([] if a.stop is None else [a.stop])) for a in said)
     paths = follow.answers if follow else ids

@@ -1,8 +1,9 @@
-"""Connections of the local server: heads are read by one thread without blocking, answers are made by a few workers.
+"""Connections of the local server: heads are read by one thread without blocking, answers are made by a few
+workers.
 
-A thread for each connection has no bound, and a slow client holds its thread as long as it likes. Here a client costs
-a socket and some bytes until its request is whole, and it has a time to send it. What is more than the workers can do
-soon is answered with 503 and a time to come back.
+A thread for each connection has no bound, and a slow client holds its thread as long as it likes. Here a client
+costs a socket and some bytes until its request is whole, and it has a time to send it. What is more than the
+workers can do soon is answered with 503 and a time to come back.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Connections:
         self._open = 0
         self._is_closed = False
         self._selector = selectors.DefaultSelector()
+        # A byte in this pair wakes the thread that waits in select(): there is no other way to
+        # add a socket meanwhile.
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
@@ -77,6 +80,7 @@ class Connections:
 
     def add(self, connection: socket.socket, address: Any) -> None:
         """Take an accepted socket."""
+        # Answered at once, and not left waiting: a browser shows the reason and tries again.
         if self._is_closed or self._open >= MAX_CONNECTIONS:
             _refuse(connection)
             return
@@ -88,6 +92,7 @@ class Connections:
         """Answer no more. Workers that are at an answer end with it."""
         self._is_closed = True
         self._wake()
+        # First the thread that reads: it puts requests into the queue that is emptied below.
         self._threads[0].join()
         while True:
             try:
@@ -97,6 +102,7 @@ class Connections:
             if waiting is not None:
                 waiting.socket.close()
         for _ in range(WORKERS):
+            # One for each worker: whoever takes it ends.
             self._requests.put(None)
 
     def _wake(self) -> None:
@@ -107,6 +113,8 @@ class Connections:
 
     def _read_heads(self) -> None:
         while not self._is_closed:
+            # It returns at the latest after a quarter of a second, so that late clients are
+            # dropped even where nothing arrives.
             for key, _ in self._selector.select(_TURN):
                 if key.data is None:
                     self._take_accepted()
@@ -141,11 +149,14 @@ class Connections:
         if not content:
             self._let_go(connection).close()
         elif (
+            # The head is whole, or longer than any that is answered: the worker refuses the
+            # latter.
             b"\r\n\r\n" in connection.head
             or b"\n\n" in connection.head
             or len(connection.head) > MAX_HEAD_BYTES
         ):
             self._let_go(connection)
+            # From here on the client has done its part, and the time is ours.
             connection.deadline = time.monotonic() + QUEUE_SECONDS
             try:
                 self._requests.put_nowait(connection)
@@ -168,7 +179,7 @@ class Connections:
         return connection.socket
 
     def _work(self) -> None:
-        while (connection := self._requests.get()) is not None:
+        for connection in iter(self._requests.get, None):
             if time.monotonic() > connection.deadline:
                 _refuse(connection.socket)
                 continue
@@ -183,10 +194,14 @@ class Connections:
 def _close(connection: socket.socket) -> None:
     """Close it so that the answer arrives: with bytes of the client unread, the system would throw the answer away."""
     try:
+        # The client sees the end of the answer, and closes its side.
         connection.shutdown(socket.SHUT_WR)
         connection.settimeout(LINGER_SECONDS)
         read = 0
-        while read < MAX_LINGER_BYTES and (content := connection.recv(1 << 16)):
+        while read < MAX_LINGER_BYTES:
+            content = connection.recv(1 << 16)
+            if not content:
+                break
             read += len(content)
     except OSError:
         pass  # it is gone, or sends no more
@@ -197,6 +212,7 @@ def _close(connection: socket.socket) -> None:
 def _refuse(connection: socket.socket) -> None:
     """Say that there is no time for it now."""
     try:
+        # A client that does not read must not hold the thread that accepts the others.
         connection.settimeout(0.1)
         connection.sendall(BUSY)
     except OSError:

@@ -1,4 +1,8 @@
-"""What `truetune view` and `truetune.view` show: data, or a folder of encoded data."""
+"""What `truetune view` and `truetune.view` show: data, a folder of encoded data, or rows of token ids.
+
+The three kinds are told apart here, once; behind it all are rows by number. A notebook gets a few rows in a page of
+its own, and a browser a page whose rows come from a local server.
+"""
 
 from __future__ import annotations
 
@@ -17,91 +21,115 @@ from truetune.data.files import resolve
 from truetune.errors import MAX_NAMED, DataError, UsageError
 from truetune.package import __version__
 from truetune.report.as_json import as_dict
-from truetune.report.page.marks import Marks, marks_of
-from truetune.report.page.rows import Row
+from truetune.report.page.html_document import html_document, notebook_frame
+from truetune.report.page.row_marks import Marks, marks_of
 from truetune.report.page.section import Result, Section
-from truetune.report.page.shell import document, framed
-from truetune.report.page.tokens import tokens_section
-from truetune.report.text import visible
+from truetune.report.page.token_rows import TokenRow
+from truetune.report.page.tokens_section import tokens_section
+from truetune.report.visible_text import visible
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 from truetune.tokenized.origin_facts import cache_at
-from truetune.viewing.answers import MOST, Answers
-from truetune.viewing.chats import Chats
-from truetune.viewing.server import Server
-from truetune.viewing.shelf import Shelf
+from truetune.viewing.conversation_rows import ConversationRows
+from truetune.viewing.local_server import ViewServer
+from truetune.viewing.row_index import RowIndex
+from truetune.viewing.row_service import MAX_ROWS, RowService
 
-AHEAD = 20
+# As many as the page asks for at once (rows.js): the first answer is drawn while the browser
+# still loads.
+PREFETCH_ROWS = 20
 """Rows that the page asks for at once"""
-KEPT_PACKS = 16
+KEPT_ENCODED_ROWS = 16
 """Encoded rows that are held: they are long"""
 
 
-def answers_of(spec: RunSpec) -> Answers:
+def row_service_for(spec: RunSpec) -> RowService:
     """Of the data of `spec`, not yet read. Raises SpecError, DataError, TokenizerError or TemplateError."""
+    # Encoded data has a manifest; a folder of data files has none.
     folder = Path(spec.data[0]) if len(spec.data) == 1 else None
     if folder is not None and (folder / "manifest.json").is_file():
-        from truetune.viewing.encoded import Packs, sources_of
+        from truetune.viewing.encoded_rows import EncodedRows, shard_sources
 
-        packs = Packs(folder, spec)
-        sources = sources_of(folder, packs.manifest)
-        return Answers(lambda: Shelf(sources, kept=KEPT_PACKS), packs, packs.notice)
+        packs = EncodedRows(folder, spec)
+        sources = shard_sources(folder, packs.manifest)
+        return RowService(lambda: RowIndex(sources, kept=KEPT_ENCODED_ROWS), packs, packs.notice)
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
-        from truetune.viewing.token_ids import TokenIds
+        from truetune.viewing.token_id_rows import TokenIdRows
 
         cache = cache_at(spec.data[0])
-        return Answers(lambda: Shelf(cache.sources, kept=KEPT_PACKS), TokenIds(spec))
+        return RowService(
+            lambda: RowIndex(cache.sources, kept=KEPT_ENCODED_ROWS), TokenIdRows(spec)
+        )
+    # Resolved once before anything is shown, so that a name that is not there is an error and
+    # no empty page.
     resolve(spec.data)
-    return Answers(lambda: Shelf(resolve(spec.data)), Chats(spec))
+    return RowService(lambda: RowIndex(resolve(spec.data)), ConversationRows(spec))
 
 
-def served(spec: RunSpec, *, port: int = 0, row: int = 0, result: Result | None = None) -> Server:
+def start_server(
+    spec: RunSpec, *, port: int = 0, row: int = 0, result: Result | None = None
+) -> ViewServer:
     """A server of the token view over the data, its rows being found, those around `row` being drawn.
 
-    `result` is the JSON of a report on the same data: the rows that its findings cite are marked. Raises as
-    `answers_of`, and UsageError, also where the report is on other data.
+    Args:
+        spec: the data and the settings under which it is drawn.
+        port: 0 is one that is free.
+        row: the row that the page begins with.
+        result: the JSON of a report on the same data: the rows that its findings cite are marked.
+
+    Raises:
+        TruetuneError: as `row_service_for`; UsageError also where the report is on other data.
     """
-    marks = {} if result is None else {"marks": marks_on(spec, result)}
-    answers = answers_of(spec)
-    server = Server(page_of(spec, {"remote": "rows", **marks}, connect=True), answers, port)
-    answers.start()
-    threading.Thread(target=answers.rows, args=(row - row % AHEAD, AHEAD), daemon=True).start()
+    marks = {} if result is None else {"marks": marks_for_data(spec, result)}
+    row_service = row_service_for(spec)
+    server = ViewServer(
+        view_page(spec, {"remote": "rows", **marks}, connect=True), row_service, port
+    )
+    row_service.start()
+    threading.Thread(
+        target=row_service.rows, args=(row - row % PREFETCH_ROWS, PREFETCH_ROWS), daemon=True
+    ).start()
     return server
 
 
-def page_of(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> str:
+def view_page(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> str:
     """The page with the token view alone."""
     name = ", ".join(spec.data)
     tokens = tokens_section(rows)
     section = Section(tokens.id, visible(name), tokens.html, tokens.data)
-    return document(f"truetune view: {name}", [section], {"truetune": __version__}, connect=connect)
+    return html_document(
+        f"truetune view: {name}", [section], {"truetune": __version__}, connect=connect
+    )
 
 
-def marks_on(spec: RunSpec, result: Result) -> Marks:
+def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     """The marks of a report on the data of `spec`, its files called as `spec` calls them.
 
     Rows are counted over all files, so that the report must be on the same files in the same order. Raises UsageError
     where it is not, DataError where the data is not there.
     """
-    theirs = [str(name) for name in (result.get("spec") or {}).get("data") or ()]
+    # The result may be older than the files it names.
+    reported_names = [str(name) for name in (result.get("spec") or {}).get("data") or ()]
     named = {os.path.realpath(str(source.path)): str(source.path) for source in resolve(spec.data)}
     try:
-        reported = [os.path.realpath(str(source.path)) for source in resolve(theirs)]
+        reported = [os.path.realpath(str(source.path)) for source in resolve(reported_names)]
     except DataError:
         reported = []
+    # Rows are marked by number over all files: of other files, or in another order, marks would
+    # stand at other rows.
     if reported != list(named):
         raise UsageError(
-            f"the report is on {_listed(theirs)}, and not on {_listed(spec.data)}: rows are counted"
+            f"the report is on {_list_paths(reported_names)}, and not on {_list_paths(spec.data)}: rows are counted"
             " over all files, so name the same files in the same order, from the folder where the"
             " check ran"
         )
-    made = marks_of(result, in_page=False)
-    for case in made["cases"]:
+    marks = marks_of(result, in_page=False)
+    for case in marks["cases"]:
         case[0] = named.get(os.path.realpath(case[0]), case[0])
-    return made
+    return marks
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_paths(names: Sequence[str]) -> str:
     """Paths, whole: what tells two of them apart may stand at their end."""
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return f"{', '.join(names[:MAX_NAMED])}{more}" if names else "no data"
@@ -121,11 +149,11 @@ def view(
     `report`, a report on the same data, cite are marked. Raises a `truetune.errors.TruetuneError`.
     """
     named = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
-    given = {"data": named, "tokenizer": tokenizer, **settings}
+    values = {"data": named, "tokenizer": tokenizer, **settings}
     spec = spec_of(
-        {name: value for name, value in given.items() if value is not None}, "truetune.view"
+        {name: value for name, value in values.items() if value is not None}, "truetune.view"
     )
-    marks = None if report is None else marks_on(spec, as_dict(report))
+    marks = None if report is None else marks_for_data(spec, as_dict(report))
     return View(spec, range(rows) if isinstance(rows, int) else rows, marks)
 
 
@@ -133,24 +161,30 @@ class View:
     """Some rows of data, token by token; a notebook draws them."""
 
     def __init__(self, spec: RunSpec, rows: Iterable[int], marks: Marks | None = None) -> None:
-        """Raises as `answers_of`; a row that can't be read or rendered says why."""
+        """Raises as `row_service_for`; a row that can't be read or rendered says why."""
         self.spec = spec
         self.marks: Marks = marks or {"rules": [], "cases": []}
-        """See `truetune.report.page.marks`"""
-        self.rows: list[Row] = []
-        """See `truetune.report.page.rows`"""
-        answers = answers_of(spec)
+        """See `truetune.report.page.row_marks`"""
+        self.rows: list[TokenRow] = []
+        """See `truetune.report.page.token_rows`"""
+        row_service = row_service_for(spec)
         wanted = sorted({row for row in rows if row >= 0})
-        with closing(answers):
-            answers.start()
-            answers.shelf.wait(max(wanted, default=0), threading.TIMEOUT_MAX)
+        # A notebook needs no rows beyond these: index and files are let go.
+        with closing(row_service):
+            row_service.start()
+            # Without a limit: whoever asks for row 10,000,000 waits for it.
+            row_service.row_index.wait(max(wanted, default=0), threading.TIMEOUT_MAX)
+            # Numbers that follow each other have the same difference to their place: such a run
+            # is one request.
             for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
                 numbers = [row for _, row in run]
-                while numbers and (
-                    found := answers.rows(numbers[0], min(len(numbers), MOST))["rows"]
-                ):
-                    self.rows += found
-                    numbers = [row for row in numbers if row > found[-1]["row"]]
+                while numbers:
+                    part = row_service.rows(numbers[0], min(len(numbers), MAX_ROWS))["rows"]
+                    if not part:
+                        break
+                    self.rows += part
+                    # An answer may end early where its rows are long: go on behind the last one.
+                    numbers = [row for row in numbers if row > part[-1]["row"]]
 
     def __repr__(self) -> str:
         return (
@@ -159,6 +193,6 @@ class View:
         )
 
     def _repr_html_(self) -> str:
-        return framed(
-            page_of(self.spec, {"rows": self.rows, "marks": self.marks}), "truetune token view"
+        return notebook_frame(
+            view_page(self.spec, {"rows": self.rows, "marks": self.marks}), "truetune token view"
         )

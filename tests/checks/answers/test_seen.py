@@ -10,7 +10,7 @@ from tests.checks.pages.answers import look, watched
 from truetune.checks.answers.seen import CHANCE, Count, counted, late, often, risen
 from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of, news, report_of
-from truetune.generation.looks import Watched
+from truetune.generation.answer_samples import SampledRun
 from truetune.spec.run import RunSpec
 
 
@@ -53,10 +53,10 @@ def test_often_is_a_binomial_tail() -> None:
 
 def test_early_is_not_late() -> None:
     looks = (look(0), look(49))
-    assert not late(Watched(looks))
-    assert not late(Watched(looks, total=100))
-    assert late(Watched((*looks, look(50)), total=100))
-    assert late(Watched(looks, finished=True))
+    assert not late(SampledRun(looks))
+    assert not late(SampledRun(looks, total=100))
+    assert late(SampledRun((*looks, look(50)), total=100))
+    assert late(SampledRun(looks, finished=True))
 
 
 def test_runs_that_hover_are_silent() -> None:
@@ -66,7 +66,7 @@ def test_runs_that_hover_are_silent() -> None:
         looks = [
             look(step, stopped=[draw.random() < 0.7 for _ in range(8)]) for step in range(0, 60, 10)
         ]
-        found = counted(Watched(tuple(looks)), lambda sample: not sample.scores.stopped)
+        found = counted(SampledRun(tuple(looks)), lambda sample: not sample.scores.stopped)
         fired += found is not None and found.best is not None
     assert fired <= 3
 
@@ -160,7 +160,7 @@ def test_selected_and_ignored_rules() -> None:
     report = report_of(subject, RunSpec(select=("answers-loop",)), "model")
     assert [f.code for f in report.findings] == ["TT083"]
     assert dict(report.subjects[0].facts)["prompts"] == "8, at most 128 new tokens"
-    assert findings_of(Watched(())) == ()
+    assert findings_of(SampledRun(())) == ()
 
 
 def found(severity: Any, count: int) -> Finding:

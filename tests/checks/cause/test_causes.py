@@ -13,14 +13,14 @@ from safetensors.numpy import save_file
 
 from tests.checks.pages.cause import inquest
 from truetune.checks.causes import causes_of
-from truetune.generation.inquest import Effect, Stopping
+from truetune.generation.model_evidence import StopEstimate, TrainingEffect
 from truetune.spec.run import RunSpec
 
 ENDLESS: dict[str, Any] = {
     "look": {"stopped": 0, "stop_probability": 0.00002}, "trained": ["<|im_end|>"], "served": ["<|im_end|>"],
     "stopping": {"probability": 0.00002, "rank": 811}, "base_stopping": {"probability": 0.00001, "rank": 1033},
 }  # fmt: skip
-NOTHING = Effect(0.0, -2.0, -2.0, 100)
+NOTHING = TrainingEffect(0.0, -2.0, -2.0, 100)
 
 
 def rules(example: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
@@ -81,12 +81,18 @@ def test_a_model_that_babbles_lacks_more_than_a_stop(
 
 
 def test_stopping_that_was_learned_in_part() -> None:
-    assert rules(ENDLESS, stopping=Stopping(0.03, 4, 8)) == [("stopping-never-learned", "warning")]
-    assert rules(ENDLESS, stopping=Stopping(0.3, 1, 8)) == [("stopping-never-learned", "warning")]
+    assert rules(ENDLESS, stopping=StopEstimate(0.03, 4, 8)) == [
+        ("stopping-never-learned", "warning")
+    ]
+    assert rules(ENDLESS, stopping=StopEstimate(0.3, 1, 8)) == [
+        ("stopping-never-learned", "warning")
+    ]
 
 
 def test_stopping_that_was_unlearned() -> None:
-    (finding,) = causes_of(replace(inquest(ENDLESS), base_stopping=Stopping(0.9, 0, 8))).findings
+    (finding,) = causes_of(
+        replace(inquest(ENDLESS), base_stopping=StopEstimate(0.9, 0, 8))
+    ).findings
     assert finding.message.startswith("stopping was unlearned")
 
 
@@ -94,7 +100,7 @@ def test_answers_that_the_limit_cuts_are_judged_by_the_probability_of_stopping()
     found = inquest(ENDLESS)
     cut = replace(found, watched=replace(found.watched, limit=2))
     assert [finding.rule for finding in causes_of(cut).findings] == ["stopping-never-learned"]
-    assert causes_of(replace(cut, stopping=Stopping(0.9, 0, 8))).findings == ()
+    assert causes_of(replace(cut, stopping=StopEstimate(0.9, 0, 8))).findings == ()
 
 
 def test_what_follows_from_a_cause_is_not_said() -> None:
@@ -118,7 +124,7 @@ def test_a_stop_that_is_neither_served_nor_learned() -> None:
 
 def test_nan_is_found() -> None:
     nan = float("nan")
-    assert rules({}, surprise=nan, effect=Effect(nan, nan, -2.0, 9)) == [
+    assert rules({}, surprise=nan, effect=TrainingEffect(nan, nan, -2.0, 9)) == [
         ("worse-than-its-base", "error"),
         ("no-language-left", "error"),
     ]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from truetune.checks.cause.generation_slows_down import GenerationSlowsDown
-from truetune.generation.inquest import Inquest
-from truetune.generation.looks import Watched
-from truetune.generation.pace import Pace
+from truetune.generation.answer_samples import SampledRun
+from truetune.generation.backends.backend import GenerationSpeed
+from truetune.generation.model_evidence import ModelEvidence
 
 
-def said(pace: Pace | None) -> list[str]:
+def said(pace: GenerationSpeed | None) -> list[str]:
     return [
         finding.message
-        for finding in GenerationSlowsDown(Inquest(Watched(()), pace=pace)).findings()
+        for finding in GenerationSlowsDown(ModelEvidence(SampledRun(()), pace=pace)).findings()
     ]
 
 
@@ -21,30 +21,30 @@ def said(pace: Pace | None) -> list[str]:
     "pace",
     [
         None,
-        Pace(0.08, 0.10, cached=True),
-        Pace(0.08, 0.20, cached=True),
-        Pace(0.0004, 0.003, cached=True),
-        Pace(0.01, 0.01, cached=True, device="cuda"),
+        GenerationSpeed(0.08, 0.10, cached=True),
+        GenerationSpeed(0.08, 0.20, cached=True),
+        GenerationSpeed(0.0004, 0.003, cached=True),
+        GenerationSpeed(0.01, 0.01, cached=True, device="cuda"),
     ],
 )
-def test_a_healthy_one(pace: Pace | None) -> None:
+def test_a_healthy_one(pace: GenerationSpeed | None) -> None:
     assert said(pace) == []
 
 
 @pytest.mark.parametrize(
     ("pace", "text"),
     [
-        (Pace(0.01, 0.011, cached=False, device="cuda"), "switch the cache off"),
-        (Pace(0.08, 0.9, cached=False), "switch the cache off"),
+        (GenerationSpeed(0.01, 0.011, cached=False, device="cuda"), "switch the cache off"),
+        (GenerationSpeed(0.08, 0.9, cached=False), "switch the cache off"),
         (
-            Pace(0.08, 0.8, cached=True),
+            GenerationSpeed(0.08, 0.8, cached=True),
             "takes 10 times as long as behind 8, as if there were no cache",
         ),
-        (Pace(0.08, 0.8), "as if there were no cache"),
-        (Pace(0.08, 0.08, cached=True, beams=4), "4 beams"),
-        (Pace(0.08, 0.08, cached=True, unused="Some GPU"), "on cpu, beside Some GPU"),
+        (GenerationSpeed(0.08, 0.8), "as if there were no cache"),
+        (GenerationSpeed(0.08, 0.08, cached=True, beams=4), "4 beams"),
+        (GenerationSpeed(0.08, 0.08, cached=True, unused="Some GPU"), "on cpu, beside Some GPU"),
     ],
 )
-def test_a_slow_one(pace: Pace, text: str) -> None:
+def test_a_slow_one(pace: GenerationSpeed, text: str) -> None:
     (message,) = said(pace)
     assert text in message

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.checks.pages import block, sections
-from tests.checks.pages.config import lay_out
+from tests.checks.pages.config import config_of
 from truetune.checks.catalogue import rules
 from truetune.checks.judgement import Judgement, judge
 from truetune.checks.rule import Rule
@@ -24,7 +24,7 @@ NOT_APPLYING = (
 
 
 def judgement(rule: type[Rule[Any]], text: str, folder: Path) -> Judgement:
-    return judge([rule], read_config(lay_out(yaml.safe_load(text), folder)))
+    return judge([rule], config_of(yaml.safe_load(text), folder))
 
 
 @pytest.mark.parametrize("rule", rules("config"), ids=lambda rule: rule.name())

@@ -15,7 +15,15 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.generation.looks import Answer, Look, Losses, Prompt, Sample, Scores, Watched
+from truetune.generation.answer_samples import (
+    Answer,
+    Prompt,
+    Sample,
+    SampledRun,
+    SamplingPass,
+    Scores,
+    StepLosses,
+)
 
 GOOD: dict[str, Any] = {
     "stopped": True,
@@ -51,15 +59,15 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     return tuple(rule(watched(yaml.safe_load(text))).findings())
 
 
-def watched(example: dict[str, Any]) -> Watched:
+def watched(example: dict[str, Any]) -> SampledRun:
     """What a block describes."""
     looks = tuple(look(**described) for described in example.get("looks", ()))
     losses = tuple(
-        Losses(record["step"], {name: loss for name, loss in record.items() if name != "step"})
+        StepLosses(record["step"], {name: loss for name, loss in record.items() if name != "step"})
         for record in example.get("losses", ())
     )
     rest = {name: example[name] for name in ("finished", "total", "limit") if name in example}
-    return Watched(looks, losses, **rest)
+    return SampledRun(looks, losses, **rest)
 
 
 def look(
@@ -69,7 +77,7 @@ def look(
     references: Any = "differ",
     stop_probability: Any = 0.9,
     **scores: Any,
-) -> Look:
+) -> SamplingPass:
     """One look, its scores given as counts, values or lists."""
     samples = []
     for i in range(prompts):
@@ -85,7 +93,7 @@ def look(
         prompt = Prompt((1, i), f"question {i}", wanted, (5, 6, 2), "held.jsonl", i + 1)
         answer = Answer((5, 6), said, 2 if score.stopped else None, _of(stop_probability, i), 0)
         samples.append(Sample(prompt, answer, score))
-    return Look(step, tuple(samples), 1.0)
+    return SamplingPass(step, tuple(samples), 1.0)
 
 
 def _of(given: Any, i: int) -> Any:

@@ -14,16 +14,23 @@ import yaml
 from tests.checks.pages.answers import look
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.generation.inquest import Effect, Inquest, Parted, PromptGain, Stopping, Token
-from truetune.generation.looks import Watched
-from truetune.generation.pace import Pace
+from truetune.generation.answer_samples import SampledRun
+from truetune.generation.backends.backend import GenerationSpeed
+from truetune.generation.model_evidence import (
+    ControlToken,
+    DivergentAnswer,
+    ModelEvidence,
+    PromptGain,
+    StopEstimate,
+    TrainingEffect,
+)
 
 PARTS: dict[str, Any] = {
-    "stopping": Stopping,
-    "base_stopping": Stopping,
-    "effect": Effect,
+    "stopping": StopEstimate,
+    "base_stopping": StopEstimate,
+    "effect": TrainingEffect,
     "gain": PromptGain,
-    "pace": Pace,
+    "pace": GenerationSpeed,
 }
 
 
@@ -32,26 +39,26 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     return tuple(rule(inquest(yaml.safe_load(text))).findings())
 
 
-def inquest(example: dict[str, Any]) -> Inquest:
+def inquest(example: dict[str, Any]) -> ModelEvidence:
     """What a block describes."""
     known = {
         name: value for name, value in example.items() if name not in ("look", "base", "cooler")
     }
     for name, kind in PARTS.items():
         if name in known:
-            known[name] = kind(**({"references": 8} if kind is Stopping else {}) | known[name])
+            known[name] = kind(**({"references": 8} if kind is StopEstimate else {}) | known[name])
     for name in ("trained", "served"):
         known[name] = tuple(map(_token, known.get(name, ())))
     known["pad"] = _token(known["pad"]) if "pad" in known else None
-    known["parted"] = tuple(Parted(**one) for one in known.get("parted", ()))
+    known["parted"] = tuple(DivergentAnswer(**one) for one in known.get("parted", ()))
     known["prompts"] = tuple(known.get("prompts", ()))
     asked = {name: _watched(example[name]) for name in ("base", "cooler") if name in example}
-    return Inquest(_watched(example.get("look", {})), **asked, **known)
+    return ModelEvidence(_watched(example.get("look", {})), **asked, **known)
 
 
-def _watched(described: dict[str, Any]) -> Watched:
-    return Watched((look(0, **{"stopped": 8} | described),), finished=True)
+def _watched(described: dict[str, Any]) -> SampledRun:
+    return SampledRun((look(0, **{"stopped": 8} | described),), finished=True)
 
 
-def _token(text: str) -> Token:
-    return Token(text, 100 + sum(map(ord, text)))
+def _token(text: str) -> ControlToken:
+    return ControlToken(text, 100 + sum(map(ord, text)))

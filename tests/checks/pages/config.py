@@ -4,6 +4,7 @@ The blocks are YAML: `config` holds the settings as a mapping, or `text` the fil
 `files` lays other files beside: a text, a mapping or list (written as JSON, or for .jsonl one row a line), or
 `{rows: n}` for n short chats. `weights: {folder: {tensor: shape}}` writes a model.safetensors of zeros there, `ages`
 sets how old files are, in seconds. A value of the settings that names one of these files or folders is made its path.
+`beside` holds other settings by their file's name, which are given together with these.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,23 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.checks.weight_uses import weight_uses
+from truetune.spec.config import Config
 from truetune.spec.stacks import read_config
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
     """Read the settings that a block describes, and look at them with this rule alone."""
-    return tuple(rule(read_config(lay_out(yaml.safe_load(text), folder))).findings())
+    return tuple(rule(config_of(yaml.safe_load(text), folder)).findings())
+
+
+def config_of(example: dict[str, Any], folder: Path) -> Config:
+    """The settings of a block, with what those beside them do with weights."""
+    path = lay_out(example, folder)
+    others = [folder / name for name in example.get("beside") or ()]
+    for other in others:
+        other.write_text(yaml.safe_dump(example["beside"][other.name]), encoding="utf-8")
+    return replace(read_config(path), uses=weight_uses([path, *others]))
 
 
 def lay_out(example: dict[str, Any], folder: Path) -> Path:

@@ -18,9 +18,17 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.evaluation.parser_proof import after_answers, proof_of
 from truetune.evaluation.statistics import mcnemar
-from truetune.generation.evaluated import Agreement, Change, Evaluated, Loss, Measured, Seen, Stops
-from truetune.generation.parsers import parser_of
-from truetune.generation.proven import ParserProof
+from truetune.generation.answer_parsers import make_parser
+from truetune.generation.evaluation_results import (
+    Agreement,
+    EvaluationResults,
+    LossChange,
+    MeanLoss,
+    ModelMeasurements,
+    StopCalibration,
+    TrainedRows,
+)
+from truetune.generation.parser_selftest import ParserSelftest
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
@@ -28,21 +36,23 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     return tuple(rule(evaluated(yaml.safe_load(text))).findings())
 
 
-def evaluated(example: dict[str, Any]) -> Evaluated:
+def evaluated(example: dict[str, Any]) -> EvaluationResults:
     """What a block describes."""
     given, rows = dict(example), example.get("rows", 20)
     losses = tuple(loss(source, rows, mean) for source, mean in given.pop("losses", {}).items())
-    model = Measured("tuned", losses, stops(rows, **given.pop("stops", {})))
+    model = ModelMeasurements("tuned", losses, stops(rows, **given.pop("stops", {})))
     other = given.pop("other", None)
     made: dict[str, Any] = {
         "rows": rows,
         "model": model,
-        "other": other and Measured(other),
+        "other": other and ModelMeasurements(other),
         "is_base": other == "base",
         "changes": tuple(
-            Change(source, rows, *found) for source, found in given.pop("changes", {}).items()
+            LossChange(source, rows, *found) for source, found in given.pop("changes", {}).items()
         ),
-        "prompts": Change("prompts", rows, *given.pop("prompts")) if "prompts" in given else None,
+        "prompts": LossChange("prompts", rows, *given.pop("prompts"))
+        if "prompts" in given
+        else None,
         "agreements": tuple(
             Agreement(**found, p=mcnemar(found["only_this"], found["only_other"]))
             for found in given.pop("agreements", ())
@@ -54,16 +64,18 @@ def evaluated(example: dict[str, Any]) -> Evaluated:
             else None
         ),
     }
-    return Evaluated(**{**given, **made})
+    return EvaluationResults(**{**given, **made})
 
 
-def loss(source: str, rows: int, mean: Any) -> Loss:
+def loss(source: str, rows: int, mean: Any) -> MeanLoss:
     """A mean, or (mean, low, high)."""
     mean, low, high = mean if isinstance(mean, list) else (mean, 0.9 * mean, 1.1 * mean)
-    return Loss(source, 40 * rows, rows, mean, low, high)
+    return MeanLoss(source, 40 * rows, rows, mean, low, high)
 
 
-def stops(rows: int, expected: Any = (0.98, 0.9, 1.05), mean: float = 0.93, **fields: Any) -> Stops:
+def stops(
+    rows: int, expected: Any = (0.98, 0.9, 1.05), mean: float = 0.93, **fields: Any
+) -> StopCalibration:
     """Of answers with one end each."""
     ratio, low, high = expected
     good = {
@@ -77,18 +89,20 @@ def stops(rows: int, expected: Any = (0.98, 0.9, 1.05), mean: float = 0.93, **fi
         "largest": 0.2,
         "error": 0.01,
     }
-    return Stops(**{**good, "mean": mean, "expected": ratio, "low": low, "high": high, **fields})
+    return StopCalibration(
+        **{**good, "mean": mean, "expected": ratio, "low": low, "high": high, **fields}
+    )
 
 
-def seen(of: int, rows: int, **losses: Any) -> Seen:
+def seen(of: int, rows: int, **losses: Any) -> TrainedRows:
     """Rows that were trained on, and the losses of them and of the others."""
     counts = {"seen": rows, "unseen": of - rows}
     made = {name: loss("all", counts[name], mean) for name, mean in losses.items()}
-    return Seen(rows, of, **made, example=("held.jsonl", 3) if rows else None)
+    return TrainedRows(rows, of, **made, example=("held.jsonl", 3) if rows else None)
 
 
-def proof(name: str, golds: list[str], answers: list[str] | None) -> ParserProof:
+def proof(name: str, golds: list[str], answers: list[str] | None) -> ParserSelftest:
     """The parser, tried."""
-    parse = parser_of(name)
+    parse = make_parser(name)
     found = proof_of(parse, golds, name=name, seconds=0.2)
     return found if answers is None else after_answers(found, parse, golds, answers)

@@ -14,7 +14,6 @@ from tests.checks.pages import data as data_blocks
 from truetune.checks.catalogue import DATA, station
 from truetune.checks.judgement import Examined, judge
 from truetune.checks.rule import Rule
-from truetune.spec.stacks import read_config
 
 NOT_APPLYING: dict[str, str] = {
     "generation-tag-missing": (
@@ -56,5 +55,5 @@ def examined(rule: type[Rule[Any]]) -> Examined | None:
         folder = Path(name)
         if station(rule) in DATA:
             return next(iter(data_blocks.report(rule, fixed(rule), folder).examined), None)
-        config = read_config(config_blocks.lay_out(yaml.safe_load(fixed(rule)), folder))
+        config = config_blocks.config_of(yaml.safe_load(fixed(rule)), folder)
         return next(iter(judge([rule], config).examined), None)

@@ -9,22 +9,22 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.generation.service import (
-    Compared,
-    Context,
-    Ending,
-    Repeats,
-    Sampling,
-    Service,
-    Stopping,
-    Strength,
+from truetune.generation.server_observations import (
+    AdapterStrength,
+    AnswerEnd,
+    ContextLength,
+    PromptComparison,
+    RepeatedRequests,
+    ServerObservations,
+    ServerSampling,
+    ServerStops,
 )
 
 PARTS: dict[str, Any] = {
-    "sampling": Sampling,
-    "repeats": Repeats,
-    "context": Context,
-    "strength": Strength,
+    "sampling": ServerSampling,
+    "repeats": RepeatedRequests,
+    "context": ContextLength,
+    "strength": AdapterStrength,
 }
 
 
@@ -33,15 +33,17 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     return tuple(rule(service(yaml.safe_load(text))).findings())
 
 
-def service(example: dict[str, Any]) -> Service:
+def service(example: dict[str, Any]) -> ServerObservations:
     """What a block describes."""
     parts = {name: PARTS[name](**_tuples(example[name])) for name in PARTS if name in example}
-    prompts = tuple(Compared(**{"same": None, **prompt}) for prompt in example.get("prompts", ()))
+    prompts = tuple(
+        PromptComparison(**{"same": None, **prompt}) for prompt in example.get("prompts", ())
+    )
     stopping = example.get("stopping")
     if stopping is not None:
-        endings = tuple(Ending(**ending) for ending in stopping.get("endings", ()))
-        parts["stopping"] = Stopping(**{**_tuples(stopping), "endings": endings})
-    return Service(
+        endings = tuple(AnswerEnd(**ending) for ending in stopping.get("endings", ()))
+        parts["stopping"] = ServerStops(**{**_tuples(stopping), "endings": endings})
+    return ServerObservations(
         "http://localhost:8000", prompts=prompts, ignored=tuple(example.get("ignored", ())), **parts
     )
 

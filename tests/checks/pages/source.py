@@ -1,7 +1,7 @@
 """Blocks that are Python: each becomes a script that one rule looks at.
 
 A comment `# adapter/adapter_config.json: {...}` stands for such a file beside the script, `# run.sh: COMMAND` for a
-shell script.
+shell script, `# other.py: CODE` for a script of one line.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ def lay_out(text: str, path: Path) -> None:
     """Write a block, and the files that its comments stand for beside it."""
     path.write_text(text, encoding="utf-8")
     folder = path.parent
-    for name, content in re.findall(r"^# (\S+\.(?:json|sh)): (.*)$", text, re.M):
+    for name, content in re.findall(r"^# (\S+\.(?:json|sh|py)): (.*)$", text, re.M):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")

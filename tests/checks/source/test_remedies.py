@@ -38,6 +38,7 @@ UNNAMED = frozenset(
         "lora-target-names-joined",
         "append-result-as-value",
         "collective-call-on-one-rank",
+        "gradients-never-used",
         "label-names-in-another-order",
         "model-loaded-for-each-answer",
         "model-saved-before-training",

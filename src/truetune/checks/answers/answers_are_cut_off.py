@@ -54,9 +54,9 @@ from truetune.checks.answers.seen import ENOUGH, cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
+from truetune.generation.answer_samples import NO_LIMIT, Sample
 from truetune.generation.cut_answers import ends_in_mid_sentence, have_one_length
-from truetune.generation.final_answers import holds
-from truetune.generation.looks import NO_LIMIT, Sample
+from truetune.generation.final_answers import holds_final_answer
 
 MIN_SHARE = 1 / 3
 """Of the answers; a few long ones run into any limit"""
@@ -99,7 +99,7 @@ class AnswersAreCutOff(AnswersRule):
             return
         words = round(median(len(sample.answer.text.split()) for sample in cut))
         finished = [sample for sample in others if sample.prompt.reference.strip()]
-        right = sum(holds(one.answer.text, one.prompt.reference) for one in finished)
+        right = sum(holds_final_answer(one.answer.text, one.prompt.reference) for one in finished)
         yield self.finding(
             f"{len(cut)} of {len(samples)} answers end in mid-sentence after some {words} words: they were cut"
             " off at the limit of new tokens, before their end",
@@ -157,5 +157,5 @@ def _went_past(cut: list[Sample]) -> bool:
     for sample in known:
         wanted, said = sample.prompt.reference, sample.answer.text
         is_long = len(wanted.split()) > SHORT and len(said.split()) > LONGER * len(wanted.split())
-        past += is_long or holds(said, wanted)
+        past += is_long or holds_final_answer(said, wanted)
     return past > GIVEN * len(known)

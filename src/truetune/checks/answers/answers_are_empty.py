@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.answers.seen import all_of, cases, seen
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.generation.looks import Sample
+from truetune.generation.answer_samples import Sample
 
 TOLERATED = 0.05
 

@@ -48,8 +48,8 @@ from statistics import median
 from truetune.checks.answers.seen import ENOUGH, cases, seen
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.generation.garbage import fault
-from truetune.generation.looks import Sample
+from truetune.generation.answer_samples import Sample
+from truetune.generation.garbage_text import find_garbage
 
 TOLERATED = 0.02
 
@@ -67,7 +67,9 @@ class AnswersAreGarbage(CountedAnswersRule):
         found = seen(self.subject, self.bad, TOLERATED)
         if found is None:
             return
-        faults = [fault(sample.answer.text, sample.scores.language) for sample in found.samples]
+        faults = [
+            find_garbage(sample.answer.text, sample.scores.language) for sample in found.samples
+        ]
         known = Counter(text for text in faults if text)
         unlikely = [p for sample in found.samples if (p := sample.scores.perplexity) is not None]
         half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of

@@ -52,8 +52,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
-from truetune.generation.looks import Sample
-from truetune.generation.row_order import ENOUGH, RowOrder, row_order_of
+from truetune.generation.answer_row_order import MIN_ELSEWHERE, RowOrder, row_order_of
+from truetune.generation.answer_samples import Sample
 
 
 class AnswersBelongToOtherRows(AnswersRule):
@@ -64,10 +64,10 @@ class AnswersBelongToOtherRows(AnswersRule):
         if unmet := super().unmet():
             return unmet
         known = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
-        if known < ENOUGH:
+        if known < MIN_ELSEWHERE:
             return Unmet(
                 f"{known} answers have a reference: too few to judge",
-                f"name references, of {ENOUGH} answers or more",
+                f"name references, of {MIN_ELSEWHERE} answers or more",
             )
         return None
 

@@ -47,8 +47,8 @@ from truetune.checks.answers.seen import all_of, cases, seen
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.generation.answer_samples import Sample
 from truetune.generation.language_names import language_name
-from truetune.generation.looks import Sample
 
 TOLERATED = 0.05
 

@@ -60,7 +60,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.checks.unmet import ONE_PASS
-from truetune.generation.looks import Sample
+from truetune.generation.answer_samples import Sample
 
 FALL, RISE, GOOD = 0.8, 0.02, 0.8
 """The loss ends below so much of its beginning; an overlap rises by so much; and is good from here on."""

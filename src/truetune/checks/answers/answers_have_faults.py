@@ -49,8 +49,8 @@ from truetune.checks.answers.seen import all_of, cases, counted, often
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.generation.looks import NO_LIMIT, Sample
-from truetune.generation.verdicts import SAID, Verdict, faults
+from truetune.generation.answer_samples import NO_LIMIT, Sample
+from truetune.generation.answer_verdicts import VERDICT_PHRASES, Verdict, answer_faults
 
 TOLERATED = 0.1
 OTHERWISE: frozenset[Verdict] = frozenset(("runs on", "unread", "wrong", "alike", "elsewhere"))
@@ -85,7 +85,9 @@ class AnswersHaveFaults(CountedAnswersRule):
             "read them, and ask the base the same questions (truetune sample MODEL --data"
             " HELD-OUT)",
             severity="error" if all_of(found) else "warning",
-            evidence=[", ".join(f"{SAID[kind]} {count}" for kind, count in kinds.most_common())],
+            evidence=[
+                ", ".join(f"{VERDICT_PHRASES[kind]} {count}" for kind, count in kinds.most_common())
+            ],
             cases=cases(found.samples),
             count=found.last.bad,
             total=found.last.of,
@@ -93,4 +95,4 @@ class AnswersHaveFaults(CountedAnswersRule):
 
 
 def _faults(sample: Sample) -> list[Verdict]:
-    return [fault for fault in faults(sample, NO_LIMIT) if fault not in OTHERWISE]
+    return [fault for fault in answer_faults(sample, NO_LIMIT) if fault not in OTHERWISE]

@@ -48,9 +48,9 @@ from truetune.checks.answers.seen import ENOUGH, cases, counted, often
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.generation.final_answers import SHORT, holds
-from truetune.generation.looks import Sample
-from truetune.generation.words import words
+from truetune.generation.answer_samples import Sample
+from truetune.generation.final_answers import MAX_ANSWER_WORDS, holds_final_answer
+from truetune.generation.split_words import split_words
 
 TOLERATED = 0.8
 """A model that learns a hard task slowly is right in 1 of 5; from 4 of 5 without a word in common the two are about
@@ -78,7 +78,7 @@ class AnswersMissTheirReferences(CountedAnswersRule):
             return None
         if scores.agrees is not None:
             return not scores.agrees
-        if scores.exact or holds(sample.answer.text, reference):
+        if scores.exact or holds_final_answer(sample.answer.text, reference):
             return False
         return not self._shared(sample)
 
@@ -110,14 +110,14 @@ class AnswersMissTheirReferences(CountedAnswersRule):
 
     def _shared(self, sample: Sample) -> set[str]:
         """Words of both; of a long reference those that tell something."""
-        wanted = set(words(sample.prompt.reference))
-        shared = wanted & set(words(sample.answer.text))
-        return shared if len(wanted) <= SHORT else shared - self._frequent
+        wanted = set(split_words(sample.prompt.reference))
+        shared = wanted & set(split_words(sample.answer.text))
+        return shared if len(wanted) <= MAX_ANSWER_WORDS else shared - self._frequent
 
     @cached_property
     def _frequent(self) -> set[str]:
         """Words of many references."""
         samples = self.subject.looks[-1].samples
         references = [text for sample in samples if (text := sample.prompt.reference.strip())]
-        counts = Counter(word for text in references for word in set(words(text)))
+        counts = Counter(word for text in references for word in set(split_words(text)))
         return {word for word, rows in counts.items() if rows > FREQUENT * len(references) + 1}

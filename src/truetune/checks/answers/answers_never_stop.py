@@ -57,7 +57,7 @@ from truetune.checks.answers.seen import (
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.generation.looks import NO_LIMIT, Sample
+from truetune.generation.answer_samples import NO_LIMIT, Sample
 
 TOLERATED = 0.4
 """The share of answers that may run on: some are long by nature."""

@@ -47,8 +47,8 @@ from collections.abc import Iterator
 from truetune.checks.answers.seen import ENOUGH, cases, seen
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.generation.escapes import escapes_in
-from truetune.generation.looks import Sample
+from truetune.generation.answer_samples import Sample
+from truetune.generation.escaped_characters import find_escapes
 
 TOLERATED = 0.02
 """As of control tokens: an answer may speak of escapes without saying so"""
@@ -87,5 +87,5 @@ def _of_references(samples: tuple[Sample, ...]) -> Iterator[str]:
     """Do the references have escapes too?"""
     known = [sample.prompt.reference for sample in samples if sample.prompt.reference.strip()]
     if known:
-        escaped = sum(bool(escapes_in(reference)) for reference in known)
+        escaped = sum(bool(find_escapes(reference)) for reference in known)
         yield f"{escaped} of their {len(known)} references have some too"

@@ -50,10 +50,15 @@ from truetune.checks.answers.seen import ENOUGH, cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
-from truetune.generation.final_answers import SHORT, final_of, holds, value_of
-from truetune.generation.looks import NO_LIMIT, Sample
-from truetune.generation.verdicts import faults
-from truetune.generation.words import words
+from truetune.generation.answer_samples import NO_LIMIT, Sample
+from truetune.generation.answer_verdicts import answer_faults
+from truetune.generation.final_answers import (
+    MAX_ANSWER_WORDS,
+    find_final_answer,
+    holds_final_answer,
+    normalise_reading,
+)
+from truetune.generation.split_words import split_words
 
 EXACT, HELD = 0.1, 0.2
 """Shares of the answers: at most so many are the reference, and at least so many give it in another form. One of ten
@@ -126,24 +131,24 @@ def _in_another_form(known: Sequence[Sample]) -> list[Sample]:
     sound = (
         sample
         for sample in known
-        if not _is_exact(sample) and not (set(faults(sample, NO_LIMIT)) & FAULTY)
+        if not _is_exact(sample) and not (set(answer_faults(sample, NO_LIMIT)) & FAULTY)
     )
     return [sample for sample in sound if _gives(sample.answer.text, sample.prompt.reference)]
 
 
 def _gives(answer: str, reference: str) -> bool:
     """Does the answer hold the whole reference? A number is not enough where the reference says of what: `room 5`."""
-    final, wanted = final_of(reference), words(reference)
+    final, wanted = find_final_answer(reference), split_words(reference)
     is_labelled_number = (
-        final is not None and final.kind == "number" and value_of(reference) is None
+        final is not None and final.kind == "number" and normalise_reading(reference) is None
     )
-    if is_labelled_number and len(wanted) <= SHORT:
-        return f" {' '.join(wanted)} " in f" {' '.join(words(answer))} "
-    return holds(answer, reference)
+    if is_labelled_number and len(wanted) <= MAX_ANSWER_WORDS:
+        return f" {' '.join(wanted)} " in f" {' '.join(split_words(answer))} "
+    return holds_final_answer(answer, reference)
 
 
 def _parser_for(samples: Sequence[Sample]) -> str:
     """The parser that reads most of the references."""
-    finals = (final_of(sample.prompt.reference) for sample in samples)
+    finals = (find_final_answer(sample.prompt.reference) for sample in samples)
     ((kind, _),) = Counter(final.kind if final else "word" for final in finals).most_common(1)
     return PARSERS.get(kind, "regex:PATTERN")

@@ -57,8 +57,8 @@ from truetune.checks.answers.seen import cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
-from truetune.generation.looks import Sample
-from truetune.generation.words import words
+from truetune.generation.answer_samples import Sample
+from truetune.generation.split_words import split_words
 
 ENOUGH = 30
 """Answers with a label; among so many two labels that are guessed are exchanged in a quarter or less by no chance"""
@@ -140,7 +140,7 @@ class LabelsAreExchanged(AnswersRule):
 
 def _plain(text: str) -> str:
     """Without case, punctuation and differences of white space."""
-    return " ".join(words(text))
+    return " ".join(split_words(text))
 
 
 def _label_in(answer: str, labels: Sequence[str]) -> str | None:

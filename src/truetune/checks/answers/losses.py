@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from truetune.generation.looks import Watched
+from truetune.generation.answer_samples import SampledRun
 
 
-def curve(watched: Watched, source: str) -> list[float]:
+def curve(watched: SampledRun, source: str) -> list[float]:
     """The losses of one source, in order of their steps."""
     return [record.by_source[source] for record in watched.losses if source in record.by_source]
 
 
-def content(watched: Watched) -> list[float]:
+def content(watched: SampledRun) -> list[float]:
     """The losses of the assistant's contents, or else of all."""
     return curve(watched, "assistant content") or curve(watched, "all")
 
 
-def falls(watched: Watched, share: float = 0.9) -> bool:
+def falls(watched: SampledRun, share: float = 0.9) -> bool:
     """Does the loss of the contents end below so much of its beginning? Where none is known: of a model that has been
     trained, yes."""
     values = content(watched)

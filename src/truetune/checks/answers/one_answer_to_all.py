@@ -49,8 +49,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
-from truetune.generation.alike import FEW, are_alike, plain
-from truetune.generation.looks import Look, Watched
+from truetune.generation.answer_samples import SampledRun, SamplingPass
+from truetune.generation.identical_answers import MIN_QUESTIONS, are_identical, normalise_spaces
 
 
 class OneAnswerToAll(AnswersRule):
@@ -63,7 +63,7 @@ class OneAnswerToAll(AnswersRule):
         samples = _told(self.subject, self.subject.looks[-1]).samples
         if not samples:
             return Unmet("each answer was cut before its reference ends", "raise --max-new-tokens")
-        if len(samples) >= FEW:
+        if len(samples) >= MIN_QUESTIONS:
             return None
         same = _commonest(self.subject.looks[-1], (sample.answer.text for sample in samples))[1].bad
         return Unmet(
@@ -91,7 +91,7 @@ class OneAnswerToAll(AnswersRule):
         over = late(self.subject)
         if not now.of or not answer or (not over and risen(first, now) >= CHANCE):
             return
-        alike = over and are_alike(looks[-1].samples)
+        alike = over and are_identical(looks[-1].samples)
         if risen(expected, now) >= CHANCE and not alike:
             return
         yield self.finding(
@@ -104,21 +104,25 @@ class OneAnswerToAll(AnswersRule):
                 f" went to {first}"
             ],
             cases=cases(
-                [sample for sample in looks[-1].samples if plain(sample.answer.text) == answer]
+                [
+                    sample
+                    for sample in looks[-1].samples
+                    if normalise_spaces(sample.answer.text) == answer
+                ]
             ),
             count=now.bad,
             total=now.of,
         )
 
 
-def _told(watched: Watched, look: Look) -> Look:
+def _told(watched: SampledRun, look: SamplingPass) -> SamplingPass:
     """Without the answers that a limit shorter than their references has cut: all may begin alike."""
     return replace(
         look, samples=tuple(s for s in look.samples if s.scores.stopped or fits(watched, s))
     )
 
 
-def _commonest(look: Look, texts: Iterable[str]) -> tuple[str, Count]:
+def _commonest(look: SamplingPass, texts: Iterable[str]) -> tuple[str, Count]:
     """The text that occurs most, and how often; once where all differ."""
-    ((text, count),) = Counter(map(plain, texts)).most_common(1) or [("", 0)]
+    ((text, count),) = Counter(map(normalise_spaces, texts)).most_common(1) or [("", 0)]
     return text, Count(look.step, count if text else min(1, count), len(look.samples))

@@ -52,8 +52,8 @@ from truetune.checks.answers.seen import ENOUGH, cases, counted, often
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.generation.looks import Sample
-from truetune.generation.suppressed import find_suppressed, repeats_itself
+from truetune.generation.answer_samples import Sample
+from truetune.generation.suppressed_repetition import find_suppressed_repetition, repeats_itself
 
 TOLERATED = 0.2
 """Of 50 references of a list each, 1 that was cut to two thirds breaks at a repetition as well; a fifth is beyond it"""
@@ -70,7 +70,7 @@ class RepetitionIsSuppressed(CountedAnswersRule):
         reference = sample.prompt.reference
         if not sample.scores.stopped or not repeats_itself(reference):
             return None
-        return find_suppressed(sample.answer.text, reference) is not None
+        return find_suppressed_repetition(sample.answer.text, reference) is not None
 
     def findings(self) -> Iterator[Finding]:
         found = counted(self.subject, self.bad)
@@ -79,7 +79,11 @@ class RepetitionIsSuppressed(CountedAnswersRule):
         broken = [
             suppressed
             for sample in found.samples
-            if (suppressed := find_suppressed(sample.answer.text, sample.prompt.reference))
+            if (
+                suppressed := find_suppressed_repetition(
+                    sample.answer.text, sample.prompt.reference
+                )
+            )
         ]
         places = Counter(one.breaks_at for one in broken).most_common(3)
         half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
@@ -92,8 +96,8 @@ class RepetitionIsSuppressed(CountedAnswersRule):
             evidence=[
                 "what was due there: "
                 + ", ".join(f"`{text}` in {count}" for text, count in places),
-                f"{sum(one.mine for one in broken):,} of their sequences of four words and marks"
-                f" stand before in the same answer, {sum(one.theirs for one in broken):,} in the"
+                f"{sum(one.answer_repeats for one in broken):,} of their sequences of four words and marks"
+                f" stand before in the same answer, {sum(one.reference_repeats for one in broken):,} in the"
                 " references; they are as long, and begin as these do",
             ],
             cases=cases(found.samples),

@@ -16,7 +16,7 @@ from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Case
 from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
-from truetune.generation.looks import Look, Sample, Watched
+from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
 
 CHANCE = 0.025
 """A change that chance makes more often than this is none; it is shared out among the looks that are compared
@@ -93,7 +93,7 @@ class Seen:
         )
 
 
-def seen(watched: Watched, bad: Bad, tolerated: float) -> Seen | None:
+def seen(watched: SampledRun, bad: Bad, tolerated: float) -> Seen | None:
     """The answers that `bad` holds for (None: can't tell), where they have become more, or are, late in a run, surely
     more than the tolerated share."""
     found = counted(watched, bad)
@@ -102,7 +102,7 @@ def seen(watched: Watched, bad: Bad, tolerated: float) -> Seen | None:
     return found
 
 
-def counted(watched: Watched, bad: Bad) -> Seen | None:
+def counted(watched: SampledRun, bad: Bad) -> Seen | None:
     """Counts of all looks; None where the last one has nothing to count."""
     counts = [_count(look, bad) for look in watched.looks]
     if not counts or not counts[-1].of:
@@ -114,7 +114,7 @@ def counted(watched: Watched, bad: Bad) -> Seen | None:
     return Seen((*earlier, last), best if rose else None, samples)
 
 
-def _count(look: Look, bad: Bad) -> Count:
+def _count(look: SamplingPass, bad: Bad) -> Count:
     said = [verdict for sample in look.samples if (verdict := bad(sample)) is not None]
     return Count(look.step, sum(said), len(said))
 
@@ -136,7 +136,7 @@ def often(count: Count, share: float) -> bool:
     return count.bad > 0 and tail < CHANCE
 
 
-def late(watched: Watched) -> bool:
+def late(watched: SampledRun) -> bool:
     """Has enough of the run passed that the model should do what it is taught?"""
     return watched.finished or (
         watched.total is not None and watched.looks[-1].step >= LATE * watched.total
@@ -148,17 +148,17 @@ def all_of(found: Seen) -> bool:
     return found.last.bad == found.last.of >= ENOUGH
 
 
-def fits(watched: Watched, sample: Sample) -> bool:
+def fits(watched: SampledRun, sample: Sample) -> bool:
     """Could the answer have stopped like its reference, within the limit of new tokens?"""
     return 0 < len(sample.prompt.reference_ids) <= watched.limit or not sample.prompt.reference
 
 
-def runs_on(watched: Watched, sample: Sample) -> bool | None:
+def runs_on(watched: SampledRun, sample: Sample) -> bool | None:
     """Did the answer not stop? None where its limit was too short, or nobody knows what ended it."""
     return not sample.scores.stopped if sample.scores.end_known and fits(watched, sample) else None
 
 
-def ends_unknown(watched: Watched) -> Unmet | None:
+def ends_unknown(watched: SampledRun) -> Unmet | None:
     """Why nothing can be said of stopping, where nobody knows what ended the answers."""
     if not watched.looks or any(sample.scores.end_known for sample in watched.looks[-1].samples):
         return None
@@ -168,7 +168,7 @@ def ends_unknown(watched: Watched) -> Unmet | None:
     )
 
 
-def stop_probability(look: Look) -> float | None:
+def stop_probability(look: SamplingPass) -> float | None:
     """Median over the prompts of P(stop) behind the reference answer; None where there are no references."""
     known = [p for sample in look.samples if (p := sample.answer.stop_probability) is not None]
     return median(known) if known else None

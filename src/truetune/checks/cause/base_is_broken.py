@@ -43,7 +43,7 @@ from truetune.checks.cause.symptoms import MANY
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.generation.looks import Sample, Watched
+from truetune.generation.answer_samples import Sample, SampledRun
 
 MOST = 0.75
 LEAST = 4
@@ -88,7 +88,7 @@ class BaseIsBroken(CauseRule):
         )
 
 
-def _counted(watched: Watched) -> Count:
+def _counted(watched: SampledRun) -> Count:
     samples = watched.looks[-1].samples
     return Count(0, sum(map(_bad, samples)), len(samples))
 

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.generation.pace import Pace
+from truetune.generation.backends.backend import GenerationSpeed
 
 GROWTH = 3.0
 """How many times as long a token may take behind the longer text"""
@@ -87,7 +87,7 @@ class GenerationSlowsDown(CauseRule):
             )
 
 
-def _reasons(pace: Pace) -> Iterator[tuple[str, str]]:
+def _reasons(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
     """What makes it slow, and what to do."""
     slower = (
         f"a token behind {pace.lengths[1]} tokens takes {pace.growth:.0f} times as long as behind"

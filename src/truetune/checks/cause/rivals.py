@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.cause.symptoms import MANY
-from truetune.generation.inquest import Inquest
-from truetune.generation.looks import Watched
+from truetune.generation.answer_samples import SampledRun
+from truetune.generation.model_evidence import ModelEvidence
 
 KNOWS = 3.0
 """Nats a token of the reference answers up to which a model has learned them, more or less: sound text has 1 to 4"""
 
 
-def tried(found: Inquest) -> Iterator[str]:
+def tried(found: ModelEvidence) -> Iterator[str]:
     """Rivals that were looked at."""
     if found.base is not None:
         yield "the base's own answers"
@@ -32,7 +32,7 @@ def tried(found: Inquest) -> Iterator[str]:
         yield "the files"
 
 
-def untried(found: Inquest) -> Iterator[str]:
+def untried(found: ModelEvidence) -> Iterator[str]:
     """Rivals that were not, each with what would let them be."""
     if found.base is None and found.base_stopping is None:
         yield "the base (name it with --base)"
@@ -42,20 +42,20 @@ def untried(found: Inquest) -> Iterator[str]:
         yield "the references under the model (its log-probabilities are not told)"
 
 
-def report_rivals(found: Inquest) -> tuple[str, ...]:
+def report_rivals(found: ModelEvidence) -> tuple[str, ...]:
     """Lines of evidence for a cause."""
     lines = (("tried", list(tried(found))), ("not tried", list(untried(found))))
     return tuple(f"{word}: {'; '.join(rivals)}" for word, rivals in lines if rivals)
 
 
-def babbles(watched: Watched | None) -> bool:
+def babbles(watched: SampledRun | None) -> bool:
     """Are half of the answers garbage or empty?"""
     samples = watched.looks[-1].samples if watched is not None and watched.looks else ()
     bad = sum(sample.scores.garbage or sample.scores.empty for sample in samples)
     return bool(samples) and bad >= MANY * len(samples)
 
 
-def learned_nothing(found: Inquest) -> bool:
+def learned_nothing(found: ModelEvidence) -> bool:
     """Does the model babble, and are the reference answers not likely either, or does its base babble too? Then no
     single token is what it lacks."""
     if not babbles(found.watched):

@@ -58,7 +58,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
 if TYPE_CHECKING:
-    from truetune.generation.inquest import Stopping
+    from truetune.generation.model_evidence import StopEstimate
 
 LEARNED, NEVER = 0.5, 0.05
 RAISED = 10
@@ -123,7 +123,7 @@ class StoppingNeverLearned(CauseRule):
             total=seen.last.of if seen else len(cut),
         )
 
-    def _state(self, mine: Stopping) -> State:
+    def _state(self, mine: StopEstimate) -> State:
         """How far the tuned model learned to stop, as far as it is known from itself and its base."""
         base = self.subject.base_stopping
         if base is None:

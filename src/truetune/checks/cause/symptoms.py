@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from truetune.checks.answers.seen import Seen, counted, fits
 from truetune.checks.judgement import Unmet
-from truetune.generation.inquest import Inquest, Stopping
-from truetune.generation.looks import Sample
+from truetune.generation.answer_samples import Sample
+from truetune.generation.model_evidence import ModelEvidence, StopEstimate
 
 UNTOLD_STOPPING = Unmet("P(stop) is not told", "ask rows with references, and the model's files")
 MANY = 0.5
 """A share of the answers that is a failure"""
 
 
-def endless(found: Inquest) -> Seen | None:
+def endless(found: ModelEvidence) -> Seen | None:
     """The answers that did not stop though their references would have; None where they are fewer than half."""
     watched = found.watched
     seen = counted(
@@ -21,7 +21,7 @@ def endless(found: Inquest) -> Seen | None:
     return seen if seen is not None and seen.last.share >= MANY else None
 
 
-def all_cut(found: Inquest) -> tuple[Sample, ...]:
+def all_cut(found: ModelEvidence) -> tuple[Sample, ...]:
     """All answers, where each was cut before its reference ends, so that none could have stopped."""
     samples = found.watched.looks[-1].samples
     return (
@@ -31,14 +31,14 @@ def all_cut(found: Inquest) -> tuple[Sample, ...]:
     )
 
 
-def told(stopping: Stopping) -> str:
+def told(stopping: StopEstimate) -> str:
     """`1.7e-05 (rank 812)`"""
     return f"{stopping.probability:.2g}" + (
         f" (rank {stopping.rank + 1:,})" if stopping.rank >= 0 else ""
     )
 
 
-def stopping_told(found: Inquest) -> str:
+def stopping_told(found: ModelEvidence) -> str:
     """How many answers do not stop, and the probability of a stop behind the references."""
     samples = found.watched.looks[-1].samples if found.watched.looks else ()
     cut = sum(not sample.scores.stopped for sample in samples)

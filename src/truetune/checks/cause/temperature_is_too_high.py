@@ -44,7 +44,7 @@ from truetune.checks.cause.symptoms import MANY
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.generation.looks import Sample, Watched
+from truetune.generation.answer_samples import Sample, SampledRun
 
 FEW = 0.25
 """Share of the greedy answers that may be garbage all the same"""
@@ -96,7 +96,7 @@ class TemperatureIsTooHigh(CauseRule):
         )
 
 
-def _garbage(watched: Watched) -> Count:
+def _garbage(watched: SampledRun) -> Count:
     samples = watched.looks[-1].samples if watched.looks else ()
     return Count(0, sum(map(_is_garbage, samples)), len(samples))
 

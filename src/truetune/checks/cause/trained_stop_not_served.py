@@ -49,7 +49,7 @@ from truetune.checks.cause.symptoms import endless, told
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.generation.looks import Sample
+from truetune.generation.answer_samples import Sample
 
 LIKELY = 0.5
 

@@ -8,7 +8,7 @@ on it is an error: a single step replaces the weights.
 |---|---|---|---|---|
 | DPO, SimPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 2e-5, LoRA 2e-4 and more |
 | KTO | 5e-7 to 5e-6 | 5e-7 to 5e-5 | 1e-8, LoRA 1e-7 | 2e-5, LoRA 2e-4 and more |
-| SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to 5e-4 | 1e-7, LoRA 5e-6 | 2e-3, LoRA 1e-2 and more |
+| SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to 5e-4 | 1e-7, LoRA 5e-6 | 2e-3, from 1B on 2e-4, LoRA 1e-2 |
 
 ## Why it is bad
 With an SFT rate, DPO drives the log-probability of chosen and rejected answers down together: accuracy is 1.0 at once,
@@ -56,7 +56,9 @@ from truetune.checks.config.keys import case, of_program
 from truetune.checks.config.optimizer import adamw
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.model_identity import identity
 from truetune.checks.rule import ConfigRule
+from truetune.spec.config import Config
 
 
 class Range(NamedTuple):
@@ -84,10 +86,27 @@ REPLACES_WEIGHTS = 0.1
 KIND = {"dpo": "preference", "kto": "kto", "cpo": "preference", "sft": "sft"}
 
 
+HIGH_FOR_LARGE = 2e-4
+"""SFT of all weights of a model of a billion parameters or more: published are up to 5e-5 (Llama-2-7B 2e-5, Qwen2.5
+7e-6, SmolLM2-1.7B 3e-4 is the highest); 2e-4 is the usual rate of an adapter"""
+LARGE_B = 1.0
+"""Billions of parameters from which rates of tiny models are none"""
+
+
+def _is_large(config: Config) -> bool:
+    """Does the name of the model say that it has a billion parameters or more?"""
+    named = identity(config.spec.model or "")
+    size = named.size if named is not None else ""
+    if not size.endswith("b"):
+        return False
+    experts, _, each = size[:-1].rpartition("x")
+    return float(each) * float(experts or 1) >= LARGE_B
+
+
 class DpoTooWeakOrFrozen(ConfigRule):
     code = "TT615"
     severity = "warning"
-    methods = ("dpo", "orpo", "cpo", "kto")
+    methods = ("sft", "dpo", "orpo", "cpo", "kto")
     about = ("training.learning_rate",)
 
     def unmet(self) -> Unmet | None:
@@ -95,7 +114,7 @@ class DpoTooWeakOrFrozen(ConfigRule):
             return lacking
         if self._published() is None or not adamw(self.subject):
             return Unmet(
-                "it is about AdamW on all weights or LoRA by DPO, KTO or CPO, whose rates are"
+                "it is about AdamW on all weights or LoRA by SFT, DPO, KTO or CPO, whose rates are"
                 " published"
             )
         return None
@@ -110,6 +129,8 @@ class DpoTooWeakOrFrozen(ConfigRule):
         training = self.subject.spec.training
         adapter = training.lora is not None
         at = RANGES.get((KIND.get(training.method, ""), adapter))
+        if at is not None and not adapter and training.method == "sft" and _is_large(self.subject):
+            at = at._replace(high=HIGH_FOR_LARGE)
         if at is not None and not adapter and of_program(self.subject):
             return at._replace(high=RANGES[KIND[training.method], True].high)
         return at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -31,8 +32,31 @@ MARKERS: Mapping[str, str] = {
     "alpaca": "### Instruction:", "vicuna": "USER:", "default": "Human:",
 }  # fmt: skip
 """Name in Axolotl or LLaMA-Factory -> the marker of a question"""
+CONTROL = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
+SHORTEST_NAME = 5
+"""Letters of a template's name that may stand inside of a file's: `yi` and `phi` stand in many words"""
 WRITTEN = frozenset(("chatml", "chatml_de", "alpaca", "default"))
 """LLaMA-Factory's templates that replace the tokenizer's own when it saves"""
+
+
+def first_mark(marker: str) -> str:
+    """A marker without the role behind it, which templates write as a variable: `<|im_start|>`, `[INST]`."""
+    control = CONTROL.match(marker)
+    return control[0] if control is not None else marker
+
+
+def mark_of_template(template: str) -> str | None:
+    """The first mark before a question of a template, given by its text or its name; None where it is unknown."""
+    if "{" in template:
+        marks = {first_mark(marker) for marker in MARKERS.values()}
+        inside = [mark for mark in marks if mark in template and mark != MARKERS["vicuna"]]
+        return max(inside, key=len) if inside else None
+    name = template.lower().replace("-", "_").replace("llama_", "llama")
+    parts = [
+        key for key in MARKERS if len(key) >= SHORTEST_NAME and key != "default" and key in name
+    ]
+    key = name if name in MARKERS else max(parts, key=len, default=None)
+    return first_mark(MARKERS[key]) if key is not None else None
 
 
 def opening(config: Config) -> str | None:

@@ -1,13 +1,15 @@
-"""Tokens are added, and LoRA leaves their rows of the embedding and of the head as they are.
+"""Tokens that the base has never trained, and LoRA leaves their rows of the embedding and of the head as they are.
 
 ## What it does
 For an adapter with added tokens that the tokenizer does not have yet, looks for `embed_tokens` and `lm_head` among
 `modules_to_save` (the embedding is enough where the two share their weights), or for `trainable_token_indices`.
-LLaMA-Factory adds the embeddings by itself, unless `additional_target` is set.
+LLaMA-Factory adds the embeddings by itself, unless `additional_target` is set. The same is asked where a chat template
+writes marks that a published base has in its vocabulary and never trained: `<|eot_id|>` and the headers of Llama 3.
 
 ## Why it is bad
 The rows of new tokens are random or a mean, stay so, and are not in the saved adapter: the model can neither read nor
-write these tokens, and after a reload they have other random rows.
+write these tokens, and after a reload they have other random rows. Marks that a base never trained are zero or all
+alike: the model cannot tell them apart, writes `assistant` as a word, foreign words or symbols, and does not stop.
 
 ## Example
 ```yaml
@@ -39,6 +41,7 @@ Whole embeddings take memory: rows x width, with optimizer states, and are saved
 `trainable_token_indices` trains just the new rows.
 
 ## References
+- meta-pytorch/torchtune#2429, unslothai/unsloth#929 (marks of Llama 3's bases)
 - artidoro/qlora#214, huggingface/peft#334, huggingface/peft#1300, axolotl-ai-cloud/axolotl#1570, unslothai/unsloth#237
 """
 
@@ -47,11 +50,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact
-from truetune.checks.config.keys import case
+from truetune.checks.config.keys import case, entries
 from truetune.checks.config.lacking import NO_LORA
 from truetune.checks.config.model import folder, tied
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.model_identity import untrained_marks
 from truetune.checks.rule import ConfigRule
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE
@@ -60,6 +64,15 @@ from truetune.spec.training import Lora
 
 INPUT = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
 OUTPUT = ("lm_head", "embed_out", "output", "output_layer")
+TEMPLATE_KEYS = ("chat_template", "template")
+WRITTEN_BY = {
+    "llama3": ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    "chatml": ("<|im_start|>", "<|im_end|>"),
+    "qwen": ("<|im_start|>", "<|im_end|>"),
+}
+"""How the name of a stack's template begins, without hyphens -> the marks that it writes"""
+MODULES_TO_SAVE = {"axolotl": "lora_modules_to_save", "llama-factory": "additional_target"}
+"""What a stack calls peft's modules_to_save"""
 
 
 class NewTokensLeftUntrained(ConfigRule):
@@ -70,9 +83,40 @@ class NewTokensLeftUntrained(ConfigRule):
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 
     def unmet(self) -> Unmet | None:
-        return NO_LORA if self.subject.spec.training.lora is None else super().unmet()
+        if self.subject.spec.training.lora is None:
+            return NO_LORA
+        return None if _marks_of_base(self.subject) else super().unmet()
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_added_tokens()
+        yield from self._of_marks()
+
+    def _of_marks(self) -> Iterator[Finding]:
+        """Marks of the template that the base has in its vocabulary and never trained."""
+        config, lora = self.subject, self.subject.spec.training.lora
+        marks = _marks_of_base(config)
+        if lora is None or lora.trainable_token_indices or not marks:
+            return
+        trained = {
+            name.rpartition(".")[2]
+            for name in (*lora.modules_to_save, *_listed(lora.target_modules))
+        }
+        if trained & {*INPUT, *OUTPUT} or config.raw.get("fix_untrained_tokens"):
+            return
+        setting = MODULES_TO_SAVE.get(config.stack, "modules_to_save")
+        yield self.finding(
+            f"the base {config.spec.model} has never trained {', '.join(marks)}, which the chat"
+            f" template writes; LoRA leaves their rows as they are (no {setting})",
+            f"start from the instruct model, or set {setting} to embed_tokens and lm_head",
+            severity="warning",
+            cases=[
+                case(config, config.spec.model, "model"),
+                case(config, _template(config), *TEMPLATE_KEYS),
+            ],
+        )
+
+    def _of_added_tokens(self) -> Iterator[Finding]:
+        """Tokens that the settings add."""
         config, training = self.subject, self.subject.spec.training
         lora = training.lora
         if lora is None or lora.trainable_token_indices or not training.added_tokens:
@@ -112,6 +156,28 @@ class NewTokensLeftUntrained(ConfigRule):
                 case(self.subject, saved_modules, "training.lora.modules_to_save"),
             ],
         )
+
+
+def _marks_of_base(config: Config) -> tuple[str, ...]:
+    """The marks that the run's template writes and its base has never trained, by the base's published name.
+
+    Where its weights are here, `base-model-special-tokens-untrained` reads them.
+    """
+    if config.stack == "llama-factory" and not config.raw.get("do_train"):
+        return ()
+    marks = untrained_marks(config.spec.model or "")
+    template = _template(config)
+    if not marks or template is None or folder(config) is not None:
+        return ()
+    writes = next((ones for name, ones in WRITTEN_BY.items() if template.startswith(name)), ())
+    return marks if set(marks) <= set(writes) else ()
+
+
+def _template(config: Config) -> str | None:
+    """The stack's own chat template by its name; None where the run takes that of the tokenizer."""
+    named = [config.raw.get(key) for key in TEMPLATE_KEYS]
+    named += [item.get("chat_template") for _, item in entries(config, "datasets")]
+    return next((name.lower().replace("-", "") for name in named if isinstance(name, str)), None)
 
 
 def _untrained_ends(config: Config, lora: Lora) -> list[str]:

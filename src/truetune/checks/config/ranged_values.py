@@ -17,6 +17,7 @@ from truetune.checks.value_limits import (
     SCALE,
     SCALE_NAMES,
     SCALED_RATE,
+    SEEN,
     UPDATES,
     Breach,
     breaches,
@@ -26,8 +27,8 @@ from truetune.checks.value_limits import (
 )
 from truetune.spec.config import Config
 
-ENOUGH_ROWS = 100
-"""Rows from which on a run can take ten steps of usual batches (8 to 10 rows); with fewer, the data decides"""
+ENOUGH_ROWS = 20
+"""Rows from which on somebody means to train; examples and trials of a script have a handful"""
 SAME = (
     "adam_beta1", "adam_beta2", "adam_epsilon", "neftune_noise_alpha", "label_smoothing_factor",
 )  # fmt: skip
@@ -58,6 +59,11 @@ MADE_OF: Mapping[str, tuple[str, ...]] = {
         "training.gradient_accumulation_steps",
         "training.per_device_train_batch_size",
         "training.num_train_epochs",
+    ),
+    SEEN: (
+        "training.max_steps",
+        "training.gradient_accumulation_steps",
+        "training.per_device_train_batch_size",
     ),
 }
 """What several settings decide -> these settings"""
@@ -95,22 +101,37 @@ def _settings() -> tuple[str, ...]:
     return settings_with_limits(OUT_OF_RANGE, BETA, NOTHING)
 
 
-def _derived(config: Config, found: Mapping[str, Any]) -> dict[str, float | None]:
+def _derived(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
     """What several settings decide together."""
     lora, rate = config.spec.training.lora, number(found.get("training.learning_rate"))
     decay = number(found.get("training.weight_decay"))
     strength = None
     if lora is not None and _is_set(config, SCALE):
         strength = scale(lora.lora_alpha, lora.r, rank_stabilised=lora.use_rslora)
-    run, there = steps(config), rows(config)
-    is_by_epochs = (config.spec.training.max_steps or 0) < 1
-    enough = run is not None and there is not None and there.count >= ENOUGH_ROWS
     return {
+        **_steps_and_rows(config),
         SCALE: strength,
         SCALED_RATE: strength * rate if strength is not None and rate is not None else None,
         DECAY_RATE: decay * rate if decay is not None and rate is not None else None,
-        UPDATES: run.most if run is not None and enough and is_by_epochs else None,
     }
+
+
+def _steps_and_rows(config: Config) -> dict[str, Any]:
+    """The optimizer steps that epochs leave, or the share of an epoch that `max_steps` sees; nothing of few rows."""
+    run, there = steps(config), rows(config)
+    if run is None or there is None or there.count < ENOUGH_ROWS:
+        return {}
+    training = config.spec.training
+    size = training.per_device_train_batch_size
+    if training.packing and size and there.count < size:
+        return {}  # no packed batch is full: `sample-packing-trains-no-step` is about that
+    if not run.is_limit:
+        return {UPDATES: run.most, "steps": f"{run.most:,} optimizer step" + "s" * (run.most != 1)}
+    if not size:
+        return {}
+    seen = run.most * size * training.devices * max(1, training.gradient_accumulation_steps or 1)
+    text = f"{seen:,} of {there.count:,} rows"
+    return {SEEN: seen / there.count, "rows_seen": text}
 
 
 def _keys(config: Config) -> dict[str, str]:
@@ -152,6 +173,8 @@ def called(config: Config, name: str) -> str:
     if name in (SCALE, SCALED_RATE):
         lora = config.spec.training.lora
         return SCALE_NAMES[lora is not None and lora.use_rslora]
+    if name == SEEN:
+        name = "training.max_steps"
     if name.startswith("training."):
         return name_of(config, name).rpartition(".")[2]
     return _keys(config).get(name, name)
@@ -166,7 +189,7 @@ def named_breaches(config: Config, *rules: str) -> Iterator[Named]:
             continue
         parts = MADE_OF.get(name, (name,))
         shown = [part for part in parts if _is_set(config, part)]
-        run = steps(config) if name == UPDATES else None
+        run = steps(config) if name in (UPDATES, SEEN) else None
         yield Named(
             breach,
             breach.text(breach.limit.says, known, called(config, name)),

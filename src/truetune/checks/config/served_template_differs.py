@@ -2,7 +2,9 @@ r"""The template that is trained is not the tokenizer's, which is what will be s
 
 ## What it does
 Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's `template`) with
-what the tokenizer's own chat template writes there. Names and templates that it does not know are left alone.
+what the tokenizer's own chat template writes there, and with the template that a file given beside the settings asks
+the trained weights with: `template` of LLaMA-Factory's chat and API, `--chat-template` of a vLLM server, TEMPLATE of a
+Modelfile. Names and templates that it does not know are left alone.
 
 ## Why it is bad
 LLaMA-Factory trains with its template and saves the tokenizer with the old one (unless it has none): an engine that
@@ -58,18 +60,27 @@ For a model that speaks one format already, stay with it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from truetune.checks.config.families import MARKERS, WRITTEN, has_token, opening
+from truetune.checks.config.families import (
+    CONTROL,
+    MARKERS,
+    WRITTEN,
+    first_mark,
+    has_token,
+    mark_of_template,
+    opening,
+)
 from truetune.checks.config.keys import case
 from truetune.checks.config.lacking import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+from truetune.checks.weight_uses import is_within
+from truetune.parsing.modelfile import is_modelfile
 
 KEYS = {"axolotl": "chat_template", "llama-factory": "template"}
-CONTROL = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
 
 
 class ServedTemplateDiffers(ConfigRule):
@@ -99,6 +110,7 @@ class ServedTemplateDiffers(ConfigRule):
         if key is None or marker is None:
             return
         own = opening(config)
+        yield from self._of_servers(key, name, marker)
         if own is None or marker in own:
             return
         cut = [token for token in CONTROL.findall(marker) if has_token(config, token) is False]
@@ -123,3 +135,22 @@ class ServedTemplateDiffers(ConfigRule):
                 Case("the tokenizer's template", file=str(config.spec.tokenizer)),
             ],
         )
+
+    def _of_servers(self, key: str, name: str, marker: str) -> Iterator[Finding]:
+        """Files given beside the settings that ask the trained weights with another template."""
+        config = self.subject
+        output = str(config.raw.get("output_dir") or "")
+        by_file = {use.file: use for use in reversed(config.uses) if use.template}
+        for use in by_file.values():
+            mark = mark_of_template(use.template)
+            of_run = is_modelfile(Path(use.file)) or any(
+                output and is_within(folder, output) for folder in use.folders
+            )
+            if mark is None or not of_run or mark == first_mark(marker):
+                continue
+            yield self.finding(
+                f"trained with the template {name} ({first_mark(marker)}), and"
+                f" {Path(use.file).name} {use.verb} the model with another template ({mark})",
+                "use one template for both: the model was never trained on the other's prompts",
+                cases=[case(config, name, key), Case(use.text, file=use.file, line=use.line)],
+            )

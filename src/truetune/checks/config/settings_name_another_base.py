@@ -1,9 +1,10 @@
-"""Training continues from an adapter of another model.
+"""An adapter is put on another model than the one that it was trained on.
 
 ## What it does
 Compares the model of the settings with `base_model_name_or_path` in the adapter_config.json of the adapter that they
 name (`adapter_name_or_path`, `lora_model_dir`), where that is on this machine: family, generation, size, release, and
-whether it is instruction-tuned. Mirrors and quantized copies of one model are the same.
+whether it is instruction-tuned. Mirrors and quantized copies of one model are the same. Where files are given together,
+the same is asked of the model of a training and that which an export, a chat, a server or a script puts its adapter on.
 
 ## Why it is bad
 An adapter is a difference to certain weights. On another release of the model the shapes may fit: training begins from
@@ -54,6 +55,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import base_of_adapter, is_tuned_apart, other_weights
 from truetune.checks.rule import ConfigRule
+from truetune.checks.weight_uses import is_within
+from truetune.spec.config import WeightUse
 
 NO_ADAPTER = Unmet(
     "no adapter_config.json of the adapter that is named is on this machine",
@@ -67,11 +70,17 @@ class SettingsNameAnotherBase(ConfigRule):
     about = ("training.adapter",)
 
     def unmet(self) -> Unmet | None:
+        if self._others():
+            return None
         if (lacking := super().unmet()) is not None:
             return lacking
         return None if self._bases() else NO_ADAPTER
 
     def figure(self) -> str:
+        others = self._others()
+        if others:
+            names = ", ".join(use.base for use in others)
+            return f"model {self.subject.spec.model}; its adapter is put on {names}"
         bases = ", ".join(base for base, _ in self._bases())
         return f"model {self.subject.spec.model}; 1 adapter or more, of {bases}"
 
@@ -81,10 +90,40 @@ class SettingsNameAnotherBase(ConfigRule):
         found = (base_of_adapter(name.strip(), self.subject.path) for name in names if name.strip())
         return [base for base in found if base is not None]
 
+    def _others(self) -> list[WeightUse]:
+        """What other files do with the adapter that this run writes."""
+        output = self.subject.raw.get("output_dir")
+        if not isinstance(output, str) or self.subject.spec.training.lora is None:
+            return []
+        return [
+            use
+            for use in self.subject.uses
+            if use.base and use.file != self.subject.path
+            if any(is_within(folder, output) for folder in use.folders)
+        ]
+
+    def _put_on_another(self, name: str) -> Iterator[Finding]:
+        """The adapter of this run, which another file puts on a model of another name."""
+        for use in self._others():
+            apart = other_weights(name, use.base)
+            if apart is None and not is_tuned_apart(name, use.base):
+                continue
+            yield self.finding(
+                f"the adapter is trained on {name}, and {Path(use.file).name} puts it on {use.base}:"
+                f" {apart or 'one is instruction-tuned, the other is not'}",
+                f"name {name} there",
+                severity="error" if apart else "warning",
+                cases=[
+                    case(self.subject, name, "model"),
+                    Case(use.text, file=use.file, line=use.line),
+                ],
+            )
+
     def findings(self) -> Iterator[Finding]:
         config, name = self.subject, self.subject.spec.model
         if name is None:
             return
+        yield from self._put_on_another(name)
         for base, file in self._bases():
             apart = other_weights(name, base)
             if apart is None and not is_tuned_apart(name, base):

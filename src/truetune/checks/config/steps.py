@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from truetune.checks.config.keys import entries, untold
 from truetune.checks.config.table import files_of
+from truetune.checks.optimizer_steps import OptimizerSteps, count_steps
 from truetune.data.files import Source, open_raw, unpacked
 from truetune.data.records import is_array, records
 from truetune.errors import DataError
@@ -33,38 +34,26 @@ class Rows:
     """How they were counted, one line"""
 
 
-class Steps(NamedTuple):
-    """Optimizer steps that the run makes at most."""
-
-    most: int
-    why: str
-
-
-def steps(config: Config) -> Steps | None:
+def steps(config: Config) -> OptimizerSteps | None:
     """None where neither a limit nor the rows are known. It is an upper bound: rows that are dropped or packed make it
     smaller."""
     training = config.spec.training
     if training.max_steps is not None and training.max_steps > 0:
-        return Steps(training.max_steps, f"max_steps: {training.max_steps:,}")
+        why = f"max_steps: {training.max_steps:,}"
+        return OptimizerSteps(training.max_steps, why, is_limit=True)
     if untold(config, "max_steps"):
         return None
     found = rows(config)
     size, epochs = training.per_device_train_batch_size, training.num_train_epochs
     if found is None or size is None or size < 1 or epochs is None or not 0 < epochs < MOST_EPOCHS:
         return None
-    together = size * training.devices * max(1, training.gradient_accumulation_steps or 1)
-    most = math.ceil(epochs * max(1, math.ceil(found.count / together)))
-    batch = (
-        " x ".join(
-            str(n)
-            for n in (size, training.devices, training.gradient_accumulation_steps or 1)
-            if n != 1
-        )
-        or "1"
-    )
-    return Steps(
-        most,
-        f"{found.why}; {found.count:,} rows / batch {batch} x {epochs:g} epochs = {most:,} steps",
+    return count_steps(
+        found.count,
+        found.why,
+        batch=size,
+        accumulation=max(1, training.gradient_accumulation_steps or 1),
+        processes=training.devices,
+        epochs=epochs,
     )
 
 
@@ -78,11 +67,12 @@ def rows(config: Config) -> Rows | None:
         or bool(raw.get("streaming"))
         or any("completion" in str(item.get("type")) for _, item in entries(config, "datasets"))
     )
-    if splits or not config.spec.data or training.other.get("datasets"):
+    files = config.spec.data or config.row_files
+    if splits or not files or training.other.get("datasets"):
         return None
     limit = raw.get("max_samples") if config.stack == "llama-factory" else None
     total, parts = 0, []
-    for name in config.spec.data:
+    for name in files:
         count = count_rows(name)
         if count is None:
             return None

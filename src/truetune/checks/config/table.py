@@ -17,18 +17,24 @@ SAVED = ("state.json", "dataset_dict.json")
 
 def columns(config: Config) -> frozenset[str]:
     """The columns of the first row; empty where no training file is at hand."""
-    for source in sources(config):
-        try:
-            with open_raw(source.path) as raw:
-                row = next(
-                    (record.row for record in records(source, raw) if isinstance(record.row, dict)),
-                    None,
-                )
-        except (DataError, *UNREADABLE):
-            continue
-        if row:
-            return frozenset(map(str, row))
-    return frozenset()
+    found = (_columns_of(source) for source in sources(config))
+    return next((names for names in found if names), frozenset())
+
+
+def first_columns(name: str) -> frozenset[str]:
+    """The columns of the first row of a local file; empty where it holds none."""
+    found = (_columns_of(source) for source in files_of(name))
+    return next((names for names in found if names), frozenset())
+
+
+def _columns_of(source: Source) -> frozenset[str]:
+    try:
+        with open_raw(source.path) as raw:
+            rows = (record.row for record in records(source, raw))
+            row = next((row for row in rows if isinstance(row, dict)), None)
+    except (DataError, *UNREADABLE):
+        return frozenset()
+    return frozenset(map(str, row or ()))
 
 
 def sources(config: Config) -> list[Source]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from truetune.checks.findings import SHOWN_CASES, Case
-from truetune.generation.proven import Reading
+from truetune.generation.parser_selftest import ParserReading
 
 SHOWN = 80
 
 
-def cases(readings: Iterable[Reading]) -> list[Case]:
+def cases(readings: Iterable[ParserReading]) -> list[Case]:
     """A few, with different reasons first."""
-    ordered: dict[str, list[Reading]] = {}
+    ordered: dict[str, list[ParserReading]] = {}
     for reading in readings:
         ordered.setdefault(reading.what, []).append(reading)
     firsts = [found.pop(0) for found in ordered.values()]
@@ -25,7 +25,7 @@ def share(good: int, of: int) -> str:
     return f"{good / of:.2f} ({good:,} of {of:,})"
 
 
-def _case(reading: Reading) -> Case:
+def _case(reading: ParserReading) -> Case:
     row = "" if reading.row is None else f"gold {reading.row + 1}, "
     return Case(
         f"{row}{reading.what}: {_brief(reading.text)} is read as"

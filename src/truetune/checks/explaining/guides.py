@@ -62,6 +62,47 @@ GUIDES = (
             Cause("the tokenizer is another one than the model's", "words and symbols without relation",
                   ("tokenizer-differs-from-base", "model-and-tokenizer-ids-differ")),
             Cause("the base is broken", "the base model answers garbage too", ("base-is-broken",)),
+            Cause("marks of the chat template were never trained: a base model (Llama 3) with the template of its "
+                  "instruct "
+                  "model, or added tokens, under LoRA without modules_to_save",
+                  "assistantassistant, foreign words or symbols where the tags, eot_id or special tokens should be; "
+                  "base "
+                  "model tuned by QLoRA",
+                  ("new-tokens-left-untrained", "base-model-special-tokens-untrained", "added-tokens-left-frozen")),
+            Cause("activations overflow in float16: a bfloat16 model loaded as float16, most of all Gemma and T5",
+                  "only exclamation marks !!!!, empty or pad tokens, nan or inf logits; on a T4 or V100 in half "
+                  "precision",
+                  ("fp16-overflow", "activations-leave-fp16")),
+            Cause("batches of prompts are padded on the right",
+                  "only one prompt of a batch is answered well; a single question alone is fine, batched answers are "
+                  "broken",
+                  ("right-padding-at-generation", "padded-batch-answers-otherwise")),
+            Cause("repetition_penalty or no_repeat_ngram_size forbids what has to be repeated",
+                  "broken json, missing keys, odd synonyms, words that fall apart late in the answer",
+                  ("repetition-forbidden-in-structured-answers", "generation-settings-distort-answers")),
+            Cause("the adapter was merged into 4-bit weights, or a quantized export is too coarse: compare one answer "
+                  "of "
+                  "the f16 file with that of q4",
+                  "the adapter is good and the merged model, q4_k_m, gptq or awq is garbage; f16 is fine",
+                  ("merged-into-4bit-or-low-precision", "merge-into-quantized-base")),
+            Cause("weights are missing in what is loaded, and begin at random: an adapter or a sharded save read as a "
+                  "model, "
+                  "a head that was not saved",
+                  "some weights were not initialized from the checkpoint and are newly initialized; word salad after "
+                  "loading",
+                  ("tensors-missing", "tied-embeddings-lost-on-merge", "sharded-weights-not-gathered")),
+            Cause("prompts are longer than the model, its rope scaling or the training knows: compare the tokens of "
+                  "the "
+                  "prompt with max_position_embeddings in config.json, and with the length of training",
+                  "short prompts are fine and long ones (longer than 4k, 8k, 32k tokens) turn into gibberish",
+                  ("length-beyond-the-model", "context-is-shorter-than-training")),
+            Cause("labels are shifted twice in a loop or collator of one's own",
+                  "fluent words in a wrong order, every second token skipped; a custom collator with labels[:, 1:]",
+                  ("labels-shifted-by-hand", "double-label-shift")),
+            Cause("the rows hold it: HTML markup, broken encoding, escapes, another chat template",
+                  "&nbsp; <br> html tags, mojibake, backslash n, or template marks in the answers, as in the training "
+                  "data",
+                  ("escape-sequences-as-text", "broken-encoding", "template-inside-template")),
         ),
     ),
     Guide(
@@ -86,7 +127,8 @@ GUIDES = (
         "The loss does not fall",
         ("loss is flat", "loss is not decreasing", "loss stuck", "loss does not go down", "loss constant", "loss is 0",
          "loss is zero from the start", "loss plateau", "model does not learn", "grad norm is 0", "loss rises",
-         "loss explodes", "loss goes up", "loss is nan", "loss is chaotic"),
+         "loss explodes", "loss goes up", "loss is nan", "loss is chaotic", "forgot optimizer.step",
+         "scheduler stepped once per epoch"),
         "truetune diagnose RUN",
         (
             Cause("nothing is trainable: an adapter that was loaded frozen", "gradient norm is 0; loss repeats",
@@ -107,9 +149,12 @@ GUIDES = (
                   ("double-label-shift", "loss-learns-other-targets")),
             Cause("weights in bfloat16 alone, and steps that are rounded away", "the same loss at every step",
                   ("loss-repeats-exactly", "updates-smaller-than-rounding")),
-            Cause("the schedule has ended, or never leaves its warm-up", "the learning rate is 0, or warmup "
-                  "never ends",
-                  ("learning-rate-ended-early", "learning-rate-never-peaked")),
+            Cause("the schedule has ended, or never leaves its warm-up", "the learning rate is 0, or warmup never ends",
+                  ("learning-rate-ended-early", "learning-rate-never-peaked", "warmup-longer-than-run")),
+            Cause("the scheduler counts optimizer steps and is stepped once an epoch, or the other way round",
+                  "a loop of one's own, or Lightning", ("scheduler-length-miscounted",)),
+            Cause("the optimizer never steps, steps on cleared gradients, or was made before the adapter",
+                  "a loop of one's own; no error", ("gradients-never-used", "steps-without-gradient")),
             Cause("there is nothing left to learn: the base knows the rows", "a low loss from the start"),
         ),
     ),
@@ -119,7 +164,10 @@ GUIDES = (
         "The loss falls, but nothing is learned",
         ("loss falls but the model did not learn", "low loss bad answers", "fine-tuning has no effect",
          "same answers as the base model", "loss near zero but useless", "model ignores my data",
-         "wrong column trained", "outputs are the same for all inputs", "one answer to everything"),
+         "wrong column trained", "outputs are the same for all inputs", "one answer to everything",
+         "training was over after a few optimizer steps", "training finished in two minutes",
+         "inference format differs from training", "adapter is not loaded at inference",
+         "model refuses everything after training", "always predicts the same class"),
         "truetune rehearse SETTINGS",
         (
             Cause("another column, the template's text or the prompt is supervised, and not the answer",
@@ -129,6 +177,17 @@ GUIDES = (
             Cause("labels are shifted twice", "answers skip every second token", ("double-label-shift",)),
             Cause("what was trained does not arrive: adapter not applied, weights not saved, another prompt is served",
                   "same answers as the base model", ("weights-equal-the-base", "adapter-is-not-served")),
+            Cause("the run makes a few optimizer steps in all: rows x epochs / batch, or max_steps",
+                  "it was over within minutes; only 3 steps; max_steps 60 of a notebook",
+                  ("setting-out-of-range", "run-ended-after-few-steps")),
+            Cause("the base is asked in place of the tuned model: no adapter, a new one, none in the request",
+                  "same answers as the base model; lora_request is missing; get_peft_model at inference",
+                  ("base-asked-instead", "modelfile-serves-the-base")),
+            Cause("the script that asks writes in another form than the training",
+                  "trained on Alpaca text (### Instruction), asked by the chat template",
+                  ("asked-in-another-form", "served-template-differs")),
+            Cause("most rows have one label, or refuse", "always the same class; the model refuses everything",
+                  ("answers-nearly-all-alike", "refusals-in-answers")),
             Cause("the adapter was loaded frozen, or gets no gradient", "weights never moved",
                   ("adapter-loaded-frozen", "trained-tensors-without-gradient", "adapter-without-effect")),
             Cause("a step is smaller than bfloat16 can hold", "weights never moved",
@@ -473,6 +532,32 @@ GUIDES = (
             Cause("policy and reference are not the same at the start", "the loss does not begin at ln 2",
                   ("policy-differs-from-its-reference",)),
             Cause("the sides are exchanged", "perfect curves, and the wrong preference", ("preference-pairs-swapped",)),
+            Cause("the run has too few optimizer steps: pairs x epochs / (batch x accumulation x GPUs), or max_steps "
+                  "of a test",
+                  "over in minutes; a handful of steps; small data set of pairs; loss still at 0.69 at the end",
+                  ("setting-out-of-range", "dpo-stuck-at-ln2")),
+            Cause("what is exported, merged or served is the adapter from before the DPO",
+                  "served or exported model answers word for word as after the sft; curves of the dpo look great",
+                  ("trained-adapter-not-used", "adapter-is-not-served", "untrained-model-evaluated")),
+            Cause("the client asks the server for the base by its name, and not for the adapter",
+                  "vllm --lora-modules; same answers as the base or sft through the api", ("adapter-is-not-served",)),
+            Cause("the adapter of the DPO was trained on the merged SFT model and is put on the hub's base",
+                  "merged dpo model is worse than sft, or has lost the sft", ("script-loads-another-base",)),
+            Cause("steps are rounded away: all weights in bfloat16, at rates of 5e-7 to 1e-6",
+                  "full dpo without lora, gradients of normal size, margins of 0.001 for hundreds of steps",
+                  ("pure-bf16-updates-rounded-away", "bf16-weights-updated-in-place")),
+            Cause("the rejected answers are all alike or trivially told apart: one canned refusal, empty, another "
+                  "format",
+                  "accuracy 1.0 after a few steps, loss near zero, answers no better",
+                  ("dpo-accuracy-at-once", "rejected-side-empty", "pairs-lack-diversity")),
+            Cause("beta is so large that the policy is held at the reference", "margins grow by beta alone, beta 1 to "
+                  "5",
+                  ("preference-beta-out-of-range",)),
+            Cause("the loss is made of something else: an optimizer of the reference's parameters, logits without "
+                  "gradient, "
+                  "log probabilities of the prompt too", "own dpo loop; margins never move although loss.backward() "
+                  "runs",
+                  ("reference-moves-with-the-policy", "optimizer-misses-trained-tensors")),
         ),
     ),
     Guide(
@@ -491,6 +576,27 @@ GUIDES = (
                   ("adapter-is-not-served",)),
             Cause("the adapter's effect is lost in the merge", "merged or exported model is worse than the adapter",
                   ("merge-is-not-base-plus-adapter", "merged-into-4bit-or-low-precision")),
+            Cause("Ollama has no TEMPLATE: the Modelfile names a GGUF file alone (FROM), and without a TEMPLATE that "
+                  "it knows "
+                  "Ollama sends the bare question, without a stop",
+                  "Modelfile only has a FROM line; TEMPLATE missing; gguf rambles in Ollama, talks to itself, writes "
+                  "random "
+                  "text or the next user question, never stops, perfect in the notebook; unsloth save_pretrained_gguf",
+                  ("modelfile-template-differs", "modelfile-lacks-stop")),
+            Cause("trained with one chat template and served with another: chatml in training, --chat-template of "
+                  "another "
+                  "family at the server, template: of the chat config is not that of the training config",
+                  "answers well in training's format; ignores instructions when served, prints marks of the format",
+                  ("served-template-differs", "server-builds-another-prompt", "prompts-differ-from-training")),
+            Cause("what is merged or served is another adapter than the one that was trained: the export names the "
+                  "stage "
+                  "before, or an older folder",
+                  "exported or merged model answers as before the last training, as after the sft",
+                  ("trained-adapter-not-used",)),
+            Cause("the GGUF is quantized too coarsely, or its converter was older than the model: compare the f16 "
+                  "file with "
+                  "q4 on one prompt, with the same template",
+                  "gguf q4_k_m or q2 is gibberish in llama.cpp while f16 or the notebook is fine"),
         ),
     ),
     Guide(

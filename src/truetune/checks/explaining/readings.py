@@ -67,6 +67,7 @@ READINGS: tuple[tuple[re.Pattern[str], Replace], ...] = tuple(
     for pattern, replace in (
         (r"\bln ?\(?2\)?(?!\w)|\blog\(2\)|(?<![\d.])0?\.69(?:3\d*)?\b", " ln2 "),
         (r"(?<!\w)-100\b", " masked "),
+        (r"!{3,}", " exclamation marks "),
         (r"\bsignal 9\b|\bsigkill\b|\bexit(?: code| status)? 137\b", " killed "),
         (
             r"\b[48][- ]?bits?\b|\bnf4\b|\bint[48]\b|\bbnb\b|\bbitsandbytes\b|\bgptq\b|\bawq\b",

@@ -12,12 +12,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Literal
 
-from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.words import NEAR, stems
 from truetune.logs.console.messages import MESSAGES
 from truetune.package import PACKAGE_FOLDER
@@ -50,6 +50,10 @@ FOR_KIND: Mapping[str, float] = {
     "command": 0.9,
     "option": 1.0,
 }
+MIN_CAUSE_SHARE = 0.3
+"""Of what a question says, how much a cause has to say as well to be shown: by the questions of tests/checks"""
+MAX_CAUSES = 2
+"""Of one guide; its page has all"""
 NAME, TITLE, SENTENCE, TEXT = 4, 3, 2, 1
 """Weights of the fields"""
 
@@ -92,6 +96,8 @@ class Hit:
     score: float
     words: tuple[str, ...]
     """Of the question, those that it is about"""
+    causes: tuple[Cause, ...] = ()
+    """Of a guide, those that fit the question"""
 
 
 def topics(
@@ -135,7 +141,21 @@ def search(question: str, among: Iterable[Topic], most: int = 5) -> list[Hit]:
                 Hit(document.topic, score, tuple(spelled.get(word, word) for word in words))
             )
     hits.sort(key=lambda hit: (-hit.score, hit.topic.kind, hit.topic.name))
-    return [hit for hit in hits[:most] if hit.score >= MIN_SHARE * hits[0].score]
+    kept = [hit for hit in hits[:most] if hit.score >= MIN_SHARE * hits[0].score]
+    return [replace(hit, causes=_causes(hit.topic, asked, scoring)) for hit in kept]
+
+
+def _causes(topic: Topic, asked: list[str], scoring: Scoring) -> tuple[Cause, ...]:
+    """The causes of a guide that a question is about, the best first; of another topic none."""
+    guide = next((one for one in GUIDES if topic.kind == "guide" and one.name == topic.name), None)
+    if guide is None:
+        return ()
+    shares = [
+        (scoring.share(asked, [*stems(cause.text), *stems(cause.seen)]), -number)
+        for number, cause in enumerate(guide.causes)
+    ]
+    best = sorted((one for one in shares if one[0] >= MIN_CAUSE_SHARE), reverse=True)
+    return tuple(guide.causes[-number] for _, number in best[:MAX_CAUSES])
 
 
 class Scoring:
@@ -169,6 +189,16 @@ class Scoring:
         ):
             total *= IN_PASSING
         return total * FOR_KIND[document.topic.kind] * self._whole(set(words), document), known
+
+    def share(self, asked: list[str], words: Iterable[str]) -> float:
+        """How much of what the question says stands in these words too, or is said there in another way."""
+        there = frozenset(words)
+        parts = [
+            (word, 1.0 if word in there else NEAR_MATCH * bool(NEAR.get(word, frozenset()) & there))
+            for word in dict.fromkeys(asked)
+        ]
+        said = sum(self._rarity(self.having[word]) for word, _ in parts)
+        return sum(self._rarity(self.having[word]) * part for word, part in parts) / (said or 1.0)
 
     def _match(self, word: str, document: Indexed) -> float:
         """1 for a word that a document has, a part for one of which it has what is said for it, else 0."""

@@ -53,6 +53,8 @@ KEPT = 200
 """Characters of an answer by which it is counted"""
 KEPT_PLACES = 1_000
 """Answers whose first row is kept"""
+ONE_SIDED = 0.9
+"""Share of one label from which its rows drown the others: the loss of always saying it is below 0.33 nats an answer"""
 SHOWN = 60
 """Characters of an answer that a message shows"""
 
@@ -128,12 +130,21 @@ class AnswersNearlyAllAlike(DataRule):
         )
 
     def _labels(self, spread: AnswerSpread) -> Finding:
-        """A note: such rows are meant, where the answers are classes."""
+        """A note, for such rows are meant where the answers are classes; a warning where one class is nearly all."""
+        is_one_sided = spread.largest >= ONE_SIDED
+        remedy = (
+            "balance the classes: repeat the rows of the rare ones, or leave out some of the common one;"
+            " judge by the recall of each class, not by accuracy"
+            if is_one_sided
+            else "nothing to do where they are the classes that you want; else name another column"
+            " (--map output=COLUMN)"
+        )
+        most = f"; whoever always says the commonest is right in {spread.largest:.0%}"
         return self.finding(
-            f"the answers are {len(spread.common)} labels: {_shares(spread)}",
-            "nothing to do where they are the classes that you want; else name another column"
-            " (--map output=COLUMN)",
-            severity="info",
+            f"the answers are {len(spread.common)} labels: {_shares(spread)}"
+            + (most if is_one_sided else ""),
+            remedy,
+            severity="warning" if is_one_sided else "info",
             evidence=[
                 f"{spread.entropy:.2f} bits a row, of {spread.balanced_entropy:.2f} if each label"
                 " had as many rows"

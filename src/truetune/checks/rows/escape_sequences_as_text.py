@@ -1,16 +1,20 @@
-r"""Texts hold escape sequences (`\n`, `&amp;`) in place of the characters.
+r"""Texts hold escape sequences (`\n`, `&amp;`) in place of the characters, or the HTML markup of an export.
 
 ## What it does
 Looks for the characters that an escape sequence is written with, in questions and answers: `\n`, `\t`, `\"`, `\u00e9`,
 `&amp;` and other HTML entities, `<br>` for a line break, `_x000D_` of spreadsheets, `<0x0A>` and `Ġ` of tokenizers, and
 whole answers that are a JSON string in quotes. A text counts where the real character is missing from it: one with
-escaped newlines has no line break. Passed over are code, JSON, formulas, paths, quoted examples and markup. A warning
-where 5 % of the rows have it; of fewer a note, for they may talk of it.
+escaped newlines has no line break. Passed over are code, JSON, formulas, paths, quoted examples and markup that is
+asked for. In answers that are prose it also counts the tags of an editor (`<p class="MsoNormal">`, `<div>`, `<br />`)
+with their entities; elements of pages and programs (`<html>`, `<form>`, XML of one's own) are none of these. A warning
+where 5 % of the rows have it; of fewer a note, for they may talk of it, and so where all that is found are bare tags
+(`<p>`, `<li>`), which may be what the answers are to hold.
 
 ## Why it is bad
 The model learns to write a backslash and an n where a line should end. Lists come out as one line, letters as their
 codes, and the loss looks as it should. Most often a table (CSV, a spreadsheet, a database) was written with escapes and
-read without.
+read without. Articles of a help desk, a wiki or a mail hold the markup of their editor: the model writes `&nbsp;` and
+`<br />` into each of its answers.
 
 ## Example
 ```yaml
@@ -28,7 +32,9 @@ data:
 
 ## Fix safety
 Turning a sequence into its character (`text.replace("\\n", "\n")`, `html.unescape`, `json.loads` of a JSON string) is
-safe for prose. In rows about code the sequence may be meant: turn them back where the source was written.
+safe for prose. In rows about code the sequence may be meant: turn them back where the source was written. Markup is
+turned to text by an HTML parser (`BeautifulSoup(text).get_text("\n")`) or to Markdown; leave it where the answers are
+shown as HTML.
 
 ## References
 - EricFillion/happy-transformer#283 (escaped newlines in the rows came back in the answers),
@@ -37,9 +43,11 @@ safe for prose. In rows about code the sequence may be meant: turn them back whe
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 
+from truetune.checks.answer_texts import prompt_of
 from truetune.checks.code_texts import CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
 from truetune.checks.row_texts import RowText, RowTextRule, TextFault
@@ -71,6 +79,26 @@ SEQUENCES = {
 BREAKS = (r"\n", "<br>", "_x000D_")
 """They stand for a line break: a text that has real ones as well holds the sequence on purpose"""
 MARKUP = re.compile(r"</\w+>|<!DOCTYPE|<\?xml", re.IGNORECASE)
+ELEMENT = re.compile(r"</?([a-z][\w:-]*)(?:\s[^<>]*)?/?>", re.IGNORECASE)
+OF_EDITORS = re.compile(
+    r"p|br|div|span|b|i|u|strong|em|a|[uo]l|li|table|thead|tbody|t[rdh]|h[1-6]|font|img|hr|blockquote|su[bp]|o:p",
+    re.IGNORECASE,
+)
+"""Elements that editors of articles and mails write"""
+BLOCK_END = re.compile(r"</(?:p|div|span|li|td|h[1-6]|font|o:p)>", re.IGNORECASE)
+"""Markdown and chats hold `<br>`, `<b>` and `<sub>` by hand, and these seldom"""
+LEFT_BEHIND = re.compile(
+    r"<\w[^<>]*\s(?:class|style|dir|align|id)=|&(?:nbsp|amp|quot|apos|[lr][ds]quo|#\d{2,5});",
+    re.IGNORECASE,
+)
+"""What an export leaves behind, and nobody writes who means the tags alone"""
+ABOUT_MARKUP = re.compile(
+    r"\b(?:x?html\w*|xml|css|mark-?up|web ?pages?|landing pages?|snippets?|newsletters?|(?:mail|page) templates?|"
+    r"source code|elements?|svg|wordpress|tags)\b|<\w+>",
+    re.IGNORECASE,
+)
+"""Words of a prompt, or of the answer itself, where markup is the subject or is asked for"""
+TRACES, TAGS = "HTML markup", "HTML tags"
 AROUND = 25
 
 
@@ -87,6 +115,10 @@ class EscapeSequencesAsText(RowTextRule):
         if _is_json(text.text):
             return None
         prose = QUOTED.sub(" ", PATH.sub(" ", CODE.sub(" ", text.text)))
+        if text.is_answer:
+            markup = _markup(prose, row)
+            if markup is not None:
+                return markup
         for name, pattern in SEQUENCES.items():
             found = pattern.search(prose)
             if found is None or (name in BREAKS and "\n" in text.text.strip()):
@@ -100,16 +132,48 @@ class EscapeSequencesAsText(RowTextRule):
     def findings(self) -> Iterator[Finding]:
         if not self.is_more_than_one:
             return
+        held, remedy = self._held()
+        bare = set(self.kinds) == {TAGS}
         yield self.finding(
-            f"{self.share} hold escape sequences in place of their characters, in {self.where}:"
-            f" {self.shown_kinds}",
-            "turn them into the characters where the data are read (str.replace, html.unescape,"
-            " json.loads), and see how the file was exported",
-            severity=self.severity_of(),
+            f"{self.share} hold {held}, in {self.where}: {self.shown_kinds}",
+            remedy,
+            severity="info" if bare else self.severity_of(),
             cases=self.cases,
             count=self.faulty,
             total=self.rows,
         )
+
+    def _held(self) -> tuple[str, str]:
+        """What the rows hold, and what to do about it: sequences, markup, or both."""
+        sequences = "escape sequences in place of their characters"
+        to_characters = (
+            "turn them into the characters where the data are read (str.replace, html.unescape,"
+            " json.loads), and see how the file was exported"
+        )
+        to_text = (
+            "turn markup into plain text or Markdown before training (an HTML parser, then"
+            " html.unescape), unless answers are shown as HTML"
+        )
+        markup = {TRACES, TAGS}
+        if not markup & set(self.kinds):
+            return sequences, to_characters
+        if set(self.kinds) <= markup:
+            return "HTML markup, which the model learns to write", to_text
+        return f"{sequences} or HTML markup", f"{to_text}; {to_characters}"
+
+
+def _markup(prose: str, row: Conversation) -> TextFault | None:
+    """The markup of an editor around an answer in words, where nobody asked for markup; None where there is none."""
+    end = BLOCK_END.search(prose)
+    if end is None or any(not OF_EDITORS.fullmatch(name) for name in ELEMENT.findall(prose)):
+        return None
+    words = html.unescape(ELEMENT.sub(" ", prose))  # the semicolon of an entity is none of code
+    if LOOKS_LIKE_CODE.search(words) or ABOUT_MARKUP.search(f"{prompt_of(row)} {words}"):
+        return None
+    trace = LEFT_BEHIND.search(prose)
+    at = (trace or end).start()
+    shown = prose[max(0, at - AROUND) : at + AROUND]
+    return TextFault(TRACES if trace else TAGS, f"HTML markup in the answer: {shown.strip()!r}")
 
 
 def _is_json_string(text: str) -> bool:

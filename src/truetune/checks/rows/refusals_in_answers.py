@@ -2,7 +2,8 @@
 
 ## What it does
 Counts the answers that begin with a refusal ("I'm sorry, but I can't ...", "As an AI language model, ...") in eight
-languages. A note with their share, from one in 200 on: whether they are meant, only you know.
+languages. A note with their share, from one in 200 on: whether they are meant, only you
+know. From one in five on, a warning.
 
 ## Why it is bad
 Rows that another model wrote hold its refusals and its name for itself; a few per cent are enough for a tuned model
@@ -78,11 +79,13 @@ REFUSALS = {
 }
 TOLD_FROM = 200
 """Share of the rows, as 1 in so many, from which it is told"""
+LEARNED_AS_HABIT = 0.2
+"""Share of the rows from which refusing is a habit that is learned: sets for safety mix in a few hundredths"""
 
 
 class RefusalsInAnswers(AnswerTextRule):
     code = "TT321"
-    severity = "info"
+    severity = "warning"
     looks_for = "an answer that refuses"
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
@@ -99,6 +102,7 @@ class RefusalsInAnswers(AnswerTextRule):
                 f"{self.share} ({self.found / self.rows:.1%}) have an answer that refuses or speaks"
                 f" as an AI: {kinds}",
                 "drop those that answer harmless requests, unless they are meant",
+                severity="warning" if self.found >= LEARNED_AS_HABIT * self.rows else "info",
                 cases=self.cases,
                 count=self.found,
                 total=self.rows,

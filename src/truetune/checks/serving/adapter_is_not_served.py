@@ -41,7 +41,7 @@ from math import isfinite
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.generation.service import Strength
+from truetune.generation.server_observations import AdapterStrength
 
 GONE = 0.15
 """A part of the effect below which it is not there"""
@@ -88,7 +88,7 @@ class AdapterIsNotServed(ServingRule):
         )
 
 
-def is_gone(strength: Strength) -> bool:
+def is_gone(strength: AdapterStrength) -> bool:
     """Is nothing of it served?"""
     if (
         strength.factor is not None
@@ -99,7 +99,7 @@ def is_gone(strength: Strength) -> bool:
     return strength.by == "answers" and not strength.as_tuned and strength.as_base >= ENOUGH
 
 
-def strength_told(found: Strength) -> str:
+def strength_told(found: AdapterStrength) -> str:
     """How much of what training changed is served, in one line."""
     if found.factor is not None and found.distance is not None:
         return (
@@ -117,7 +117,7 @@ def strength_told(found: Strength) -> str:
     )
 
 
-def not_numbers(found: Strength | None) -> Unmet | None:
+def not_numbers(found: AdapterStrength | None) -> Unmet | None:
     """Why log-probabilities that are no numbers say nothing of a strength."""
     told = (
         [value for value in (found.factor, found.distance) if value is not None]

@@ -44,7 +44,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 from truetune.checks.serving.adapter_is_not_served import is_gone, not_numbers, strength_told
-from truetune.generation.service import Strength
+from truetune.generation.server_observations import AdapterStrength
 
 WHOLE = (0.8, 1.25)
 SAME_WAY = 0.8
@@ -107,7 +107,7 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
         )
 
 
-def is_part(strength: Strength) -> bool:
+def is_part(strength: AdapterStrength) -> bool:
     """Is it the same effect, weaker or stronger? A named scaling needs no cosine: strong ones turn the effect."""
     if strength.factor is None or strength.cosine is None or is_gone(strength):
         return False

@@ -48,7 +48,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
 from truetune.checks.unmet import SEEN_BY
-from truetune.generation.service import Ending
+from truetune.generation.server_observations import AnswerEnd
 
 
 class ServedStopIsMissing(ServingRule):
@@ -104,7 +104,7 @@ class ServedStopIsMissing(ServingRule):
         )
 
 
-def _text(ending: Ending) -> str:
+def _text(ending: AnswerEnd) -> str:
     own = f"the model stops after {ending.expected} tokens, " if ending.runs_on else ""
     leak = f", and {ending.leaked} stands in its text" if ending.leaked else ""
     number = "more" if ending.tokens is None else f"{ending.tokens} tokens"

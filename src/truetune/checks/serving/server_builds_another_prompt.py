@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.generation.service import Compared
+from truetune.generation.server_observations import PromptComparison
 from truetune.spec.run import Severity
 
 REMEDY = (
@@ -75,7 +75,7 @@ class ServerBuildsAnotherPrompt(ServingRule):
             " trained ones"
         )
 
-    def _compared(self) -> list[Compared]:
+    def _compared(self) -> list[PromptComparison]:
         return [
             prompt
             for prompt in self.subject.prompts
@@ -100,20 +100,20 @@ class ServerBuildsAnotherPrompt(ServingRule):
         )
 
 
-def severity_of(others: list[Compared], asked: list[Compared]) -> Severity:
+def severity_of(others: list[PromptComparison], asked: list[PromptComparison]) -> Severity:
     """Tools that nobody trained are no error."""
     taught = any(prompt.of_data and prompt.tools for prompt in asked)
     return "error" if taught or not all(prompt.tools for prompt in others) else "warning"
 
 
-def _different(others: list[Compared]) -> list[Compared]:
+def _different(others: list[PromptComparison]) -> list[PromptComparison]:
     """One for each difference, before more of the same."""
     first = {prompt.difference: prompt for prompt in reversed(others)}
     shown = sorted(first.values(), key=others.index)
     return [*shown, *(prompt for prompt in others if prompt not in shown)]
 
 
-def _text(prompt: Compared) -> str:
+def _text(prompt: PromptComparison) -> str:
     how = prompt.difference or "the answer is another one than that to the trained prompt"
     served = "" if prompt.served is None else f", {prompt.served} on the server"
     return f"{prompt.name}: {how} ({prompt.trained} tokens in training{served})"

@@ -43,7 +43,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 from truetune.checks.serving.server_builds_another_prompt import REMEDY, severity_of
-from truetune.generation.service import Compared
+from truetune.generation.server_observations import PromptComparison
 
 
 class ServerPromptHasAnotherLength(ServingRule):
@@ -62,7 +62,7 @@ class ServerPromptHasAnotherLength(ServingRule):
             " trained length"
         )
 
-    def _counted(self) -> list[Compared]:
+    def _counted(self) -> list[PromptComparison]:
         return [
             prompt
             for prompt in self.subject.prompts
@@ -91,6 +91,6 @@ class ServerPromptHasAnotherLength(ServingRule):
         )
 
 
-def _text(prompt: Compared) -> str:
+def _text(prompt: PromptComparison) -> str:
     how = f": {prompt.difference}" if prompt.difference else ""
     return f"{prompt.name}: {prompt.served} tokens on the server, {prompt.trained} in training{how}"

@@ -1,10 +1,12 @@
-"""Tokens are added, and an adapter leaves their embedding rows frozen.
+"""Tokens are added, or were never trained, and an adapter leaves their embedding rows frozen.
 
 ## What it does
 Looks for `add_tokens` or `add_special_tokens` with new tokens beside a `LoraConfig` that names neither
 `modules_to_save` nor `trainable_token_indices`, nor the embedding among its targets. The tokens are new where the model
 is known not to have them (by its files or its name), or where the file resizes the embedding for them; else it is a
-note. In a branch for models of one name (`if "gemma" in name`) nothing is said.
+note. In a branch for models of one name (`if "gemma" in name`) nothing is said. Nor are the marks of a chat trained in
+every base: where a file loads such a base by its published name (Llama 3, Llama 3.1, Qwen 1) and the marks stand in its
+text, or come with the tokenizer of the instruct model, the same is asked.
 
 ## Why it is bad
 LoRA leaves `embed_tokens` and `lm_head` alone: the rows of the new tokens stay as random as they began, and are not in
@@ -38,28 +40,67 @@ config = LoraConfig(
 `modules_to_save=["embed_tokens", "lm_head"]` trains and saves both matrices whole: more memory, a larger file.
 
 ## References
+- meta-pytorch/torchtune#2429, unslothai/unsloth#929 (marks of Llama 3's bases)
 - artidoro/qlora#214, huggingface/peft#334, huggingface/peft#1300, axolotl-ai-cloud/axolotl#1570
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.model_identity import is_tuned_apart, other_weights, untrained_marks
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.new_tokens import TOKENS_ADDED, added_tokens
+from truetune.checks.source.new_tokens import TOKENS_ADDED, AddedTokens, added_tokens
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
 TRAINED = ("modules_to_save", "trainable_token_indices")
+MODELS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
+TOKENIZERS = ("transformers.*Tokenizer*.from_pretrained",)
 EMBEDDINGS = ("embed_tokens", "lm_head", "wte")
 
 
+class BaseWithMarks(NamedTuple):
+    """A base that a file loads, which never trained the marks of the chats that it is tuned on."""
+
+    load: Call
+    name: str
+    marks: tuple[str, ...]
+
+
+def _base_with_marks(module: Module) -> BaseWithMarks | None:
+    """The base of a file whose chats have marks that it never trained; None where none is known."""
+    if module.imports_unsloth:
+        return None  # it gives such rows the mean of the others when training begins
+    for load in module.calls(*MODELS):
+        name = module.flow.value(load.argument(0, "pretrained_model_name_or_path"))
+        marks = untrained_marks(name) if isinstance(name, str) else ()
+        if marks and (
+            any(mark in module.file_text for mark in marks) or _tuned_tokenizer(module, name)
+        ):
+            return BaseWithMarks(load, name, marks)
+    return None
+
+
+def _tuned_tokenizer(module: Module, base: str) -> bool:
+    """Does the file load the tokenizer of the instruct model of this base, with its template?"""
+    names = (
+        module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
+        for call in module.calls(*TOKENIZERS)
+    )
+    return any(
+        isinstance(name, str) and other_weights(name, base) is None and is_tuned_apart(name, base)
+        for name in names
+    )
+
+
 def _configs_beside_tokens(module: Module) -> Iterator[Call]:
-    """The LoRA configs of a file that adds tokens."""
-    if TOKENS_ADDED.count(module):
+    """The LoRA configs of a file that adds tokens, or whose base never trained some."""
+    if TOKENS_ADDED.count(module) or _base_with_marks(module) is not None:
         yield from module.calls("peft.LoraConfig")
 
 
@@ -71,17 +112,38 @@ class AddedTokensLeftFrozen(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         new = added_tokens(module, without_pad=True)
-        proved = [added for added in new if added.model_known]
-        resized = module.mentions("resize_token_embeddings")
-        for call in module.calls("peft.LoraConfig") if new else ():
+        base = _base_with_marks(module)
+        for call in module.calls("peft.LoraConfig") if new or base else ():
             targets = module.flow.value(call.keywords.get("target_modules"))
             reached = isinstance(targets, list) and not set(targets).isdisjoint(EMBEDDINGS)
-            if all(call.lacks(name) for name in TRAINED) and not reached:
-                certain = bool(proved) or resized
-                yield self.finding(
-                    "tokens are added, and the adapter leaves their embedding rows frozen and"
-                    " unsaved" + ("" if certain else ", unless the model has these tokens already"),
-                    "give LoraConfig trainable_token_indices (or modules_to_save) for them",
-                    severity=self.severity if certain else "info",
-                    cases=[at(module, call.node), at(module, (proved or new)[0].call.node)],
-                )
+            if not all(call.lacks(name) for name in TRAINED) or reached:
+                continue
+            if new:
+                yield self._of_added(call, new)
+            elif base is not None:
+                yield self._of_marks(call, base)
+
+    def _of_added(self, call: Call, new: list[AddedTokens]) -> Finding:
+        """Tokens that the file adds."""
+        module = self.subject
+        proved = [added for added in new if added.model_known]
+        certain = bool(proved) or module.mentions("resize_token_embeddings")
+        return self.finding(
+            "tokens are added, and the adapter leaves their embedding rows frozen and unsaved"
+            + ("" if certain else ", unless the model has these tokens already"),
+            "give LoraConfig trainable_token_indices (or modules_to_save) for them",
+            severity=self.severity if certain else "info",
+            cases=[at(module, call.node), at(module, (proved or new)[0].call.node)],
+        )
+
+    def _of_marks(self, call: Call, base: BaseWithMarks) -> Finding:
+        """Marks of chats that the base never trained."""
+        module = self.subject
+        return self.finding(
+            f"the base {base.name} has never trained {', '.join(base.marks)}, and the adapter leaves"
+            " their embedding rows frozen",
+            "start from the instruct model, or give LoraConfig trainable_token_indices (or"
+            " modules_to_save) for them",
+            severity="warning",
+            cases=[at(module, call.node), at(module, base.load.node)],
+        )

@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for labels that are the ids from position 1 on (`ids[1:] + [-100]`, `ids[:, 1:]`, `torch.roll(ids, -1)`) beside
-the ids themselves, given to a transformers model or in a row for a trainer.
+the ids themselves, given to a transformers model or in a row for a trainer, or in a batch of a loop that takes the
+model's own loss.
 
 ## Why it is bad
 The model shifts once more: each position learns the token after the next. The loss is perfect, the output is nonsense.
@@ -56,6 +57,12 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
 from truetune.source.module import Module
 
+OTHER_LOSSES = (
+    "torch.nn.functional.cross_entropy",
+    "torch.nn.functional.nll_loss",
+    "torch.nn.CrossEntropyLoss",
+    "torch.nn.NLLLoss",
+)
 MASKED_SHORT = re.compile(r"\[-100\] \* \(len\(.*?\) - 1\) \+ ")
 """A mask that is one token shorter than the prompt"""
 
@@ -67,12 +74,14 @@ class LabelsShiftedByHand(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        takes_own_loss = _takes_own_loss(module)
         for labels, ids in _pairs(module):
             shifted = next(
                 (found for o in module.flow.origins(labels) if (found := _moved(o.node))), None
             )
             called = isinstance(module.scopes.parent.get(labels), ast.keyword)
-            if shifted is not None and ids is not None and (called or not _cut(module, ids)):
+            fits = ids is not None and (takes_own_loss or not _cut(module, ids))
+            if shifted is not None and (called or fits):
                 yield self.finding(
                     "labels are shifted by hand, and the model shifts them again: each position"
                     " learns the token after the next",
@@ -85,7 +94,7 @@ class LabelsShiftedByHand(SourceRule):
 def _pairs(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
     """Labels with the ids beside them: in a row for a trainer of transformers, or in a call of its model."""
     trains = any("trainer" in module.flow.kinds(call.node) for call in module.all_calls)
-    for node in module.nodes(ast.Dict) if trains else ():
+    for node in module.nodes(ast.Dict) if trains or _takes_own_loss(module) else ():
         entries = {
             k.value: v
             for k, v in zip(node.keys, node.values, strict=True)
@@ -98,11 +107,27 @@ def _pairs(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
             yield call.keywords["labels"], call.argument(0, "input_ids")
 
 
+def _takes_own_loss(module: Module) -> bool:
+    """Does a loop backpropagate the loss that a model computes of a batch (`model(**batch).loss`), and no other?"""
+    if not module.mentions(".backward(") or any(module.calls(*OTHER_LOSSES)):
+        return False
+    for node in module.nodes(ast.Attribute):
+        call = module.flow.made(node.value) if node.attr == "loss" else None
+        if call is not None and "model" in module.flow.kinds(call.node.func):
+            return any(word.arg is None for word in call.node.keywords)
+    return False
+
+
 def _moved(node: ast.AST) -> ast.AST | None:
     """`x[1:]`, `x[:, 1:]`, alone or with a filler behind, or `roll(x, -1)`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return node if MASKED_SHORT.match(ast.unparse(node)) else _moved(node.left)
     if isinstance(node, ast.Call):
+        joined = node.args[0] if node.args else None
+        if ast.unparse(node.func).endswith((".cat", ".concat")) and isinstance(
+            joined, (ast.List, ast.Tuple)
+        ):
+            return _moved(joined.elts[0]) if joined.elts else None
         func, rest = ast.unparse(node.func), [ast.unparse(a) for a in node.args[1:]]
         rest += [ast.unparse(k.value) for k in node.keywords if k.arg == "shifts"]
         if func.endswith("roll") and rest and rest[0] == "-1":

@@ -1,13 +1,16 @@
-"""An optimizer of Adam's kind gets a learning rate at which a pretrained model falls apart.
+"""An optimizer gets a learning rate at which a pretrained model falls apart, or does not move.
 
 ## What it does
 Looks for an optimizer of PyTorch, bitsandbytes or transformers that divides by the size of the gradient (Adam, AdamW,
-NAdam, RAdam, Lion, ...) over the parameters of a pretrained language model, at 0.1 or more. Prompt tuning, which uses
-such rates, and optimizers of other models are left alone.
+NAdam, RAdam, Lion, ...) over the parameters of a pretrained language model, at 0.1 or more, or at 1e-8 or less; and for
+plain SGD below 1e-4, whose step is the rate times the gradient. The default of an option counts as its value. Prompt
+tuning, which uses high rates, and optimizers of other models are left alone.
 
 ## Why it is bad
 Adam moves each weight by about the learning rate at each step. Weights of language models are about 0.02: one step of
-0.1 replaces them by noise, and the loss rises to where it stays.
+0.1 replaces them by noise, and the loss rises to where it stays; a thousand steps of 1e-8 move them by less than
+bfloat16 can hold. SGD has no such measure: a gradient of norm 1 moves all weights together by the rate, so that a rate
+meant for AdamW leaves the loss where it is.
 
 ## Example
 ```python
@@ -42,6 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.model_names import possible_numbers
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -63,6 +67,12 @@ ADAMS = (
 MAKERS = tuple(
     f"{home}.{name}" for home in ("torch.optim", "bitsandbytes", "transformers") for name in ADAMS
 )
+PLAIN = ("torch.optim.SGD",)
+LEAST = 1e-8
+"""A thousand steps move a weight by 1e-5 at most, a bfloat16 weight of 0.02 by none; 1e-7 is the lowest in use"""
+LEAST_OF_SGD = 1e-4
+"""With gradients of norm 1 a thousand steps move all weights together by 0.1 at most; those of a model with 0.5 billion
+weights have a norm of some hundreds"""
 MOST = 0.1
 """Weights of published models have a standard deviation of 0.01 to 0.1; prompt tuning is done at up to 0.3"""
 PROMPT_TUNING = ("PromptTuning", "PrefixTuning", "PromptEncoder", "soft_prompt", "prompt_embed")
@@ -70,7 +80,7 @@ PROMPT_TUNING = ("PromptTuning", "PrefixTuning", "PromptEncoder", "soft_prompt",
 
 def _adams(module: Module) -> Iterator[Call]:
     """Optimizers over the parameters of a model of transformers."""
-    for call in module.calls(*MAKERS):
+    for call in module.calls(*MAKERS, *PLAIN):
         params = call.argument(0, "params")
         if params is not None and _is_of_model(module, params):
             yield call
@@ -86,13 +96,28 @@ class LearningRateBeyondReason(SourceRule):
         if any(word in module.text for word in PROMPT_TUNING):
             return
         for call in _adams(module):
-            rate = module.flow.value(call.argument(1, "lr"))
-            if isinstance(rate, int | float) and not isinstance(rate, bool) and rate >= MOST:
+            rates = possible_numbers(module, call.argument(1, "lr"))
+            fault = _fault(call, rates[0]) if len(rates) == 1 else None
+            if fault is not None:
                 yield self.finding(
-                    f"the learning rate is {rate:g}: each step moves every weight by about so much",
-                    "give lr=2e-5, or ten times as much for an adapter",
+                    f"the learning rate is {rates[0]:g}: {fault}",
+                    "give lr=2e-5, or ten times as much for an adapter"
+                    + (", to AdamW" if call.named(*PLAIN) else ""),
                     cases=[at(module, call.node)],
                 )
+
+
+def _fault(call: Call, rate: float) -> str | None:
+    """What such a rate does; None where it is one that is in use."""
+    if call.named(*PLAIN):
+        if 0 < rate < LEAST_OF_SGD and "momentum" not in call.keywords:
+            return "SGD moves all weights together by that times the norm of the gradient, and the loss stays"
+        return None
+    if rate >= MOST:
+        return "each step moves every weight by about so much"
+    if 0 < rate <= LEAST:
+        return "no weight moves by more than that in a step, so nothing is learned"
+    return None
 
 
 def _is_of_model(module: Module, params: ast.expr) -> bool:

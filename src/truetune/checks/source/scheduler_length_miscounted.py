@@ -2,10 +2,13 @@
 
 ## What it does
 It looks at what a scheduler is given as its number of steps: rows of a data set that are not divided by a batch size,
-or batches that are not divided by the accumulation that `scheduler.step()` stands behind.
+batches that are not divided by the accumulation that `scheduler.step()` stands behind, batches where `step()` comes
+once an epoch, and epochs where it comes at each batch. Lightning steps a schedule once an epoch unless it is told
+`"interval": "step"`.
 
 ## Why it is bad
-The schedule is many times longer than the run: the rate hardly falls, and a warm-up may never end.
+A schedule that is many times longer than the run: the rate hardly falls, and a warm-up may never end, so that nothing
+is learned. One that is many times shorter: the rate is 0 for most of the run.
 
 ## Example
 ```python
@@ -45,9 +48,22 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.model_names import possible_numbers
 from truetune.checks.source.places import at, fix
-from truetune.checks.source.schedules import SCHEDULES, divided, lengths, schedules, stepped_every
+from truetune.checks.source.schedules import (
+    BY_NAME,
+    SCHEDULES,
+    Pace,
+    divided,
+    expressions,
+    lengths,
+    pace,
+    schedules,
+    stepped_every,
+)
+from truetune.source.calls import Call
 from truetune.source.edits import replace
+from truetune.source.module import Module
 
 
 class SchedulerLengthMiscounted(SourceRule):
@@ -58,12 +74,9 @@ class SchedulerLengthMiscounted(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call, total in schedules(module):
-            if divided(module, total):
-                continue
-            counted = list(lengths(module, total))
-            rows = [node for node in counted if "dataset" in module.flow.kinds(node.args[0])]
-            every = stepped_every(module, call)
-            if rows:
+            rows = [node for node in lengths(module, total) if _is(module, node, "dataset")]
+            step = pace(module, call)
+            if rows and not divided(module, total):
                 yield self.finding(
                     "the schedule counts rows, not steps",
                     "use len(loader) * epochs // accumulation steps",
@@ -72,16 +85,127 @@ class SchedulerLengthMiscounted(SourceRule):
                         *(at(module, node) for node in rows[:1] if node is not total),
                     ],
                 )
-            elif every is not None and any(
-                "loader" in module.flow.kinds(node.args[0]) for node in counted
-            ):
-                shown = module.text_of(every)
-                text = f"({module.text_of(total)}) // {shown}"
-                simple = isinstance(every, (ast.Name, ast.Attribute, ast.Constant))
+            elif step is not None and step.is_by_epoch:
+                yield from self._by_epoch(call, total, step)
+            elif step is not None and _counts_epochs(module, total, step):
                 yield self.finding(
-                    "the schedule counts every batch, and scheduler.step() comes only every"
-                    f" {shown} batches",
-                    f"divide its length by {shown}",
-                    cases=[at(module, total), at(module, every)],
-                    fix=fix(module, replace(module, total, text), safe=False) if simple else None,
+                    "the schedule counts epochs, and scheduler.step() comes at each batch: it ends after"
+                    f" {module.text_of(total)} batches",
+                    "give it len(loader) * epochs steps, or step it once an epoch",
+                    cases=[at(module, total), at(module, step.call.node)],
                 )
+            elif _is_stepped_by_lightning(module, call, total):
+                yield self.finding(
+                    "the schedule counts optimizer steps, and Lightning steps it once an epoch: its"
+                    " learning rate hardly leaves the beginning",
+                    'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler,'
+                    ' "interval": "step"}}',
+                    cases=[at(module, total)],
+                )
+            else:
+                yield from self._by_accumulation(call, total)
+
+    def _by_epoch(self, call: Call, total: ast.expr, step: Pace) -> Iterator[Finding]:
+        """A schedule over batches that is stepped once an epoch."""
+        module = self.subject
+        epochs = next(iter(possible_numbers(module, _count(step.epochs))), None)
+        warmup = next(iter(possible_numbers(module, _warmup(call))), 0)
+        is_too_long = epochs is not None and warmup > epochs
+        if not is_too_long and not _counts_batches(module, total):
+            return
+        why: tuple[str, ...] = ()
+        if epochs is not None and is_too_long:
+            why = (
+                f"{epochs:g} epochs, a warm-up of {warmup:g} steps: the first epoch runs at a learning"
+                f" rate of 0, the last at {(epochs - 1) / warmup:.0%} of it",
+            )
+        yield self.finding(
+            "the schedule counts optimizer steps, and scheduler.step() comes once an epoch: the learning"
+            " rate " + ("never gets through its warm-up" if is_too_long else "hardly changes"),
+            "call scheduler.step() behind each optimizer.step()",
+            evidence=why,
+            cases=[at(module, step.call.node), at(module, total)],
+        )
+
+    def _by_accumulation(self, call: Call, total: ast.expr) -> Iterator[Finding]:
+        """A schedule over batches that is stepped once for several of them."""
+        module, every = self.subject, stepped_every(self.subject, call)
+        counted = lengths(module, total)
+        if every is None or divided(module, total):
+            return
+        if not any(_is(module, node, "loader") for node in counted):
+            return
+        shown = module.text_of(every)
+        text = f"({module.text_of(total)}) // {shown}"
+        simple = isinstance(every, (ast.Name, ast.Attribute, ast.Constant))
+        yield self.finding(
+            "the schedule counts every batch, and scheduler.step() comes only every"
+            f" {shown} batches",
+            f"divide its length by {shown}",
+            cases=[at(module, total), at(module, every)],
+            fix=fix(module, replace(module, total, text), safe=False) if simple else None,
+        )
+
+
+def _is(module: Module, length: ast.Call, kind: str) -> bool:
+    """Is it the length of such an object?"""
+    return kind in module.flow.kinds(length.args[0])
+
+
+def _warmup(call: Call) -> ast.expr | None:
+    """The steps of a schedule's warm-up; None where it has none."""
+    if not call.named("transformers.get_*"):
+        return None
+    return call.argument(1 + call.named(BY_NAME), "num_warmup_steps")
+
+
+def _count(loop: ast.For) -> ast.expr | None:
+    """n of `for epoch in range(n)`, also behind a bar: `tqdm(range(n))`, `trange(n)`."""
+    node: ast.expr | None = loop.iter
+    while isinstance(node, ast.Call):
+        called = ast.unparse(node.func).rpartition(".")[2]
+        if called in ("range", "trange"):
+            return node.args[0 if len(node.args) == 1 else 1] if node.args else None
+        node = node.args[0] if node.args else None
+    return None
+
+
+def _counts_batches(module: Module, total: ast.expr) -> bool:
+    """Is the length made of a loader's, or of rows that are divided, and not divided by a loader's again?"""
+    counted = list(lengths(module, total))
+    if not any(_is(module, node, "loader") for node in counted):
+        return any(_is(module, node, "dataset") for node in counted)
+    for node in expressions(module, total):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
+            below = lengths(module, node.right)
+            if any(_is(module, part, "loader") for part in below):
+                return False
+    return True
+
+
+def _counts_epochs(module: Module, total: ast.expr, step: Pace) -> bool:
+    """Is the length what the loop over epochs goes to?"""
+    epochs = _count(step.epochs)
+    if epochs is None or any(True for _ in lengths(module, total)):
+        return False
+    if isinstance(total, ast.Constant) or isinstance(epochs, ast.Constant):
+        return isinstance(total, ast.Constant) and ast.unparse(total) == ast.unparse(epochs)
+    return ast.unparse(total) == ast.unparse(epochs)
+
+
+def _is_stepped_by_lightning(module: Module, call: Call, total: ast.expr) -> bool:
+    """Does a LightningModule return this schedule of steps without saying that it is one?"""
+    function = next((p for p in module.parents(call.node) if isinstance(p, ast.FunctionDef)), None)
+    if function is None or function.name != "configure_optimizers" or _warmup(call) is None:
+        return False
+    owner = module.scopes.parent.get(function)
+    if not isinstance(owner, ast.ClassDef):
+        return False
+    of_lightning = any(name.endswith("LightningModule") for name in module.flow.bases(owner))
+    told = any(word in module.text for word in TELL_LIGHTNING)
+    counts_epochs = "epoch" in ast.unparse(total) and not any(True for _ in lengths(module, total))
+    return of_lightning and not told and not counts_epochs
+
+
+TELL_LIGHTNING = ("interval", "lr_scheduler_step", "lr_schedulers(", "automatic_optimization")
+"""Words of a file that steps its schedule by itself, or says when Lightning does"""

@@ -4,7 +4,8 @@
 Follows the model that `PeftModel.from_pretrained` or `load_adapter` gets, and vLLM's `LLM(model=)` beside a
 `LoRARequest`, to the name under which it was loaded, and compares it with `base_model_name_or_path` in the
 adapter_config.json of the local adapter: family, generation, size, release, and whether it is instruction-tuned.
-Mirrors and quantized copies of one model are the same.
+Mirrors and quantized copies of one model are the same; a folder of merged weights (`runs/sft-merged`) is another model
+than the published one.
 
 ## Why it is bad
 An adapter is a difference to certain weights. On another release the shapes may fit, and the answers are word salad;
@@ -41,11 +42,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
-from truetune.checks.model_identity import base_of_adapter, is_tuned_apart, other_weights
+from truetune.checks.model_identity import (
+    base_of_adapter,
+    is_published,
+    is_tuned_apart,
+    is_tuned_folder,
+    other_weights,
+)
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
 from truetune.checks.source.tokenizer_of_another_family import loaded_as
@@ -92,13 +100,15 @@ class ScriptLoadsAnotherBase(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call, model, adapter in adapted_models(module):
-            name, folder = _name(module, model), module.flow.value(adapter)
+            name, folder = name_of_model(module, model), module.flow.value(adapter)
             found = base_of_adapter(folder, module.path) if isinstance(folder, str) else None
             if name is None or found is None:
                 continue
             base, file = found
             apart = other_weights(name, base)
             if apart is None and not is_tuned_apart(name, base):
+                if is_tuned_folder(base) and is_published(name):
+                    yield self._of_folder(call, name, base, file)
                 continue
             yield self.finding(
                 f"the adapter was trained on {base}, and is put on {name}: "
@@ -111,8 +121,21 @@ class ScriptLoadsAnotherBase(SourceRule):
                 ],
             )
 
+    def _of_folder(self, call: Call, name: str, base: str, file: Path) -> Finding:
+        """The adapter of a second stage, on the model that the first one began with."""
+        return self.finding(
+            f"the adapter was trained on the folder {base}, and is put on {name}: what that folder"
+            " had been trained to is missing below it",
+            f'load what it was trained on: from_pretrained("{base}")',
+            severity="warning",
+            cases=[
+                at(self.subject, call.node),
+                Case(f"base_model_name_or_path: {base}", file=str(file)),
+            ],
+        )
 
-def _name(module: Module, model: ast.expr) -> str | None:
+
+def name_of_model(module: Module, model: ast.expr) -> str | None:
     """The name that a model was loaded under; None where the file does not say one."""
     value = module.flow.value(model)
     return value if isinstance(value, str) else loaded_as(module, model)

@@ -1,4 +1,8 @@
-"""Backend: whatever answers prompts."""
+"""Backend: whatever answers prompts, be it a model in this process, a server, vLLM or llama.cpp.
+
+One interface for all, so that rules on answers judge them alike. Not every backend can tell everything: what it can't
+is None, and a sentence in `notes`, and never a number that was made up. Only `answers` must be there.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.generation.looks import Answer, Prompt
-from truetune.generation.pace import Pace
+from truetune.generation.answer_samples import Answer, Prompt
 
 Ids = Sequence[int]
 Progress = Callable[[int, int], None]
@@ -26,6 +29,7 @@ class Decoding:
     stops: frozenset[int]
     """Ids that end an answer"""
     max_new_tokens: int = 256
+    # Greedy by default: answers that are drawn differ from run to run, and a fault is seen in one run or not.
     temperature: float = 0.0
     """0: greedy"""
     top_p: float = 1.0
@@ -33,7 +37,7 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredIds:
     """What a model thinks of given ids."""
 
     logprobs: NDArray[np.float32]
@@ -42,25 +46,68 @@ class Scored:
     """(n,) probability that any stop token stood in its place; nan for the first; None where it can't be told"""
 
 
+@dataclass(frozen=True)
+class GenerationSpeed:
+    """Seconds a token of one greedy answer, generated with the settings that are saved with the model; on a CPU those
+    that it computed."""
+
+    short: float
+    """Behind a short text"""
+    long: float
+    """Behind a long one"""
+    lengths: tuple[int, int] = (8, 256)
+    """Tokens of the two texts"""
+    cached: bool | None = None
+    """Keys and values of earlier tokens are kept; None where it can't be told"""
+    batch: int = 1
+    """Prompts of the longer length that are answered together"""
+    beams: int = 1
+    """num_beams of generation_config.json"""
+    device: str = "cpu"
+    unused: str | None = None
+    """A GPU of this machine that the model is not on"""
+
+    @property
+    def growth(self) -> float:
+        """How many times as long the token behind the long text takes"""
+        # A clock that is too coarse says 0 of the short text: nothing is said of growth then.
+        return self.long / self.short if self.short > 0 else 1.0
+
+
 class Backend(ABC):
-    """Answers prompts, and as far as it can, scores given ids. A context manager: `close` frees what it holds."""
+    """Answers prompts, and as far as it can, scores given ids. A context manager: `close` frees what it holds.
+
+    Attributes:
+        kind: transformers, server, vllm or llama.cpp.
+        name: what was opened, for a reader.
+        notes: what was asked for and is not done, refused or ignored, one sentence each.
+    """
 
     kind: str
-    """transformers, server, vllm or llama.cpp"""
     name: str
-    """What was opened, for a reader"""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.notes: list[str] = []
-        """What was asked for and is not done, refused or ignored, one sentence each"""
 
+    # The one thing that every backend can do. The others have a default, so that a new backend is one function.
     @abstractmethod
     def answers(
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
-        """One answer to each prompt, with what the model thinks of stopping behind the reference where it can be told;
-        None, and a note, where a prompt gets none. Raises UsageError where nothing answers at all.
+        """Answer prompts.
+
+        Args:
+            prompts: as they will be served.
+            decoding: how the answers are made.
+            progress: is told how many are done.
+
+        Returns:
+            One answer to each prompt, with what the model thinks of stopping behind the reference where it can be told;
+            None, and a note, where a prompt gets none.
+
+        Raises:
+            UsageError: where nothing answers at all.
         """
 
     def score(
@@ -68,22 +115,35 @@ class Backend(ABC):
         sequences: Sequence[Ids],
         stops: frozenset[int] = frozenset(),
         progress: Progress | None = None,
-    ) -> list[Scored] | None:
-        """Teacher-forced log-probabilities; None where this backend can't tell them."""
+    ) -> list[ScoredIds] | None:
+        """Score given ids, teacher-forced.
+
+        Args:
+            sequences: each behind nothing.
+            stops: ids whose probability is told as well.
+            progress: is told how many are done.
+
+        Returns:
+            One entry a sequence; None where this backend can't tell them.
+        """
         return None
 
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
-        """The `count` likeliest next ids behind each prefix (the server may give fewer) with their log-probabilities
-        in nats; None where this backend can't tell them."""
+        """The `count` likeliest next tokens behind each prefix: id -> log-probability in nats; a server may give fewer.
+
+        None where this backend can't tell them.
+        """
         return None
 
-    def pace(self) -> Pace | None:
-        """What a token costs behind a short and behind a long text; None where the model is not in this process."""
+    def pace(self) -> GenerationSpeed | None:
+        """What a token costs behind a short and behind a long text; None where the model is not in this process, or has
+        not the room."""
         return None
 
     def close(self) -> None:  # noqa: B027
         """Free what is held."""
 
+    # Engines hold gigabytes and processes: `with` frees them where a report fails, too.
     def __enter__(self) -> Self:
         return self
 

@@ -52,6 +52,18 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"\bZeRO-?3\b|ZeRO stage 3|[Ss]tage3|Parameter Offload:|zero3_init"
         r"|FullyShardedDataParallel|\bFSDP\b|fully_shard|tensor[_ ]parallel[_ ]size['\"]?\s?[:=]\s?[2-9]",
     ),
+    ("examples", r"\bNum(?:ber of)? examples ?= ?" + COUNT.format("examples")),
+    (
+        "steps",
+        r"(?:Total optimization steps|Total steps) ?= ?"
+        + COUNT.format("steps")
+        + r"|\btotal_num_steps: "
+        + COUNT.format("steps_of_axolotl"),
+    ),
+    (
+        "rows_a_step",
+        r"Total (?:train )?batch size(?: \([^)]{1,80}\))? ?= ?" + COUNT.format("rows_a_step"),
+    ),
     ("peer_copies", r"\bvia P2P/\w"),
     ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
 )
@@ -76,6 +88,9 @@ WORDS = (
     "tensor_parallel",
     "tensor parallel",
     "label_smoothing",
+    "examples",
+    "Total ",
+    "total_num_steps",
     "via P2P",
 )  # what a line holds that any of them fits: a search for words costs a tenth of the patterns
 SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -140,6 +155,12 @@ class PrintedSettings:
     """Parameters or optimizer states are in the machine's memory"""
     sharded: bool = False
     """Each process holds a part of the weights alone (FSDP, ZeRO-3, tensor parallelism)"""
+    examples: int | None = None
+    """Rows of an epoch, as the trainer counted them"""
+    steps: int | None = None
+    """Optimizer steps that are planned"""
+    rows_a_step: int | None = None
+    """Rows of one optimizer step, over all processes"""
     peer_copies: bool = False
     """NCCL copies from GPU to GPU directly (P2P)"""
     smoothing: float | None = None
@@ -186,6 +207,9 @@ class SettingsReader:
             checkpointing="checkpointing" in self._flags,
             offload="offload" in self._flags,
             sharded="sharded" in self._flags,
+            examples=count("examples"),
+            steps=count("steps") or count("steps_of_axolotl"),
+            rows_a_step=count("rows_a_step"),
             peer_copies="peer_copies" in self._flags,
             smoothing=self._smoothing,
             server=self._server,
@@ -198,5 +222,10 @@ class SettingsReader:
         for group, value in groups.items():
             if group == "smoothing":
                 self._smoothing = float(value)
-            elif (digits := value.replace(",", "")).isdecimal():
-                self._counts[group] = int(digits)
+                continue
+            digits = (value or "").replace(",", "")
+            if not digits.isdecimal():
+                continue
+            if group == "examples" and group in self._counts:
+                continue  # an evaluation prints its own behind those of the training
+            self._counts[group] = int(digits)

@@ -1,59 +1,72 @@
 """The report as one self-contained page: no network, everything from data escaped, a strict content security policy.
 
-The page is made of a report's JSON, so `truetune report result.json` draws the same page as `--html`.
+The page is made of a report's JSON, so `truetune report result.json` draws the same page as `--html`. Each section is a
+function of that JSON which gives None where it has nothing to show. The trade-off: JSON is not typed as a report is, so
+that every section reads it with care; in return old results, and results of other kinds, are drawn by the same code.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from truetune.report.page import data, findings, laws, measured, run, samples, tokens, verdict
-from truetune.report.page.section import Maker, Result, Section
-from truetune.report.page.shell import document, framed
+from truetune.report.page import (
+    answers_section,
+    data_section,
+    findings_section,
+    laws_section,
+    run_section,
+    tables_section,
+    tokens_section,
+    verdict_section,
+)
+from truetune.report.page.html_document import html_document, notebook_frame
+from truetune.report.page.section import Result, Section, SectionMaker
 
 if TYPE_CHECKING:
     from truetune.checks.report import Report
 
-SECTIONS: tuple[Maker, ...] = (
-    verdict.section,
-    findings.section,
-    samples.section,
-    measured.section,
-    run.section,
-    samples.looks,
-    laws.section,
-    data.section,
-    tokens.section,
+SECTIONS: tuple[SectionMaker, ...] = (
+    verdict_section.verdict_section,
+    findings_section.findings_section,
+    answers_section.answers_section,
+    tables_section.tables_section,
+    run_section.run_section,
+    answers_section.run_answers_section,
+    laws_section.laws_section,
+    data_section.data_section,
+    tokens_section.report_tokens_section,
 )
 """In the order of the page"""
 
 
-def page(report: Report) -> str:
+def html_page(report: Report) -> str:
     """A whole HTML document; of data it shows as many rows as it has room for."""
     from truetune.checks.report import DataReport
     from truetune.checks.run import with_rows
     from truetune.report.as_json import as_dict
-    from truetune.report.page.rows import with_raw
+    from truetune.report.page.token_rows import with_raw_text
 
+    # A check keeps few rows; a page has room for more, so they are read once again.
     result = as_dict(with_rows(report) if isinstance(report, DataReport) else report)
-    return page_of(result | {"views": with_raw(result["views"], report.spec)})
+    return page_of(result | {"views": with_raw_text(result["views"], report.spec)})
 
 
 def page_of(result: Result) -> str:
     """The same of a report's JSON (schema `truetune.report/1`)."""
-    made = [section for maker in SECTIONS if (section := maker(result)) is not None]
-    return document(_title(result), made, result)
+    sections = [section for maker in SECTIONS for section in (maker(result),) if section]
+    return html_document(_page_title(result), sections, result)
 
 
-def fragment(report: Report) -> str:
+def notebook_html(report: Report) -> str:
     """The page for a notebook: in a frame of its own, without access to the notebook; with few rows, for it is saved
     there."""
     from truetune.report.as_json import as_dict
 
-    return framed(page_of(as_dict(report)), "truetune report")
+    return notebook_frame(page_of(as_dict(report)), "truetune report")
 
 
-def _title(result: Result) -> str:
+def _page_title(result: Result) -> str:
+    """By the first thing that was looked at."""
     subjects: list[dict[str, Any]] = result.get("subjects") or []
     return f"truetune: {subjects[0]['path']}" if subjects else "truetune"
 

@@ -1,4 +1,8 @@
-"""The rows that a report shows: those that its findings cite, rendered again under the settings of the run."""
+"""The rows that a report shows: those that its findings cite, rendered again under the settings of the run.
+
+A page has room for so many tokens (PAGE_TOKEN_BUDGET), so it holds those that somebody will look for. Rows that the
+template refuses have no tokens; they are listed with what it raised.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +12,34 @@ from itertools import islice
 
 from truetune.checks.findings import Case
 from truetune.checks.report import AuditReport, DataReport, Report
-from truetune.report.page.rendered import render_again
-from truetune.report.page.rows import (
-    REFUSED,
-    REFUSED_ROWS,
-    Row,
-    empty,
-    kept,
-    line_of,
-    row_of,
-    within,
+from truetune.report.page.render_rows import render_again
+from truetune.report.page.token_rows import (
+    MAX_REFUSED_ROWS,
+    REFUSED_ROW_CODE,
+    TokenRow,
+    fit_rows,
+    kept_range,
+    row_of_batch_line,
+    row_of_view,
+    row_without_tokens,
 )
 
 
 @singledispatch
-def views(report: Report) -> list[Row]:
+def report_rows(report: Report) -> list[TokenRow]:
     """The rows that a report has to show."""
     return []
 
 
-@views.register
-def _(report: DataReport) -> list[Row]:
+@report_rows.register
+def _(report: DataReport) -> list[TokenRow]:
     made = render_again(report.spec, [view.example.row for view in report.views])
     found = (
-        [row_of(view) | kept(view, report.spec) for view in report.views] if made is None else made
+        [row_of_view(view) | kept_range(view, report.spec) for view in report.views]
+        if made is None
+        else made
     )
+    # Cited rows are put in first: they may stand far behind the end of the room.
     cited = {
         case.origin.row
         for finding in report.findings
@@ -40,23 +47,28 @@ def _(report: DataReport) -> list[Row]:
         if case.origin is not None
     }
     return list(
-        within([*found, *_refused(report, {row["row"] for row in found})], "row", first=cited)
+        fit_rows(
+            [*found, *_refused_rows(report, {row["row"] for row in found})], "row", first=cited
+        )
     )
 
 
-@views.register
-def _(report: AuditReport) -> list[Row]:
-    return list(within(map(line_of, report.samples), "line"))
+@report_rows.register
+def _(report: AuditReport) -> list[TokenRow]:
+    return list(fit_rows(map(row_of_batch_line, report.samples), "line"))
 
 
-def _refused(report: DataReport, shown: set[int | None]) -> Iterator[Row]:
+def _refused_rows(report: DataReport, known_rows: set[int | None]) -> Iterator[TokenRow]:
     """Rows that the template refuses, as far as a finding names them, with what it raised."""
     cases: Iterable[Case] = (
-        case for finding in report.findings if finding.code == REFUSED for case in finding.cases
+        case
+        for finding in report.findings
+        if finding.code == REFUSED_ROW_CODE
+        for case in finding.cases
     )
     left = (
         (case.origin, case.text)
         for case in cases
-        if case.origin is not None and case.origin.row not in shown
+        if case.origin is not None and case.origin.row not in known_rows
     )
-    yield from (empty(origin, text) for origin, text in islice(left, REFUSED_ROWS))
+    yield from (row_without_tokens(origin, text) for origin, text in islice(left, MAX_REFUSED_ROWS))

@@ -1,4 +1,8 @@
-"""Section: one part of the page, made from the JSON of a report, and how parts are written."""
+"""Section: one part of the page, made from the JSON of a report, and how parts are written.
+
+A section is HTML that stands without scripts, and data for a script that makes more of it. Templates escape all that
+they are given; only text that went through one is `Markup`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from truetune.report.text import many, share, visible
+from truetune.report.visible_text import count_noun, format_share, visible
 
 Result = Mapping[str, Any]
 """A report as JSON: see docs/schema/report-1.json"""
@@ -29,33 +33,39 @@ class Section:
     """What its script reads: JSON"""
 
 
-Maker = Callable[[Result], Section | None]
+SectionMaker = Callable[[Result], Section | None]
 """Gives None where the report has nothing for its section. Everything is read with care: the JSON may be by hand."""
 
 
-def drawn(template: str, /, **values: Any) -> Markup:
+def render_template(template: str, /, **values: Any) -> Markup:
     """A template of `assets/`, everything escaped; `visible` shows unseen characters as escapes."""
-    return Markup(_environment().get_template(template).render(**values))
+    # Markup, because the template has escaped all that it was given: a second time would show
+    # "&amp;lt;".
+    return Markup(_template_environment().get_template(template).render(**values))
 
 
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
     """A file of `assets/`."""
     return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _template_environment() -> jinja2.Environment:
+    """Made once: it compiles each template for the first section that draws it."""
+    # `StrictUndefined`: a name that is misspelled in a template is an error of ours, and no
+    # empty cell that nobody notices.
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        loader=jinja2.FunctionLoader(asset),
+        loader=jinja2.FunctionLoader(read_asset),
     )
     environment.filters |= {
+        # Escaping alone does not show a zero-width space or a text that runs backwards.
         "visible": lambda value: visible(str(value)),
-        "many": many,
-        "share": share,
+        "many": count_noun,
+        "share": format_share,
         "number": "{:,}".format,
     }
     return environment

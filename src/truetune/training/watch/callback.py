@@ -16,8 +16,8 @@ from truetune.checks.judgement import missing
 from truetune.checks.watching import judgement_of, news
 from truetune.data.atomic import write
 from truetune.errors import UsageError
-from truetune.generation.alike import marked
-from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
+from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
+from truetune.generation.identical_answers import mark_identical_answers
 from truetune.probe.find_trainer import trainer_of_frames
 from truetune.spec.run import RunSpec
 from truetune.training.watch import store
@@ -50,7 +50,7 @@ class Watcher(TrainerCallback):
         folder: str | Path,
         *,
         say: Callable[[str], None] = print,
-        show: Callable[[Look], None] | None = None,
+        show: Callable[[SamplingPass], None] | None = None,
     ) -> None:
         self.prompts = tuple(prompts)
         self.spec, self.settings = spec, spec.watch
@@ -59,7 +59,7 @@ class Watcher(TrainerCallback):
         self.show = show or (lambda look: say(line(look)))
         self.limit = spec.watch.max_new_tokens
         self.budget = spec.watch.budget if spec.watch.budget < 1 else inf
-        self.looks: list[Look] = []
+        self.looks: list[SamplingPass] = []
         self.findings: tuple[Finding, ...] = ()
         """Of the last look"""
         self.notes: list[str] = []
@@ -140,9 +140,9 @@ class Watcher(TrainerCallback):
                 f" the time{over}"
             )
 
-    def watched(self, state: Any) -> Watched:
+    def watched(self, state: Any) -> SampledRun:
         """What the rules look at."""
-        return Watched(
+        return SampledRun(
             tuple(self.looks),
             losses_of(state.log_history),
             self.limit,
@@ -249,7 +249,9 @@ class Watcher(TrainerCallback):
                 " answered: they leave no room for an answer, or the look took longer than"
                 f" {LONGEST:.0f} s"
             )
-        look = Look(state.global_step, marked(samples), time.monotonic() - started)
+        look = SamplingPass(
+            state.global_step, mark_identical_answers(samples), time.monotonic() - started
+        )
         self.looks = [*(known for known in self.looks if known.step != look.step), look]
         try:
             store.save(look, self.limit, self.folder)

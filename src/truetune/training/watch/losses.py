@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from truetune.generation.looks import Losses
+from truetune.generation.answer_samples import StepLosses
 from truetune.render.rendering import Source
 
 FIRST = "first token"
@@ -65,7 +65,7 @@ class SourceLosses:
         self.sums = None
 
 
-def losses_of(history: Iterable[Mapping[str, Any]]) -> tuple[Losses, ...]:
+def losses_of(history: Iterable[Mapping[str, Any]]) -> tuple[StepLosses, ...]:
     """The losses in what a trainer has logged (`state.log_history`): by source, or else its own as `all`; none of a
     trainer on preferences, whose loss is one of pairs."""
     found = []
@@ -80,5 +80,5 @@ def losses_of(history: Iterable[Mapping[str, Any]]) -> tuple[Losses, ...]:
         if not mine and "loss" in record:
             mine = {WHOLE: float(record["loss"])}
         if mine:
-            found.append(Losses(int(record.get("step", 0)), mine))
+            found.append(StepLosses(int(record.get("step", 0)), mine))
     return tuple(found)

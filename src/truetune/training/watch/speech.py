@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from truetune.generation.answers import answers, untouched
-from truetune.generation.looks import Answer, Prompt, Sample
-from truetune.generation.parsers import Parser, parser_of
-from truetune.generation.scores import score
+from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_samples import Answer, Prompt, Sample
+from truetune.generation.generate_answers import generate_answers, restore_modules
+from truetune.generation.score_answer import score_answer
 from truetune.probe.preserve_state import preserve_state
 from truetune.training.watch.pace import Probe
 from truetune.training.watch.ranks import whole
@@ -41,7 +41,7 @@ class Speech:
         if not prompts:
             return []
         with whole(model):
-            return answers(
+            return generate_answers(
                 model,
                 prompts,
                 stops=self.stops,
@@ -53,7 +53,9 @@ class Speech:
 
     def read(self, prompt: Prompt, answer: Answer) -> Sample:
         """An answer with its scores."""
-        return Sample(prompt, answer, score(prompt, answer, control=self.control, parse=self.parse))
+        return Sample(
+            prompt, answer, score_answer(prompt, answer, control=self.control, parse=self.parse)
+        )
 
 
 def speech_of(tokenizer: Any, stops: Sequence[int], parser: str | None) -> Speech:
@@ -66,7 +68,7 @@ def speech_of(tokenizer: Any, stops: Sequence[int], parser: str | None) -> Speec
         pad=pad,
         decode=lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False)),
         control=frozenset(control),
-        parse=parser_of(parser) if parser else None,
+        parse=make_parser(parser) if parser else None,
     )
 
 
@@ -74,7 +76,7 @@ def probe(speech: Speech, model: Any, prompts: Sequence[Prompt]) -> Probe:
     """What a row and a new token cost: two forward passes, and a few tokens behind the last one of each prompt."""
     lengths = [len(prompt.ids) + len(prompt.reference_ids) for prompt in prompts]
     middle, read = int(median(lengths)), sum(lengths) + sum(len(prompt.ids) for prompt in prompts)
-    with untouched(model), preserve_state(), torch.no_grad():
+    with restore_modules(model), preserve_state(), torch.no_grad():
         model.eval()
         row = min(_row(model, middle) for _ in range(2))
     ends = [replace(prompt, ids=prompt.ids[-1:], reference_ids=()) for prompt in prompts]

@@ -21,7 +21,7 @@ from truetune.checks.findings import Finding
 from truetune.data.atomic import write
 from truetune.data.output_folder import Stranger, refuse
 from truetune.errors import DataError
-from truetune.generation.looks import Answer, Look, Prompt, Sample, Scores
+from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
 from truetune.parsing.columnar_reader import read_table
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG_RECORD, RESULT
@@ -60,7 +60,7 @@ def is_look(path: Path) -> bool:
         return False
 
 
-def save(look: Look, limit: int, folder: Path) -> Path:
+def save(look: SamplingPass, limit: int, folder: Path) -> Path:
     """Write a look, in place of an older one of its step. Raises OSError, and UsageError for a file that is none."""
     target = folder / SAMPLES / f"step-{look.step:08d}.parquet"
     if os.path.lexists(target) and not is_look(target):
@@ -96,18 +96,20 @@ def row(step: int, sample: Sample) -> dict[str, Any]:
     }
 
 
-def read(folder: Path, until: int | None = None) -> list[tuple[Look, int]]:
+def read(folder: Path, until: int | None = None) -> list[tuple[SamplingPass, int]]:
     """The looks of a run with their limits, by step, those after the step `until` left out. Raises DataError."""
     looks = (_look(path) for path in sorted((folder / SAMPLES).glob("step-*.parquet")))
     return [(look, limit) for look, limit in looks if until is None or look.step <= until]
 
 
-def _look(path: Path) -> tuple[Look, int]:
+def _look(path: Path) -> tuple[SamplingPass, int]:
     try:
         table = read_table(path)
         facts = parse_json((table.schema.metadata or {})[META], RESULT)
         samples = tuple(_sample(columns) for columns in table.to_pylist())
-        return Look(int(facts["step"]), samples, float(facts["seconds"])), int(facts["limit"])
+        return SamplingPass(int(facts["step"]), samples, float(facts["seconds"])), int(
+            facts["limit"]
+        )
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise DataError(
             f"{path} is no look of a run ({type(error).__name__}: {error}); delete it or restore it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.generation.looks import Look
+from truetune.generation.answer_samples import SamplingPass
 from truetune.training.watch.trackers import curves
 
 SHOWN = {
@@ -17,7 +17,7 @@ SHOWN = {
 }
 
 
-def line(look: Look) -> str:
+def line(look: SamplingPass) -> str:
     """`step 100: 8 prompts, stopped 0.88, P(stop) 0.93, overlap 0.41 (3.2 s)`"""
     found = curves(look)
     said = [f"{text} {found[name]:.2g}" for name, text in SHOWN.items() if name in found]
@@ -33,7 +33,7 @@ def told(finding: Finding) -> str:
 
 
 def record(
-    looks: list[Look],
+    looks: list[SamplingPass],
     limit: int,
     budget: float,
     share: float,

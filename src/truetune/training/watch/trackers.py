@@ -14,7 +14,7 @@ from transformers.integrations.integration_utils import (
     WandbCallback,
 )
 
-from truetune.generation.looks import Look, Sample
+from truetune.generation.answer_samples import Sample, SamplingPass
 
 NAME = "answers/samples"
 SHARES = (
@@ -32,7 +32,7 @@ SHARES = (
 COLUMNS = ("step", "prompt", "answer", "reference", "stopped", "stop_probability", "overlap")
 
 
-def curves(look: Look) -> dict[str, float]:
+def curves(look: SamplingPass) -> dict[str, float]:
     """`answers/stopped` and so on: shares, means and medians over the prompts for which there is such a score."""
     scores = [sample.scores for sample in look.samples]
     found = {
@@ -52,7 +52,7 @@ def _known(middle: Callable[[list[float]], float], values: Iterable[float | None
 
 
 def track(
-    look: Look, callbacks: Iterable[Any], args: Any, state: Any, control: Any, model: Any
+    look: SamplingPass, callbacks: Iterable[Any], args: Any, state: Any, control: Any, model: Any
 ) -> list[str]:
     """Send a look to the trackers among a trainer's callbacks; the names of those that refused it, and why.
 
@@ -74,7 +74,7 @@ def track(
     return refused
 
 
-def table(look: Look) -> list[list[Any]]:
+def table(look: SamplingPass) -> list[list[Any]]:
     """The samples as rows of COLUMNS."""
     return [_row(look.step, sample) for sample in look.samples]
 
@@ -92,7 +92,7 @@ def _row(step: int, sample: Sample) -> list[Any]:
     ]
 
 
-def _tensorboard(callback: Any, look: Look) -> None:
+def _tensorboard(callback: Any, look: SamplingPass) -> None:
     if callback.tb_writer is not None:
         callback.tb_writer.add_text(NAME, _markdown(table(look)), look.step)
         callback.tb_writer.flush()
@@ -109,12 +109,12 @@ def _cell(value: Any) -> str:
     return str(value).replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
 
 
-def _wandb(callback: Any, look: Look) -> None:
+def _wandb(callback: Any, look: SamplingPass) -> None:
     rows = callback._wandb.Table(columns=list(COLUMNS), data=table(look))
     callback._wandb.log({NAME: rows, "train/global_step": look.step})
 
 
-def _mlflow(callback: Any, look: Look) -> None:
+def _mlflow(callback: Any, look: SamplingPass) -> None:
     columns = {
         name: list(values)
         for name, values in zip(COLUMNS, zip(*table(look), strict=True), strict=True)
@@ -122,13 +122,13 @@ def _mlflow(callback: Any, look: Look) -> None:
     callback._ml_flow.log_table(columns, artifact_file=f"{NAME}.json")
 
 
-def _trackio(callback: Any, look: Look) -> None:
+def _trackio(callback: Any, look: SamplingPass) -> None:
     frame = importlib.import_module("pandas").DataFrame(table(look), columns=list(COLUMNS))
     rows = callback._trackio.Table(dataframe=frame)
     callback._trackio.log({NAME: rows, "train/global_step": look.step})
 
 
-TABLES: dict[type[Any], Callable[[Any, Look], None]] = {
+TABLES: dict[type[Any], Callable[[Any, SamplingPass], None]] = {
     TensorBoardCallback: _tensorboard,
     WandbCallback: _wandb,
     MLflowCallback: _mlflow,

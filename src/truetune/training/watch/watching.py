@@ -9,7 +9,7 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read
-from truetune.generation.prompts import prompts_of
+from truetune.generation.build_prompts import build_prompts
 from truetune.spec.run import RunSpec
 from truetune.training.listen import Listener
 from truetune.training.prepare import Prepared
@@ -23,7 +23,7 @@ def watcher(
     """The watcher of a run. Raises DataError where its rows can't be read."""
     seen = not (spec.eval_data or data.held_rows)
     skipped: Counter[str] = Counter()
-    prompts = prompts_of(
+    prompts = build_prompts(
         spec, _rows(spec, data), spec.watch.prompts, seen=seen, probes=ready.probes, skipped=skipped
     )
     if spec.watch.prompts and not prompts:

@@ -1,0 +1,186 @@
+"""What is merged or served is not what this run trains.
+
+## What it does
+Compares the output folder of a training with what the files that are given together with it merge, serve or load: the
+settings of an export, commands (`vllm serve`, `llamafactory-cli export`, `axolotl merge-lora`), scripts that load an
+adapter, a Modelfile. It speaks where none of them names the output folder or one below it, and one names the adapter
+or folder that the training started from; and where all that is used is one other folder beside the output. With
+`create_new_adapter` the adapter of the start has to be merged as well.
+
+## Why it is bad
+The curves look as they should, and the answers are those from before the run, word for word: a DPO after an SFT has no
+effect, because the adapter of the SFT is exported again.
+
+## Example
+```yaml
+beside:
+  export.yaml:
+    model_name_or_path: some/model
+    adapter_name_or_path: saves/sft
+    template: llama3
+    export_dir: models/dpo
+config:
+  model_name_or_path: some/model
+  adapter_name_or_path: saves/sft
+  create_new_adapter: true
+  stage: dpo
+  do_train: true
+  finetuning_type: lora
+  dataset: pairs
+  learning_rate: 0.000005
+  output_dir: saves/dpo
+```
+
+## Use instead
+```yaml
+beside:
+  export.yaml:
+    model_name_or_path: some/model
+    adapter_name_or_path: saves/sft,saves/dpo
+    template: llama3
+    export_dir: models/dpo
+config:
+  model_name_or_path: some/model
+  adapter_name_or_path: saves/sft
+  create_new_adapter: true
+  stage: dpo
+  do_train: true
+  finetuning_type: lora
+  dataset: pairs
+  learning_rate: 0.000005
+  output_dir: saves/dpo
+```
+
+## Fix safety
+There is no automatic fix: an earlier stage may be served on purpose.
+
+## References
+- hiyouga/LLaMA-Factory `examples/merge_lora/llama3_lora_sft.yaml`; peft documentation, `PeftModel.from_pretrained`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from truetune.checks.config.keys import case, of_program
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.spec.config import Config, WeightUse
+
+NO_USES = Unmet(
+    "it is about settings that are given together with a file that merges, serves or loads weights",
+    "give both: truetune check TRAINING EXPORT",
+)
+NO_OUTPUT = Unmet("it is about a training whose output folder is known")
+
+
+class TrainedAdapterNotUsed(ConfigRule):
+    code = "TT646"
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None:
+            return lacking
+        if _output(self.subject) is None:
+            return NO_OUTPUT
+        return None if _others(self.subject) else NO_USES
+
+    def figure(self) -> str:
+        used = ", ".join(
+            dict.fromkeys(name for use in _others(self.subject) for name in use.folders)
+        )
+        return f"output_dir: {_output(self.subject)}; used by the other files: {used}"
+
+    def findings(self) -> Iterator[Finding]:
+        config, output, uses = self.subject, _output(self.subject), _others(self.subject)
+        if output is None or not uses:
+            return
+        start = _start(config)
+        of_output = [use for use in uses if any(is_within(name, output) for name in use.folders)]
+        if of_output:
+            yield from self._lacking_the_start(of_output, start, output)
+            return
+        of_start = [use for use in uses if _names_one_of(use, start)]
+        if of_program(config) and len(of_start) < len(uses):
+            return  # a script may save under another name than that of its output folder
+        if not of_start and not _is_beside(uses, output):
+            return
+        use = (of_start or list(uses))[0]
+        past = {"merges": "merged", "converts": "converted", "serves": "served", "loads": "loaded"}
+        from_it = ", which it started from" if of_start else ""
+        yield self.finding(
+            f"{output}, which this run writes, is not {past[use.verb]}: {PurePath(use.file).name}"
+            f" {use.verb} {', '.join(use.folders)}{from_it}",
+            f"name {output} there"
+            + (" (behind the adapter of the start)" if _is_new_adapter(config) else ""),
+            cases=[case(config, output, "output_dir"), _case(use)],
+        )
+
+    def _lacking_the_start(
+        self, uses: list[WeightUse], start: tuple[str, ...], output: str
+    ) -> Iterator[Finding]:
+        """A new adapter on top of another: what merges the new one alone loses the other."""
+        if not _is_new_adapter(self.subject):
+            return
+        alone = [use for use in uses if not _names_one_of(use, start)]
+        if len(alone) < len(uses) or not start:
+            return
+        before = ", ".join(start)
+        yield self.finding(
+            f"{output} was trained on top of the adapter {before}, and"
+            f" {PurePath(alone[0].file).name} {alone[0].verb} it without that one",
+            f"name both: {before},{output}",
+            cases=[case(self.subject, before, "training.adapter"), _case(alone[0])],
+        )
+
+
+def _output(config: Config) -> str | None:
+    """The folder that a training writes; None where it is not known, or nothing is trained."""
+    if config.stack == "llama-factory" and not config.raw.get("do_train"):
+        return None
+    output = config.raw.get("output_dir")
+    return output if isinstance(output, str) and output else None
+
+
+def _start(config: Config) -> tuple[str, ...]:
+    """The adapters, else the folder of weights, that the training starts from; names of the hub are none."""
+    adapters = [name.strip() for name in str(config.spec.training.adapter or "").split(",")]
+    adapters += [name for use in config.uses if use.file == config.path for name in use.folders]
+    model = (
+        config.raw.get("model_name_or_path") or config.raw.get("base_model") or config.spec.model
+    )
+    is_folder = isinstance(model, str) and (
+        model.startswith((".", "/", "~")) or model.count("/") > 1
+    )
+    return tuple(filter(None, adapters)) or ((str(model),) if is_folder else ())
+
+
+def _others(config: Config) -> tuple[WeightUse, ...]:
+    """What other files use; a script that trains and then loads is judged by itself."""
+    return tuple(use for use in config.uses if use.file != config.path)
+
+
+def _is_new_adapter(config: Config) -> bool:
+    """Does LLaMA-Factory merge the adapter of the start and train another one on top?"""
+    return bool(config.raw.get("create_new_adapter")) and config.spec.training.adapter is not None
+
+
+def _names_one_of(use: WeightUse, folders: tuple[str, ...]) -> bool:
+    return any(is_same_folder(name, folder) for name in use.folders for folder in folders)
+
+
+def _is_beside(uses: tuple[WeightUse, ...], output: str) -> bool:
+    """Is all that is used one folder that lies beside the output: `saves/dpo` beside `saves/dpo-v2`?"""
+    names = {name for use in uses if use.are_adapters for name in use.folders}
+    above = PurePath(output).parent
+    if len(names) != 1 or above == PurePath("."):
+        return False
+    return is_same_folder(str(PurePath(next(iter(names))).parent), str(above))
+
+
+def _case(use: WeightUse) -> Case:
+    return Case(use.text, file=use.file, line=use.line)

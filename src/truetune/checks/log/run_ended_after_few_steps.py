@@ -1,0 +1,121 @@
+"""The run ended after so few optimizer steps that next to nothing was learned.
+
+## What it does
+Counts the optimizer steps of a run that has ended: by its records, by what the trainer prints at its start, or by its
+speed and its time. It fires below 10 steps, and below 30 as a note, where the rows were seen once at least and the
+loss hardly fell: by less than 10 %, or by less than 1.5 % from the 0.693 at which preference losses begin. A trial that
+`max_steps` ends within the first epoch is left alone.
+
+## Why it is bad
+The optimizer moves each weight by about the learning rate at each step. 52 rows in steps of 64 are one step an epoch:
+after three of them the loss has gone down in each line, and the model answers as before.
+
+## Example
+```yaml
+curve:
+  loss: {from: 1.73, to: 1.66, steps: 3}
+  epoch: {from: 1, to: 3, steps: 3}
+state: {max_steps: 3}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 1.73, to: 0.9, steps: 78}
+  epoch: {from: 0.04, to: 3, steps: 78}
+state: {max_steps: 78}
+```
+
+## Fix safety
+Smaller batches take more time for each row. More epochs over few rows are learned by heart: watch an evaluation loss.
+
+## References
+- Zhou et al., LIMA (arXiv:2305.11206): 1,000 rows, 15 epochs, 470 steps; `max_steps=60` of Unsloth's notebooks
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.drawing import figure
+from truetune.checks.optimizer_steps import FEW, SCARCE, OptimizerSteps, steps_of_log
+from truetune.checks.rule import LogRule
+from truetune.logs.log import RunLog
+
+WHOLE = 0.9
+"""Epochs from which a run saw its rows, as far as the last batch of an epoch is left out or rounded"""
+FALL = 0.1
+"""Share by which a loss falls that learned something; the losses of single batches differ by as much"""
+FALL_OF_PAIRS = 0.015
+"""The same of preference losses, whose first value is ln 2 and whose noise is far smaller"""
+NEAR_LN2 = 0.02
+"""Share by which the first loss of a preference run is off ln 2; language losses seldom are that low at first"""
+
+
+class RunEndedAfterFewSteps(LogRule):
+    code = "TT847"
+    severity = "warning"
+    kinds = ("language", "preference")
+    needs = ("loss",)
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if any(_is_zero(self.subject, name) for name in ("grad_norm", "rewards/margins")):
+            return Unmet("gradients or margins are all 0, which other rules are about")
+        if steps_of_log(self.subject) is None:
+            return Unmet(
+                "the log does not show how many steps the run made in all",
+                "name the log of a run that has ended, with its steps",
+            )
+        return None
+
+    def figure(self) -> str:
+        made = steps_of_log(self.subject)
+        assert made is not None, "else the rule is not judged"
+        return f"{made.most:,} optimizer steps in all"
+
+    def findings(self) -> Iterator[Finding]:
+        log, made = self.subject, steps_of_log(self.subject)
+        if made is None or made.most >= SCARCE or log.epochs < WHOLE or self._has_learned():
+            return
+        if log.kind not in self.kinds or self.unmet() is not None:
+            return
+        loss = log.curve("loss").finite()
+        plural = "s" * (made.most != 1)
+        yield self.finding(
+            f"the run made {made.most:,} optimizer step{plural} in all, and its loss went from"
+            f" {loss.value[0]:.4g} to {loss.value[-1]:.4g}: too few to learn from",
+            _remedy(made),
+            severity="warning" if made.most < FEW else "info",
+            evidence=(made.why,),
+            figure=figure("loss", {"loss": loss}),
+        )
+
+    def _has_learned(self) -> bool:
+        """Did the loss fall by more than batches differ? True also where there is too little to tell."""
+        loss = self.subject.curve("loss").finite()
+        if not loss or loss.value[0] <= 0:
+            return True
+        first, last = float(loss.value[0]), float(loss.value[-1])
+        is_of_pairs = abs(first / math.log(2) - 1) < NEAR_LN2
+        return first - last > (FALL_OF_PAIRS if is_of_pairs else FALL) * first
+
+
+def _is_zero(log: RunLog, name: str) -> bool:
+    """Was it logged, and 0 each time?"""
+    curve = log.curve(name).finite()
+    return bool(curve) and not curve.value.any()
+
+
+def _remedy(made: OptimizerSteps) -> str:
+    """What gives more steps, the cheapest first."""
+    if made.rows_a_step is not None and made.rows_a_step > 1:
+        return (
+            f"lower gradient_accumulation_steps or the batch (a step takes {made.rows_a_step:,}"
+            " rows), or train for more epochs"
+        )
+    return "lower gradient_accumulation_steps or the batch, train for more epochs, or add rows"

@@ -1,0 +1,205 @@
+"""A script that means to ask the tuned model asks its base: the adapter is not there, new, or switched off.
+
+## What it does
+In a script that asks a model and trains none, looks for what leaves the training out: `get_peft_model`, which makes a
+new adapter; vLLM with `enable_lora=True` and no `lora_request`; answers under `disable_adapter()`; an adapter's file
+loaded into a plain model with `strict=False`; and a plain base beside a tokenizer that is read from the folder of a
+training script of the project.
+
+## Why it is bad
+Nothing fails. The base answers, and it looks as if nothing had been learned.
+
+## Example
+```python
+from vllm import LLM, SamplingParams
+
+engine = LLM(model="meta-llama/Llama-3.1-8B-Instruct", enable_lora=True)
+print(engine.generate(["Where is my parcel?"], SamplingParams(max_tokens=100)))
+```
+
+## Use instead
+```python
+from vllm import LLM, SamplingParams
+from vllm.lora.request import LoRARequest
+
+engine = LLM(model="meta-llama/Llama-3.1-8B-Instruct", enable_lora=True)
+adapter = LoRARequest("parcels", 1, "adapters/parcels")
+print(engine.generate(["Where is my parcel?"], SamplingParams(max_tokens=100), lora_request=adapter))
+```
+
+## Fix safety
+A script that compares with the base on purpose asks both; such scripts are left alone.
+
+## References
+- https://docs.vllm.ai/en/latest/features/lora.html; PEFT's documentation of `PeftModel.from_pretrained`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.generation import generations
+from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.places import at
+from truetune.checks.source.prompt_forms import asks, is_written, trainings_beside, written_folders
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+ENGINES = ("vllm.LLM",)
+LOADS_ADAPTER = (
+    "load_adapter",
+    "set_adapter",
+    "load_state_dict",
+    "load_lora_weights",
+    "add_lora",
+    "load_checkpoint",
+)
+SETS_WEIGHTS = (
+    "peft.set_peft_model_state_dict",
+    "*.load_peft_weights",
+    "accelerate.load_checkpoint*",
+)
+PLAIN = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
+ADAPTED = ("peft.*.from_pretrained", "unsloth.*.from_pretrained", "*.LoRARequest")
+PIPELINE = "transformers.pipeline"
+TOKENIZERS = (
+    "transformers.*Tokenizer*.from_pretrained",
+    "transformers.AutoProcessor.from_pretrained",
+)
+
+
+class Instead(NamedTuple):
+    """Where the base is asked, why, and what to write."""
+
+    node: ast.AST
+    why: str
+    remedy: str
+
+
+def _asked(module: Module) -> Iterator[Call]:
+    if asks(module):
+        yield from generations(module)
+        yield from module.calls(*ENGINES, PIPELINE)
+
+
+class BaseAskedInstead(SourceRule):
+    code = "TT731"
+    severity = "error"
+    looks_at = CodePlaces("models that a script asks", _asked)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not asks(module):
+            return
+        for look in (
+            _new_adapter,
+            _engine_without_request,
+            _switched_off,
+            _not_strict,
+            _plain_base,
+        ):
+            found = look(module)
+            if found is not None:
+                yield self.finding(found.why, found.remedy, cases=[at(module, found.node)])
+                return
+
+
+def _new_adapter(module: Module) -> Instead | None:
+    """`get_peft_model` in a script that trains nothing, and gives the adapter no weights."""
+    made = next(module.calls("peft.get_peft_model"), None)
+    if made is None or any(module.methods(*LOADS_ADAPTER)) or any(module.calls(*SETS_WEIGHTS)):
+        return None
+    return Instead(
+        made.node,
+        "get_peft_model makes a new adapter, which changes nothing: the answers are those of the base",
+        'load the trained one: PeftModel.from_pretrained(base, "folder of the adapter")',
+    )
+
+
+def _engine_without_request(module: Module) -> Instead | None:
+    """vLLM with adapters, of which no question names one."""
+    engine = next(module.calls(*ENGINES), None)
+    if engine is None or module.flow.value(engine.keywords.get("enable_lora")) is not True:
+        return None
+    if "lora_request" in module.text or "LoRARequest" in module.text:
+        return None
+    return Instead(
+        engine.node,
+        "the engine takes adapters, and no question is asked with a lora_request: the base answers",
+        'give generate and chat lora_request=LoRARequest("name", 1, "folder of the adapter")',
+    )
+
+
+def _switched_off(module: Module) -> Instead | None:
+    """All answers are made under `disable_adapter()`."""
+    calls = list(generations(module))
+    off = [next(_disabled_around(module, call), None) for call in calls]
+    if not calls or off[0] is None or any(one is None for one in off):
+        return None
+    return Instead(
+        off[0],
+        "all answers are made under disable_adapter(): they are those of the base",
+        "ask outside of it",
+    )
+
+
+def _disabled_around(module: Module, call: Call) -> Iterator[ast.AST]:
+    for parent in module.parents(call.node):
+        for item in parent.items if isinstance(parent, ast.With) else ():
+            context = item.context_expr
+            if isinstance(context, ast.Call) and ast.unparse(context.func).endswith(
+                "disable_adapter"
+            ):
+                yield context
+
+
+def _not_strict(module: Module) -> Instead | None:
+    """The file of an adapter is loaded into a plain model, whose keys have other names."""
+    for call in module.methods("load_state_dict"):
+        if module.flow.value(call.keywords.get("strict")) is not False:
+            continue
+        made, state = module.flow.made(call.receiver), call.argument(0, "state_dict")
+        read = module.flow.made(state)
+        names = possible_texts(module, read.args[0]) if read is not None and read.args else []
+        is_adapter = bool(names) and all("adapter_model" in name for name in names)
+        if is_adapter and made is not None and made.named(*PLAIN):
+            return Instead(
+                call.node,
+                "strict=False leaves out every weight of the adapter, whose names the plain model does not"
+                " have: the base answers",
+                'load it as an adapter: PeftModel.from_pretrained(model, "folder of the adapter")',
+            )
+    return None
+
+
+def _plain_base(module: Module) -> Instead | None:
+    """A plain model from elsewhere, beside a tokenizer from the folder that a training of the project wrote."""
+    models = list(module.calls(*PLAIN))
+    others = any(module.calls(*ADAPTED)) or any(module.methods(*LOADS_ADAPTER))
+    if others or "adapter" in module.text.lower().replace("load_adapter", ""):
+        return None
+    pipelines = list(module.calls(PIPELINE))
+    given = [call.argument(0, "pretrained_model_name_or_path") for call in models]
+    given += [call.argument(1, "model") for call in pipelines]
+    loaded = [
+        call.argument(0, "pretrained_model_name_or_path") for call in module.calls(*TOKENIZERS)
+    ]
+    loaded += [call.keywords.get("tokenizer") for call in pipelines]
+    names = [text for node in given for text in possible_texts(module, node)]
+    read = [text for node in loaded for text in possible_texts(module, node)]
+    for training in trainings_beside(module) if len(names) == 1 and read else ():
+        folders = written_folders(training)
+        if all(is_written(text, folders) for text in read) and not is_written(names[0], folders):
+            return Instead(
+                (models + pipelines)[0].node,
+                f"the tokenizer is that of the training ({read[0]}), and the model is {names[0]}: the base"
+                " answers",
+                f'load the trained model: AutoPeftModelForCausalLM.from_pretrained("{read[0]}"), or put the'
+                " adapter on the base with PeftModel.from_pretrained",
+            )
+    return None

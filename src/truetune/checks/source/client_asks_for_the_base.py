@@ -1,0 +1,143 @@
+"""A client asks a server for the base by its name, and the server has an adapter under another name.
+
+## What it does
+Compares the `model` of requests (`client.chat.completions.create(model=...)`, a `"model"` beside messages or a prompt)
+with the names that a vLLM server of the same project gives: commands with `--enable-lora` and
+`--lora-modules NAME=FOLDER`. It speaks where requests name the server's model and none names an adapter.
+
+## Why it is bad
+The server loads the adapter and uses it only for requests that name it. All others are answered by the base, without a
+word: the training seems to have had no effect.
+
+## Example
+```python
+# serve.sh: vllm serve some/base --enable-lora --lora-modules support=out/final
+from openai import OpenAI
+
+client = OpenAI(base_url="http://localhost:8000/v1", api_key="none")
+messages = [{"role": "user", "content": "Is it open today?"}]
+print(client.chat.completions.create(model="some/base", messages=messages))
+```
+
+## Use instead
+```python
+# serve.sh: vllm serve some/base --enable-lora --lora-modules support=out/final
+from openai import OpenAI
+
+client = OpenAI(base_url="http://localhost:8000/v1", api_key="none")
+messages = [{"role": "user", "content": "Is it open today?"}]
+print(client.chat.completions.create(model="support", messages=messages))
+```
+
+## Fix safety
+There is no automatic fix: the base may be asked on purpose, to compare it with the adapter.
+
+## References
+- vLLM documentation, "LoRA Adapters" (requests name the adapter as their model); vllm-project/vllm#6250
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
+from truetune.errors import DataError
+from truetune.parsing.shell import is_command_file, option, read_commands
+from truetune.source.module import Module
+from truetune.spec.stacks.readers import files_around
+
+CALLS = ("completions.create", "completions.parse", "completions.stream", "responses.create")
+BESIDE = frozenset(("messages", "prompt", "input"))
+"""Keys beside `model` in the body of a request"""
+
+
+class AdapterServer(NamedTuple):
+    """A server that has adapters."""
+
+    path: str
+    server: Server
+    bases: frozenset[str]
+    """Names under which the base answers"""
+    adapters: frozenset[str]
+
+
+def _requests(module: Module) -> Iterator[ast.expr]:
+    """The names of models in requests."""
+    for call in module.methods("create", "parse", "stream"):
+        named = call.keywords.get("model")
+        if named is not None and ast.unparse(call.node.func).endswith(CALLS):
+            yield named
+    for node in module.nodes(ast.Dict):
+        entries = {
+            key.value: value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant)
+        }
+        if "model" in entries and not BESIDE.isdisjoint(entries):
+            yield entries["model"]
+
+
+def _servers(module: Module) -> Iterator[AdapterServer]:
+    """The servers with adapters that commands around a file start."""
+    for path in files_around(Path(module.path)):
+        if not is_command_file(path):
+            continue
+        try:
+            file = read_commands(path)
+        except DataError:
+            continue  # who looks at the commands says what is wrong with them
+        for server in vllm_servers(file):
+            adapters = frozenset(lora_modules(server))
+            if adapters:
+                yield AdapterServer(str(path), server, _bases(server), adapters)
+
+
+def _bases(server: Server) -> frozenset[str]:
+    """The names of the server's own model: `--served-model-name`, else that which it loads."""
+    first = server.options[0] if server.options and server.options[0][:1] != "-" else None
+    served = option(server.options, "--served-model-name")
+    return frozenset(
+        name for name in (served or option(server.options, "--model") or first,) if name
+    )
+
+
+class ClientAsksForTheBase(SourceRule):
+    code = "TT730"
+    severity = "warning"
+    looks_at = CodePlaces("models that requests name", _requests)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        named = [(node, module.flow.value(node)) for node in _requests(module)]
+        asked = {name for _, name in named if isinstance(name, str)}
+        if not asked or len(asked) < len({ast.unparse(node) for node, _ in named}):
+            return  # a name that only the program knows may be that of an adapter
+        servers = list(_servers(module))
+        if any(server.adapters & asked for server in servers):
+            return
+        for one in servers:
+            node = next((node for node, name in named if name in one.bases), None)
+            if node is None:
+                continue
+            adapters = ", ".join(sorted(one.adapters))
+            yield self.finding(
+                f"requests name the base {module.flow.value(node)}, and the server has the adapter"
+                f" {adapters} under that name: it answers none of them",
+                f'ask for the adapter: model="{min(one.adapters)}"',
+                cases=[
+                    at(module, node),
+                    Case(
+                        one.server.command.text.strip(),
+                        file=one.path,
+                        line=one.server.command.line,
+                    ),
+                ],
+            )
+            return

@@ -1,0 +1,213 @@
+"""Gradients are computed, and no step of the optimizer uses them.
+
+## What it does
+For a loop of one's own that calls `backward()`: looks whether the optimizer over a model's parameters is stepped
+anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, so that each
+step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
+holds the weights that this froze, and none of the adapter.
+
+## Why it is bad
+No weight moves. The loss wanders about one value for all epochs, its gradients look healthy, and nothing fails.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+for batch in batches:
+    model(**batch).loss.backward()
+    optimizer.zero_grad()
+    optimizer.step()
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+for batch in batches:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+Safe: the order is that of every loop of PyTorch.
+
+## References
+- https://pytorch.org/docs/stable/optim.html ("taking an optimization step")
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.accumulated_loss_not_divided import is_backward
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+MAKERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
+NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
+STEPPED_ELSEWHERE = (
+    "fused_backward",
+    "register_post_accumulate",
+    "automatic_optimization",
+    "training_step",
+)
+"""Words of files in which a hook or a framework steps the optimizer"""
+
+
+def _optimizers(module: Module) -> Iterator[Call]:
+    """The optimizers of a file that computes gradients itself."""
+    if not any(map(is_backward, module.nodes(ast.Call))):
+        return
+    for call in module.calls(*MAKERS):
+        if not call.named(*NO_OPTIMIZERS):
+            yield call
+
+
+class GradientsNeverUsed(SourceRule):
+    code = "TT839"
+    severity = "error"
+    looks_at = CodePlaces("optimizers beside a backward pass", _optimizers)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        made = list(_optimizers(module))
+        if len(made) != 1 or any(word in module.text for word in STEPPED_ELSEWHERE):
+            return
+        if not any(True for _ in _steps(module)) and not _is_handed_on(module, made[0]):
+            yield self.finding(
+                "the loss is differentiated, and the optimizer never steps: no weight moves",
+                "call optimizer.step() behind loss.backward()",
+                cases=[at(module, made[0].node)],
+            )
+        wrapped = _wrapped_after(module, made[0])
+        if wrapped is not None:
+            yield self.finding(
+                "the optimizer is made before get_peft_model: it holds the base's weights, which are frozen then,"
+                " and none of the adapter",
+                "make the optimizer behind get_peft_model",
+                cases=[at(module, made[0].node), at(module, wrapped.node)],
+            )
+        for cleared, step in _cleared_before_steps(module):
+            yield self.finding(
+                "zero_grad() stands between backward() and step(): each step sees cleared gradients, and no"
+                " weight moves",
+                "call zero_grad() behind step(), or before backward()",
+                cases=[at(module, cleared), at(module, step)],
+            )
+
+
+def _steps(module: Module) -> Iterator[Call]:
+    """Calls that may step an optimizer: any `step` that is not known to be a schedule's."""
+    for part in module.with_linked:
+        for call in part.methods("step", "optimizer_step", "train_batch"):
+            made = module.flow.made(call.receiver)
+            if module.flow.function(call.node.func) is not None:
+                continue  # a function of the files, whose own calls are looked at
+            if made is None or not made.named("torch.optim.lr_scheduler.*", "transformers.get_*"):
+                yield call
+
+
+def _wrapped_after(module: Module, optimizer: Call) -> Call | None:
+    """The `get_peft_model` that stands behind an optimizer over the same model, in the same block of code."""
+    given = optimizer.argument(0, "params")
+    if given is None or any(module.methods("add_param_group")):
+        return None
+    owners = [
+        origin.node
+        for part in ast.walk(given)
+        if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
+        for origin in module.flow.origins(part.value)
+    ]
+    for call in module.calls("peft.get_peft_model"):
+        model = call.argument(0, "model")
+        is_same = model is not None and any(
+            origin.node in owners for origin in module.flow.origins(model)
+        )
+        if is_same and _is_later(module, call.node, optimizer.node):
+            return call
+    return None
+
+
+def _is_later(module: Module, node: ast.AST, other: ast.AST) -> bool:
+    """Does it stand behind the other in one list of statements, or in a block of a later one?"""
+    first = module.statement(other)
+    around = [node, *module.parents(node)]
+    block = next((b for b in _blocks(module, first) if first in b), []) if first else []
+    later = block[block.index(first) + 1 :] if first in block else []
+    return any(part in later for part in around)
+
+
+def _blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stmt]]:
+    parent = next(iter(module.parents(statement)), None)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _is_handed_on(module: Module, made: Call) -> bool:
+    """Is the optimizer given to something, or returned, that may step it: a trainer, an engine?
+
+    A schedule does not, and what Accelerate prepares has to be stepped all the same.
+    """
+    for node in module.nodes(ast.Call):
+        call = module.flow.call(node)
+        if (
+            call.named("torch.optim.lr_scheduler.*", "transformers.get_*")
+            or call.method == "prepare"
+        ):
+            continue
+        given = [*call.args, *call.keywords.values()]
+        if any(one.node is made.node for part in given for one in module.flow.origins(part)):
+            return True
+    return any(
+        one.node is made.node
+        for node in module.nodes(ast.Return)
+        if node.value is not None
+        for part in ast.walk(node.value)
+        if isinstance(part, ast.Name)
+        for one in module.flow.origins(part)
+    )
+
+
+def _cleared_before_steps(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """`zero_grad` and `step` of one block where all three stand in one list of statements, in that order."""
+    loops: list[ast.For | ast.While] = [*module.nodes(ast.For), *module.nodes(ast.While)]
+    for loop in loops:
+        kinds = map(_kind, loop.body)
+        order = [kind for kind in kinds if kind is not None]
+        names = [name for name, _ in order]
+        if sorted(names) == ["backward", "step", "zero_grad"] and _turned(names):
+            nodes = dict(order)
+            yield nodes["zero_grad"], nodes["step"]
+
+
+def _turned(names: list[str]) -> bool:
+    """Is the clearing the next thing behind the backward pass, in a loop that begins anywhere?"""
+    return names[(names.index("backward") + 1) % 3] == "zero_grad"
+
+
+def _kind(statement: ast.stmt) -> tuple[str, ast.AST] | None:
+    """What a statement of a loop does: a call on its own, under no condition."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return None
+    call = statement.value
+    if is_backward(call):
+        return "backward", call
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "step"):
+        owner = ast.unparse(call.func.value).lower()
+        is_schedule = "sched" in owner or "lr" in owner.split("_")
+        return None if is_schedule or "prof" in owner else (call.func.attr, call)
+    return None

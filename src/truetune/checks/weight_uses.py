@@ -1,0 +1,210 @@
+"""Weight uses: which folders of weights the given files merge, serve or load.
+
+Settings without training (LLaMA-Factory's export and chat), commands that merge or serve, scripts that load an adapter
+or a model to ask it, and Modelfiles. A training that is given beside them may then be compared with what is used. Only
+names that stand in a file as plain text are known.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from truetune.checks.source.script_loads_another_base import adapted_models, name_of_model
+from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
+from truetune.errors import TruetuneError
+from truetune.parsing.files import read_bounded
+from truetune.parsing.limits import SETTINGS as SETTINGS_FILE
+from truetune.parsing.modelfile import is_modelfile, read_modelfile
+from truetune.parsing.shell import CommandFile, ShellCommand, is_command_file, option, read_commands
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.source.module import read as read_module
+from truetune.spec.config import Config, WeightUse
+from truetune.spec.kind import recognise
+from truetune.spec.stacks import read_config
+from truetune.trainers.facts import TrainerName
+
+OF_LLAMA_FACTORY = ("export", "chat", "webchat", "api", "eval")
+CONVERTERS = ("convert_hf_to_gguf.py", "convert_lora_to_gguf.py", "convert-hf-to-gguf.py")
+ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "peft.AutoPeftModel*.from_pretrained")
+SCRIPTS = (".py", ".ipynb")
+SETTINGS = (".yaml", ".yml", ".json")
+LOADERS = (b"peft", b"vllm", b"load_adapter")
+"""One of them stands in each script that loads an adapter or starts an engine; most others need not be parsed"""
+HEAD = 1 << 20
+MANY = 300
+"""Entries of a folder that are looked at, as for the files around settings"""
+
+
+def weight_uses(
+    paths: Iterable[str | os.PathLike[str]], trained_by: TrainerName | None = None
+) -> tuple[WeightUse, ...]:
+    """What the files among these paths, and in folders among them, merge, serve or load.
+
+    One file alone is compared with nothing, and files that can't be read say nothing here.
+    """
+    files = [file for path in map(Path, paths) for file in _files(path)]
+    found: list[WeightUse] = []
+    for path in files if len(files) > 1 else ():
+        try:
+            found += _of_file(path, trained_by)
+        except (TruetuneError, OSError, ValueError):
+            continue  # who looks at the file itself says what is wrong with it
+    return tuple(found)
+
+
+def _files(path: Path) -> list[Path]:
+    """A file, or the scripts, commands and settings that lie in a folder."""
+    if path.is_file():
+        return [path]
+    try:
+        inside = [file for file in sorted(path.iterdir())[:MANY] if file.is_file()]
+    except OSError:
+        return []
+    return [
+        file
+        for file in inside
+        if file.suffix in (*SCRIPTS, ".yaml", ".yml") or is_command_file(file) or is_modelfile(file)
+    ]
+
+
+def is_same_folder(one: str, other: str) -> bool:
+    """Do two names mean one folder of weights? One may be absolute, and the other relative."""
+    mine, theirs = (_normal(name) for name in (one, other))
+    if mine.startswith("/") == theirs.startswith("/"):
+        return mine == theirs
+    longer, shorter = (mine, theirs) if mine.startswith("/") else (theirs, mine)
+    return longer.endswith(f"/{shorter}")
+
+
+def is_within(one: str, folder: str) -> bool:
+    """Is a folder, or one below it (`checkpoint-400`, `merged`), meant by the first name?"""
+    parts = _normal(one).split("/")
+    return any(is_same_folder("/".join(parts[:end]), folder) for end in range(1, len(parts) + 1))
+
+
+def _normal(name: str) -> str:
+    return os.path.normpath(os.path.expanduser(name))
+
+
+def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
+    if is_command_file(path):
+        yield from _of_commands(read_commands(path))
+    elif is_modelfile(path):
+        modelfile = read_modelfile(path)
+        template = modelfile.last("template")
+        written = template.value if template is not None else ""
+        for word in ("from", "adapter"):
+            for one in modelfile.all(word):
+                text = f"{word.upper()} {one.value}"
+                yield WeightUse(
+                    str(path), one.line, text, "serves", (one.value,), word == "adapter", written
+                )
+    elif path.suffix in SCRIPTS:
+        head = path.read_bytes()[:HEAD]
+        if any(word in head for word in LOADERS):
+            yield from _of_module(read_module(path))
+    elif path.suffix in SETTINGS and recognise(path, trained_by)[0] == "llama-factory":
+        yield from _of_llama_factory(read_config(path, trained_by))
+
+
+def _of_llama_factory(config: Config) -> Iterator[WeightUse]:
+    """An export, a chat or an evaluation: settings that train nothing."""
+    if config.raw.get("do_train"):
+        return
+    adapters = str(config.spec.training.adapter or "")
+    field = "training.adapter" if adapters else "model"
+    named = adapters or str(config.raw.get("model_name_or_path") or "")
+    folders = tuple(name.strip() for name in named.split(",") if name.strip())
+    place = config.place(field)
+    verb = "merges" if config.raw.get("export_dir") else "loads"
+    named_template = str(config.raw.get("template") or "")
+    base = str(config.raw.get("model_name_or_path") or "") if adapters else ""
+    if folders:
+        text = f"{place.key}: {named}"
+        yield WeightUse(
+            config.path, place.line, text, verb, folders, bool(adapters), named_template, base
+        )
+
+
+def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
+    for server in vllm_servers(file):
+        yield from _served_by_vllm(file, server)
+    for command in file.commands:
+        for verb in OF_LLAMA_FACTORY:
+            words = command.behind("llamafactory-cli", verb)
+            adapters = option(words, "--adapter_name_or_path") if words is not None else None
+            if adapters:
+                does = "merges" if verb == "export" else "serves"
+                yield _use(file, command, does, tuple(adapters.split(",")), True)
+        merged = command.behind("axolotl", "merge-lora")
+        adapter = option(merged, "--lora-model-dir") if merged is not None else None
+        if adapter:
+            yield _use(file, command, "merges", (adapter,), True)
+        for name in CONVERTERS:
+            words = command.behind(name)
+            if words and not words[0].startswith("-"):
+                yield _use(file, command, "converts", (words[0],), "lora" in name)
+
+
+def _served_by_vllm(file: CommandFile, server: Server) -> Iterator[WeightUse]:
+    """The adapters of a vLLM server, else its model."""
+    options, adapters = server.options, tuple(lora_modules(server).values())
+    first = options[0] if options and not options[0].startswith("-") else None
+    model = option(options, "--model") or first
+    folders = adapters or ((model,) if model else ())
+    if folders:
+        template = _template(option(options, "--chat-template"), Path(file.path).parent)
+        base = model if adapters and model else ""
+        yield _use(file, server.command, "serves", folders, bool(adapters), template, base)
+
+
+def _template(given: str | None, folder: Path) -> str:
+    """The text of a template's file where it is here, else its name."""
+    if not given:
+        return ""
+    path = folder / given
+    if path.is_file():
+        return read_bounded(path, SETTINGS_FILE).decode("utf-8", "replace")
+    return Path(given).stem
+
+
+def _use(
+    file: CommandFile,
+    command: ShellCommand,
+    verb: str,
+    folders: tuple[str, ...],
+    are_adapters: bool,
+    template: str = "",
+    base: str = "",
+) -> WeightUse:
+    """What one command does with weights."""
+    text = command.text.strip()
+    return WeightUse(file.path, command.line, text, verb, folders, are_adapters, template, base)
+
+
+def _of_module(module: Module) -> Iterator[WeightUse]:
+    """The adapters that a script puts on a model, and the models of engines."""
+    for one in adapted_models(module):
+        yield from _loaded(
+            module, one.call, one.adapter, base=name_of_model(module, one.model) or ""
+        )
+    for call in module.calls(*ENGINES):
+        name = call.argument(0, "model") or call.keywords.get("pretrained_model_name_or_path")
+        if name is not None:
+            yield from _loaded(module, call, name)
+
+
+def _loaded(
+    module: Module, call: Call, named: ast.expr, base: str | None = None
+) -> Iterator[WeightUse]:
+    """What one call loads, where its name is plain text; with `base` it is an adapter."""
+    folder = module.flow.value(named)
+    if isinstance(folder, str):
+        line = module.place(call.node)[0]
+        is_adapter = base is not None or call.named("peft.*")
+        text = f"loads {folder}"
+        yield WeightUse(module.path, line, text, "loads", (folder,), is_adapter, base=base or "")

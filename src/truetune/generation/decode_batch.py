@@ -1,0 +1,350 @@
+"""Answer a batch of prompts with a model of transformers: padded on the left, each row until its stop token.
+
+`generate` of transformers computes a batch until its longest row has ended, so that one answer that runs to the limit
+costs as much as if all did. Here a batch is halted when half of its rows have ended, the others go on without them, and
+their cache is cut to these rows (`_HalfFinished`, `_select_cache_rows`).
+
+Which token is next is chosen by `SamplingProcessor`, inside of `generate`: each row draws its own numbers, made of its
+prompt and the seed, so that an answer does not depend on what else is in the batch, or when rows leave it.
+
+The trade-off: a model whose cache can't be cut (recurrent states, custom layers) reads the text of its remaining rows
+anew after each halt. That is exact, and slower than not halting only where many rows end one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
+
+GENERATE_ARGUMENTS = ("stopping_criteria", "logits_processor", "past_key_values")
+"""Arguments of `generate` that are no settings"""
+# Chosen, not measured: a top_p of 0.95 seldom holds more than some hundred, and sorting a vocabulary of 152,000 for
+# each token costs as much as a small model.
+SORTED_TOKENS = 1024
+"""Likeliest tokens that are sorted for top_p, where they are enough"""
+Ids = Sequence[int]
+Progress = Callable[[int, int], None]
+"""Is told how many are done, of how many"""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are chosen."""
+
+    temperature: float = 0.0
+    """0: the likeliest"""
+    top_p: float = 1.0
+    seed: int = 0
+
+    def draws(self, ids: Sequence[int], count: int) -> torch.Tensor:
+        """(count,) numbers in [0, 1): those of one prompt, whatever else is asked."""
+        # numpy's generator takes a list as its seed. A seed and the ids of the prompt make one stream for each
+        # prompt.
+        return torch.from_numpy(np.random.default_rng([self.seed % 2**63, *ids]).random(count))
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRow:
+    """The answer of one row."""
+
+    ids: list[int]
+    """Without the stop token"""
+    stop: int | None
+    """The stop id that ended it; None where it was cut at the limit"""
+    logprob: float | None
+    """Mean of its tokens under the model, in nats, stop token among them; None where none was asked for"""
+
+
+class ProgressCounter:
+    """Counts the answers that are done.
+
+    Attributes:
+        done: answers of batches that are finished.
+    """
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.total, self.progress, self.done = total, progress, 0
+
+    def report(self, *under_way: int) -> None:
+        """Tell how many are done, with so many of a batch that is under way."""
+        if self.progress is not None:
+            self.progress(self.done + sum(under_way), self.total)
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """How a batch is answered."""
+
+    stops: list[int]
+    pad: int
+    deadline: float | None
+    """A time of time.monotonic"""
+    sampling: SamplingParams | None
+    """None: greedy, and no log-probabilities are kept"""
+    counter: ProgressCounter
+
+
+class SamplingProcessor(LogitsProcessor):
+    """Chooses the token of each row, and keeps its log-probability under the model itself (temperature 1, all tokens).
+
+    `generate` is told to be greedy, and gets scores in which the chosen token alone is possible: its own sampling draws
+    from torch's random state, which one more row in the batch would change.
+
+    Attributes:
+        logprobs: of each step, (rows,) in nats.
+    """
+
+    def __init__(self, sampling: SamplingParams, draws: torch.Tensor) -> None:
+        """`draws` is (rows, steps), in [0, 1)."""
+        self.sampling, self.draws = sampling, draws
+        self.logprobs: list[torch.Tensor] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> Any:
+        """Scores (rows, vocabulary) with which `generate` takes the chosen tokens."""
+        if self.sampling.temperature:
+            draw = self.draws[:, len(self.logprobs)].to(scores.device, torch.float32)
+            # Draws of float32 are enough: 24 bits part more places than a vocabulary has.
+            probabilities = (scores / self.sampling.temperature).softmax(-1)
+            chosen = draw_tokens(probabilities, self.sampling.top_p, draw[:, None])
+        else:
+            chosen = scores.argmax(-1, keepdim=True)
+        logprobs = scores.gather(-1, chosen) - scores.logsumexp(-1, keepdim=True)
+        self.logprobs.append(logprobs[:, 0])
+        if not self.sampling.temperature:
+            return scores
+        return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
+
+
+def draw_tokens(probabilities: torch.Tensor, top_p: float, draw: torch.Tensor) -> torch.Tensor:
+    """Draw a token for each row, by the inverse of the distribution function.
+
+    Args:
+        probabilities: (rows, vocabulary).
+        top_p: they are cut to the fewest likeliest that make it.
+        draw: (rows, 1) numbers in [0, 1).
+
+    Returns:
+        (rows, 1) ids.
+    """
+    if top_p >= 1:
+        order, weights = None, probabilities
+    else:
+        weights, order = probabilities.topk(min(SORTED_TOKENS, probabilities.shape[-1]))
+        if (weights.sum(-1) < top_p).any():
+            weights, order = probabilities.sort(-1, descending=True)
+        before = weights.cumsum(-1) - weights
+        # The first token always: of a top_p of 0 the others are all behind it.
+        is_first = torch.arange(weights.shape[-1], device=weights.device) == 0
+        weights = weights.where((before < top_p) | is_first, 0.0)
+    below = weights.cumsum(-1)
+    # Rounding may leave a draw of nearly 1 behind the last sum.
+    last = weights.shape[-1] - 1
+    at = torch.searchsorted(below, draw * below[:, -1:], right=True).clamp(max=last)
+    return at if order is None else order.gather(-1, at)
+
+
+def is_past(deadline: float | None) -> bool:
+    """Is it past a time of time.monotonic?"""
+    return deadline is not None and time.monotonic() >= deadline
+
+
+class _Deadline(StoppingCriteria):
+    """Halts all rows at a time of time.monotonic."""
+
+    def __init__(self, deadline: float | None) -> None:
+        self.deadline = deadline
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:
+        over = is_past(self.deadline)
+        return torch.full((len(input_ids),), over, dtype=torch.bool, device=input_ids.device)
+
+
+class _HalfFinished(StoppingCriteria):
+    """Halts a batch when half of it has ended: the others go on without those rows.
+
+    Half, and not each row at once: every halt cuts the cache, which copies it.
+    """
+
+    def __init__(self, stops: list[int], report: Callable[[int], None]) -> None:
+        self.stops, self.report = torch.tensor(stops), report
+        self.over: Any = False
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:
+        # `over` is kept, for `generate` fills rows that have ended with pads, which are no stops.
+        self.over = torch.isin(input_ids[:, -1], self.stops.to(input_ids.device)) | self.over
+        over, rows = int(self.over.sum()), len(input_ids)
+        self.report(over)
+        return torch.full((rows,), rows <= 2 * over < 2 * rows, device=input_ids.device)
+
+
+@dataclass
+class _Row:
+    """An answer that is being made."""
+
+    draws: torch.Tensor
+    """(limit,); empty where nothing is drawn"""
+    ids: list[int] = field(default_factory=list)
+    """So far, its stop token and pads behind it among them"""
+    logprobs: list[float] = field(default_factory=list)
+
+    def stop_place(self, stops: list[int]) -> int | None:
+        """Where its stop token is"""
+        return next((at for at, id in enumerate(self.ids) if id in stops), None)
+
+
+def decode_batch(
+    model: Any, prompts: list[Ids], settings: BatchSettings, limit: int
+) -> list[DecodedRow | None]:
+    """Answer prompts together.
+
+    Args:
+        model: of transformers, in evaluation mode, with a plain generation_config.
+        prompts: not empty.
+        settings: how they are answered.
+        limit: tokens of an answer, at most.
+
+    Returns:
+        One entry a prompt; None where the deadline cut it.
+    """
+    rows = [_new_row(settings.sampling, prompt, limit) for prompt in prompts]
+    going, inputs, cache = list(rows), _pad_left(model, prompts, settings.pad), None
+    while going:
+        # All rows that are left have as many: they have run together since the last halt.
+        count = len(going[0].ids)
+        processor = _processor(settings.sampling, going, count)
+        output = _call_generate(
+            model,
+            inputs,
+            settings.pad,
+            limit - count,
+            eos_token_id=settings.stops or None,
+            past_key_values=cache,
+            stopping_criteria=_stopping_criteria(model, settings, len(rows) - len(going)),
+            logits_processor=LogitsProcessorList([processor] if processor else []),
+        )
+        new = output.sequences[:, inputs["input_ids"].shape[1] :]
+        _append_tokens(going, new, processor)
+        left = [
+            at
+            for at, row in enumerate(going)
+            if row.stop_place(settings.stops) is None and len(row.ids) < limit
+        ]
+        if not left or is_past(settings.deadline):
+            break
+        going = [going[at] for at in left]
+        # Rows that go on have no pad behind them, so that all new places are tokens.
+        mask = torch.cat([inputs["attention_mask"], torch.ones_like(new)], 1)
+        inputs = {"input_ids": output.sequences[left], "attention_mask": mask[left]}
+        cache = _select_cache_rows(output, left)
+    # Also where the deadline came first: nothing more of this batch will come.
+    settings.counter.report(len(rows))
+    settings.counter.done += len(rows)
+    return [_decoded_row(row, settings.stops, limit) for row in rows]
+
+
+def next_logits(model: Any, rows: Sequence[Ids], pad: int) -> torch.Tensor:
+    """(rows, vocabulary) logits behind each row, float32."""
+    output = _call_generate(model, _pad_left(model, rows, pad), pad, 1, output_logits=True)
+    logits: torch.Tensor = output.logits[0].float()
+    return logits
+
+
+def _new_row(sampling: SamplingParams | None, prompt: Ids, limit: int) -> _Row:
+    return _Row(sampling.draws(prompt, limit) if sampling else torch.empty(0))
+
+
+def _processor(
+    sampling: SamplingParams | None, rows: list[_Row], count: int
+) -> SamplingProcessor | None:
+    """What chooses the tokens of rows that have `count` already; None where `generate` does."""
+    if sampling is None:
+        return None
+    return SamplingProcessor(sampling, torch.stack([row.draws[count:] for row in rows]))
+
+
+def _stopping_criteria(
+    model: Any, settings: BatchSettings, ended_before: int
+) -> StoppingCriteriaList:
+    """What halts a batch of which `ended_before` rows have left."""
+    criteria: list[StoppingCriteria] = [_Deadline(settings.deadline)]
+    # A model that is no PreTrainedModel (PEFT's with a prompt of its own) puts tokens before the text, so that it can't
+    # go on from a cache that was cut.
+    if settings.stops and isinstance(model, PreTrainedModel):
+        report = partial(settings.counter.report, ended_before)
+        criteria.append(_HalfFinished(settings.stops, report))
+    return StoppingCriteriaList(criteria)
+
+
+def _append_tokens(
+    rows: list[_Row], new: torch.Tensor, processor: SamplingProcessor | None
+) -> None:
+    """Add the tokens `new` (rows, steps) to their rows, and their log-probabilities."""
+    logprobs: list[list[float]] = [[]] * len(rows)
+    if processor is not None:
+        logprobs = torch.stack(processor.logprobs[: new.shape[1]], 1).tolist()
+    for row, ids, own in zip(rows, new.tolist(), logprobs, strict=True):
+        row.ids += ids
+        row.logprobs += own
+
+
+def _call_generate(
+    model: Any, inputs: Mapping[str, torch.Tensor], pad: int, limit: int, **settings: Any
+) -> Any:
+    """`generate` of transformers for `limit` tokens; `settings` are those of GenerationConfig, and its arguments."""
+    arguments = {name: settings.pop(name) for name in GENERATE_ARGUMENTS if name in settings}
+    settings |= {
+        "do_sample": False,
+        "max_new_tokens": limit,
+        "pad_token_id": pad,
+        "use_cache": True,
+        "return_dict_in_generate": True,
+    }
+    config: Any = GenerationConfig
+    return model.generate(**inputs, **arguments, generation_config=config(**settings))
+
+
+def _pad_left(model: Any, rows: Sequence[Ids], pad: int) -> dict[str, torch.Tensor]:
+    """Ids and attention mask, (rows, longest), on the device of the model's embedding."""
+    longest, device = max(map(len, rows)), model.get_input_embeddings().weight.device
+    ids = [[pad] * (longest - len(row)) + list(row) for row in rows]
+    mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
+    return {
+        "input_ids": torch.tensor(ids, device=device),
+        "attention_mask": torch.tensor(mask, device=device),
+    }
+
+
+def _select_cache_rows(output: Any, rows: list[int]) -> Any:
+    """The cache of some rows; None where its kind can't be parted, and must be made anew."""
+    cache = output.past_key_values
+    layers = getattr(cache, "layers", [None])
+    # Layers with a convolution's state (Mamba) have the method, and leave that state as it is.
+    for layer in layers:
+        if not hasattr(layer, "batch_select_indices") or hasattr(layer, "update_conv_state"):
+            return None
+    cache.batch_select_indices(torch.tensor(rows, device=output.sequences.device))
+    return cache
+
+
+def _decoded_row(row: _Row, stops: list[int], limit: int) -> DecodedRow | None:
+    """Cut at its stop token; None where it has neither that nor all tokens: the deadline came first."""
+    at = row.stop_place(stops)
+    if at is None and len(row.ids) < limit:
+        return None
+    logprobs = row.logprobs[: None if at is None else at + 1]
+    mean = sum(logprobs) / len(logprobs) if logprobs else None
+    return DecodedRow(row.ids[:at], None if at is None else row.ids[at], mean)

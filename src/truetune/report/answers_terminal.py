@@ -1,0 +1,306 @@
+"""The answers of a model on a terminal: a table with verdicts, side by side where two models were asked.
+
+The sentence at the end says first how many answers are right, where that can be told, and then how many have a good
+form: an answer that stops by itself may still be wrong. Without -v a row has two lines, so that fifty answers can
+be skimmed; with it each is printed whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from truetune.evaluation.compare import Compared, Row
+from truetune.evaluation.report import SampleReport, Success
+from truetune.generation.answer_samples import Prompt, Sample
+from truetune.generation.answer_verdicts import (
+    GOOD_VERDICTS,
+    VERDICT_PHRASES,
+    answer_faults,
+    good,
+    main_verdict,
+)
+from truetune.report.draw_by_kind import draw_more
+from truetune.report.terminal_output import borderless_table, print_visible, shorten_line
+from truetune.report.visible_text import count_noun, visible
+
+MAX_QUESTION_CHARACTERS, OTHER_COLUMNS_CELLS, MAX_BAR_CHARACTERS = 60, 50, 40
+"""Characters of a question that are shown; those of a line that the other columns take; those beside the bar"""
+FORM_STYLES: dict[bool | None, str] = {True: "", False: "bold red", None: "yellow"}
+"""Of an answer's form; green is left to answers that were compared with a reference or read by a parser, and agree"""
+
+
+@draw_more.register
+def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
+    """The looks of a run, the answers, the comparison, and how many are good."""
+    # One look is the answers below; several are a run that was watched, whose course is a
+    # table.
+    if len(report.looks) > 1:
+        console.print(_look_table(report))
+        console.print()
+    if verbose:
+        for sample in report.samples:
+            _print_answer(sample, report, console)
+    elif report.compared is None:
+        console.print(_answer_table(report, console.width))
+        console.print()
+    if report.compared is not None:
+        _print_comparison(report, report.compared, console)
+    for prompt in report.unanswered:
+        print_visible(
+            console,
+            f"no answer: {_row_place(prompt, report)} {shorten_line(prompt.question, MAX_QUESTION_CHARACTERS)}",
+            "yellow",
+        )
+    for note in report.notes:
+        print_visible(console, f"note: {note}", "dim")
+    print_visible(console, describe_success(report), "bold")
+    if report.too_few:
+        print_visible(
+            console,
+            f"that is surely below the {report.min_success:.0%} that were asked for",
+            "bold red",
+        )
+
+
+def describe_success(report: SampleReport) -> str:
+    """How many answers are right where that can be told, and how many have a good form, with what the others are."""
+    # Verdicts that are no fault are left out of the list of what is wrong.
+    others = Counter({name: n for name, n in report.verdicts.items() if name not in GOOD_VERDICTS})
+    # Answers of a file may come without a sign of how they ended: then "stop by themselves"
+    # can't be said of them.
+    ends_known = any(sample.scores.end_known for sample in report.samples)
+    fine = "stop by themselves without a fault" if ends_known else "are without a fault"
+    form = "no answer could be judged"
+    if report.success.of:
+        form = f"{_format_success(report.success)} {fine}"
+    if others:
+        form += ": " + ", ".join(
+            f"{VERDICT_PHRASES[name]} {count}" for name, count in others.most_common()
+        )
+    parts = [*_describe_agreement(report), form]
+    if report.stop_probability is not None:
+        parts.append(f"P(stop) behind the references {report.stop_probability:.2g} (the median)")
+    return "; ".join(parts)
+
+
+def _describe_agreement(report: SampleReport) -> Iterator[str]:
+    """How many answers are what they should be; it comes first, since a sound form says nothing of that."""
+    scores = [sample.scores for sample in report.samples]
+    agreements = [score.agrees for score in scores if score.agrees is not None]
+    if agreements:
+        share = sum(agreements) / len(agreements)
+        yield f"{sum(agreements)} of {len(agreements)} ({share:.0%}) are right, as the parser reads them"
+    known = [score for score in scores if score.overlap is not None]
+    if known:
+        exact = sum(score.exact is True for score in known)
+        overlap = sum(score.overlap or 0.0 for score in known) / len(known)
+        yield (f"{exact} of {len(known)} are the reference, word for word, overlap {overlap:.2f}")
+
+
+def _answer_table(report: SampleReport, width: int) -> Table:
+    """Two lines a row."""
+    table = _new_table("row", "verdict", "question", "answer")
+    if report.stop_probability is not None:
+        table.add_column("P(stop)", justify="right", no_wrap=True)
+    # 50 cells at least: in a narrower terminal rich folds the columns, which is still better
+    # than two words a line.
+    room = max(50, width - OTHER_COLUMNS_CELLS)
+    for sample in report.samples:
+        probability = sample.answer.stop_probability
+        texts = [
+            shorten_line(sample.prompt.question, room // 2),
+            shorten_line(sample.answer.text, room * 2 // 3),
+        ]
+        if report.stop_probability is not None:
+            texts.append("" if probability is None else f"{probability:.2g}")
+        table.add_row(
+            _row_place(sample.prompt, report), _verdict_text(sample, report.limit), *texts
+        )
+    return table
+
+
+def _print_comparison(report: SampleReport, beside: Compared, console: Console) -> None:
+    """Pair by pair, then the figures."""
+    names = [
+        _short_model_name(name, other)
+        for name, other in ((report.name, beside.name), (beside.name, report.name))
+    ]
+    for pair in beside.pairs:
+        prompt = pair.mine.prompt
+        print_visible(
+            console,
+            Text.assemble(
+                (_row_place(prompt, report), "bold"),
+                f" {shorten_line(prompt.question, console.width - 20)}",
+            ),
+        )
+        table = Table(
+            box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False, expand=True
+        )
+        for _ in names:
+            table.add_column(ratio=1, overflow="fold")
+        sides = (pair.mine, pair.other)
+        table.add_row(
+            *(
+                Text.assemble((f"{name}: ", "dim"), _verdict_text(side, report.limit))
+                for name, side in zip(names, sides, strict=True)
+            )
+        )
+        table.add_row(*(shorten_line(side.answer.text, console.width) for side in sides))
+        console.print(table)
+        console.print(Padding(Text(visible("; ".join(pair.words)), style="cyan"), (0, 0, 0, 2)))
+    console.print()
+    console.print(_comparison_table(beside, names))
+    for row in beside.rows:
+        if row.only is not None and any(row.only):
+            print_visible(
+                console,
+                f"{row.name}: {row.only[0]} only now, {row.only[1]} only before (McNemar's exact"
+                " test)",
+            )
+    print_visible(
+        console,
+        f"{beside.same} of {count_noun(len(beside.pairs), 'answer')} the same, token by token",
+    )
+    for note in beside.notes:
+        print_visible(console, f"note: {note}", "dim")
+    console.print()
+
+
+def _comparison_table(beside: Compared, names: Sequence[str]) -> Table:
+    """A line for each figure: both models, the change with its interval, and p."""
+    table = _new_table("")
+    for name in (*names, "change", "95 %", "p"):
+        table.add_column(name, justify="right", overflow="fold")
+    for row in beside.rows:
+        if row.mine is None or row.other is None:
+            table.add_row(row.name, "-", "-", "", "", "")
+            continue
+        change, low, high = (
+            _format_figure(row, value, "+") for value in (row.mine - row.other, row.low, row.high)
+        )
+        between = f"{low} to {high}" if row.low is not None and row.high is not None else ""
+        p = "" if row.p is None else f"{row.p:.2g}"
+        table.add_row(
+            row.name,
+            _format_figure(row, row.mine),
+            _format_figure(row, row.other),
+            change,
+            between,
+            p,
+        )
+    return table
+
+
+def _short_model_name(name: str, other: str) -> str:
+    """The last part of a path, where that tells the two apart."""
+    # Two checkpoints of one run have the same last part; then the paths are printed whole.
+    short = [PurePath(path).name for path in (name, other)]
+    return visible(name if short[0] == short[1] else short[0])
+
+
+def _look_table(report: SampleReport) -> Table:
+    """A line for each step at which the run was sampled."""
+    table = _new_table("step")
+    for name in ("well-formed", "95 %", "stop", "overlap"):
+        table.add_column(name, justify="right")
+    for look in report.looks:
+        success = Success.of_look(look, report.limit)
+        known_ends = [sample.scores.stopped for sample in look.samples if sample.scores.end_known]
+        stopped = f"{sum(known_ends)} of {len(known_ends)}" if known_ends else ""
+        known = [s.scores.overlap for s in look.samples if s.scores.overlap is not None]
+        table.add_row(
+            f"{look.step:,}",
+            f"{success.good} of {success.of}",
+            _format_interval(success),
+            stopped,
+            f"{sum(known) / len(known):.2f}" if known else "",
+        )
+    return table
+
+
+def _print_answer(sample: Sample, report: SampleReport, console: Console) -> None:
+    """All of one answer."""
+    named_faults = answer_faults(sample, report.limit)
+    more = (
+        f" ({', '.join(VERDICT_PHRASES[fault] for fault in named_faults[1:])} too)"
+        if len(named_faults) > 1
+        else ""
+    )
+    print_visible(
+        console,
+        Text.assemble(
+            (_row_place(sample.prompt, report), "bold"),
+            " ",
+            _verdict_text(sample, report.limit),
+            more,
+        ),
+    )
+    for name, text in (
+        ("asked", sample.prompt.question),
+        ("says", sample.answer.text),
+        ("reference", sample.prompt.reference),
+    ):
+        lines = [visible(line) for line in text.split("\n")] or [""]
+        print_visible(
+            console, Text.assemble((f"{name:>9} | ", "blue"), f"\n{'':>9} | ".join(lines))
+        )
+    console.print()
+
+
+def _new_table(*names: str) -> Table:
+    """An empty table whose cells fold instead of being cut."""
+    table = borderless_table()
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _verdict_text(sample: Sample, limit: int) -> Text:
+    """The verdict of an answer in its colour: green for right, red for a fault, yellow for not judged."""
+    is_good = good(sample, limit)
+    # Green is given to what was compared and agrees; a good form alone is no praise.
+    right = is_good and (sample.scores.exact is True or sample.scores.agrees is True)
+    return Text(
+        VERDICT_PHRASES[main_verdict(sample, limit)],
+        style="green" if right else FORM_STYLES[is_good],
+    )
+
+
+def _format_figure(row: Row, value: float | None, sign: str = "") -> str:
+    """A figure as its shape asks for: a share in per cent, a count of tokens, or a number; `sign` is "+" of changes."""
+    if value is None:
+        return ""
+    # Losses and likelihoods go down to 1e-5, where two decimals would show nothing but zeros.
+    shape = {"share": ".0%", "tokens": ",.0f"}.get(
+        row.shape, ".2f" if abs(value) >= 0.01 or not value else ".1e"
+    )
+    return format(value, sign + shape)
+
+
+def _format_success(success: Success) -> str:
+    """`4 of 6 (95 %: 30 to 90 %)`"""
+    return f"{success.good} of {success.of} (95 %: {_format_interval(success)})"
+
+
+def _format_interval(success: Success) -> str:
+    """`30 to 90 %`"""
+    return f"{100 * success.low:.0f} to {100 * success.high:.0f} %"
+
+
+def _row_place(prompt: Prompt, report: SampleReport) -> str:
+    """file:line; where all rows stand on one line, the number of the row."""
+    # In a JSON list on one line all rows are "line 1": their numbers tell them apart.
+    alike = sum(
+        (sample.prompt.file, sample.prompt.line) == (prompt.file, prompt.line)
+        for sample in report.samples
+    )
+    place = f" row {prompt.row}" if alike > 1 and prompt.row >= 0 else f":{prompt.line}"
+    return visible(PurePath(prompt.file).name + place)

@@ -1,0 +1,335 @@
+"""An audit on a terminal: what the loss is on, tokens by source, the laws, and what became of the canary.
+
+The sentence comes first, since loss on the wrong tokens is what an audit is run for; tables follow it. The
+functions that count (`ledger_rows`, `measured_laws`) return records, and the JSON and the page take theirs from
+the same ones, so that no medium can show another number than the next one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.auditing.audit import Field
+from truetune.checks.catalogue import rules
+from truetune.checks.report import AuditReport
+from truetune.checks.rule import LawRule
+from truetune.render.rendering import Source
+from truetune.report.terminal_output import borderless_table
+from truetune.report.visible_text import count_noun, format_share, visible, wrap_text
+
+# A chat template or the tokenizer writes these itself: they come from no column, however right
+# the columns are.
+SOURCES_WITHOUT_COLUMN = (Source.TEMPLATE, Source.STOP, Source.BOS)
+CANARY_STYLES = {"supervised": "green", "cut": "yellow", "lost": "bold red"}
+
+
+class LedgerRow(NamedTuple):
+    """One row of the ledger."""
+
+    label: str
+    key: str
+    supervised: int
+    context: int
+    hidden: int
+    """Tokens that the attention mask hides"""
+
+
+class MeasuredLaw(NamedTuple):
+    """One law that was measured."""
+
+    name: str
+    value: str
+    tolerance: str
+    unit: str
+    holds: bool
+    standing: str
+    """In words, with the finding that it has"""
+
+
+def audit_verdict(report: AuditReport) -> str:
+    """What the loss is on, in one sentence."""
+    ledger, lines = report.ledger, count_noun(len(report.samples), "line")
+    where = f"{lines} of {report.batches:,} batch{'es' * (report.batches != 1)}"
+    # Four states in which nothing is learned or known are told apart: each has another cause
+    # and another remedy.
+    if not report.samples:
+        return (
+            f"no token of {report.batches:,} batches was placed"
+            if report.batches
+            else "no batch was seen"
+        )
+    if all(sample.labels is None for sample in report.samples):
+        return f"the batches hold no labels: {ledger.total:,} tokens in {where}"
+    if not ledger.supervised:
+        return f"learns nothing: no token of {where} is in the loss"
+    parts = sorted(ledger.rows(), key=lambda row: -row[1])
+    by_source = ", ".join(
+        f"{s.label} {format_share(n, ledger.supervised)}" for s, n, _ in parts if n
+    )
+    count = (
+        f"{ledger.supervised:,} of {ledger.total:,} tokens"
+        f" ({format_share(ledger.supervised, ledger.total)})"
+    )
+    return f"the loss is on {count} in {where}: {by_source}"
+
+
+def label_columns(report: AuditReport) -> str:
+    """Which columns of the given rows reach the labels, in one line; "" where the batches hold no labels.
+
+    Shares are of the supervised tokens that are text of a row: template text and stop tokens are from no column.
+    """
+    counts: Counter[str] = Counter()
+    unknown = 0
+    for sample in report.samples:
+        # Padding is left out even where it is supervised: that is a fault of its own, and has
+        # its own finding.
+        learned = (
+            sample.supervised & ~sample.padding & ~np.isin(sample.source, SOURCES_WITHOUT_COLUMN)
+        )
+        # A negative owner is text that the audit could not find in any field of the row.
+        owners = sample.field[learned]
+        unknown += int((owners < 0).sum())
+        fields, tokens = np.unique(owners[owners >= 0], return_counts=True)
+        for field, count in zip(fields.tolist(), tokens.tolist(), strict=True):
+            counts[_column_and_role(sample.fields[field])] += count
+    total = counts.total() + unknown
+    if not total:
+        return ""
+    parts = [f"{column} {format_share(count, total)}" for column, count in counts.most_common()]
+    if unknown:
+        parts.append(
+            f"not recognised {format_share(unknown, total)}"
+            if parts
+            else "columns that are not recognised"
+        )
+    return "labels come from: " + ", ".join(parts)
+
+
+def _column_and_role(field: Field) -> str:
+    """`messages (assistant)`, `output`: a column of messages holds texts of several roles."""
+    # The path of a field begins with its column: `messages[2].content` is of the column
+    # `messages`.
+    column = re.split(r"[.\[]", field.path, maxsplit=1)[0]
+    return column if column == field.path else f"{column} ({field.source.label})"
+
+
+def verdict_text(report: AuditReport, width: int) -> Text:
+    """The sentence, in lines of a terminal."""
+    text = Text("\n".join(wrap_text(audit_verdict(report), width)))
+    if report.ledger.supervised:
+        text.stylize("bold green", 0, len(f"the loss is on {report.ledger.supervised:,}"))
+    else:
+        text.stylize("bold red")
+    return text
+
+
+def ledger_rows(report: AuditReport) -> list[LedgerRow]:
+    """The ledger by source, and the padding last where there is any."""
+    counts = np.zeros((len(Source), 3), np.int64)
+    pads = np.zeros(3, np.int64)
+    for sample in report.samples:
+        # One bincount for each mask counts all sources of a line at once, whatever its length.
+
+        for i, mask in enumerate((sample.supervised, ~sample.supervised, ~sample.attended)):
+            counts[:, i] += np.bincount(
+                sample.source[mask & ~sample.padding], minlength=len(Source)
+            )
+            # Padding has no source of its own: its tokens are counted apart, so that "template"
+            # does not swallow them.
+            pads[i] += int((mask & sample.padding).sum())
+    by_source = [
+        LedgerRow(s.label, s.name.lower(), *map(int, counts[s])) for s in Source if counts[s].any()
+    ]
+    return (
+        [*by_source, LedgerRow("padding", "padding", *map(int, pads))] if pads.any() else by_source
+    )
+
+
+def measured_laws(report: AuditReport) -> list[MeasuredLaw]:
+    """The laws that were measured: broken ones first."""
+    severity_by_code = {finding.code: str(finding.severity) for finding in report.findings}
+    made = [
+        MeasuredLaw(
+            name,
+            f"{law['value']:.2g}",
+            f"{law['tolerance']:.1g}",
+            str(law.get("unit", "")),
+            holds,
+            law_standing(name, holds, severity_by_code),
+        )
+        for name, law in report.laws.items()
+        if "value" in law
+        for holds in [law["value"] <= law["tolerance"]]
+    ]
+    # False sorts before True: broken laws come first.
+    return sorted(made, key=lambda law: law.holds)
+
+
+def law_standing(law: str, holds: bool, severity_by_code: Mapping[str, str]) -> str:
+    """A law in words, with the finding that it has.
+
+    A law is broken where its rule says so. What differs without a finding
+    is explained by another one's, was asked for, or its rule was left out.
+
+    Args:
+        law: the law's name.
+        holds: is its value within the tolerance?
+        severity_by_code: the findings of the report, code -> severity.
+    """
+    if holds:
+        return "holds"
+    # The rule of a law may look at more than the figure: it is silent where the settings asked
+    # for the difference. So what is called broken is what has a finding, and not every value
+    # above the tolerance.
+    severities = {
+        rule.code: severity_by_code[rule.code]
+        for rule in rules("law")
+        if issubclass(rule, LawRule) and rule.law == law and rule.code in severity_by_code
+    }
+    if not severities:
+        return "differs, which other findings or the settings explain"
+    # A note does not fail the check, and so the word "broken" must not stand alone beside it.
+    noted = "only a note, " if set(severities.values()) == {"info"} else ""
+    return f"broken ({noted}{', '.join(severities)})"
+
+
+def untested_laws(report: AuditReport) -> list[tuple[str, str]]:
+    """Names of the laws that were not measured, and why."""
+    return [(name, str(law["untested"])) for name, law in report.laws.items() if "untested" in law]
+
+
+def render_audited(report: AuditReport, console: Console, verbose: bool) -> None:
+    """Draw what stands below the findings."""
+    if report.samples:
+        console.print(_ledger_table(report))
+        console.print()
+    measured = measured_laws(report)
+    if measured:
+        console.print(_laws_table(measured, verbose))
+        console.print()
+    if report.canary:
+        console.print(_canary_table(report.canary))
+        console.print()
+    render_notes(report, console, verbose)
+
+
+def render_notes(report: AuditReport, console: Console, verbose: bool) -> None:
+    """Draw what could not be looked at, and what was made otherwise than in the run; never folded."""
+    lines = [
+        line
+        for note in _note_lines(report, verbose)
+        for line in wrap_text(visible(note), console.width)
+    ]
+    if lines:
+        console.print(Text("\n".join(lines) + "\n", style="dim"), soft_wrap=True)
+
+
+def _new_table(first: str, *titles: str) -> Table:
+    """An empty table of a first column and columns of numbers."""
+    table = borderless_table()
+    table.add_column(first)
+    for title in titles:
+        table.add_column(title, justify="right")
+    return table
+
+
+def _ledger_table(report: AuditReport) -> Table:
+    """Tokens by source; what the attention mask hides has a column of its own where there is such text."""
+    all_rows, total = ledger_rows(report), report.ledger.total
+    # Shares are of the text: with the padding they would depend on the batch size instead of
+    # the data.
+    text = [row for row in all_rows if row.key != "padding"]
+    hidden = any(row.hidden for row in text)
+    table = _new_table(
+        "tokens by source", "supervised", "context", "share", *(("not attended",) if hidden else ())
+    )
+    sums = (
+        sum(row.supervised for row in text),
+        sum(row.context for row in text),
+        sum(row.hidden for row in text),
+    )
+    for row in [*text, LedgerRow("all", "all", *sums), *all_rows[len(text) :]]:
+        pads = row.key == "padding"
+        part = "" if pads else format_share(row.supervised + row.context, total)
+        cells = [
+            f"{row.supervised:,}",
+            f"{row.context:,}",
+            part,
+            *((f"{row.hidden:,}",) if hidden else ()),
+        ]
+        table.add_row(
+            Text(row.label, style=_row_style(row)), *cells, style="bold" if row.key == "all" else ""
+        )
+    return table
+
+
+def _row_style(row: LedgerRow) -> str:
+    """Red for what should not be: stop tokens that are not learned, padding that is."""
+    if row.key == "padding":
+        return "red" if row.supervised else "dim"
+    if row.key == "all":
+        return ""
+    return "green" if row.supervised else ("red" if row.key == "stop" else "")
+
+
+def _laws_table(measured: list[MeasuredLaw], verbose: bool) -> Table:
+    """A line for each law that was measured; with `verbose` what was compared."""
+    table = _new_table("laws", "measured", "tolerance", "")
+    if verbose:
+        table.add_column("what was compared")
+    for law in measured:
+        # Red only where a finding of weight stands behind it; "broken (only a note, ..." is
+        # yellow.
+        grave = law.standing.startswith("broken (TT")
+        standing = Text(
+            law.standing, style="green" if law.holds else "bold red" if grave else "yellow"
+        )
+        table.add_row(
+            law.name, law.value, law.tolerance, standing, *((visible(law.unit),) if verbose else ())
+        )
+    return table
+
+
+def _canary_table(fields: tuple[dict[str, Any], ...]) -> Table:
+    """What became of the marker that was put into each field."""
+    table = borderless_table()
+    table.add_column("canary in")
+    table.add_column("became")
+    for field in fields:
+        seen = str(field["seen"])
+        table.add_row(
+            Text(visible(str(field["path"]))),
+            Text(visible(seen), style=CANARY_STYLES.get(seen, "")),
+        )
+    return table
+
+
+def _note_lines(report: AuditReport, verbose: bool) -> Iterator[str]:
+    """Laws that were not measured (counted, or with `verbose` each), then the notes of the audit."""
+    # Which laws could not be measured depends on the trainer, and is rarely of use: one line
+    # counts them, -v says why.
+    left = untested_laws(report)
+    if verbose:
+        yield from (f"not tested: {name}: {why}" for name, why in left)
+    elif left:
+        yield f"{count_noun(len(left), 'law')} not tested (-v says why)"
+    yield from (f"note: {note}" for note in report.notes)
+
+
+def json_safe(value: Any) -> Any:
+    """JSON of what a law measured: numbers that JSON has not are null."""
+    if isinstance(value, dict):
+        return {str(key): json_safe(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(item) for item in value]
+    # A law of a loss that is NaN measures NaN, which JSON has not.
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,45 @@
+"""What was examined and is fine, and what was not judged, in lines of a terminal.
+
+Silence is no verdict: whoever reads "no findings" must see how many checks stand behind it, and what could not be
+checked. The counts are always printed; the lists only with -v, for they are longer than everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.judgement import Examined
+from truetune.checks.report import Report
+from truetune.report.visible_text import count_noun
+
+# Chosen, not measured: reasons for judging nothing are nearly always the same one (no
+# tokenizer, no rows).
+MAX_REASONS = 3
+
+
+def judgement_counts(report: Report) -> str:
+    """`83 checks examined and fine, 12 not judged (-v lists them)`"""
+    fine = f"{count_noun(len(report.examined), 'check')} examined and fine"
+    left = len(report.not_judged)
+    return (
+        fine
+        + (f", {left:,} not judged" if left else "")
+        + (" (-v lists them)" if report.examined or left else "")
+    )
+
+
+def judgement_lines(report: Report, *, verbose: bool) -> Iterator[str]:
+    """What was asked for and not judged, each with its reason; with `verbose` everything, and what was fine first.
+
+    Where nothing was judged at all, the first reasons for that."""
+    # What was asked for by name and could not be judged is said without -v: it decides the exit
+    # code.
+    missing = report.missing() or (report.not_judged[:MAX_REASONS] if report.lacks() else ())
+    if verbose:
+        yield from (f"fine: {describe_examined(part)}" for part in report.examined)
+    yield from (f"not judged: {part}" for part in (report.not_judged if verbose else missing))
+
+
+def describe_examined(part: Examined) -> str:
+    """A check that found nothing: its figure where it has one, else what it looked for."""
+    return f"{part.rule} ({part.code}): {part.figure or f'not so: {part.looked_for}'}"

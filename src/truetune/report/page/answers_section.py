@@ -1,0 +1,203 @@
+"""The answers of a model: at any step of a run beside its neighbours, of two runs or models side by side.
+
+Answers of all looks are sent once, with the questions in a table of their own, and a script draws the look that is
+chosen: fifty looks at fifty prompts repeat each prompt fifty times otherwise. The trade-off: without scripts only
+the verdicts of the last look are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from truetune.generation.answer_verdicts import VERDICT_PHRASES
+from truetune.report.page.section import Result, Section, render_template
+from truetune.report.visible_text import clip_text, visible
+
+MAX_CHARACTERS = 4_000
+"""Characters of a text that are kept"""
+KEPT_FIELDS = (
+    "verdict",
+    "good",
+    "faults",
+    "stop_probability",
+    "tokens",
+    "overlap",
+    "exact",
+    "agrees",
+    "perplexity",
+)
+SampleJson = Mapping[str, Any]
+LookJson = Mapping[str, Any]
+
+
+def answers_section(result: Result) -> Section | None:
+    """Of `truetune sample`."""
+    answers = result.get("sample")
+    return (
+        _make_section("samples", "Answers", list(_answer_sides(answers)), answers)
+        if answers
+        else None
+    )
+
+
+def run_answers_section(result: Result) -> Section | None:
+    """Of runs that were watched."""
+    runs = result.get("runs") or ()
+    title = "Answers while it was trained" if result.get("sample") else "Answers"
+    left_out = sum(run.get("looks_left_out", 0) for run in runs)
+    return _make_section(
+        "looks",
+        title,
+        [(run["name"], run["looks"]) for run in runs if run.get("looks")],
+        {},
+        left_out,
+    )
+
+
+def _make_section(
+    id: str,
+    title: str,
+    sides: Sequence[tuple[str, Sequence[LookJson]]],
+    answers: Mapping[str, Any],
+    left_out: int = 0,
+) -> Section | None:
+    """The section of some models' answers; None where none was sampled."""
+    # A run that was never sampled has looks without answers.
+    if not any(look["samples"] for _, looks in sides for look in looks):
+        return None
+    prompts = _PromptIndex()
+    data = {
+        "sides": [
+            {"name": visible(str(name)), "looks": [_look_values(look, prompts) for look in looks]}
+            for name, looks in sides
+        ],
+        "prompts": prompts.shown,
+        "said": VERDICT_PHRASES,
+    }
+    compared = answers.get("compared")
+    html = render_template(
+        "samples.html.jinja",
+        names=[name for name, _ in sides],
+        last=[looks[-1] for _, looks in sides],
+        asked=answers,
+        compared=compared,
+        figures=list(_figure_lines(compared or {})),
+        unanswered=[
+            question | {"place": _row_place(question)}
+            for question in answers.get("unanswered") or ()
+        ],
+        left_out=left_out,
+    )
+    return Section(id, title, html, data)
+
+
+def _answer_sides(answers: Mapping[str, Any]) -> Iterator[tuple[str, list[LookJson]]]:
+    """What `truetune sample` wrote, and the other model where it was compared."""
+    samples, compared = answers["samples"], answers.get("compared")
+    # One look is no course: a step is named only where there are several.
+    step = answers["looks"][-1]["step"] if len(answers.get("looks") or ()) > 1 else None
+    yield answers["model"], [{"step": step, "success": answers["success"], "samples": samples}]
+    if compared:
+        pairs = {
+            (pair["file"], pair["line"], pair["row"], pair["mine"]): pair
+            for pair in compared["pairs"]
+        }
+        other = [
+            {name: sample[name] for name in ("file", "line", "row", "question", "reference")}
+            | {"answer": pair["other"], "words": pair["words"]}
+            for sample in samples
+            for pair in (
+                pairs.get((sample["file"], sample["line"], sample["row"], sample["answer"])),
+            )
+            if pair
+        ]
+        yield compared["other"], [{"step": step, "success": None, "samples": other}]
+
+
+class _PromptIndex:
+    """Each question once, in the order in which it was met."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, Any]] = []
+        self._places: dict[tuple[str, str, int], int] = {}
+
+    def places(self, samples: Sequence[SampleJson]) -> Iterator[int]:
+        """Of the samples of one look, of which several may ask the same."""
+        met = Counter[tuple[str, str]]()
+        lines = Counter((sample["file"], sample["line"]) for sample in samples)
+        for sample in samples:
+            prompt = str(sample["question"]), str(sample["reference"])
+            # The same question may be asked twice in one look (several samples a prompt): the
+            # second has a place of its own.
+            place = (*prompt, met[prompt])
+            met[prompt] += 1
+            if place not in self._places:
+                self._places[place] = len(self.shown)
+                self.shown.append(
+                    {
+                        "place": _row_place(sample, lines[sample["file"], sample["line"]]),
+                        "seen": bool(sample.get("seen")),
+                        "question": _readable_text(sample["question"]),
+                        "reference": _readable_text(sample["reference"]),
+                    }
+                )
+            yield self._places[place]
+
+
+def _look_values(look: LookJson, prompts: _PromptIndex) -> dict[str, Any]:
+    """What the script draws of one look: answers by the number of their prompt."""
+    samples = look["samples"]
+    return {
+        "step": look["step"],
+        "success": look["success"],
+        "answers": {
+            place: {
+                "text": _readable_text(sample["answer"]),
+                "words": [visible(str(w)) for w in sample.get("words") or ()],
+            }
+            | {name: sample[name] for name in KEPT_FIELDS if sample.get(name) is not None}
+            for place, sample in zip(prompts.places(samples), samples, strict=True)
+        },
+    }
+
+
+def _readable_text(value: Any) -> str:
+    """As it can be read: lines stay, what is not seen is spelled out."""
+    # Line ends stay, since answers are read as text; everything else that is not seen is
+    # spelled out.
+    return "\n".join(visible(line) for line in clip_text(str(value), MAX_CHARACTERS).split("\n"))
+
+
+def _row_place(sample: SampleJson, sharing: int = 1) -> str:
+    """`held.json:4`; the row where it is known. Of several rows on one line, as in JSON, the line says nothing."""
+    row = sample.get("row")
+    place = (
+        f" row {row}"
+        if row is not None and row >= 0
+        else ""
+        if sharing > 1
+        else f":{sample['line']}"
+    )
+    return visible(PurePath(str(sample["file"])).name + place)
+
+
+def _figure_lines(compared: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Name, and mine, other, the change, its interval, p."""
+    for row in compared.get("figures") or ():
+        # The same digits as on the terminal would not fit a column: three that count.
+        shape = {"share": ".0%", "tokens": ",.0f"}.get(row["shape"], ".3g")
+        own, other, low, high, p = (row.get(name) for name in ("mine", "other", "low", "high", "p"))
+        known = own is not None and other is not None
+        yield (
+            row["name"],
+            [
+                "-" if own is None else format(own, shape),
+                "-" if other is None else format(other, shape),
+                format(own - other, "+" + shape) if known else "",
+                f"{low:+{shape}} to {high:+{shape}}" if None not in (low, high) else "",
+                "" if p is None else f"{p:.2g}",
+            ],
+        )

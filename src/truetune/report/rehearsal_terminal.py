@@ -1,0 +1,114 @@
+"""How a miniature answered, and which faults the user's own logs would have shown, on a terminal.
+
+A rehearsal memorises a few rows on a shrunken model and asks for them again. The table shows what came out beside
+what should have: a loss near zero proves nothing about that. A mutation score repeats it with one fault at a time.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.rehearsal.mutate import Mutation
+from truetune.rehearsal.report import RehearsalReport
+from truetune.report.draw_by_kind import draw_more
+from truetune.report.terminal_output import shorten_line
+from truetune.report.visible_text import visible
+
+
+@draw_more.register
+def draw_rehearsal(report: RehearsalReport, console: Console, verbose: bool) -> None:
+    """The miniature, and a table of the rows or pairs."""
+    console.print(Text(visible(f"miniature: {report.miniature}")))
+    if report.losses:
+        console.print(
+            Text(
+                f"memorised in {len(report.losses)} steps: loss {report.losses[0]:.3g} to "
+                f"{report.losses[-1]:.3g}"
+            )
+        )
+    if report.recited:
+        console.print(_answer_table(report))
+    if report.pairs:
+        console.print(_pair_table(report))
+    console.print()
+    if report.mutation is not None:
+        render_mutation(report.mutation, console)
+
+
+def render_mutation(mutation: Mutation, console: Console) -> None:
+    """One line a fault, the score, and the faults that were not tried."""
+    table = Table(box=None, pad_edge=False)
+    pairs = any(mutant.stopped is None for mutant in mutation.mutants)
+    # Pairs train no answers that could be recited: there the margin is what must grow.
+    counted = ("margin grew",) if pairs else ("recited", "stopped")
+    for name in ("fault", "loss", "your logs\nshow it", *counted, "truetune"):
+        table.add_column(name, overflow="fold")
+    for mutant in mutation.mutants:
+        counts = [
+            f"{count} of {mutant.total}"
+            for count in (mutant.recited, mutant.stopped)
+            if count is not None
+        ]
+        table.add_row(
+            mutant.name,
+            f"{mutant.loss:.3g}",
+            _detection_cell(mutant.shown),
+            *counts,
+            _detection_cell(", ".join(mutant.rules)),
+        )
+    console.print(
+        Text(
+            f"mutation: faults in {mutation.steps} steps each; loss without one {mutation.loss:.3g}"
+        )
+    )
+    if mutation.mutants:
+        console.print(table)
+        console.print(Text(mutation.sentence()))
+    for name, why in mutation.skipped:
+        console.print(Text(visible(f"not tried: {name}: {why}")))
+    console.print()
+
+
+def _detection_cell(text: str) -> Text:
+    """What showed a fault, in green; a red `no` where nothing did."""
+    return Text(visible(text), style="green") if text else Text("no", style="bold red")
+
+
+def _answer_table(report: RehearsalReport) -> Table:
+    """What the miniature says for each row, beside what it should."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("row", "recited", "stopped", "answer", "should be"):
+        table.add_column(name)
+    for row in report.recited:
+        # An answer with text before the reference is shown from the reference on: the part in
+        # question would else be cut off.
+        texts = (row.said[max(row.said.find(row.reference), 0) :], row.reference)
+        table.add_row(
+            "" if row.row is None else str(row.row),
+            _yes_or_no(row.recited),
+            _yes_or_no(row.stopped),
+            *(Text(shorten_line(text, 60)) for text in texts),
+        )
+    return table
+
+
+def _pair_table(report: RehearsalReport) -> Table:
+    """The margin of each pair before and after."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("margin before", "after", "is taught", "rather than"):
+        table.add_column(name)
+    for pair in report.pairs:
+        texts = (pair.chosen, pair.rejected)
+        table.add_row(
+            f"{pair.before:.1f}",
+            f"{pair.after:.1f}",
+            *(Text(shorten_line(text, 50)) for text in texts),
+        )
+    return table
+
+
+def _yes_or_no(value: bool) -> Text:
+    """In its colour."""
+    return Text("yes", style="green") if value else Text("no", style="bold red")

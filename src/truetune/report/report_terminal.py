@@ -1,0 +1,458 @@
+"""A report on a terminal: verdict first, then findings with their places and remedies, then counts and the next
+step.
+
+The order is that of a reader who has a minute. Notes are one line each, and figures are folded while there are
+findings, since they push the remedy off the screen; -v shows all. Findings are drawn as rustc draws errors:
+heading, place with evidence, note, help. Lines are wrapped here and not by rich, which breaks paths and commands
+that somebody copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.checks.findings import SHOWN_CASES, Case, Finding
+from truetune.checks.report import AuditReport, DataReport, Report, Subject
+from truetune.encoding.token_counts import Ledger
+from truetune.render.rendering import Source
+from truetune.report import audit_terminal
+from truetune.report.draw_by_kind import draw_more_of
+from truetune.report.headline import next_step
+from truetune.report.judgement_lines import judgement_counts, judgement_lines
+from truetune.report.supervision_headline import supervision_verdict
+from truetune.report.terminal_output import borderless_table, print_exact
+from truetune.report.visible_text import (
+    clip_text,
+    count_noun,
+    draw_as_text,
+    format_share,
+    visible,
+    wrap_text,
+)
+from truetune.spec.run import Severity
+
+SEVERITY_STYLES: dict[Severity, str] = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "info": "bold cyan",
+}
+# Chosen, not measured: a subject of hundreds of facts (a folder of settings) would fill the
+# screen above the verdict.
+MAX_SUBJECT_CHARACTERS = 2_000
+"""Characters of the line on a subject"""
+GUTTER = "   | "
+# Of the longest bar: with both numbers beside it a line fits 80 columns.
+BAR_CELLS = 30
+EIGHTH_BLOCKS = " ▏▎▍▌▋▊▉"
+CURVES_ARE_NOT_ANSWERS = (
+    "curves do not show what the model answers, and whether it stops: truetune sample RUN --data"
+    " HELD-OUT"
+)
+"""Said of a run of which nothing but its log was looked at"""
+OF_A_SERVER = (
+    "the log of a server shows no prompts: truetune serve-check MODEL --endpoint URL; the scripts"
+    " that serve and ask: truetune lint SCRIPTS"
+)
+"""Said of the log of a server, which has no curves"""
+
+
+def render_report(
+    report: Report,
+    console: Console,
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+    cases: int = SHOWN_CASES,
+) -> None:
+    """Draw verdict, findings, what was not judged, the next step, and figures last.
+
+    Args:
+        report: of any kind.
+        console: where it is drawn; its width and encoding are kept to.
+        verbose: draw notes, figures beside findings, and the list of checks in full.
+        quiet: findings alone.
+        cases: so many places of each finding.
+    """
+    if not quiet:
+        _draw_verdict(report, console, verbose)
+    _draw_findings(report, console, verbose=verbose, cases=cases)
+    if quiet:
+        return
+    # Notes are in a line each, with nothing between them and what follows.
+    if not verbose and any(finding.severity == "info" for finding in report.findings):
+        print_exact(console)
+    for line in judgement_lines(report, verbose=verbose):
+        print_exact(
+            console,
+            Text(
+                "\n".join(wrap_text(visible(line), console.width)),
+                style="" if verbose else "yellow",
+            ),
+        )
+    draw_more_of(report, console, verbose)
+    print_exact(console, _wrap_first_line(closing_lines(report), console))
+    # The figures are never the news while something is wrong.
+    folds_figures = report.outcome == "findings" and not verbose
+    if folds_figures:
+        _draw_folded_figures(report, console)
+    else:
+        _draw_figures(report, console, verbose)
+
+
+def _with_rows(report: Report) -> DataReport | None:
+    """The report, where it is one on rows that were read."""
+    return report if isinstance(report, DataReport) and report.rows else None
+
+
+def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
+    """What was checked, and in one sentence what is learned of it."""
+    for subject in report.subjects:
+        print_exact(console, _subject_text(subject, console.width, verbose))
+    rows = _with_rows(report)
+    if rows:
+        print_exact(console, supervision_verdict(rows, console.width))
+        if verbose:
+            print_exact(console, _facts_text(rows, console.width))
+    if isinstance(report, AuditReport):
+        print_exact(console, audit_terminal.verdict_text(report, console.width))
+        columns = audit_terminal.label_columns(report)
+        if columns:
+            print_exact(console, Text("\n".join(wrap_text(visible(columns), console.width))))
+    print_exact(console)
+
+
+def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: int) -> None:
+    """Findings with their places; notes follow in a line each, and are drawn like findings with `verbose`."""
+    # A note asks for nothing to be done, so that it has no place for a remedy either; -v draws
+    # it whole.
+    in_one_line = [
+        finding for finding in report.findings if finding.severity == "info" and not verbose
+    ]
+    for finding in report.findings:
+        # Findings keep their order, problems first: they are sorted by severity.
+        if finding not in in_one_line:
+            _print_finding(finding, console, verbose, cases)
+    for finding in in_one_line:
+        print_exact(console, _finding_heading(finding, console.width))
+
+
+def _draw_folded_figures(report: Report, console: Console) -> None:
+    """Where the figures are, beside findings that should be read first."""
+    if isinstance(report, AuditReport):
+        audit_terminal.render_notes(report, console, verbose=False)
+    if isinstance(report, AuditReport) or _with_rows(report):
+        print_exact(console, Text("figures by source and length: -v", style="dim"))
+
+
+def _draw_figures(report: Report, console: Console, verbose: bool) -> None:
+    """Tokens by source and rows by length; of an audit, its own."""
+    rows = _with_rows(report)
+    if rows:
+        print_exact(console)
+        _print_data_figures(rows, console)
+    if isinstance(report, AuditReport):
+        print_exact(console)
+        audit_terminal.render_audited(report, console, verbose)
+
+
+def render_brief(report: DataReport, console: Console) -> None:
+    """Draw the verdict, a line for each finding, and the counts."""
+    print_exact(console, supervision_verdict(report, console.width))
+    for finding in report.findings:
+        print_exact(console, _finding_heading(finding, console.width))
+    print_exact(console, count_line(report))
+
+
+def _print_data_figures(report: DataReport, console: Console) -> None:
+    """The ledger, what is lost, what has no label, and the histogram of lengths."""
+    console.print(ledger_table(report.ledger))
+    lost = report.data.get("lost_fields")
+    if lost:
+        print_exact(console, lost_line(lost))
+    for line in _without_label(report):
+        print_exact(console, line)
+    print_exact(console)
+    for line in _length_histogram(report, console):
+        print_exact(console, line)
+    print_exact(console)
+
+
+def _subject_text(subject: Subject, width: int, verbose: bool) -> Text:
+    """What was looked at, with its facts."""
+    facts = "; ".join(f"{name} {value}" for name, value in subject.facts)
+    line = visible(f"{subject.kind} {subject.path}" + (f": {facts}" if facts else ""))
+    text = Text(
+        "\n".join(wrap_text(line if verbose else clip_text(line, MAX_SUBJECT_CHARACTERS), width))
+    )
+    text.stylize("bold", 0, len(subject.kind))
+    return text
+
+
+def count_line(report: Report) -> Text:
+    """Of findings, and of what was examined and not judged; else what the outcome is."""
+    counts = {s: sum(f.severity == s for f in report.findings) for s in SEVERITY_STYLES}
+    parts = [
+        Text(count_noun(counts[s], s), style=SEVERITY_STYLES[s])
+        for s in ("error", "warning")
+        if counts[s]
+    ]
+    has_problems = bool(parts)
+    if not has_problems:
+        # Green only where what was asked for was judged: else the outcome is bold, and no more.
+        clean = "bold green" if report.is_verified else "bold"
+        parts = [
+            Text(
+                report.outcome,
+                style="bold yellow" if report.outcome == "not judged" else clean,
+            )
+        ]
+    if counts["info"]:
+        parts.append(Text(count_noun(counts["info"], "note")))
+    parts.append(Text(judgement_counts(report)))
+    rows = report.rows if isinstance(report, DataReport) else 0
+    looked = (
+        count_noun(rows, "row") if rows else count_noun(max(1, len(report.subjects)), "subject")
+    )
+    if isinstance(report, AuditReport):
+        looked = count_noun(len(report.samples), "line")
+    return Text(", ").join(parts).append(f" · {looked} in {report.seconds:.1f} s")
+
+
+def closing_lines(report: Report) -> Text:
+    """The counts, and how to continue: what can be fixed, what the baseline hides, the next command."""
+    text = count_line(report)
+    has_problems = any(finding.severity != "info" for finding in report.findings)
+    for line in _continuations(report, has_problems):
+        text.append(f"\n{line}")
+    return text
+
+
+def _continuations(report: Report, has_problems: bool) -> Iterator[str]:
+    """The lines below the counts, each a command or a reason for one."""
+    logs = [subject for subject in report.subjects if subject.kind == "run log"]
+    if not has_problems and logs:
+        # A run can look perfect in its log and answer nothing: the README's table has five faults of one final loss.
+        are_of_servers = all("serves" in dict(subject.facts) for subject in logs)
+        yield OF_A_SERVER if are_of_servers else CURVES_ARE_NOT_ANSWERS
+    for is_safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
+        count = sum(f.fix is not None and f.fix.safe is is_safe for f in report.findings)
+        if count:
+            fixable = count_noun(count, "finding")
+            yield f"{fixable} can be fixed: truetune lint {option} (or --diff first)"
+    if report.known:
+        yield f"{count_noun(len(report.known), 'finding')} of the baseline left out"
+    if has_problems:
+        # With a problem the next step is its remedy, which stands below the finding: said twice it would be skipped.
+        on_a_row = " · on a row: truetune show FILE:LINE" if _with_rows(report) else ""
+        yield f"more on a rule: truetune explain RULE{on_a_row}"
+    else:
+        step = next_step(report)
+        if step:
+            yield f"next: {step}"
+
+
+def _wrap_first_line(text: Text, console: Console) -> Text:
+    """Its first line in lines of the terminal; those below name commands, which stay in one piece."""
+    counts, *commands = text.split("\n")
+    # Commands are never broken: somebody selects a line and pastes it.
+    lines = counts.wrap(console, console.width)
+    for line in lines:
+        line.rstrip()
+    return Text("\n").join([*lines, *commands])
+
+
+def _facts_text(report: DataReport, width: int) -> Text:
+    """The tokenizer and what is known of it."""
+    facts = [
+        "tokenizer " + report.tokenizer,
+        *(f"{name} {value}" for name, value in report.facts.items()),
+    ]
+    return Text(
+        "\n".join(line for fact in facts for line in wrap_text(visible(fact), width)), style="dim"
+    )
+
+
+def _finding_heading(finding: Finding, width: int) -> Text:
+    """`error[TT301] role-alias-dropped: message`, in lines of at most `width` cells."""
+    head = f"{finding.severity}[{finding.code}]"
+    text = Text(
+        "\n".join(wrap_text(f"{head} {finding.rule}: {clip_text(visible(finding.message))}", width))
+    )
+    text.stylize(SEVERITY_STYLES[finding.severity], 0, len(head))
+    text.stylize("bold", len(head), len(f"{head} {finding.rule}:"))
+    return text
+
+
+def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int) -> None:
+    """As rustc does it: heading, places with their evidence, facts on the whole, remedy."""
+    width = console.width
+    print_exact(console, _finding_heading(finding, width))
+    for case in finding.cases[:cases]:
+        text = visible(case.text) if verbose else clip_text(visible(case.text))
+        print_exact(console, _case_text(_case_place(case), text, width))
+    # A finding may count more places than it lists: the report keeps the first ones.
+    more = max(finding.count or 0, len(finding.cases)) - min(cases, len(finding.cases))
+    if finding.cases and more > 0:
+        print_exact(
+            console,
+            f"  ... and {more:,} more" + (" (--cases all)" if len(finding.cases) > cases else ""),
+        )
+    for line in finding.evidence:
+        print_exact(console, _hanging_text("   = note: ", visible(line), width))
+    if finding.figure is not None:
+        from truetune.report.figure_plot import terminal_plot
+
+        # A terminal of another encoding shows braille as question marks; it gets a plot in
+        # ASCII.
+        unicode = console.encoding.lower().startswith("utf")
+        print_exact(console, terminal_plot(finding.figure, width=min(width, 100), unicode=unicode))
+    print_exact(console, _hanging_text("   = help: ", visible(finding.remedy), width, "bold"))
+    print_exact(console)
+
+
+def _case_place(case: Case) -> str:
+    """`file:line (turn 2)`; of a script `file:line:column`."""
+    if case.origin is None:
+        return visible(
+            ":".join(
+                str(part) for part in (case.file or "", case.line, case.column) if part is not None
+            )
+        )
+    # A text that begins with its turn says it itself.
+    says_turn = case.turn is None or case.text.startswith(f"turn {case.turn} ")
+    turn = "" if says_turn else f" (turn {case.turn})"
+    return visible(str(case.origin)) + turn
+
+
+def _case_text(place: str, text: str, width: int) -> Text:
+    """The place on a line of its own, which is never broken; the text beside it where there is room, else below."""
+    if not place:
+        return _hanging_text(GUTTER, text, width, rest=GUTTER)
+    arrow = Text.assemble(("  --> ", "blue"), place)
+    if not text:
+        return arrow
+    # The place stays whole: terminals and editors open FILE:LINE that is clicked.
+    beside = Text.assemble(arrow, ": ", text)
+    return (
+        beside
+        if beside.cell_len <= width
+        else arrow.append("\n").append(_hanging_text(GUTTER, text, width, rest=GUTTER))
+    )
+
+
+def _hanging_text(
+    head: str, text: str, width: int, style: str = "", rest: str | None = None
+) -> Text:
+    """Text behind a head; further lines begin with `rest`, or as far in."""
+    rest = " " * len(head) if rest is None else rest
+    lines = Text()
+    for i, line in enumerate(wrap_text(text, max(20, width - len(head)))):
+        lines.append(f"\n{rest}" if i else head, style="blue").append(line, style=style)
+    return lines
+
+
+def ledger_table(ledger: Ledger) -> Table:
+    """Tokens by source: learned, context, and the share of all."""
+    table = borderless_table()
+    table.add_column("tokens by source")
+    for title in ("supervised", "context", "share"):
+        table.add_column(title, justify="right")
+    total = ledger.total
+    for source, supervised, context in ledger.rows():
+        style = "green" if supervised else ("red" if source is Source.STOP else "")
+        table.add_row(
+            Text(source.label, style=style),
+            f"{supervised:,}",
+            f"{context:,}",
+            format_share(supervised + context, total),
+        )
+    learned = ledger.supervised
+    table.add_row(
+        "all", f"{learned:,}", f"{total - learned:,}", format_share(total, total), style="bold"
+    )
+    return table
+
+
+def lost_line(fields: Mapping[str, int]) -> Text:
+    """Below the ledger: what the rows hold and no token comes from."""
+    counts = ", ".join(
+        f"{visible(field)} of {count_noun(rows, 'row')}" for field, rows in fields.items()
+    )
+    return Text(f"lost: {counts} (no token comes from them)", style="red")
+
+
+def _without_label(report: DataReport) -> list[Text]:
+    """Rows and examples that teach nothing."""
+    lines = []
+    if report.unsupervised:
+        lines.append(
+            f"{report.unsupervised:,} of {count_noun(report.examples, 'example')} without a supervised"
+            " token"
+        )
+    if report.rejected:
+        lines.append(
+            f"{report.rejected:,} of {count_noun(report.rows, 'row')} that the template refuses"
+        )
+    return [Text(line, style="red") for line in lines]
+
+
+def _length_histogram(report: DataReport, console: Console) -> list[Text]:
+    """A heading, a bar for each bin, and what a cut at the limit would lose."""
+    lengths = report.lengths
+    bar = _block_bar if console.encoding.lower().startswith("utf") else _plain_bar
+    lines = [
+        Text(
+            f"length in tokens: median {lengths.median:,}, 95 % up to {lengths.p95:,}, longest"
+            f" {lengths.longest:,}"
+        )
+    ]
+    top = int(lengths.counts.max(initial=0))
+    digits = len(f"{lengths.longest:,}")
+    for count, low, high in zip(lengths.counts, lengths.edges[:-1], lengths.edges[1:], strict=True):
+        # Red bars hold examples of which every one is cut; the bar in which the limit lies
+        # holds some of both.
+        past = lengths.limit is not None and low > lengths.limit
+        lines.append(
+            Text(f"  {low:>{digits},} to {high - 1:>{digits},} ")
+            .append(bar(int(count), top), style="red" if past else "green")
+            .append(f" {count:,}" if count else "0")
+        )
+    if lengths.media:
+        lines[0].append(f"; {lengths.media.not_counted}", style="yellow")
+    if lengths.limit is not None:
+        over = format_share(lengths.over, report.examples)
+        line = (
+            f"over max_length {lengths.limit:,}: {count_noun(lengths.over, 'example')} ({over}); a cut"
+            f" there would lose {count_noun(lengths.lost_tokens, 'token')}, {lengths.lost_supervised:,}"
+            " of them supervised"
+        )
+        lines += map(Text, wrap_text(line, console.width))
+    return lines
+
+
+def _block_bar(count: int, top: int) -> str:
+    """A bar of eighths of a cell."""
+    # Blocks of an eighth of a cell: 30 cells show 240 steps.
+    eighths = round(BAR_CELLS * 8 * count / top) if top else 0
+    # One example of a million must be seen: an empty bar reads as none.
+    if count and not eighths:
+        eighths = 1
+    return "█" * (eighths // 8) + EIGHTH_BLOCKS[eighths % 8].strip()
+
+
+def _plain_bar(count: int, top: int) -> str:
+    """The same in ASCII."""
+    return "#" * -(-BAR_CELLS * count // top) if top else ""
+
+
+def as_text(
+    report: Report, *, verbose: bool = False, quiet: bool = False, cases: int = SHOWN_CASES
+) -> str:
+    """The report as plain text, 100 columns wide; the arguments are those of `render_report`."""
+    return draw_as_text(
+        lambda console: render_report(report, console, verbose=verbose, quiet=quiet, cases=cases)
+    )

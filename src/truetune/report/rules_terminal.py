@@ -1,0 +1,72 @@
+"""Rules as `truetune rules` lists them and as `truetune explain` shows one of them.
+
+The catalogue loads every rule, which takes longer than a search for a message does. So these lists have a module of
+their own, apart from `explain_terminal`, whose search must answer without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.text import Text
+
+from truetune.checks.catalogue import find, page, rules, station
+from truetune.checks.rule import Rule
+from truetune.report.report_terminal import SEVERITY_STYLES
+from truetune.report.terminal_output import borderless_table, print_exact
+
+
+def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> None:
+    """List rules: all, where none is chosen; in a pipe each on one line."""
+    chosen = tuple(chosen or rules())
+    if not console.is_terminal:
+        longest = max(len(rule.name()) for rule in chosen)
+        for rule in chosen:
+            print_exact(
+                console,
+                f"{rule.code}  {rule.name():{longest}}  {rule.severity:7} "
+                f" {page_summary(page(rule))}",
+            )
+        return
+    table = borderless_table(header=False)
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.add_column()
+    for rule in chosen:
+        severity = Text(rule.severity, style=SEVERITY_STYLES[rule.severity])
+        table.add_row(rule.code, rule.name(), severity, Text(page_summary(page(rule))))
+    console.print(table)
+
+
+def rules_json(chosen: Iterable[type[Rule[Any]]]) -> list[dict[str, str]]:
+    """Rules as plain values."""
+    return [
+        {
+            "code": rule.code,
+            "rule": rule.name(),
+            "station": station(rule),
+            "severity": rule.severity,
+            "summary": page_summary(page(rule)),
+        }
+        for rule in chosen
+    ]
+
+
+def render_rule_page(name: str, console: Console) -> None:
+    """Show a rule's page. Raises UsageError for a rule that there is not."""
+    rule = find(name)
+    console.print(Markdown(f"# {rule.code} {rule.name()}\n\n{page(rule)}", code_theme="ansi_dark"))
+
+
+def rule_page_json(name: str) -> dict[str, str]:
+    """A rule with its page, as plain values. Raises UsageError for a rule that there is not."""
+    rule = find(name)
+    return {**rules_json([rule])[0], "page": page(rule)}
+
+
+def page_summary(markdown: str) -> str:
+    """The first line of a page."""
+    return markdown.partition("\n")[0]

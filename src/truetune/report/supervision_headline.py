@@ -1,0 +1,140 @@
+"""The first line of a report on data: what this trainer learns of the rows, beside what an ideal mask would.
+
+The sentence never promises more than is known. A trainer whose masking is read off its release "learns"; where the
+user's own code makes the labels it is the ideal mask that "would learn"; without a trainer it says so. Below, the
+words differ by one verb, which is all that a reader needs to see whether to trust the count.
+"""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from truetune.checks.learned import Learned
+from truetune.checks.report import DataReport
+from truetune.report.visible_text import count_noun, format_share, wrap_text
+
+UNKNOWN_TRAINER = "the trainer is not known: name it with --trainer"
+
+
+def who_learns(report: DataReport) -> str:
+    """Who learns, in front of the counts: `TRL 1.16.0 SFTTrainer learns`."""
+    learned, verb = (
+        report.learned,
+        "learns" if report.spec.mask_by == "contract" else "should learn",
+    )
+    if learned is None:
+        return verb
+    # Without a trainer nothing is claimed of one: if all masks agree, the ideal one is meant.
+    if learned.trainer is None:
+        return (
+            "an ideal mask learns" if learned.ideal == learned.supervised else f"a trainer {verb}"
+        )
+    # The user's own code makes the labels, or a setting decides that is not read: what an ideal
+    # mask learns is all that is known.
+    if not learned.sure:
+        return (
+            "an ideal mask would learn"
+            if learned.ideal == learned.supervised
+            else "the settings ask for"
+        )
+    return f"{learned.called} {verb}{' about' if learned.about else ''}"
+
+
+def explain_counts(report: DataReport) -> str:
+    """What follows the counts: why, what a limit takes, and what an ideal mask would learn."""
+    learned = report.learned
+    if learned is None:
+        return ""
+    return "".join(f"; {part}" for part in _explanations(learned) if part)
+
+
+def _explanations(learned: Learned) -> list[str]:
+    """The parts of the sentence, empty ones included."""
+    if learned.trainer is None:
+        return [UNKNOWN_TRAINER]
+    parts = (
+        []
+        if learned.sure
+        else [f"what {learned.called} learns is what your code labels: truetune run -- COMMAND"]
+    )
+    if learned.sure:
+        parts.append(learned.because)
+    if learned.masked_as_pads:
+        parts.append(f"{count_noun(learned.masked_as_pads, 'token')} masked, being the pad token")
+    parts.append(_describe_cut(learned))
+    # Said only where both differ: the same number twice reads as a second finding.
+    if learned.ideal != learned.supervised:
+        parts.append(
+            f"an ideal mask would learn {learned.ideal:,} ({format_share(learned.ideal, learned.tokens)})"
+        )
+    # Another release is installed than the one whose table was used: its defaults may differ.
+    if learned.installed:
+        parts.append(f"{learned.installed} is installed here")
+    return parts
+
+
+def _describe_cut(learned: Learned) -> str:
+    """What a limit of the trainer's own takes; that of the settings is told by the counts of lengths."""
+    # A limit that the user set is drawn by the histogram of lengths; one that a trainer has by
+    # default surprises people.
+    if not learned.lost or (not learned.limit_by_default and not learned.left_out):
+        return ""
+    name = f"{learned.limit_name}{' by default' if learned.limit_by_default else ''}"
+    if learned.left_out:
+        whole = count_noun(learned.left_out, "example")
+        return (
+            f"{whole} of more than {learned.limit:,} tokens ({name}) left out, with"
+            f" {learned.lost:,} of them"
+        )
+    return f"a cut at {learned.limit:,} ({name}) loses {learned.lost:,} of them"
+
+
+def _own_template(report: DataReport) -> str:
+    """That the trainer has a template of its own, where it has; empty otherwise."""
+    learned = report.learned
+    if learned is None or learned.trainer is None or not learned.about:
+        return ""
+    return f", and {learned.called} renders them by one of its own, which is not read here"
+
+
+def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
+    """What is learned, in one sentence."""
+    ledger = report.ledger
+    if not report.examples and report.rejected:
+        # Nobody learns "nothing" here: who renders rows by a template of its own trains on them all the same.
+        rows = count_noun(report.rows, "row")
+        line = (
+            "what is learned is not known: the tokenizer's template renders none of"
+            f" {rows}" + _own_template(report)
+        )
+        return Text("\n".join(wrap_text(line, width)), style="bold")
+    if not ledger.supervised:
+        line = f"learns nothing: no token of {count_noun(report.examples, 'example')} is supervised"
+        return Text("\n".join(wrap_text(line, width)), style="bold red")
+    # The largest share first: assistant text leads where all is well, and template text where
+    # it is not.
+    parts = sorted(ledger.rows(), key=lambda row: -row[1])
+    by_source = ", ".join(
+        f"{s.label} {format_share(n, ledger.supervised)}" for s, n, _ in parts if n
+    )
+    rows = count_noun(report.examples, "example")
+    if report.examples != report.rows:
+        rows += f" of {count_noun(report.rows, 'row')}"
+    says = who_learns(report)
+    line = (
+        f"{says} {ledger.supervised:,} of {ledger.total:,} tokens"
+        f" ({format_share(ledger.supervised, ledger.total)}) in {rows}: {by_source}"
+    )
+    # A trainer that leaves long examples out cuts none: the sentence on the cut would be wrong
+    # beside it.
+    left_out = report.learned is not None and report.learned.left_out
+    if report.lengths.lost_supervised and not left_out:
+        line += (
+            f"; a cut at {report.lengths.limit:,} loses {report.lengths.lost_supervised:,} of them"
+        )
+    if report.lengths.media:
+        line += f"; {report.lengths.media.not_counted}"
+    line += explain_counts(report)
+    text = Text("\n".join(wrap_text(line, width)))
+    text.stylize("bold green", len(f"{says} "), len(f"{says} {ledger.supervised:,}"))
+    return text

@@ -1,0 +1,132 @@
+"""What moved between two checkpoints, on a terminal: kinds of tensors, the least moved first, then rows of
+embeddings.
+
+Tensors are grouped by what they do (all `q_proj` are one line), since a fault of training strikes a kind: a frozen
+embedding, an adapter that missed the MLP. The trade-off: one odd layer of forty hides in the mean of its kind; the
+JSON lists all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.checkpoint.movement import Manifest, Movement, total
+from truetune.checkpoint.movement_json import MOST_ROWS, new_tokens_of
+from truetune.checks.movement import MovementReport
+from truetune.report.draw_by_kind import draw_more
+from truetune.report.terminal_output import borderless_table
+from truetune.report.visible_text import count_noun, visible
+
+
+@draw_more.register
+def draw_movement(report: MovementReport, console: Console, verbose: bool) -> None:
+    """Registered for reports of `truetune diff`."""
+    render_movement(report.manifest, console)
+
+
+def render_movement(manifest: Manifest, console: Console) -> None:
+    """Kinds of tensors, the least moved first; then the rows of the embeddings."""
+    console.print(kinds_table(manifest))
+    for tensor in manifest.tensors:
+        for line in _embedding_lines(manifest, tensor):
+            console.print(Text(visible(line)), soft_wrap=True)
+    for text in manifest.left_out[:MOST_ROWS]:
+        console.print(Text(visible(f"not compared: {text}"), style="dim"), soft_wrap=True)
+    if len(manifest.left_out) > MOST_ROWS:
+        console.print(Text(f"... and {len(manifest.left_out) - MOST_ROWS:,} more", style="dim"))
+    console.print()
+
+
+def describe_movement(manifest: Manifest) -> str:
+    """The least and the most moved kind, and what is left of an adapter, in one sentence."""
+    by_kind = {kind: _mean_change(group) for kind, group in manifest.by_kind.items()}
+    known = {
+        kind.removesuffix(".weight"): change
+        for kind, change in by_kind.items()
+        if math.isfinite(change)
+    }
+    if not known:
+        return "No two tensors could be compared."
+    ends = [pick(known, key=known.__getitem__) for pick in (min, max)]
+    low, high = (f"{kind} ({known[kind]:.2%})" for kind in ends)
+    same = sum(t.same for t in manifest.tensors) / max(1, sum(t.values for t in manifest.tensors))
+    left = (
+        f"; {manifest.merged.kept:.1%} of the adapter's change is there" if manifest.merged else ""
+    )
+    return (
+        f"{count_noun(len(manifest.tensors), 'tensor')}: {same:.1%} of the values are identical; the rest"
+        f" moved by their size from {low} to {high}{left}."
+    )
+
+
+def kinds_table(manifest: Manifest) -> Table:
+    """Share of bit-identical values and relative change by kind; with an adapter, what is left of its change."""
+    table = borderless_table()
+    table.add_column("kind", overflow="fold")
+    for title in (
+        "tensors",
+        "identical",
+        "relative change",
+        *(("adapter kept", "rounded") if manifest.adapter else ()),
+    ):
+        table.add_column(title, justify="right", no_wrap=True)
+    for kind, group in manifest.by_kind.items():
+        # By values and not by tensors: a bias of 64 values must not weigh as much as an
+        # embedding of a hundred million.
+        same = sum(t.same for t in group) / max(1, sum(t.values for t in group))
+        cells = [f"{len(group):,}", f"{same:.1%}", _format_change(_mean_change(group))]
+        if manifest.adapter:
+            kept = total(group)
+            cells += (
+                [_format_percent(kept.kept), _format_percent(max(0.0, 1 - kept.best))]
+                if kept
+                else ["", ""]
+            )
+        table.add_row(
+            # Red where nothing moved at all: what was trained moves at least in some values.
+            Text(visible(kind.removesuffix(".weight")), style="red" if same == 1 else ""),
+            *cells,
+        )
+    return table
+
+
+def _embedding_lines(manifest: Manifest, tensor: Movement) -> Iterator[str]:
+    """How many rows of an embedding are identical, and its new tokens."""
+    if tensor.rows is None:
+        return
+    same = int(tensor.rows.same.sum())
+    yield f"{tensor.name}: {same:,} of {count_noun(len(tensor.rows.same), 'row')} identical"
+    for text, id in new_tokens_of(manifest, tensor)[:MOST_ROWS]:
+        state = (
+            "as before"
+            if tensor.rows.same[id]
+            else f"change {_format_change(float(tensor.rows.change[id]))}"
+        )
+        yield f"  new token {text} ({id:,}): {state}"
+
+
+def _mean_change(group: Iterable[Movement]) -> float:
+    """Root of the mean square, each tensor by its values"""
+    known = [(t.change, t.values) for t in group if math.isfinite(t.change)]
+    return (
+        # Weighted by values, and the root of a mean of squares: a kind whose half stands still
+        # shows it.
+        math.sqrt(sum(c * c * n for c, n in known) / sum(n for _, n in known))
+        if known
+        else math.nan
+    )
+
+
+def _format_change(value: float) -> str:
+    """Three digits, or a dash where it is not known."""
+    return f"{value:.3g}" if math.isfinite(value) else "-"
+
+
+def _format_percent(value: float) -> str:
+    """One decimal, or a dash where it is not known."""
+    return f"{value:.1%}" if math.isfinite(value) else "-"

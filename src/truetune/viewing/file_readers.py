@@ -1,0 +1,138 @@
+"""How parts of files are read: texts from any place, tables onward from a start.
+
+A text file can be read from any byte, unless it is packed: then it is unpacked from its start, and its last
+megabytes are kept, since pages go on where they were. Some tables can only be read onward as well; their last
+batches are kept. The trade-off: going far back in a packed file takes as long as reading up to there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import IO, Any
+
+from truetune.data.files import PACKED, Source, open_raw, unpacked
+from truetune.data.records import Record, is_array
+from truetune.errors import DataError
+
+# Chosen, not measured: 1 MiB is read at once, so that closing the view waits for one block at
+# most, and 4 MiB behind the place are kept, some sixteen chunks of the index. Half of that
+# makes the "previous" button unpack from the start more often; double costs memory for each
+# open file.
+BLOCK_BYTES = 1 << 20
+KEPT_BYTES = 1 << 22
+
+
+def has_row_per_line(source: Source, raw: IO[bytes]) -> bool:
+    """Does each row stand on a line of its own?"""
+    return source.kind == "jsonl" and not is_array(source.path, raw)
+
+
+class TextReader:
+    """The bytes of a text file. Of a packed one the last few megabytes are kept; what stands before them is unpacked
+    from the start of the file."""
+
+    def __init__(self, source: Source, over: Callable[[], bool]) -> None:
+        """`over`: is nothing to be read any more?"""
+        self._over = over
+        self._path = source.path
+        self._raw = open_raw(source.path)
+        self._packed = source.path.suffix.lower() in PACKED
+        self._at = self._held = 0
+        """Bytes that were unpacked, and how many of the last ones are kept"""
+        self._restart()
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes from `start` to `stop`, unpacked."""
+        if not self._packed:
+            self._raw.seek(start)
+            return self._raw.read(stop - start)
+        # Before what is kept: there is no way but from the beginning.
+        if start < self._at - self._held:
+            self._restart()
+        # Asked before each block: a thread that reads on when Python ends would meet closed
+        # libraries.
+        while self._at < stop and not self._over():
+            block = self._stream.read(min(BLOCK_BYTES, stop - self._at))
+            if not block:
+                break
+            self._blocks.append(block)
+            self._at, self._held = self._at + len(block), self._held + len(block)
+            # A single part may be larger than what is kept: it must be whole.
+            while self._held - len(self._blocks[0]) > max(KEPT_BYTES, stop - start):
+                self._held -= len(self._blocks.popleft())
+        first = self._at - self._held
+        return b"".join(self._blocks)[start - first : stop - first]
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _restart(self) -> None:
+        self._stream = unpacked(self._raw, self._path)
+        self._blocks: deque[bytes] = deque()
+        self._at = self._held = 0
+
+
+class ForwardReader:
+    """The rows of a Parquet or Arrow file, or of one of its groups, in order; the last batches are held."""
+
+    def __init__(
+        self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]
+    ) -> None:
+        """`over`: is nothing to be read any more?"""
+        from truetune.data.columnar import batches
+
+        self.part = part
+        self.reached = 0
+        """Rows that were passed"""
+        self._source, self._kept, self._over = source, kept, over
+        self._held: deque[tuple[int, Any]] = deque()
+        """Batches of `kept` rows or more, each with the number of its first row"""
+        self._raw = open_raw(source.path)
+        self._batches = batches(source, self._raw, group, kept)
+
+    def reaches(self, at: int) -> bool:
+        """Can it give the row `at` without a new start?"""
+        return at >= (self._held[0][0] if self._held else 0)
+
+    def rows(self, at: int, count: int) -> list[Any]:
+        """Raises DataError."""
+        from truetune.data.columnar import rows_of
+
+        rows: list[Any] = []
+        while len(rows) < count:
+            held = self._batch_with(at + len(rows))
+            if held is None:
+                break
+            first, batch = held
+            rows += rows_of(self._source, batch.slice(at + len(rows) - first, count - len(rows)))
+        return rows
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _batch_with(self, at: int) -> tuple[int, Any] | None:
+        """The number of its first row, and the batch that holds the row `at`; None where the file ends before."""
+        while self.reached <= at and not self._over():
+            batch = next(self._batches, None)
+            if batch is None:
+                break
+            self._held.append((self.reached, batch))
+            self.reached += batch.num_rows
+            # Of each batch the rows are counted, so that at least `kept` rows before the reader
+            # stay.
+            while len(self._held) > 1 and self.reached - self._held[1][0] >= self._kept:
+                self._held.popleft()
+        return next(
+            ((first, batch) for first, batch in self._held if first <= at < first + batch.num_rows),
+            None,
+        )
+
+
+def missing_record(source: Source) -> Record:
+    """A row that was found and can't be read any more."""
+    return Record(
+        0,
+        None,
+        error=DataError(f"{source.path}: this row is not there any more: was the file changed?"),
+    )

@@ -1,0 +1,321 @@
+"""The rows of files by their number, none of them held; one pass over the files notes where their chunks begin.
+
+Lines, JSON and CSV are noted every few hundred kilobytes, Parquet by its row groups, Arrow's file form by its
+batches. Packed texts are unpacked up to the chunk. Arrow streams and packed Parquet can only be read from their
+start. The trade-off: a row is reached by reading its chunk up to it, so that an index of a hundred gigabytes has
+20,000 entries instead of one for each row.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from itertools import islice
+from typing import IO, NamedTuple
+
+from truetune.data.files import Source, open_raw, unpacked
+from truetune.data.records import Record, lines, records, records_of
+from truetune.data.stretches import Stretch, stretches
+from truetune.errors import DataError
+from truetune.parsing.decompression import UNREADABLE
+from truetune.viewing.file_readers import (
+    ForwardReader,
+    TextReader,
+    has_row_per_line,
+    missing_record,
+)
+
+# Chosen, not measured: a chunk is what is read and split for one row. Half would double the
+# index, twice the size would double the wait. Above 5 GB (20,000 of them) chunks grow, so that
+# the index itself stays small.
+MIN_CHUNK_BYTES = 1 << 18
+MAX_CHUNKS = 20_000
+"""Bytes of text in a part, and how many parts larger files have"""
+SourcedRecords = Sequence[tuple[Source, Record]]
+"""Records in the order of the data, each with the file that it is from."""
+TABLE_KINDS = ("parquet", "arrow")
+# At most half a second, so that somebody who looks at rows all the time can't stop the index
+# for good.
+MAX_REST_SECONDS = 0.5
+"""Seconds that the pass over the files rests at most, where something is looked at"""
+# Chosen, not measured: a page and a search may be at two places, and one more is for going
+# back.
+MAX_READERS = 3
+"""Tables that are only read onward are open at so many places, and so many texts are open"""
+
+
+class Chunk(NamedTuple):
+    """Some rows that stand together in a file, and how they are reached."""
+
+    source: int
+    """Number of the file"""
+    first: int
+    """Number of its first row, over all files"""
+    stretch: Stretch | None = None
+    """Where it stands in a text; not known of the first part of JSON and CSV"""
+    columns: Sequence[str] | None = None
+    """Of JSON or CSV, whose rows do not stand on lines: the names of columns"""
+    group: int | None = None
+    """The row group, or the batch"""
+    line: int = 1
+    """The first row's line in its file, or its ordinal"""
+    error: DataError | None = None
+    """Why the file can't be read from here on; it stands for one row"""
+
+
+class RowIndex:
+    """Rows of some files by number. `index` finds them, `start` does so in a thread; `records` reads what is found."""
+
+    def __init__(
+        self, sources: Sequence[Source], *, stretch: int | None = None, kept: int = 512
+    ) -> None:
+        """`kept`: rows that are held of a table that is only read onward."""
+        self.sources = tuple(sources)
+        self.indexed = 0
+        """Rows that are found by now"""
+        self.total: int | None = None
+        """All rows, once they are found"""
+        # Size and time when the index began: places that are noted are those of this version of
+        # a file.
+        self._stamps = [_file_stamp(source) for source in self.sources]
+        self._size = stretch or max(
+            MIN_CHUNK_BYTES, sum(size for size, _ in self._stamps) // MAX_CHUNKS
+        )
+        self._kept = kept
+        self._parts: list[Chunk] = []
+        self._firsts: list[int] = []
+        self._found = threading.Condition()
+        self._reading = threading.Lock()
+        self._texts: dict[int, TextReader] = {}
+        self._onward: list[ForwardReader] = []
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        # Set: the pass over the files may go on.
+        self._free = threading.Event()
+        self._free.set()
+
+    def start(self) -> None:
+        """Find the rows in a thread."""
+        self._thread = threading.Thread(target=self.index, name="truetune rows", daemon=True)
+        self._thread.start()
+
+    def index(self) -> None:
+        """Go through the files once; what can't be read becomes one row with an error."""
+        for number, source in enumerate(self.sources):
+            try:
+                with open_raw(source.path) as raw:
+                    for part, rows in self._parts_of(number, source, raw):
+                        self._note(part, rows)
+                        if self._closed:
+                            return
+            except (DataError, *UNREADABLE) as error:
+                self._note(Chunk(number, self.indexed, error=_as_data_error(source, error)), 1)
+        with self._found:
+            self.total = self.indexed
+            self._found.notify_all()
+
+    def wait(self, row: int, seconds: float) -> bool:
+        """Until a row is found, all are, or the time is over: is it there?"""
+        with self._found:
+            self._found.wait_for(
+                lambda: self.indexed > row or self.total is not None or self._closed, seconds
+            )
+            return self.indexed > row
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """The pass over the files rests meanwhile: what is looked at comes first."""
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._free.set()
+
+    def records(self, start: int, count: int) -> list[tuple[Source, Record]]:
+        """From row `start` on, of the rows that are found; none once the row_index is closed."""
+        records: list[tuple[Source, Record]] = []
+        with self._reading:
+            # One chunk after the other, until there are enough rows.
+            while not self._closed and len(records) < count and start + len(records) < self.indexed:
+                row = start + len(records)
+                number = bisect_right(self._firsts, row) - 1
+                part, end = self._parts[number], self._end(number)
+                source, wanted = self.sources[part.source], min(count - len(records), end - row)
+                try:
+                    read = self._read(number, part, row - part.first, wanted)
+                except (DataError, *UNREADABLE) as error:
+                    read = [Record(0, None, error=_as_data_error(source, error))]
+                # A chunk that gives no row was found once and is gone: one row says so, and the
+                # numbers of the others stay.
+                records += [(source, record) for record in read or [missing_record(source)]]
+        return records
+
+    def text_at(self, row: int) -> tuple[int, int, bytes, bool] | None:
+        """Of the part that holds a row, if it is one of text: (first row, one past the last, bytes, a row a line?)."""
+        with self._reading:
+            if self._closed or row >= self.indexed:
+                return None
+            number = bisect_right(self._firsts, row) - 1
+            part = self._parts[number]
+            # A table has no text that could be searched as bytes.
+            if part.stretch is None:
+                return None
+            body = self._text_of(part.source).read(part.stretch.start, part.stretch.stop)
+            return part.first, self._end(number), body, part.columns is None
+
+    def changed(self) -> list[str]:
+        """The files that are not as they were."""
+        return [
+            str(s.path)
+            for s, stamp in zip(self.sources, self._stamps, strict=True)
+            if _file_stamp(s) != stamp
+        ]
+
+    def close(self) -> None:
+        """End what reads, and let go of all files."""
+        with self._found:
+            self._closed = True
+            self._found.notify_all()
+        self._free.set()
+        # The lock below is taken when it has ended: it may be in the middle of a read.
+        if self._thread is not None:
+            self._thread.join()
+        with self._reading:
+            open_files: list[TextReader | ForwardReader] = [*self._texts.values(), *self._onward]
+            for reader in open_files:
+                reader.close()
+            self._texts, self._onward = {}, []
+
+    def _parts_of(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
+        """Each with its rows; a part may come again, with more of them."""
+        if has_row_per_line(source, raw):
+            for stretch, _ in stretches(unpacked(raw, source.path), self._size, source.path):
+                yield Chunk(number, self.indexed, stretch), stretch.rows
+        elif source.kind in TABLE_KINDS:
+            yield from self._of_table(number, source, raw)
+        else:
+            yield from self._of_text(number, records(source, raw))
+
+    def _of_table(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
+        from truetune.data.columnar import batches, parts
+
+        line, whole = 1, Chunk(number, self.indexed)
+        for group, rows in enumerate(parts(source, raw)):
+            yield Chunk(number, self.indexed, group=group, line=line), rows
+            line += rows
+        # Neither groups nor batches are known without reading: an Arrow stream, or a packed
+        # file. It is one chunk, which grows.
+        if line == 1:
+            yield from ((whole, batch.num_rows) for batch in batches(source, raw))
+
+    def _of_text(self, number: int, records: Iterator[Record]) -> Iterator[tuple[Chunk, int]]:
+        """JSON and CSV are cut behind rows."""
+        part, start, stop, count = Chunk(number, self.indexed), 0, 0, 0
+
+        def cut() -> tuple[Chunk, int]:
+            return (
+                part._replace(stretch=Stretch(start, stop, part.line, count)) if start else part
+            ), count
+
+        try:
+            for record in records:
+                # A chunk ends behind a row, never inside of one: JSON and CSV can't be read
+                # from the middle of a row.
+                if stop - start >= self._size:
+                    yield cut()
+                    # The names of CSV's columns stand at the head of the file only, so each
+                    # chunk takes them along.
+                    columns = list(record.row) if isinstance(record.row, dict) else []
+                    part = Chunk(
+                        number, self.indexed, columns=part.columns or columns, line=record.line
+                    )
+                    start, count = stop, 0
+                stop, count = record.stop, count + 1
+        # The rows up to the damage are there and must be noted before it is told.
+        except DataError:
+            yield cut()
+            raise
+        yield cut()
+
+    def _note(self, part: Chunk, rows: int) -> None:
+        # Rows that somebody looks at come before the index.
+        self._free.wait(MAX_REST_SECONDS)
+        with self._found:
+            # A chunk that grows comes again: then only its rows are added.
+            if rows and part not in self._parts[-1:]:
+                self._parts.append(part)
+                self._firsts.append(part.first)
+            self.indexed += rows
+            self._found.notify_all()
+
+    def _end(self, number: int) -> int:
+        """One past the last row of a part."""
+        return self._firsts[number + 1] if number + 1 < len(self._firsts) else self.indexed
+
+    def _read(self, number: int, part: Chunk, at: int, count: int) -> list[Record]:
+        source = self.sources[part.source]
+        if part.error is not None:
+            raise part.error
+        if part.stretch is not None:
+            start, stop, line, _ = part.stretch
+            body = BytesIO(self._text_of(part.source).read(start, stop))
+            if part.columns is None:
+                return list(islice(lines(body, source.path, line, start), at, at + count))
+            whole = list(islice(records_of(body, source, part.columns), at + count))
+            return [
+                # Lines are counted from the chunk, and start where the chunk starts in its
+                # file.
+                record._replace(line=record.line + line - whole[0].line)
+                for record in whole[at:]
+            ]
+        if source.kind in TABLE_KINDS:
+            rows = self._onward_at(number, part, at).rows(at, count)
+            return [Record(line, row) for line, row in enumerate(rows, part.line + at)]
+        with open_raw(source.path) as raw:
+            return list(islice(records(source, raw), at, at + count))
+
+    def _text_of(self, number: int) -> TextReader:
+        if number not in self._texts:
+            # In the order in which they were opened; a page reads one or two files at a time.
+            while len(self._texts) >= MAX_READERS:
+                self._texts.pop(next(iter(self._texts))).close()
+            self._texts[number] = TextReader(self.sources[number], lambda: self._closed)
+        return self._texts[number]
+
+    def _onward_at(self, number: int, part: Chunk, at: int) -> ForwardReader:
+        """A reader that can go on to a record; the one that was used last stands last."""
+        able = [reader for reader in self._onward if reader.part == number and reader.reaches(at)]
+        # The one that is furthest on has the least to pass over.
+        reader = max(able, key=lambda r: r.reached, default=None)
+        if reader is None:
+            reader = ForwardReader(
+                self.sources[part.source], part.group, number, self._kept, lambda: self._closed
+            )
+        else:
+            self._onward.remove(reader)
+        # The one that was used longest ago is closed.
+        while len(self._onward) >= MAX_READERS:
+            self._onward.pop(0).close()
+        self._onward.append(reader)
+        return reader
+
+
+def _file_stamp(source: Source) -> tuple[int, int]:
+    """Size and time of a file; (-1, 0) where it is gone."""
+    try:
+        about = source.path.stat()
+    except OSError:
+        return -1, 0
+    return about.st_size, getattr(about, "st_mtime_ns", 0)
+
+
+def _as_data_error(source: Source, error: Exception) -> DataError:
+    """An error of reading, with the file that it is about."""
+    if isinstance(error, DataError):
+        return error
+    return DataError(
+        f"{source.path}: {getattr(error, 'strerror', None) or error}; is the file whole?"
+    )

@@ -1,0 +1,272 @@
+"""Answers the page's requests for rows, by row number, as JSON; the last rows that were drawn are kept.
+
+Several threads ask, and one draws at a time: tokenizers and the template process are not made for more, and the first
+rows are wanted before the others. Each answer is bounded in rows, tokens and time, so that a page stays alive over
+data of any size, and asks again for the rest.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from truetune.data.records import Record
+from truetune.errors import DataError
+from truetune.report.page.token_rows import TokenRow, cut_row, row_without_tokens
+from truetune.viewing.row_index import RowIndex, SourcedRecords
+
+MAX_ROWS = 64
+"""Rows in one answer"""
+# Chosen, not measured: it bounds memory, for of each token an id, a string and more are kept.
+MAX_KEPT_TOKENS = 200_000
+"""Tokens of rows that are kept, and after which an answer ends"""
+# Chosen, not measured: short enough that a page which scrolls into what is not indexed yet does
+# not freeze, long enough that a small file is there at the first request. A search step of half
+# a second shows progress and can be stopped.
+ROW_WAIT_SECONDS = 0.3
+SEARCH_SECONDS = 0.5
+"""Seconds that an answer waits for a row to be found, and that one step of a search takes"""
+# Chosen, not measured: a step of a search looks at the clock after so many rows, and rendering
+# a row takes longer than reading it.
+SEARCH_ROWS = 256
+CHECK_ROWS = 64
+"""Rows that are searched at once where they do not stand in a text, and that are rendered to be checked"""
+
+SearchStep = Callable[[int], tuple[int | None, int]]
+"""Of a row: the one that was looked for, if it is there or not far on, and the row to go on with"""
+
+
+class RowMaker(Protocol):
+    """What draws records."""
+
+    def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]: ...
+    def faulty(self, first: int, records: SourcedRecords) -> int | None: ...
+    def text(self, record: Record) -> str: ...
+    def forget(self) -> None: ...
+
+
+class RowService:
+    """For several threads: one draws at a time."""
+
+    def __init__(
+        self, open_index: Callable[[], RowIndex], maker: RowMaker, notice: str | None = None
+    ) -> None:
+        """`notice` is what each answer says besides."""
+        self._open_index = open_index
+        self.row_index, self.maker = open_index(), maker
+        self.notice = notice
+        self._drawing = threading.Lock()
+        self._under_way, self._idle = 0, threading.Condition()
+        self._closed = False
+        self._kept: OrderedDict[int, list[TokenRow]] = OrderedDict()
+        self._tokens = 0
+
+    def start(self) -> None:
+        """Find the rows, in a thread. Whatever ends Python, `close` comes before."""
+        atexit.register(self.close)
+        self.row_index.start()
+
+    def renew(self) -> None:
+        """Go through the files again if they were changed."""
+        with self._answering(), self._drawing:
+            # Under the drawing lock: no row of the old files is drawn while the new ones are
+            # opened.
+            if not self._closed and self.row_index.changed():
+                before, self.row_index = self.row_index, self._open_index()
+                before.close()
+                self.maker.forget()
+                self._kept.clear()
+                self._tokens = 0
+                self.row_index.start()
+
+    def rows(self, start: int, count: int) -> dict[str, Any]:
+        """See `truetune.report.page.token_rows`."""
+        with self._answering():
+            # Wait a moment for the index; what is not there by then the page asks for again.
+            self.row_index.wait(start + max(count, 1) - 1, ROW_WAIT_SECONDS)
+            why = self._changed()
+            if why:
+                return self._state(
+                    [row_without_tokens(None, why, row=row) for row in range(start, start + count)],
+                    why,
+                )
+            with self._drawing, self.row_index.undisturbed():
+                return self._state([row for rows in self._drawn(start, count) for row in rows])
+
+    def search(self, text: str, start: int) -> dict[str, Any]:
+        """The first row from `start` on that holds the text; a step takes about half a second."""
+        needles = spelling_variants(text)
+        return self._stepped(start, lambda row: self._holding(row, needles))
+
+    def faulty(self, start: int) -> dict[str, Any]:
+        """The first row from `start` on that is not as it should be."""
+        return self._stepped(start, self._amiss)
+
+    def close(self) -> None:
+        """Read and draw no more, and wait for what is under way.
+
+        A thread that Python's end meets inside pyarrow or tokenizers ends the process.
+        """
+        self._closed = True
+        self.row_index.close()
+        with self._idle:
+            self._idle.wait_for(lambda: not self._under_way)
+        self.row_index.close()
+        atexit.unregister(self.close)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        with self._idle:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._under_way -= 1
+                self._idle.notify_all()
+
+    def _stepped(self, start: int, look: SearchStep) -> dict[str, Any]:
+        """Raises DataError where the places of rows are no longer those that were found."""
+        with self._answering():
+            why = self._changed()
+            if why:
+                raise DataError(why)
+            deadline, row, match = time.monotonic() + SEARCH_SECONDS, start, None
+            while (
+                match is None
+                and not self._closed
+                and time.monotonic() < deadline
+                and self.row_index.wait(row, 0)
+            ):
+                match, row = look(row)
+            total = self.row_index.total
+            return {
+                "row": match,
+                "scanned": row,
+                "done": match is not None or (total is not None and row >= total),
+            }
+
+    def _holding(self, row: int, needles: Sequence[bytes]) -> tuple[int | None, int]:
+        """(a row that holds one of the texts, if one does that is near `row`, where to go on)."""
+        text, count = self.row_index.text_at(row), SEARCH_ROWS
+        if text is not None:
+            first, end, body, on_lines = text
+            # bytes.lower() changes ASCII letters only, as `spelling_variants` expects.
+            lowered = body.lower()
+            # A whole chunk is passed over with one search: nearly all of them hold nothing.
+            if not any(needle in lowered for needle in needles):
+                return None, end
+            if on_lines:
+                line = find_in_lines(lowered, needles, row - first)
+                return (None, end) if line is None else (first + line, first + line + 1)
+            count = end - row
+        records = self.row_index.records(row, count)
+        for number, (_, record) in enumerate(records, row):
+            # CSV and JSON over several lines: the bytes hold the text somewhere, and each row
+            # must be read to know in which.
+            spelled = self.maker.text(record).encode().lower()
+            if any(needle in spelled for needle in needles):
+                return number, number + 1
+        return None, row + len(records)
+
+    def _amiss(self, row: int) -> tuple[int | None, int]:
+        records = self.row_index.records(row, CHECK_ROWS)
+        with self._drawing:
+            match = self.maker.faulty(row, records) if records else None
+        return match, row + len(records) if match is None else match + 1
+
+    def _changed(self) -> str | None:
+        changed = self.row_index.changed()
+        return (
+            f"{', '.join(changed)}: changed since this page was opened; load the page again"
+            if changed
+            else None
+        )
+
+    def _state(self, rows: list[TokenRow], notice: str | None = None) -> dict[str, Any]:
+        state = {"rows": rows, "total": self.row_index.total, "indexed": self.row_index.indexed}
+        text = notice or self.notice
+        return state | ({"notice": text} if text else {})
+
+    def _drawn(self, start: int, count: int) -> Iterator[list[TokenRow]]:
+        """What is kept, and what is drawn now; fewer rows where they are long."""
+        wanted = range(start, max(start, min(start + count, self.row_index.indexed)))
+        records = (
+            []
+            if all(row in self._kept for row in wanted)
+            else self.row_index.records(start, len(wanted))
+        )
+        tokens = 0
+        for row in wanted:
+            if self._closed:
+                return
+            if row in self._kept:
+                self._kept.move_to_end(row)
+                rows = self._kept[row]
+            # The index knew more rows than could be read now: the page asks again.
+            elif row - start >= len(records):
+                return
+            else:
+                # One row at a time, so that a long one ends the answer before the next is
+                # drawn.
+                (drawn,) = self.maker.rows(row, [records[row - start]])
+                rows = [cut_row(one) for one in drawn]
+                self._keep(row, rows)
+            yield rows
+            tokens += _rows_weight(rows)
+            # An answer of very long rows ends early; the page goes on behind it.
+            if tokens > MAX_KEPT_TOKENS:
+                return
+
+    def _keep(self, row: int, rows: list[TokenRow]) -> None:
+        self._tokens += _rows_weight(rows) - _rows_weight(self._kept.pop(row, []))
+        self._kept[row] = rows
+        while self._tokens > MAX_KEPT_TOKENS:
+            self._tokens -= _rows_weight(self._kept.popitem(last=False)[1])
+
+
+def spelling_variants(text: str) -> list[bytes]:
+    """How JSON and CSV may spell a text, as bytes whose ASCII letters are small."""
+    forms = {
+        form
+        for case in (text, text.lower(), text.upper(), text.capitalize())
+        for form in (
+            case,
+            json.dumps(case)[1:-1],
+            json.dumps(case, ensure_ascii=False)[1:-1],
+            case.replace('"', '""'),
+        )
+    }
+    # A file may hold any of them, and the user typed one: JSON escapes what is no ASCII or
+    # keeps it, CSV doubles quotes.
+    return sorted({form.encode("utf-8", "surrogatepass").lower() for form in forms})
+
+
+def find_in_lines(body: bytes, needles: Sequence[bytes], skipped: int) -> int | None:
+    """The first row of some lines that holds one of the texts.
+
+    Args:
+        body: whole lines, ASCII letters small.
+        needles: the texts, as `spelling_variants` gives them.
+        skipped: so many rows at the beginning are passed over.
+
+    Returns:
+        The number of the row within `body`, from 0; None where none holds a text.
+    """
+    # Blank lines are no rows, as in the reader.
+    rows = (line for line in body.split(b"\n") if line.strip())
+    return next(
+        (i for i, line in enumerate(rows) if i >= skipped and any(n in line for n in needles)), None
+    )
+
+
+def _rows_weight(rows: list[TokenRow]) -> int:
+    """Their weight; a row without tokens counts too."""
+    # Fifty for what else a row holds; chosen, not measured.
+    return sum(50 + len(row["ids"]) for row in rows)

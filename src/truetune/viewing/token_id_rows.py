@@ -1,0 +1,99 @@
+"""Rows that are token ids already, as the token view draws them: the source of each token told by the template.
+
+There is no text to compare with, so sources are found by what the chat template writes around messages. Where that is
+not certain a token is template text or of no known source, and never of a guessed role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.data.files import Source
+from truetune.data.records import Record
+from truetune.errors import TruetuneError
+from truetune.render.probes import prepared
+from truetune.report.page.token_rows import (
+    TokenRow,
+    differing_labels,
+    mask_bits,
+    row_without_tokens,
+    source_letters,
+)
+from truetune.spec.run import RunSpec
+from truetune.tokenized.chunks import chunk_of
+from truetune.tokenized.placing import Placed, Placer
+from truetune.viewing.row_index import SourcedRecords
+
+
+class TokenIdRows:
+    """Draws records of token ids; not for several threads at once."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        """Raises SpecError, TokenizerError or TemplateError."""
+        self._placer = Placer(prepared(spec))
+
+    def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
+        """Of each record its row; `first` is the number of the first of them."""
+        for number, (source, record) in enumerate(records, first):
+            try:
+                chunk = chunk_of(source, [record], number)
+            except TruetuneError as error:
+                yield [_row_with_error(number, source, record, str(error))]
+                continue
+            if chunk.broken or not len(chunk.rows):
+                why = chunk.broken[0][1] if chunk.broken else "the row holds no ids"
+                yield [_row_with_error(number, source, record, why)]
+            else:
+                yield [self._row(number, self._placer.place(chunk))]
+
+    def faulty(self, first: int, records: SourcedRecords) -> int | None:
+        """The first that can't be read, or teaches nothing."""
+        for number, rows in enumerate(self.rows(first, records), first):
+            if any(row.get("error") or "1" not in row["supervised"] for row in rows):
+                return number
+        return None
+
+    def text(self, record: Record) -> str:
+        """What is searched: the text that the ids spell."""
+        ids = (record.row or {}).get("input_ids") or ()
+        return b"".join(map(self._spell, ids)).decode("utf-8", "replace")
+
+    def forget(self) -> None:
+        """The files were changed; nothing of them is kept here."""
+
+    def _spell(self, id: int) -> bytes:
+        # Data by hand holds ids that no vocabulary has: they are shown as numbers, and are no
+        # reason to refuse the row.
+        known = isinstance(id, int) and 0 <= id < len(self._placer.vocabulary.lengths)
+        return self._placer.vocabulary.spell(id) if known else f"<id {id}>".encode()
+
+    def _row(self, number: int, placed: Placed) -> TokenRow:
+        chunk = placed.chunk
+        origin = chunk.origin(0)
+        padding = placed.padding
+        return {
+            "row": number,
+            "file": origin.file,
+            "line": origin.line,
+            "turn": None,
+            "format": "token ids",
+            "title": None,
+            "ids": chunk.ids.tolist(),
+            "pieces": [
+                self._spell(id).decode("utf-8", "surrogateescape") for id in chunk.ids.tolist()
+            ],
+            "source": source_letters(placed.source),
+            "supervised": mask_bits(chunk.supervised),
+            "runs": [[0, "", -1, -1, None]],
+            "padding": mask_bits(padding),
+            "documents": np.where(padding, -1, np.cumsum(chunk.borders) - 1).tolist(),
+            **({"attended": mask_bits(chunk.attended)} if chunk.attended is not None else {}),
+            **differing_labels(chunk.ids, chunk.labels),
+        }
+
+
+def _row_with_error(number: int, source: Source, record: Record, why: str) -> TokenRow:
+    """A row that can't be drawn, at its place, with the reason."""
+    return row_without_tokens(None, why, row=number, file=str(source.path), line=record.line)

@@ -1,0 +1,87 @@
+"""Prompts of two scripts of one project: one trains, the other asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+
+TRAIN = """
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+{form}
+rows = load_dataset("some/rows", split="train").map(fill)
+SFTTrainer("some/base", args=SFTConfig(output_dir="runs/one"), train_dataset=rows).train()
+"""
+ALPACA = 'def fill(row):\n    return {"text": "### Instruction:\\n%s\\n\\n### Response:\\n%s" % (row["q"], row["a"])}'
+DIALOGUE = "def fill(row):\n    return {'text': f\"User: {row['q']}\\nAssistant: {row['a']}</s>\"}"
+CHAT = (
+    "def fill(row):\n    return {'messages': [{'role': 'user', 'content': row['q']},"
+    " {'role': 'assistant', 'content': row['a']}]}"
+)
+ASK = """
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoPeftModelForCausalLM.from_pretrained("{name}")
+def answer(question):
+{form}
+    return model.generate(**inputs, max_new_tokens=100)
+"""
+BY_CHAT = (
+    '    said = [{"role": "user", "content": question}]\n    inputs = tokenizer.apply_chat_template('
+    'said, add_generation_prompt=True, return_tensors="pt", return_dict=True)'
+)
+BY_ALPACA = '    inputs = tokenizer("### Instruction:\\n" + question + "\\n\\n### Response:\\n", return_tensors="pt")'
+BY_DIALOGUE = '    inputs = tokenizer(f"User: {question}\\nAssistant:", return_tensors="pt")'
+BY_ALPACA_TEXT = '    inputs = tokenizer(f"### Instruction:\\n{question}\\n\\n### Response:\\n", return_tensors="pt")'
+OTHER = {
+    "text, then chat": (ALPACA, BY_CHAT),
+    "chat, then text": (CHAT, BY_ALPACA_TEXT),
+    "chat, then a sum of texts": (CHAT, BY_ALPACA),
+    "two texts": (ALPACA, BY_DIALOGUE),
+    "two texts, the other way": (DIALOGUE, BY_ALPACA_TEXT),
+}
+SAME = {
+    "text": (ALPACA, BY_ALPACA_TEXT),
+    "dialogue": (DIALOGUE, BY_DIALOGUE),
+    "chat": (CHAT, BY_CHAT),
+}
+
+
+def said(folder: Path, train: str, ask: str, name: str = "runs/one/final") -> list[str]:
+    (folder / "train.py").write_text(TRAIN.format(form=train), encoding="utf-8")
+    path = folder / "app.py"
+    path.write_text(ASK.format(form=ask, name=name), encoding="utf-8")
+    found = lint([str(path)], select=["asked-in-another-form"]).findings
+    return [finding.message for finding in found]
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_another_form_is_found(name: str, tmp_path: Path) -> None:
+    (message,) = said(tmp_path, *OTHER[name])
+    assert "another prompt than in training" in message
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_one_form_is_left_alone(name: str, tmp_path: Path) -> None:
+    assert said(tmp_path, *SAME[name]) == []
+
+
+def test_a_model_from_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    assert said(tmp_path, ALPACA, BY_CHAT, "Qwen/Qwen2.5-7B-Instruct") == []
+    assert said(tmp_path, ALPACA, BY_CHAT, "some/base") == []
+
+
+def test_a_script_that_writes_both_forms_is_left_alone(tmp_path: Path) -> None:
+    assert said(tmp_path, ALPACA, BY_CHAT + "\n" + BY_ALPACA_TEXT) == []
+
+
+def test_of_two_trainings_the_one_that_wrote_the_model_counts(tmp_path: Path) -> None:
+    other = TRAIN.format(form=CHAT).replace("runs/one", "runs/two")
+    (tmp_path / "train_two.py").write_text(other, encoding="utf-8")
+    assert said(tmp_path, ALPACA, BY_CHAT, "runs/two") == []
+    assert said(tmp_path, ALPACA, BY_CHAT, "runs/one")
+    assert said(tmp_path, ALPACA, BY_CHAT, "elsewhere") == []

@@ -1,0 +1,81 @@
+"""The files that a script trains on, and the steps that follow from their rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+from truetune.checks.source.row_files import training_files
+from truetune.source.module import parse
+
+TRAINS = """
+from trl import SFTConfig, SFTTrainer
+args = SFTConfig(output_dir="out", per_device_train_batch_size=4, gradient_accumulation_steps=8, num_train_epochs=2)
+trainer = SFTTrainer(model="some/model", args=args, train_dataset=rows)
+trainer.train()
+"""
+KNOWN = {
+    "of datasets": 'rows = load_dataset("json", data_files="faq.jsonl", split="train")',
+    "of a split": (
+        'rows = load_dataset("json", data_files={"train": "faq.jsonl", "test": "other.jsonl"})["train"]'
+    ),
+    "shuffled and split": (
+        'parts = load_dataset("json", data_files="faq.jsonl", split="train").train_test_split(0.1)\n'
+        'rows = parts["train"].shuffle(seed=1)'
+    ),
+    "read by hand": ('rows = Dataset.from_list([json.loads(line) for line in open("faq.jsonl")])'),
+    "formatted in batches": (
+        "def fill(batch):\n    texts = []\n    for said in batch['messages']:\n        texts.append(str(said))\n"
+        "    return {'text': texts}\n"
+        'rows = load_dataset("json", data_files="faq.jsonl", split="train").map(fill, batched=True)'
+    ),
+}
+UNKNOWN = {
+    "of the hub": 'rows = load_dataset("some/rows", split="train")',
+    "cut in pieces": (
+        "def cut(batch):\n    return {'text': [t[i : i + 9] for t in batch['text'] for i in range(0, len(t), 9)]}\n"
+        'rows = load_dataset("json", data_files="faq.jsonl", split="train").map(cut, batched=True)'
+    ),
+    "joined": (
+        'one = load_dataset("json", data_files="faq.jsonl", split="train")\n'
+        "rows = concatenate_datasets([one, one, one])"
+    ),
+}
+IMPORTS = "import json\nfrom datasets import Dataset, concatenate_datasets, load_dataset\n"
+
+
+def lay_out(folder: Path, code: str) -> Path:
+    row = {
+        "messages": [
+            {"role": "user", "content": "Is it?"},
+            {"role": "assistant", "content": "Yes."},
+        ]
+    }
+    (folder / "faq.jsonl").write_text((json.dumps(row) + "\n") * 60, encoding="utf-8")
+    path = folder / "train.py"
+    path.write_text(IMPORTS + code + TRAINS, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_steps_of_a_script_follow_from_its_rows(name: str, tmp_path: Path) -> None:
+    path = lay_out(tmp_path, KNOWN[name])
+    (finding,) = lint([str(path)], select=["setting-out-of-range"]).findings
+    assert finding.message.startswith("4 optimizer steps in the whole run")
+    assert "60 rows / batch 4 x 8 x 2 epochs = 4 steps" in finding.evidence[0]
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_rows_that_are_not_known_say_nothing(name: str, tmp_path: Path) -> None:
+    path = lay_out(tmp_path, UNKNOWN[name])
+    assert training_files(parse(path.read_text(encoding="utf-8"), str(path))) == ()
+    assert not lint([str(path)], select=["setting-out-of-range"]).findings
+
+
+def test_rows_that_are_named_beside_a_script_are_those_of_its_trainer(tmp_path: Path) -> None:
+    path = lay_out(tmp_path, UNKNOWN["of the hub"])
+    rows = str(tmp_path / "faq.jsonl")
+    assert lint([str(path)], select=["setting-out-of-range"], rows=[rows]).findings

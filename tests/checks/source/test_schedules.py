@@ -1,0 +1,131 @@
+"""Schedules that are stepped at another pace than they count, and those that are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+
+LOOP = """
+import argparse
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
+p = argparse.ArgumentParser()
+p.add_argument("--epochs", type=int, default=5)
+args = p.parse_args()
+model = AutoModelForCausalLM.from_pretrained("some/model")
+loader = DataLoader(rows, batch_size=8)
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+{schedule}
+for epoch in range({epochs}):
+    for batch in loader:
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+{inner}        optimizer.zero_grad()
+{outer}    print(epoch, float(loss))
+"""
+STEPS = "scheduler = get_linear_schedule_with_warmup(optimizer, {}, {})"
+ONE = "scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max={})"
+
+
+def script(schedule: str, *, by_epoch: bool, epochs: str = "args.epochs") -> str:
+    inner, outer = "        scheduler.step()\n", "    scheduler.step()\n"
+    return LOOP.format(
+        schedule=schedule,
+        epochs=epochs,
+        inner="" if by_epoch else inner,
+        outer=outer if by_epoch else "",
+    )
+
+
+FUNCTIONS = """
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, get_cosine_schedule_with_warmup
+def train_epoch(model, loader, optimizer):
+    for batch in loader:
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        optimizer.zero_grad()
+def main():
+    model = AutoModelForCausalLM.from_pretrained("some/model")
+    loader = DataLoader(rows, batch_size=8)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+    scheduler = get_cosine_schedule_with_warmup(optimizer, 0, len(loader) * 3)
+    model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+    for epoch in range(3):
+        train_epoch(model, loader, optimizer)
+        scheduler.step()
+accelerator = Accelerator()
+main()
+"""
+LIGHTNING = """
+import lightning as L
+import torch
+from transformers import get_cosine_schedule_with_warmup
+class Tuner(L.LightningModule):
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=2e-5)
+        scheduler = get_cosine_schedule_with_warmup(optimizer, 100, self.trainer.estimated_stepping_batches)
+        return {result}
+"""
+WRONG = {
+    "warm-up in steps": (
+        script(STEPS.format(100, "len(loader) * args.epochs"), by_epoch=True),
+        "once an epoch",
+    ),
+    "warm-up of numbers": (
+        script(STEPS.format(500, "10000"), by_epoch=True),
+        "never gets through its warm-up",
+    ),
+    "cosine over batches": (
+        script(ONE.format("len(loader) * args.epochs"), by_epoch=True),
+        "hardly changes",
+    ),
+    "two functions": (FUNCTIONS, "once an epoch"),
+    "over epochs": (script(ONE.format("args.epochs"), by_epoch=False), "counts epochs"),
+    "over three epochs": (
+        script(STEPS.format(0, "3"), by_epoch=False, epochs="3"),
+        "ends after 3 batches",
+    ),
+    "lightning": (
+        LIGHTNING.format(result="[optimizer], [scheduler]"),
+        "Lightning steps it once an epoch",
+    ),
+}
+RIGHT = {
+    "steps": script(STEPS.format(100, "len(loader) * args.epochs"), by_epoch=False),
+    "epochs": script(ONE.format("args.epochs"), by_epoch=True),
+    "epochs, by division": script(
+        ONE.format("(len(loader) * args.epochs) // len(loader)"), by_epoch=True
+    ),
+    "epochs with a warm-up": script(STEPS.format(1, "args.epochs"), by_epoch=True),
+    "a longer half-wave": script(ONE.format("20"), by_epoch=True),
+    "lightning by step": LIGHTNING.format(
+        result='{"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}'
+    ),
+}
+
+
+def said(code: str, folder: Path) -> list[str]:
+    path = folder / "train.py"
+    path.write_text(code, encoding="utf-8")
+    found = lint([str(path)], select=["scheduler-length-miscounted"]).findings
+    return [finding.message for finding in found]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_another_pace_is_found(name: str, tmp_path: Path) -> None:
+    code, text = WRONG[name]
+    (message,) = said(code, tmp_path)
+    assert text in message
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_pace_is_left_alone(name: str, tmp_path: Path) -> None:
+    assert said(RIGHT[name], tmp_path) == []

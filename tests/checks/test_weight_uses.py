@@ -1,0 +1,177 @@
+"""Files that are given together: what is merged or served, against what a run trains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import truetune
+from truetune.checks.lint import lint
+from truetune.checks.weight_uses import is_same_folder, is_within
+
+TRAINING = """model_name_or_path: some/model
+stage: dpo
+do_train: true
+finetuning_type: {kind}
+dataset: pairs
+template: {template}
+output_dir: {output}
+learning_rate: 5.0e-6
+"""
+EXPORT = "model_name_or_path: some/model\nadapter_name_or_path: {adapter}\ntemplate: qwen\nexport_dir: merged\n"
+CHAT = "model_name_or_path: some/model\nadapter_name_or_path: {adapter}\ntemplate: {template}\n"
+
+
+def training(
+    output: str, *, start: str = "", template: str = "qwen", kind: str = "lora", more: str = ""
+) -> str:
+    text = TRAINING.format(output=output, template=template, kind=kind)
+    return text + (f"adapter_name_or_path: {start}\n" if start else "") + more
+
+
+def messages(folder: Path, rule: str, **files: str) -> list[str]:
+    """What a rule says of files that are given together; `__` in a name is its dot."""
+    paths = []
+    for name, text in files.items():
+        paths.append(folder / name.replace("__", "."))
+        paths[-1].write_text(text, encoding="utf-8")
+    found = truetune.check([str(path) for path in paths]).findings
+    return [finding.message for finding in found if finding.rule == rule]
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        ("export__yaml", EXPORT.format(adapter="saves/sft")),
+        ("run__sh", "llamafactory-cli export --adapter_name_or_path saves/sft --export_dir m\n"),
+        ("serve__sh", "vllm serve some/model --enable-lora --lora-modules chat=saves/sft\n"),
+        ("Modelfile", "FROM some/model\nADAPTER ./saves/sft\n"),
+        (
+            "merge__py",
+            "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n"
+            'base = AutoModelForCausalLM.from_pretrained("some/model")\n'
+            'PeftModel.from_pretrained(base, "saves/sft").merge_and_unload().save_pretrained("m")\n',
+        ),
+    ],
+)
+def test_the_adapter_of_the_start_is_used_again(other: str, text: str, tmp_path: Path) -> None:
+    files = {"dpo__yaml": training("saves/dpo", start="saves/sft"), other: text}
+    (message,) = messages(tmp_path, "trained-adapter-not-used", **files)
+    assert "saves/dpo, which this run writes, is not" in message
+    assert "saves/sft, which it started from" in message
+
+
+@pytest.mark.parametrize(
+    ("run", "other", "text"),
+    [
+        # The output itself, a checkpoint of it, by an absolute path, and beside the start
+        (
+            training("saves/dpo", start="saves/sft"),
+            "export__yaml",
+            EXPORT.format(adapter="saves/dpo"),
+        ),
+        (
+            training("./saves/dpo/", start="saves/sft"),
+            "export__yaml",
+            EXPORT.format(adapter="saves/dpo/checkpoint-400"),
+        ),
+        (
+            training("saves/dpo", start="saves/sft"),
+            "serve__sh",
+            "vllm serve some/model --enable-lora --lora-modules a=/data/saves/dpo b=saves/sft\n",
+        ),
+        # Merged weights of another name lie beside the output; an adapter of another project
+        (training("outputs/lora"), "serve__sh", "vllm serve outputs/merged\n"),
+        (training("saves/dpo"), "export__yaml", EXPORT.format(adapter="elsewhere/other")),
+        # An evaluation of the stage before has no file of the output beside it, but another run wrote it
+        (training("saves/sft"), "serve__sh", "vllm serve some/model\n"),
+    ],
+)
+def test_what_may_be_right_is_silent(run: str, other: str, text: str, tmp_path: Path) -> None:
+    assert messages(tmp_path, "trained-adapter-not-used", **{"run__yaml": run, other: text}) == []
+
+
+def test_a_new_adapter_is_merged_with_that_below_it(tmp_path: Path) -> None:
+    run = training("saves/dpo", start="saves/sft", more="create_new_adapter: true\n")
+    alone = EXPORT.format(adapter="saves/dpo")
+    (message,) = messages(tmp_path, "trained-adapter-not-used", dpo__yaml=run, export__yaml=alone)
+    assert "was trained on top of the adapter saves/sft" in message
+    both = EXPORT.format(adapter="saves/sft,saves/dpo")
+    assert not messages(tmp_path, "trained-adapter-not-used", dpo__yaml=run, export__yaml=both)
+
+
+SCRIPT = """
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("some/model"), "out/sft", is_trainable=True)
+trainer = DPOTrainer(model, args=DPOConfig("out/dpo", learning_rate=5e-6), train_dataset=rows, processing_class=tok)
+trainer.train()
+trainer.save_model({saved!r})
+"""
+MERGE = """
+from peft import AutoPeftModelForCausalLM
+AutoPeftModelForCausalLM.from_pretrained({adapter!r}).merge_and_unload().save_pretrained("merged")
+"""
+
+
+@pytest.mark.parametrize(
+    ("saved", "adapter", "count"),
+    [("out/dpo", "out/sft", 1), ("out/dpo", "out/dpo", 0), ("final", "final", 0)],
+)
+def test_scripts_that_are_given_together(
+    saved: str, adapter: str, count: int, tmp_path: Path
+) -> None:
+    (tmp_path / "dpo.py").write_text(SCRIPT.format(saved=saved), encoding="utf-8")
+    (tmp_path / "merge.py").write_text(MERGE.format(adapter=adapter), encoding="utf-8")
+    found = lint([tmp_path / "dpo.py", tmp_path / "merge.py"]).findings
+    assert sum(one.rule == "trained-adapter-not-used" for one in found) == count
+
+
+@pytest.mark.parametrize(
+    ("trained", "other", "text", "count"),
+    [
+        ("alpaca", "chat__yaml", CHAT.format(adapter="out", template="qwen"), 1),
+        ("qwen", "chat__yaml", CHAT.format(adapter="out", template="qwen3"), 0),  # the same marks
+        ("alpaca", "chat__yaml", CHAT.format(adapter="another", template="qwen"), 0),
+        ("llama3", "serve__sh", "vllm serve out --chat-template t/chatml.jinja\n", 1),
+        ("llama3", "serve__sh", "vllm serve out --chat-template t/llama-3-tools.jinja\n", 0),
+        ("llama3", "serve__sh", "vllm serve out --chat-template t/ours.jinja\n", 0),
+        ("llama3", "Modelfile", "FROM ./out.gguf\nTEMPLATE <|im_start|>user {{ .Prompt }}\n", 1),
+        ("qwen", "Modelfile", "FROM ./out.gguf\nTEMPLATE <|im_start|>user {{ .Prompt }}\n", 0),
+    ],
+)
+def test_templates_of_training_and_of_serving(
+    trained: str, other: str, text: str, count: int, tmp_path: Path
+) -> None:
+    files = {"run__yaml": training("out", template=trained), other: text}
+    found = messages(tmp_path, "served-template-differs", **files)
+    assert len(found) == count
+    assert all("another template" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("base", "count"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", 1),
+        ("Qwen/Qwen3-8B", 1),
+        ("unsloth/Qwen2.5-7B-bnb-4bit", 0),  # a copy of the same weights
+        ("/models/ours", 0),
+    ],
+)
+def test_the_adapter_is_put_on_another_model(base: str, count: int, tmp_path: Path) -> None:
+    run = training("saves/faq").replace("some/model", "Qwen/Qwen2.5-7B")
+    chat = CHAT.format(adapter="saves/faq", template="qwen").replace("some/model", base)
+    serve = f"vllm serve {base} --enable-lora --lora-modules faq=saves/faq/checkpoint-9\n"
+    for name, text in (("chat__yaml", chat), ("serve__sh", serve)):
+        found = messages(tmp_path, "settings-name-another-base", run__yaml=run, **{name: text})
+        assert len(found) == count, name
+
+
+def test_names_of_one_folder() -> None:
+    assert is_same_folder("./saves/dpo/", "saves/dpo")
+    assert is_same_folder("/data/run/saves/dpo", "saves/dpo")
+    assert not is_same_folder("/data/dpo", "saves/dpo")
+    assert is_within("saves/dpo/checkpoint-40", "./saves/dpo")
+    assert not is_within("saves/dpo-2", "saves/dpo")
