@@ -211,32 +211,6 @@ def test_padding_to_a_fixed_length(arguments: str, after: str, found: int, tmp_p
     assert codes(PAD.format(arguments, after), tmp_path, "TT872") == found
 
 
-GATHER = """\
-from accelerate import Accelerator
-accelerator = Accelerator()
-model, loader = accelerator.prepare(model, loader)
-for batch in loader:
-    p = {}
-    {}
-"""
-
-
-@pytest.mark.parametrize(
-    ("gathered", "after", "found"),
-    [
-        ('accelerator.gather((model(**batch).logits, batch["labels"]))', "pass", 1),
-        ("accelerator.gather(loss.repeat(8))", "pass", 0),
-        ('accelerator.gather_for_metrics(batch["labels"])', "pass", 0),
-        ('accelerator.gather(batch["labels"])', "p = p[: len(rows) - seen]", 0),
-        ('accelerator.gather(batch["labels"])', "accelerator.backward(loss)", 0),
-    ],
-)
-def test_metrics_of_several_processes(
-    gathered: str, after: str, found: int, tmp_path: Path
-) -> None:
-    assert codes(GATHER.format(gathered, after), tmp_path, "TT876") == found
-
-
 ZERO = """\
 from transformers import AutoModelForCausalLM, TrainingArguments
 {}

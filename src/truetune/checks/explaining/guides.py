@@ -321,7 +321,7 @@ GUIDES = (
                   ("every-process-writes-the-checkpoint",)),
             Cause("the metric counts rows twice that fill up the last batch (gather, not gather_for_metrics)",
                   "accuracy or another metric changes with the number of gpus",
-                  ("metrics-count-rows-twice",)),
+                  ("gathered-rows-count-twice",)),
             Cause("a mixture of experts under ZeRO-3: an expert that no token of a process reaches is not "
                   "gathered there;"
                   " deepspeed.utils.set_z3_leaf_modules(model, [the MoE block]) gathers all of them",
