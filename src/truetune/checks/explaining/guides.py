@@ -136,9 +136,10 @@ GUIDES = (
             Cause("no token has a label: the loss is 0 or NaN", "all labels are masked",
                   ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter")),
             Cause("the learning rate is far too small", "a flat loss", ("flat-loss",)),
-            Cause("gradients overflow in float16, so that the scaler skips each step; bf16 has the range",
-                  "grad norm is nan or inf and the learning rate stays at 0; Gemma or T5 in fp16",
-                  ("grad-norm-explodes",)),
+            Cause("activations or gradients overflow in float16 (most of all Gemma and T5), so that the scaler skips each"
+                  " step: bf16 has the range; on a V100 or T4, which has no bf16, float32",
+                  "loss is 0.0 or nan, grad norm is nan or inf and the learning rate stays at 0; fp16",
+                  ("grad-norm-explodes", "nan-hidden-by-logging-filter", "fp16-overflow")),
             Cause("the adapter is scaled away: lora_alpha far below its rank",
                   "a flat loss at an ordinary learning rate", ("flat-loss",)),
             Cause("the answers can't be learned: base64, hex, other rows' answers, chance",
