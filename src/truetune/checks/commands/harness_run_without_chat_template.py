@@ -1,7 +1,8 @@
 """The evaluation harness asks a chat model without its chat template.
 
 ## What it does
-Reads the commands that start lm_eval in shell scripts, job files and Dockerfiles: a model whose name says chat or
+Reads the commands that start lm_eval in shell scripts, job files and Dockerfiles, and its own results (`results*.json`
+with `chat_template`: null): a model whose name says chat or
 instruct (or an adapter on one), loaded by the harness itself, and no `--apply_chat_template`. A warning where a task
 lets the model write its answer (gsm8k, ifeval, bbh, math, code), a note where it only compares given answers.
 
