@@ -23,7 +23,11 @@ MIN_CHARACTERS = 8
 _ROLE = r"(?:assistant|model|answer|response|output|solution|bot|ai|label|a)"
 _OPENING = re.compile(
     r"(?:\s|<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</?(?:start|end)_of_turn>|</s>|\[/INST\]"
-    r"|\#{1,4} ?" + _ROLE + r":?[ \t]*(?=\n|$)|\*{0,2}" + _ROLE + r"\*{0,2}[ \t]*(?::\*{0,2}|(?=\n)))*",
+    r"|\#{1,4} ?"
+    + _ROLE
+    + r":?[ \t]*(?=\n|$)|\*{0,2}"
+    + _ROLE
+    + r"\*{0,2}[ \t]*(?::\*{0,2}|(?=\n)))*",
     re.IGNORECASE,
 )
 """What a template writes between a question and its answer"""
@@ -46,7 +50,7 @@ class PromptInFront(NamedTuple):
     """What stands behind the prompt, one for each prediction; None where the prompt is not in it"""
 
     @property
-    def count(self) -> int:
+    def holding(self) -> int:
         """Predictions that hold their prompt"""
         return sum(answer is not None for answer in self.answers)
 
@@ -61,17 +65,17 @@ def find_prompt_in_front(
         questions: what was asked, one for each; empty where it is not known.
         references: what should have been said. One that holds its question is no bare answer either.
     """
-    parts = [
-        _split_at_question(*row) for row in zip(texts, questions, references, strict=True)
-    ]
-    common, _ = Counter(part[0] for part in parts if part).most_common(1)[0] if any(parts) else ("", 0)
+    parts = [_split_at_question(*row) for row in zip(texts, questions, references, strict=True)]
+    common, _ = (
+        Counter(part[0] for part in parts if part).most_common(1)[0] if any(parts) else ("", 0)
+    )
     alike = sum(part is not None and part[0] == common for part in parts) >= SHARE * len(parts)
     answers = tuple(
         part[1] if part and (_BEFORE.search(part[0]) or (alike and part[0] == common)) else None
         for part in parts
     )
     found = PromptInFront(answers)
-    is_most = found.count >= max(ENOUGH, SHARE * len(texts))
+    is_most = found.holding >= max(ENOUGH, SHARE * len(texts))
     return found if is_most and any(found.answers) else None
 
 

@@ -14,7 +14,9 @@ from truetune.errors import DataError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import LOG, InputLimitError
 
-SIGNS = frozenset(("lm_eval_version", "chat_template", "n-shot", "task_hashes", "fewshot_as_multiturn"))
+SIGNS = frozenset(
+    ("lm_eval_version", "chat_template", "n-shot", "task_hashes", "fewshot_as_multiturn")
+)
 """Keys of which its results hold some, beside `results` and `config`"""
 SINCE = "chat_template"
 """The key that says which template was used; earlier releases write none, and nothing is known then"""

@@ -104,7 +104,9 @@ class AnswersEchoThePrompt(CountedAnswersRule):
             evidence=[
                 "what was scored by exact match, F1 or overlap with the prompt in it says nothing of the model",
                 *(
-                    [f"behind the prompt, {right} of {len(scored)} answers are their reference word for word"]
+                    [
+                        f"behind the prompt, {right} of {len(scored)} answers are their reference word for word"
+                    ]
                     if scored
                     else []
                 ),

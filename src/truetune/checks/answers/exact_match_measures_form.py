@@ -143,10 +143,10 @@ class ExactMatchMeasuresForm(AnswersRule):
         known = self._known()
         with_mark = [sample for sample in known if ours in answer_marks(sample.answer.text)]
         return self.finding(
-            f"{len(with_mark)} of {len(known)} answers give their result as {ours}, the references as {theirs}: a script"
-            f" that looks for {theirs} reads nothing of the answers, and its accuracy is 0",
+            f"{len(with_mark)} of {len(known)} answers give their result as {ours}, the references as {theirs}: a"
+            f" script that looks for {theirs} reads nothing of the answers, and its accuracy is 0",
             f"read {ours} as well ({ours} first, then {theirs}, then the last number: --parser number reads both), or"
-            f" train on answers that end as the references do",
+            " train on answers that end as the references do",
             severity="warning",
             cases=cases(with_mark),
             count=len(with_mark),

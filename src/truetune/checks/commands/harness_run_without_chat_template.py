@@ -88,7 +88,9 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                     "add --apply_chat_template (and --fewshot_as_multiturn with few-shot examples), and measure the"
                     " base again in the same way",
                     severity="warning" if WRITES.search(tasks) else "info",
-                    evidence=["without it the results say `chat_template: null`, and the scores fall below the base's"],
+                    evidence=[
+                        "without it the results say `chat_template: null`, and the scores fall below the base's"
+                    ],
                     cases=[self.case(run.command, run.model or run.command.text)],
                 )
 

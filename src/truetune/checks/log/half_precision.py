@@ -1,8 +1,8 @@
 """What a log says of float16: whether the run is in it, on which GPU, and of a model that overflows in it.
 
-A batch without a label and an overflow in float16 look alike in the records: loss 0.0 (a NaN that is hidden), a norm that
-is no number, and a rate that stays where it is because the loss scaler skips each step. The command and the banner above
-the records tell which is likely.
+A batch without a label and an overflow in float16 look alike in the records: loss 0.0 (a NaN that is hidden), a norm
+that is no number, and a rate that stays where it is because the loss scaler skips each step. The command and the banner
+above the records tell which is likely.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def overflow_evidence(log: RunLog) -> Iterator[str]:
     settings = log.output.settings if log.output is not None else None
     if settings is not None and settings.half:
         family = overflowing_model(log)
-        yield "the output says that the run is in float16 (fp16), whose largest number is 65,504" + (
-            f"; activations of {family} are beyond it" if family else ""
+        yield (
+            "the output says that the run is in float16 (fp16), whose largest number is 65,504"
+            + (f"; activations of {family} are beyond it" if family else "")
         )
     rate = log.curve("learning_rate").finite()
     if rate.step.size >= MIN_RECORDS and np.ptp(rate.value) == 0 and rate.value[0] == 0:

@@ -164,11 +164,12 @@ class NanHiddenByLoggingFilter(LogRule):
         return zeros.at_every_step and norm.step.size > 1 and not norm.finite()
 
     def _reading(self, *, is_overflow: bool) -> str:
-        """What the zeros are, behind a message. Only a model that is known to overflow excludes rows without a label."""
+        """What the zeros are. Only a model that is known to overflow excludes rows without a label."""
         if not is_overflow:
             return ""
         family = overflowing_model(self.subject)
-        return f": each is a NaN, {f'{family} overflows in float16' if family else 'most likely of float16'}"
+        why = f"{family} overflows in float16" if family else "most likely of float16"
+        return f": each is a NaN, {why}"
 
     def _remedy(self, zeros: Zeros, *, is_overflow: bool) -> str:
         """What to do: a wrong dtype first where the log shows it, or where labels can't tell it from one."""
@@ -178,8 +179,8 @@ class NanHiddenByLoggingFilter(LogRule):
         )
         if is_overflow:
             return (
-                f"{overflow_remedy(self.subject)}; another learning rate does not help. Where nothing is float16:"
-                f" {labels}"
+                f"{overflow_remedy(self.subject)}; another learning rate does not help. Where nothing is"
+                f" float16: {labels}"
             )
         if self._is_never_finite(zeros):
             return f"if it is trained in float16, {overflow_remedy(self.subject)}; else {labels}"

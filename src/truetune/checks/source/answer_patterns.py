@@ -1,8 +1,8 @@
 """The patterns by which a script reads answers out of texts, and the columns that it reads with them.
 
-A reader is a function of the file that searches its argument and gives nothing where no pattern is found. It is followed
-from its calls to the columns of rows (`row["resp"]`, `row.get("gold")`). A function that falls back on something else
-(the last number, the whole text) reads every text, and is none.
+A reader is a function of the file that searches its argument and gives nothing where no pattern is found. It is
+followed from its calls to the columns of rows (`row["resp"]`, `row.get("gold")`). A function that falls back on
+something else (the last number, the whole text) reads every text, and is none.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def _names_of(function: Function, nodes: set[ast.Call]) -> set[str]:
 
 def _holds(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:
     return any(
-        part in nodes or (isinstance(part, ast.Name) and part.id in names) for part in ast.walk(node)
+        part in nodes or (isinstance(part, ast.Name) and part.id in names)
+        for part in ast.walk(node)
     )
 
 

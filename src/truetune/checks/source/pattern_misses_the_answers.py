@@ -2,9 +2,9 @@ r"""A script reads the references by a pattern that finds nothing in the answers
 
 ## What it does
 Follows the functions of a script that search a text by patterns, and give nothing where they find nothing, to the
-columns that they are called with. The patterns are run over the rows: those that stand in the script, else those of the
-data files that it names, or that lie beside it with these columns. It fires where the patterns read 8 of 10 texts of one
-column, and at most 1 of 20 of another.
+columns that they are called with. The patterns are run over the rows: those that stand in the script, else those of
+the data files that it names, or that lie beside it with these columns. It fires where the patterns read 8 of 10 texts
+of one column, and at most 1 of 20 of another.
 
 ## Why it is bad
 Answers that are not read count as wrong: accuracy is 0, however well the model answers. A model that was tuned writes
@@ -120,7 +120,10 @@ class PatternMissesTheAnswers(SourceRule):
                     f" {missed.of} of `{missed.column}`: these count as wrong, whatever they say",
                     f"read the form that `{missed.column}` has as well, and score again; `truetune score FILE --parser"
                     " number` reads a result in any form",
-                    evidence=[f"rows of {rows.source}", f"one of them ends: {_end_of(rows.rows, missed.column)!r}"],
+                    evidence=[
+                        f"rows of {rows.source}",
+                        f"one of them ends: {_end_of(rows.rows, missed.column)!r}",
+                    ],
                     cases=[at(module, reader.node)],
                     count=missed.of - missed.read,
                     total=missed.of,

@@ -1,7 +1,7 @@
 """On which devices llama.cpp puts layers and their cache, by the log of its loading.
 
-A build without a GPU backend prints no warning through the Python package: what tells is that every layer, and the whole
-cache, is on the CPU. That is a fault only where a GPU was meant: the log names one, or asks for layers on it.
+A build without a GPU backend prints no warning through the Python package: what tells is that every layer, and the
+whole cache, is on the CPU. That is a fault only where a GPU was meant: the log names one, or asks for layers on it.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ class LayerReader:
 
     def done(self) -> LayerDevices:
         """What was counted."""
-        return LayerDevices(
-            self._on_cpu, self._elsewhere, self._line, self._text, self._means_gpu
-        )
+        return LayerDevices(self._on_cpu, self._elsewhere, self._line, self._text, self._means_gpu)
 
     def _count(self, device: str, text: str, number: int) -> None:
         if device not in HOST:

@@ -148,7 +148,7 @@ SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "llama.cpp",
         re.compile(
-            r"llama_(?:model_loader|new_context_with_model|kv_cache_init)?: |slot"
+            r"llama_(?:model_loader|new_context_with_model|context|kv_cache\w*)?: |slot"
             r" launch_slot_|main: server is listening"
         ),
     ),
