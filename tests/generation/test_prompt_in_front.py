@@ -19,6 +19,7 @@ ANSWERS = [f"press button {number}" for number in range(10)]
         "### Instruction:\n{q}\n\n### Response:\n{a}",
         "Classify the mail.\n\n{q}\nAnswer: {a}",
         "{q}\n{a}",
+        "<|start_header_id|>user<|end_header_id|>\n\n{q}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n{a}",
         "<start_of_turn>user\n{q}<end_of_turn>\n<start_of_turn>model\n{a}",
     ],
 )
@@ -43,9 +44,10 @@ def test_a_chat_without_its_question() -> None:
         ([f"You ask: {q}" for q in QUESTIONS[:4]] + ANSWERS[4:], ANSWERS),
         ([f"{n} people ask: {q} So {n}" for n, q in enumerate(QUESTIONS)], ANSWERS),
         ([f"{q} yes" for q in QUESTIONS], [f"{q} yes" for q in QUESTIONS]),
+        ([f"The corrected text: {q} (no change)" for q in QUESTIONS], ANSWERS),
         (QUESTIONS, ANSWERS),
     ],
-    ids=["answers", "some", "inside", "in the references", "nothing else"],
+    ids=["answers", "some", "inside", "in the references", "corrected", "nothing else"],
 )
 def test_other_predictions_are_left_alone(texts: list[str], references: list[str]) -> None:
     assert find_prompt_in_front(texts, QUESTIONS, references) is None

@@ -16,8 +16,8 @@ from typing import NamedTuple
 ENOUGH = 8
 """Predictions from which a share is one; as an error on answers needs"""
 SHARE = 0.9
-"""Share of the predictions that hold their prompt, and of those that begin with the same text. All do but those whose
-prompt was cut at a limit; of a model that repeats its questions, none of the labelled files has as many"""
+"""Share of the predictions that hold their prompt, and of those that begin with the same text. Chosen, not measured:
+all do but those whose prompt was cut at a limit, and a model repeats its questions now and then"""
 MIN_CHARACTERS = 8
 """Characters of a question that is looked for: a shorter one stands in an answer by chance"""
 _ROLE = r"(?:assistant|model|answer|response|output|solution|bot|ai|label|a)"
@@ -27,7 +27,7 @@ _OPENING = re.compile(
     + _ROLE
     + r":?[ \t]*(?=\n|$)|\*{0,2}"
     + _ROLE
-    + r"\*{0,2}[ \t]*(?::\*{0,2}|(?=\n)))*",
+    + r"\*{0,2}[ \t]*(?::\*{0,2}|(?=[\n<])))*",
     re.IGNORECASE,
 )
 """What a template writes between a question and its answer"""
@@ -67,11 +67,13 @@ def find_prompt_in_front(
     """
     parts = [_split_at_question(*row) for row in zip(texts, questions, references, strict=True)]
     common, _ = (
-        Counter(part[0] for part in parts if part).most_common(1)[0] if any(parts) else ("", 0)
+        Counter(part.before for part in parts if part).most_common(1)[0] if any(parts) else ("", 0)
     )
-    alike = sum(part is not None and part[0] == common for part in parts) >= SHARE * len(parts)
+    alike = sum(part is not None and part.is_like(common) for part in parts) >= SHARE * len(parts)
     answers = tuple(
-        part[1] if part and (_BEFORE.search(part[0]) or (alike and part[0] == common)) else None
+        part.answer
+        if part and (_BEFORE.search(part.before) or (alike and part.is_like(common)))
+        else None
         for part in parts
     )
     found = PromptInFront(answers)
@@ -79,16 +81,33 @@ def find_prompt_in_front(
     return found if is_most and any(found.answers) else None
 
 
-def _split_at_question(text: str, question: str, reference: str) -> tuple[str, str] | None:
-    """What stands before the question, and the answer behind it; None where it does not stand there as it was asked."""
+class _Parts(NamedTuple):
+    """A prediction that holds its question."""
+
+    before: str
+    mark: str
+    """What a template writes behind a question; empty for white space alone"""
+    answer: str
+
+    def is_like(self, common: str) -> bool:
+        """Does it begin as the others do, with a mark behind its question? Without one, `The corrected text: ...` of a
+        model would be a prompt."""
+        return self.before == common and bool(self.mark)
+
+
+def _split_at_question(text: str, question: str, reference: str) -> _Parts | None:
+    """The parts of a prediction; None where its question does not stand in it as it was asked."""
     asked = question.strip()
     if not asked:
         turns = _TURNS.match(text)
-        return None if turns is None or _TURNS.match(reference) else ("", text[turns.end() :])
+        if turns is None or _TURNS.match(reference):
+            return None
+        return _Parts("", turns[0].strip(), text[turns.end() :])
     if len(asked) < MIN_CHARACTERS or asked in reference:
         return None
     before, found, behind = text.partition(asked)
     if not found:
         return None
     opening = _OPENING.match(behind)
-    return before, behind[opening.end() if opening else 0 :].strip()
+    end = opening.end() if opening else 0
+    return _Parts(before, behind[:end].strip(), behind[end:].strip())

@@ -90,6 +90,15 @@ class AnswersEchoThePrompt(CountedAnswersRule):
                 figure=found.figure("answers that echo the prompt"),
             )
 
+    def _doubts(self, holding: Sequence[Sample]) -> tuple[str, ...]:
+        """What else it may be: a question without any mark of a template may be the model's own."""
+        asked_alone = all(sample.prompt.chat is None for sample in holding)
+        return (
+            ("if the prompt was cut off, the model itself repeats it: look at the ids",)
+            if asked_alone
+            else ()
+        )
+
     def _decoded_with_the_prompt(self, samples: Sequence[Sample]) -> Finding:
         """The finding on predictions whose prompt was not cut off; what stands behind it is scored."""
         scored = [sample for sample in samples if sample.scores.exact is not None]
@@ -97,8 +106,8 @@ class AnswersEchoThePrompt(CountedAnswersRule):
         holding = [sample for sample in samples if sample.answer.has_prompt]
         total = len(self.subject.looks[-1].samples)
         return self.finding(
-            f"{len(holding)} of {total} predictions hold the whole prompt in front of the answer: it was not cut off"
-            " before they were decoded",
+            f"{len(holding)} of {total} predictions hold the prompt in front of the answer: it was not cut off before"
+            " they were decoded",
             "decode what is behind the prompt alone, `out[:, inputs['input_ids'].shape[1]:]` (a pipeline:"
             " return_full_text=False), and score again",
             evidence=[
@@ -111,6 +120,7 @@ class AnswersEchoThePrompt(CountedAnswersRule):
                     else []
                 ),
                 "the other rules judge the answers behind the prompts",
+                *self._doubts(holding),
             ],
             cases=cases(holding),
             count=len(holding),
