@@ -75,7 +75,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         "model",
         r"(?:--model(?:_name(?:_or_path)?)?|--base_model|--model-id"
         r"|\b(?:model_name_or_path|base_model|model_name|pretrained)['\"]?\s?[:=])[\s=]{0,2}['\"]?"
-        r"(?P<model>[\w./-]{3,200})",
+        r"(?!(?:True|False|None)\b)(?P<model>[\w./-]{3,200})",
     ),
     (
         "old_gpu",
@@ -124,7 +124,9 @@ WORDS = (
     "fp16",
     "16-bits",
     "dtype",
-    "model",
+    "--model",
+    "model_name",
+    "base_model",
     "pretrained",
     "V100",
     "T4",
@@ -135,8 +137,8 @@ WORDS = (
     "KV Cache is",
     "fall asleep",
     "vllm",
-    "VLLM",
     "vLLM API",
+    "VLLMClient",
 )  # what a line holds that any of them fits: a search for words costs a tenth of the patterns
 SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
