@@ -139,3 +139,49 @@ def test_check_and_lint_read_a_folder_of_commands_and_sources(tmp_path: Path) ->
     (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
     for arguments in (["lint", str(tmp_path)], ["check", str(tmp_path / "serve.sh")]):
         assert "server-generates-slowly" in CliRunner().invoke(commands, arguments).output
+
+
+PLAIN, GIVEN = (
+    ("harness-run-without-chat-template", "warning"),
+    ("harness-run-without-chat-template", "info"),
+)
+RESULTS = (
+    '{"results": {"gsm8k": {}}, "config": {"model": "hf", "model_args": "pretrained=m-8b-instruct"},'
+    ' "lm_eval_version": "0.4.9", "chat_template": %s}'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        (
+            "e.sbatch",
+            "M=m-7b-instruct\nlm_eval --model vllm --model_args pretrained=$M --tasks ifeval",
+            [PLAIN],
+        ),
+        (
+            "e.sh",
+            "accelerate launch -m lm_eval --model_args=pretrained=gemma-3-4b-it --tasks=gsm8k",
+            [PLAIN],
+        ),
+        ("e.sh", "lm_eval --model_args pretrained=m-8b-chat --tasks hellaswag", [GIVEN]),
+        (
+            "e.sh",
+            "lm_eval --model_args pretrained=m-8b-chat --tasks gsm8k --apply_chat_template",
+            [],
+        ),
+        ("e.sh", "lm_eval --model_args pretrained=m-8b --tasks gsm8k", []),
+        (
+            "e.sh",
+            "lm_eval --model local-chat-completions --model_args model=m-chat --tasks gsm8k",
+            [],
+        ),
+        ("e.sh", "pip install lm_eval", []),
+        ("results_2026.json", RESULTS % "null", [PLAIN]),
+        ("results_2026.json", RESULTS % '"{{ messages }}"', []),
+    ],
+)
+def test_chat_models_in_the_harness(
+    tmp_path: Path, name: str, text: str, expected: list[tuple[str, str]]
+) -> None:
+    assert found(tmp_path / name, text + "\n") == expected

@@ -476,6 +476,7 @@ OWN = {
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
     "source.walk": TELLS,
+    "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
     "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,
     "checks.commands.server_generates_slowly": TYPES_ALONE,

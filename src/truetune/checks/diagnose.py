@@ -208,9 +208,14 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     """What was trained, how far, and its loss."""
     yield "trains", KINDS[log.kind]
     total = log.total_steps
-    yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+    planned = total or (log.output.total if log.output is not None else 0)
+    if log.is_numbered:
+        records = f"not logged: {log.last_step:,.0f} records without a step"
+        yield "steps", records + (f", of a run of {planned:,.0f} steps" if planned else "")
+    else:
+        yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
     rows = rows_seen(log)
-    if rows and log.last_step:
+    if rows and log.last_step and not log.is_numbered:
         yield (
             "an optimizer step has",
             f"{rows / log.last_step:,.3g} rows ({rows:,.0f} rows in {log.last_step:,.0f} optimizer steps)",

@@ -359,7 +359,7 @@ def _mended(module: Module, seen: Look, spec: RunSpec, unsafe: bool) -> Change |
 def _kind(name: str) -> str:
     path = Path(name)
     if path.is_file() and is_command_file(path):
-        return "shell script"
+        return "results of lm_eval" if path.suffix == ".json" else "shell script"
     return (
         "folder of Python sources"
         if path.is_dir()

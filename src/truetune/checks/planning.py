@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from truetune.errors import UsageError
+from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
+from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
+from truetune.errors import DataError, UsageError
+from truetune.logs.console.memory_error import read_memory_error
+from truetune.logs.read import read_run
 from truetune.memory.plan import Plan
 from truetune.memory.plan import plan as plan_of
 from truetune.source.config import config_of_loop, configs_of_source, named_model
@@ -21,6 +25,7 @@ from truetune.spec.stacks import read_config
 from truetune.spec.stacks.registry import config_readers
 
 ADAPTER = "adapter_config.json"
+CAST = "prepare_model_for_kbit_training casts the weights to float32: the model is loaded without a quantization"
 
 
 def config_of(path: str | PathLike[str], training: Mapping[str, Any] | None = None) -> Config:
@@ -76,9 +81,37 @@ def _of_script(path: Path) -> Config | None:
     """The run of a script: of its trainer's arguments, else of its own loop; None where it trains nothing."""
     module = read(path)
     config = next(iter(configs_of_source(module)), None) or config_of_loop(module)
-    if config is None or config.spec.model is not None:
-        return config
-    return replace(config, spec=config.spec.model_copy(update={"model": named_model(module)}))
+    if config is None:
+        return None
+    if config.spec.model is None:
+        config = replace(config, spec=config.spec.model_copy(update={"model": named_model(module)}))
+    if next(casts_to_float32(module), None) is not None:
+        training = config.spec.training.model_copy(update={"dtype": "float32"})
+        config = replace(
+            config,
+            spec=config.spec.model_copy(update={"training": training}),
+            notes=(*config.notes, CAST),
+        )
+    return replace(config, notes=(*config.notes, *_memory_errors_of_notebook(path)))
+
+
+def _memory_errors_of_notebook(path: Path) -> Iterator[str]:
+    """A note, where a notebook's own output ends in an out-of-memory error: then no estimate shows that it fits."""
+    if path.suffix != ".ipynb":
+        return
+    try:
+        output = read_run(path).output
+    except DataError:
+        return
+    failure = output.failure if output is not None else None
+    if failure is None or failure.message is None or failure.message.name != OUT_OF_MEMORY:
+        return
+    figures = read_memory_error(failure.raised.text)
+    size = f" on a GPU of {figures.capacity:.1f} GiB" if figures.capacity else ""
+    yield (
+        f"the notebook's own output ends in an out-of-memory error{size}: whatever the estimate says, what ran then did"
+        f" not fit (truetune diagnose {path.name})"
+    )
 
 
 def _of_model(path: str) -> Config:

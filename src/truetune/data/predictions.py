@@ -52,6 +52,8 @@ class Prediction:
     """Of the request of a batch that it answers"""
     stop_tokens: str = ""
     """What of stop tokens stood behind the text in the file; they are no part of it here"""
+    has_prompt: bool = False
+    """The prompt stood before the text in the file; it is no part of it here"""
 
     @property
     def question(self) -> str:

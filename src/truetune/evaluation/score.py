@@ -43,6 +43,7 @@ from truetune.generation.answer_samples import (
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.identical_answers import mark_identical_answers
 from truetune.generation.parser_selftest import ParserSelftest
+from truetune.generation.prompt_in_front import find_prompt_in_front
 from truetune.generation.score_answer import score_answer as score_answer
 from truetune.generation.split_words import split_words
 from truetune.spec.files import spec_of
@@ -143,11 +144,29 @@ def looks_of(
     """The predictions with their scores, those of each step together, by step."""
     known: dict[tuple[str, str], int] = {}
     for step in sorted({prediction.step for prediction in predictions}):
-        chosen = [prediction for prediction in predictions if prediction.step == step]
+        chosen = _without_prompts([one for one in predictions if one.step == step])
         samples = mark_identical_answers(
             [sample_of(one, row, known, parse) for row, one in enumerate(chosen)]
         )
         yield SamplingPass(step, _with_row_order(samples), 0.0)
+
+
+def _without_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """The predictions of one step, without the prompts that were decoded with them.
+
+    Otherwise every rule would blame the model for the text of its prompt.
+    """
+    found = find_prompt_in_front(
+        [one.text for one in predictions],
+        [one.question for one in predictions],
+        [one.reference for one in predictions],
+    )
+    if found is None:
+        return list(predictions)
+    return [
+        one if answer is None else replace(one, text=answer, has_prompt=True)
+        for one, answer in zip(predictions, found.answers, strict=True)
+    ]
 
 
 def _with_row_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
@@ -179,6 +198,7 @@ def sample_of(
         (0,) * len(split_words(prediction.text)),
         prediction.text,
         None if prediction.stopped is False else 0,
+        has_prompt=prediction.has_prompt,
     )
     scores = score_answer(prompt, answer, parse=parse)
     return Sample(prompt, answer, replace(scores, end_known=prediction.stopped is not None))

@@ -70,6 +70,8 @@ class Answer:
     logprob: float | None = None
     """Mean of the answer's tokens under the model itself, in nats, its stop token among them; None where the backend
     can't tell"""
+    has_prompt: bool = False
+    """The text was given with its prompt in front, which is no part of it here"""
 
 
 @dataclass(frozen=True, slots=True)

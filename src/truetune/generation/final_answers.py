@@ -59,6 +59,9 @@ _MARKS = (
     re.compile(r"(?i:\banswer\**\s*(?:is\b|[:：])|答案[是为:：])([^\n]*)"),
 )
 
+MARK_NAMES = ("####", "\\boxed{}", "<answer>")
+"""The marks that are written for readers by machine; `answer is` is prose, which no script looks for alone"""
+
 
 class FinalAnswer(NamedTuple):
     """A final answer."""
@@ -91,6 +94,13 @@ def find_final_answer(text: str) -> FinalAnswer | None:
         if marked:
             return _classify_answer(marked[-1].strip(), is_marked=True)
     return _classify_answer(text, is_marked=False)
+
+
+def answer_marks(text: str) -> tuple[str, ...]:
+    """Which marks of `MARK_NAMES` stand in a text behind its thoughts."""
+    said = text.rpartition(THINK_END)[2]
+    pairs = zip(MARK_NAMES, _MARKS, strict=False)
+    return tuple(name for name, mark in pairs if mark.search(said))
 
 
 def normalise_reading(reading: Any) -> tuple[AnswerKind, str] | None:

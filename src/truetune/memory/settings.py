@@ -117,7 +117,7 @@ def resolve(
     training, other, notes = (
         run.spec.training,
         flat(run.spec.training.other),
-        list(architecture.notes),
+        [*architecture.notes, *run.notes],
     )
     if (length := length or run.spec.max_length or run.limit) is None:
         length = LENGTH
@@ -136,6 +136,11 @@ def resolve(
     stage = training.deepspeed_stage
     sharding = _sharding(training.fsdp, stage, world)
     base = _base(run, architecture, sharding)
+    if loads_float32(run):
+        base = 4
+        notes.append(
+            f"no dtype is set, and {run.pins.told('transformers')}: before 5.0 it loads the weights as float32"
+        )
     compute = 2 if low else base
     offload = _offload(other)
     head = _head(run)
@@ -213,6 +218,19 @@ def _base(run: Config, architecture: Architecture, sharding: Sharding) -> int:
         if not training.other.get("pure_bf16") and sharding not in ("zero3", "fsdp"):
             return 4
     return 4 if str(dtype) in WIDE else 2
+
+
+def loads_float32(run: Config) -> bool:
+    """Does a program load a model without a dtype by a release of transformers that takes float32 then?
+
+    Quantized weights are loaded as float16 there, and unsloth takes what the checkpoint says.
+    """
+    is_program = run.path.endswith((".py", ".ipynb")) and run.stack in ("trl", "transformers")
+    training = run.spec.training
+    if not is_program or training.dtype is not None or training.load_in is not None:
+        return False
+    is_named = re.search(r"\b(?:torch_)?dtype\b\s*[=:'\"]", run.text) is not None
+    return not is_named and "unsloth" not in run.text and run.pins.before("transformers", "5.0.0")
 
 
 def _narrow_adapter(run: Config, sharding: Sharding) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.parsing.files import read_bounded
+from truetune.parsing.harness_results import SINCE, harness_words, is_harness_results
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT, SETTINGS, InputLimitError
 
@@ -65,8 +66,9 @@ class CommandFile:
 
 
 def is_command_file(path: Path) -> bool:
-    """Does the name say that a file holds commands?"""
-    return path.suffix in SUFFIXES or path.name in NAMES or path.name.startswith("Dockerfile.")
+    """Does the name say that a file holds commands, or does it record the command of an evaluation (lm_eval)?"""
+    by_name = path.suffix in SUFFIXES or path.name in NAMES or path.name.startswith("Dockerfile.")
+    return by_name or is_harness_results(path)
 
 
 def option(words: tuple[str, ...], *names: str) -> str | None:
@@ -89,11 +91,23 @@ def number_of(value: str | None) -> int | None:
 
 def read_commands(path: Path) -> CommandFile:
     """The commands of a file. Raises DataError where it can't be read as text."""
+    if is_harness_results(path):
+        return _commands_of_results(path)
     try:
         text = read_bounded(path, SETTINGS).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputLimitError) as error:
         raise DataError(f"{path}: {error}") from None
     return parse_commands(text, str(path))
+
+
+def _commands_of_results(path: Path) -> CommandFile:
+    """The command that an evaluation was started by, at the line that names its template. Raises DataError."""
+    words = harness_words(path)
+    text = shlex.join(words)
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    line = next((n for n, one in enumerate(lines, 1) if f'"{SINCE}"' in one), 1)
+    command = ShellCommand(words, line, text)
+    return CommandFile(str(path), text, (command,) if words else ())
 
 
 def parse_commands(text: str, path: str) -> CommandFile:

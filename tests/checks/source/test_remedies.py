@@ -39,6 +39,7 @@ UNNAMED = frozenset(
         "append-result-as-value",
         "collective-call-on-one-rank",
         "gradients-never-used",
+        "pattern-misses-the-answers",
         "label-names-in-another-order",
         "model-loaded-for-each-answer",
         "model-saved-before-training",

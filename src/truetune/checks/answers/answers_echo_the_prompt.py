@@ -8,9 +8,14 @@ such a
 change, or, in the second half of a run, where surely more than 1 of 20 does; an error where at the end of a run all
 of 8 or more do.
 
+In a file of predictions it tells whether the prompt was decoded with the answer: nearly all hold their question as it
+was asked, behind nothing but what a template writes, and before an answer. The other rules then judge the answers
+behind the prompts.
+
 ## Why it is bad
 
-The model repeats what it is asked. The question is in the answer's column or is supervised.
+The model repeats what it is asked. The question is in the answer's column or is supervised. Where the prompt was
+decoded with the answer, the model is right and every score is wrong: exact match is 0.
 
 ## Example
 
@@ -40,7 +45,7 @@ COMMAND` shows the labels).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.answers.seen import all_of, cases, seen
 from truetune.checks.counted_answers import CountedAnswersRule
@@ -65,11 +70,15 @@ class AnswersEchoThePrompt(CountedAnswersRule):
         question, reference = (
             " ".join(text.split()) for text in (sample.prompt.question, sample.prompt.reference)
         )
+        if sample.answer.has_prompt:
+            return True
         return None if not question or reference.startswith(question) else sample.scores.echoed
 
     def findings(self) -> Iterator[Finding]:
         found = seen(self.subject, self.bad, TOLERATED)
-        if found is not None:
+        if found is not None and any(sample.answer.has_prompt for sample in found.samples):
+            yield self._decoded_with_the_prompt(found.samples)
+        elif found is not None:
             yield self.finding(
                 f"{found.last} answers repeat the question{found.before}",
                 "keep the question out of the answer's text, and its tokens out of the loss",
@@ -80,3 +89,40 @@ class AnswersEchoThePrompt(CountedAnswersRule):
                 total=found.last.of,
                 figure=found.figure("answers that echo the prompt"),
             )
+
+    def _doubts(self, holding: Sequence[Sample]) -> tuple[str, ...]:
+        """What else it may be: a question without any mark of a template may be the model's own."""
+        asked_alone = all(sample.prompt.chat is None for sample in holding)
+        return (
+            ("if the prompt was cut off, the model itself repeats it: look at the ids",)
+            if asked_alone
+            else ()
+        )
+
+    def _decoded_with_the_prompt(self, samples: Sequence[Sample]) -> Finding:
+        """The finding on predictions whose prompt was not cut off; what stands behind it is scored."""
+        scored = [sample for sample in samples if sample.scores.exact is not None]
+        right = sum(bool(sample.scores.exact) for sample in scored)
+        holding = [sample for sample in samples if sample.answer.has_prompt]
+        total = len(self.subject.looks[-1].samples)
+        return self.finding(
+            f"{len(holding)} of {total} predictions hold the prompt in front of the answer: it was not cut off before"
+            " they were decoded",
+            "decode what is behind the prompt alone, `out[:, inputs['input_ids'].shape[1]:]` (a pipeline:"
+            " return_full_text=False), and score again",
+            evidence=[
+                "what was scored by exact match, F1 or overlap with the prompt in it says nothing of the model",
+                *(
+                    [
+                        f"behind the prompt, {right} of {len(scored)} answers are their reference word for word"
+                    ]
+                    if scored
+                    else []
+                ),
+                "the other rules judge the answers behind the prompts",
+                *self._doubts(holding),
+            ],
+            cases=cases(holding),
+            count=len(holding),
+            total=total,
+        )

@@ -4,12 +4,14 @@
 
 Compares the answers of a finished model with their references, where no parser is named. It fires where at most 1 of 10
 is its reference word for word, and at least 1 of 5 gives the same final answer in another form: the number at the end
-of a sentence, the letter behind `Answer:`, the words of the reference in a longer text, JSON between other text.
+of a sentence, the letter behind `Answer:`, the words of the reference in a longer text, JSON between other text. With a
+parser or without, it fires as well where nearly all references mark their final answer in one way (`####`) and nearly
+all answers in another (`\\boxed{}`).
 
 ## Why it is bad
 
 Exact match is near 0 whatever the model knows: it counts how often the form is met. A comparison of two models by it
-says which one writes bare answers.
+says which one writes bare answers. A script that looks for the mark of the references reads nothing of any answer.
 
 ## Example
 
@@ -53,7 +55,9 @@ from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import NO_LIMIT, Sample
 from truetune.generation.answer_verdicts import answer_faults
 from truetune.generation.final_answers import (
+    MARK_NAMES,
     MAX_ANSWER_WORDS,
+    answer_marks,
     find_final_answer,
     holds_final_answer,
     normalise_reading,
@@ -63,6 +67,9 @@ from truetune.generation.split_words import split_words
 EXACT, HELD = 0.1, 0.2
 """Shares of the answers: at most so many are the reference, and at least so many give it in another form. One of ten
 wrong numbers equals the right digit by chance, so that 1 of 5 is beyond it."""
+MOST, FEW = 0.8, 0.1
+"""Shares of the texts that have a mark, and of the answers that may have that of the references too: a model leaves the
+mark out now and then, most of all where it was cut"""
 FAULTY = frozenset(("empty", "garbage", "echo", "role markers", "loop", "language"))
 """Verdicts on answers whose form is not what is wrong with them"""
 PARSERS = {"number": "number", "letter": "choice", "json": "json"}
@@ -76,6 +83,8 @@ class ExactMatchMeasuresForm(AnswersRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
+        if self._marks() is not None:
+            return None
         if any(sample.scores.parsed is not None for sample in self.subject.looks[-1].samples):
             return Unmet("a parser is named, which reads the answers in any form")
         known = len(self._known())
@@ -97,6 +106,10 @@ class ExactMatchMeasuresForm(AnswersRule):
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None or not self.subject.finished:
             return
+        marks = self._marks()
+        if marks is not None:
+            yield self._marked_otherwise(*marks)
+            return
         known = self._known()
         exact = sum(map(_is_exact, known))
         held = _in_another_form(known)
@@ -114,11 +127,43 @@ class ExactMatchMeasuresForm(AnswersRule):
             total=len(known),
         )
 
+    def _marks(self) -> tuple[str, str] | None:
+        """The mark of the references and the other one of the answers, where nearly all have theirs."""
+        known = self._known()
+        if len(known) < ENOUGH or not self.subject.finished:
+            return None
+        theirs = _common_mark([sample.prompt.reference for sample in known])
+        ours = _common_mark([sample.answer.text for sample in known])
+        if theirs is None or ours is None or theirs == ours:
+            return None
+        both = sum(theirs in answer_marks(sample.answer.text) for sample in known)
+        return None if both > FEW * len(known) else (theirs, ours)
+
+    def _marked_otherwise(self, theirs: str, ours: str) -> Finding:
+        known = self._known()
+        with_mark = [sample for sample in known if ours in answer_marks(sample.answer.text)]
+        return self.finding(
+            f"{len(with_mark)} of {len(known)} answers give their result as {ours}, the references as {theirs}: a"
+            f" script that looks for {theirs} reads nothing of the answers, and its accuracy is 0",
+            f"read {ours} as well ({ours} first, then {theirs}, then the last number: --parser number reads both), or"
+            " train on answers that end as the references do",
+            severity="warning",
+            cases=cases(with_mark),
+            count=len(with_mark),
+            total=len(known),
+        )
+
     def _known(self) -> list[Sample]:
         """Answers of the last look that have a reference."""
         return [
             sample for sample in self.subject.looks[-1].samples if sample.prompt.reference.strip()
         ]
+
+
+def _common_mark(texts: Sequence[str]) -> str | None:
+    """The mark of a final answer that nearly all texts have, the surest first; None where there is none."""
+    counts = Counter(mark for text in texts for mark in answer_marks(text))
+    return next((mark for mark in MARK_NAMES if counts[mark] >= MOST * len(texts)), None)
 
 
 def _is_exact(sample: Sample) -> bool:

@@ -50,6 +50,9 @@ from truetune.logs.stats import trend
 
 MIN_POINTS = 20
 RISE = 0.01
+LOW_RATE, RISE_AT_LOW_RATE = 1e-6, 0.02
+"""A peak rate below what LoRA needs by five times or more, and the margin that is still none at it: all weights at 5e-7
+reach 0.1 and more in an epoch, an adapter about 0.01"""
 TOLD_APART = 0.8
 """Accuracy from which pairs are told apart: a small beta makes small margins"""
 
@@ -146,6 +149,9 @@ class DpoStuckAtLn2(LogRule):
             )
         peak = float(rate.value.max()) if rate else None
         if peak is None or peak < USUAL_RATE:
+            if peak is not None and peak < LOW_RATE:
+                first = f"raise the learning rate from {peak:.3g}: an adapter needs 5e-6 to 5e-5"
+                return "; then ".join((first, *ways))
             ways.append("then raise the learning rate")
         else:
             ways.append(
@@ -159,4 +165,12 @@ class DpoStuckAtLn2(LogRule):
         last = float(np.median(margins.value[-max(3, margins.value.size // 5) :]))
         right = self.subject.curve("rewards/accuracies").finite().value[-margins.value.size // 5 :]
         apart = bool(right.size) and float(np.median(right)) > TOLD_APART
-        return near and not apart and trend(margins).high * span < RISE and abs(last) < RISE
+        rise = RISE_AT_LOW_RATE if self._ends_at_a_low_rate() else RISE
+        return near and not apart and trend(margins).high * span < rise and abs(last) < rise
+
+    def _ends_at_a_low_rate(self) -> bool:
+        """Was the rate low throughout, and has the schedule come to its end?"""
+        rate = self.subject.curve("learning_rate").finite()
+        if not rate or not 0 < rate.value.max() < LOW_RATE:
+            return False
+        return bool(rate.value[-1] < 0.1 * rate.value.max())

@@ -42,6 +42,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure, steps
+from truetune.checks.log.half_precision import overflow_remedy
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve, RunLog
 from truetune.logs.stats import ends, shift, trend
@@ -119,7 +120,7 @@ class GradNormExplodes(LogRule):
         return self.finding(
             f"no step was taken: the gradient norm is not finite at all {norm.step.size:,} logged"
             " steps, and each of them was skipped (overflow in float16)",
-            "train in bf16 (bf16=True, fp16=False), or in float32 on a GPU without it: this model's"
+            f"{overflow_remedy(self.subject)}: this model's"
             " activations are beyond float16 (65,504), as with Gemma, T5 and others that were"
             " trained in bfloat16; neither a higher nor a lower learning rate helps",
             severity="error",

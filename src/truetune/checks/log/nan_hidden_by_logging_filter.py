@@ -5,10 +5,14 @@ Looks for values of `loss` and `grad_norm` that are exactly 0.0 while the losses
 of logarithms is exactly 0 there, and no gradient either. (The loss of a preference can be: there only gradients
 count, at margins below 5.)
 
+Where every loss is 0.0 and no gradient norm is a number, the output above the records tells whether it is float16: fp16
+in the command or the banner, a model that overflows in it, a learning rate that never leaves 0.
+
 ## Why it is bad
 A batch without any label has the loss 0 / 0. Trainers put a 0 or the last mean in its place
 (`logging_nan_inf_filter`), so the curve goes on, while these steps taught nothing. Means over several steps hide it
-still better: the loss only looks lower, and only the gradient norm is 0.
+still better: the loss only looks lower, and only the gradient norm is 0. The same is logged where activations overflow
+in float16: then no step is taken, whatever the labels are.
 
 ## Example
 ```yaml
@@ -48,6 +52,11 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure, steps
+from truetune.checks.log.half_precision import (
+    overflow_evidence,
+    overflow_remedy,
+    overflowing_model,
+)
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve, Floats
 from truetune.logs.stats import falls
@@ -131,14 +140,15 @@ class NanHiddenByLoggingFilter(LogRule):
         if zeros.of_norm.size:
             doubt = "" if is_measured else ": perhaps it was not measured"
             evidence.append(f"gradient norm 0.0 at {steps(zeros.of_norm)}{doubt}")
+        overflow = tuple(overflow_evidence(self.subject)) if self._is_never_finite(zeros) else ()
         return self.finding(
             f"the {'loss' if by_loss else 'gradient norm'} is exactly 0.0 at {zeros.steps.size:,} of"
             f" {loss.step.size:,} logged steps"
-            + ("" if zeros.at_every_step else " while the run learns"),
-            "find the batches without a label (`truetune check` on the data) and drop these rows or"
-            " lengthen them",
+            + ("" if zeros.at_every_step else " while the run learns")
+            + self._reading(is_overflow=bool(overflow)),
+            self._remedy(zeros, is_overflow=bool(overflow)),
             severity="error" if by_loss or some_norms else severity,
-            evidence=evidence,
+            evidence=[*evidence, *overflow],
             count=int(zeros.steps.size),
             total=int(loss.step.size),
             figure=figure(
@@ -147,6 +157,34 @@ class NanHiddenByLoggingFilter(LogRule):
                 {"first at": float(zeros.steps[0])},
             ),
         )
+
+    def _is_never_finite(self, zeros: Zeros) -> bool:
+        """Is every loss 0 and no gradient norm a number?"""
+        norm = self.subject.curve("grad_norm")
+        return zeros.at_every_step and norm.step.size > 1 and not norm.finite()
+
+    def _reading(self, *, is_overflow: bool) -> str:
+        """What the zeros are. Only a model that is known to overflow excludes rows without a label."""
+        if not is_overflow:
+            return ""
+        family = overflowing_model(self.subject)
+        why = f"{family} overflows in float16" if family else "most likely of float16"
+        return f": each is a NaN, {why}"
+
+    def _remedy(self, zeros: Zeros, *, is_overflow: bool) -> str:
+        """What to do: a wrong dtype first where the log shows it, or where labels can't tell it from one."""
+        labels = (
+            "find the batches without a label (`truetune check` on the data) and drop these rows or"
+            " lengthen them"
+        )
+        if is_overflow:
+            return (
+                f"{overflow_remedy(self.subject)}; another learning rate does not help. Where nothing is"
+                f" float16: {labels}"
+            )
+        if self._is_never_finite(zeros):
+            return f"if it is trained in float16, {overflow_remedy(self.subject)}; else {labels}"
+        return labels
 
     def _decided(self, step: Floats) -> NDArray[np.bool_]:
         """Are preferences so clear at these steps that their loss vanishes?"""

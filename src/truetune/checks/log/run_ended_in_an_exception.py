@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.printing import described
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.memory_causes import MemoryStory, memory_cause
+from truetune.logs.console.memory_causes import MemoryStory, engine_beside, memory_cause
 from truetune.logs.console.memory_error import read_memory_error
 from truetune.logs.console.output import ConsoleOutput, Failure, is_by_hand
 from truetune.logs.console.phase import phase_of
@@ -110,8 +110,9 @@ class RunEndedInAnException(OutputRule):
 
     def _memory_story(self, failure: Failure, output: ConsoleOutput) -> MemoryStory:
         raised = failure.raised
+        engine = engine_beside(output.settings, read_memory_error(raised.text))
         return MemoryStory(
-            memory_cause(raised.frames, raised.text),
+            engine or memory_cause(raised.frames, raised.text),
             output.settings,
             self.subject.curve("memory"),
             self.subject.last_step or output.done,

@@ -68,15 +68,21 @@ class KbitPreparationOfPlainWeights(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls(*PREPARES):
-            loaded = module.flow.made(call.argument(0, "model"))
-            if loaded is not None and _is_plain(module, loaded):
-                yield self.finding(
-                    "prepare_model_for_kbit_training casts all weights to float32: the model is loaded without a"
-                    " quantization",
-                    "load it with quantization_config, or leave prepare_model_for_kbit_training out",
-                    cases=[at(module, call.node), at(module, loaded.node)],
-                )
+        for call, loaded in casts_to_float32(module):
+            yield self.finding(
+                "prepare_model_for_kbit_training casts all weights to float32: the model is loaded without a"
+                " quantization",
+                "load it with quantization_config, or leave prepare_model_for_kbit_training out",
+                cases=[at(module, call.node), at(module, loaded.node)],
+            )
+
+
+def casts_to_float32(module: Module) -> Iterator[tuple[Call, Call]]:
+    """The calls that prepare a model of plain weights, and what loads it."""
+    for call in module.calls(*PREPARES):
+        loaded = module.flow.made(call.argument(0, "model"))
+        if loaded is not None and _is_plain(module, loaded):
+            yield call, loaded
 
 
 def _is_plain(module: Module, loaded: Call) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from truetune.logs.console.memory_error import MemoryFigures
 from truetune.logs.console.printed_settings import PrintedSettings
 from truetune.logs.console.tracebacks import Frame
 from truetune.logs.log import Curve
@@ -145,6 +146,18 @@ ENGINE = MemoryCause(
     " gives the memory back between generations",
     by_rows=False,
 )
+ENGINE_BESIDE = MemoryCause(
+    "engine-beside-training",
+    "vLLM holds most of this GPU: it has reserved its weights and its cache beside the training, which stopped where"
+    " the rest was full",
+    "set vllm_gpu_memory_utilization to 0.3 (a share of the whole GPU, weights included), and"
+    " vllm_enable_sleep_mode=True, which gives the memory back while the policy is trained; or vllm_mode server with"
+    " GPUs of its own",
+    by_rows=False,
+)
+ENGINE_SHARE = 0.3
+"""Of a GPU's memory in vLLM's cache alone from which it is the cause: TRL's default gives weights and cache together
+0.3"""
 NORM = MemoryCause(
     "clipping",
     "gradients are clipped with copies of all of them at once (foreach)",
@@ -203,6 +216,15 @@ def memory_cause(frames: Sequence[Frame], text: str) -> MemoryCause | None:
     if re.search(r"Caught \w+ in replica \d", text):
         return DATA_PARALLEL
     return next((sign.cause for sign in SIGNS if sign.fits(frames)), None)
+
+
+def engine_beside(settings: PrintedSettings, figures: MemoryFigures) -> MemoryCause | None:
+    """That an engine's cache holds the memory which the training lacks; None where the figures do not prove it."""
+    cache, capacity = settings.engine_cache, figures.capacity
+    if cache is None or capacity is None or settings.engine_apart or settings.server:
+        return None
+    is_of_this_process = figures.allocated is not None and figures.allocated > cache
+    return ENGINE_BESIDE if cache >= ENGINE_SHARE * capacity and is_of_this_process else None
 
 
 def growth(memory: Curve) -> tuple[float, float] | None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from truetune.logs.console.layer_devices import LayerReader
 from truetune.logs.console.lines import ConsoleLine, clean_line
 from truetune.logs.console.messages import (
     Message,
@@ -38,6 +39,8 @@ MORE_LINES = 40
 """Lines of ordinary output behind a traceback from which on the run went on"""
 MORE_PROGRESS = 6
 """Drawings of a bar behind a traceback from which on the run went on: other processes draw one or two more"""
+WITHOUT_GPU, LEFT = "llama-cpp-without-gpu", "layers-left-on-the-cpu"
+"""Messages on layers of llama.cpp that the CPU computes"""
 EPILOGUE = re.compile(
     r"$|wandb: |frame #\d+|\s+(?:File|at|in)\b|[-=~*_#]{8,}|srun: |slurmstepd: |terminate"
     r" called|\s*what\(\):"
@@ -169,11 +172,13 @@ class ConsoleReader:
     _ranks: RankReader = field(default_factory=RankReader)
     _step_seconds: float | None = None
     _served: RequestReader = field(default_factory=RequestReader)
+    _layers: LayerReader = field(default_factory=LayerReader)
 
     def take(self, text: str, number: int, bar: Bar | None = None) -> None:
         """One line, or what stands between two carriage returns; `bar` is what it draws."""
         self._lines = max(self._lines, number)
         self._served.take(text[:MAX_LINE])
+        self._layers.take(text[:MAX_LINE], number)
         if bar is not None:
             if (bar.done, bar.total) != self._last_bar:
                 self._now.drawings += bar.done > self._last_bar[0] or bar.total != self._last_bar[1]
@@ -206,6 +211,7 @@ class ConsoleReader:
             return None
         ended, survived = self._failures()
         notices = [self._notice(name, found) for name, found in self._noticed.items()]
+        notices += self._notices_of_layers()
         ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
         if (
             ended is not None
@@ -271,6 +277,18 @@ class ConsoleReader:
         assert known is not None
         return Notice(
             known, found.line, found.text, found.count, not found.mark.is_passed(self._now)
+        )
+
+    def _notices_of_layers(self) -> Iterator[Notice]:
+        """That a whole model is on the CPU, where no line says so by itself; a note where no GPU was meant."""
+        layers, known = self._layers.done(), find_message(WITHOUT_GPU)
+        if known is None or not layers.all_on_cpu or self._noticed.keys() & {WITHOUT_GPU, LEFT}:
+            return
+        yield Notice(
+            known if layers.means_gpu else replace(known, severity="info"),
+            layers.line,
+            layers.text,
+            layers.on_cpu,
         )
 
     def _failures(self) -> tuple[Failure | None, list[Failure]]:

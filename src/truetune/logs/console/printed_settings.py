@@ -65,10 +65,39 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"Total (?:train )?batch size(?: \([^)]{1,80}\))? ?= ?" + COUNT.format("rows_a_step"),
     ),
     ("peer_copies", r"\bvia P2P/\w"),
+    (
+        "half",
+        r"\bfp16['\"]?(?:\s?[:=]\s?| )[Tt]rue\b|--fp16(?=\s*$|\s+--)|16-bits training: True"
+        r"|mixed[_-]precision['\"]?(?:\s?[:=]\s?| )['\"]?fp16"
+        r"|dtype['\"]?(?:\s?[:=]\s?| )['\"]?(?:torch\.)?(?:float16|fp16|half)\b",
+    ),
+    (
+        "model",
+        r"(?:--model(?:_name(?:_or_path)?)?|--base_model|--model-id"
+        r"|\b(?:model_name_or_path|base_model|model_name|pretrained)['\"]?\s?[:=])[\s=]{0,2}['\"]?"
+        r"(?!(?:True|False|None)\b)(?P<model>[\w./-]{3,200})",
+    ),
+    (
+        "old_gpu",
+        r"(?P<old_gpu>\b(?:Tesla )?(?:V100|T4|P100|P40)\b|\bQuadro RTX \d{4}\b|\b(?:GTX|RTX) (?:10|16|20)\d0\b)",
+    ),
+    (
+        "engine_cache",
+        r"(?:Available KV cache memory: |memory reserved for KV Cache is )(?P<engine_cache>\d{1,4}(?:\.\d{1,4})?) ?GiB",
+    ),
+    (
+        "engine_apart",
+        r"It took [\d.]+ seconds to fall asleep|vllm_mode['\"]?(?:\s?[:=]\s?| )['\"]?server|trl vllm-serve"
+        r"|VLLMClient|vLLM API server version",
+    ),
     ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
 )
 """What is printed -> how it reads; groups of a name hold its figure"""
 COMPILED = tuple((name, re.compile(pattern)) for name, pattern in PATTERNS)
+FIGURES = ("smoothing", "engine_cache")
+"""Groups that hold a number with a point"""
+NAMES = ("model", "old_gpu")
+"""Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
 WORDS = (
     "batch",
     "ccumulation",
@@ -92,6 +121,24 @@ WORDS = (
     "Total ",
     "total_num_steps",
     "via P2P",
+    "fp16",
+    "16-bits",
+    "dtype",
+    "--model",
+    "model_name",
+    "base_model",
+    "pretrained",
+    "V100",
+    "T4",
+    "P100",
+    "P40",
+    "TX ",
+    "KV cache memory",
+    "KV Cache is",
+    "fall asleep",
+    "vllm",
+    "vLLM API",
+    "VLLMClient",
 )  # what a line holds that any of them fits: a search for words costs a tenth of the patterns
 SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -103,7 +150,7 @@ SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "llama.cpp",
         re.compile(
-            r"llama_(?:model_loader|new_context_with_model|kv_cache_init)?: |slot"
+            r"llama_(?:model_loader|new_context_with_model|context|kv_cache\w*)?: |slot"
             r" launch_slot_|main: server is listening"
         ),
     ),
@@ -165,6 +212,16 @@ class PrintedSettings:
     """NCCL copies from GPU to GPU directly (P2P)"""
     smoothing: float | None = None
     """Label smoothing of a preference loss"""
+    half: bool = False
+    """Weights or activations are float16"""
+    model: str = ""
+    """The model as a command names it"""
+    old_gpu: str = ""
+    """A GPU of the machine that computes no bfloat16 (before Ampere)"""
+    engine_cache: float | None = None
+    """GiB that an engine for generation (vLLM) has reserved for its cache"""
+    engine_apart: bool = False
+    """The engine is a server of its own, or gives its memory back while the training runs"""
     server: str = ""
     """The program that answers requests, where this is its log"""
 
@@ -180,7 +237,8 @@ class SettingsReader:
 
     _counts: dict[str, int] = field(default_factory=dict)
     _flags: set[str] = field(default_factory=set)
-    _smoothing: float | None = None
+    _figures: dict[str, float] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
     _server: str = ""
 
     def take(self, text: str) -> None:
@@ -211,7 +269,12 @@ class SettingsReader:
             steps=count("steps") or count("steps_of_axolotl"),
             rows_a_step=count("rows_a_step"),
             peer_copies="peer_copies" in self._flags,
-            smoothing=self._smoothing,
+            smoothing=self._figures.get("smoothing"),
+            half="half" in self._flags,
+            model=self._names.get("model", ""),
+            old_gpu=self._names.get("old_gpu", ""),
+            engine_cache=self._figures.get("engine_cache"),
+            engine_apart="engine_apart" in self._flags,
             server=self._server,
         )
 
@@ -220,8 +283,11 @@ class SettingsReader:
         if not groups:
             self._flags.add(name)
         for group, value in groups.items():
-            if group == "smoothing":
-                self._smoothing = float(value)
+            if group in FIGURES:
+                self._figures[group] = float(value)
+                continue
+            if group in NAMES:
+                self._names.setdefault(group, value)
                 continue
             digits = (value or "").replace(",", "")
             if not digits.isdecimal():

@@ -13,7 +13,8 @@ MESSAGES = (
         r"|not compiled with GPU offload support|llama\.cpp was compiled without)",
         "cmake without -DGGML_CUDA=ON (the default is a build for the CPU; on a Mac Metal is on), llama-cpp-python"
         " from a plain `pip install`, or a container that is not given the GPU. --gpu-layers (-ngl) is ignored then,"
-        " and each token takes ten times as long or more",
+        " and each token takes ten times as long or more. Python's package prints no warning: all layers are"
+        " `assigned to device CPU`, and all buffers are the CPU's",
         "build again: cmake -B build -DGGML_CUDA=ON (AMD: -DGGML_HIP=ON; any: -DGGML_VULKAN=ON), then cmake --build"
         " build; llama-cpp-python: CMAKE_ARGS=-DGGML_CUDA=on pip install --force-reinstall --no-cache-dir; docker:"
         " --gpus all. `llama-server --list-devices` shows what it sees",

@@ -1,0 +1,52 @@
+"""What a log says of float16: whether the run is in it, on which GPU, and of a model that overflows in it.
+
+A batch without a label and an overflow in float16 look alike in the records: loss 0.0 (a NaN that is hidden), a norm
+that is no number, and a rate that stays where it is because the loss scaler skips each step. The command and the banner
+above the records tell which is likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.model_identity import overflowing_family
+from truetune.logs.log import RunLog
+
+MIN_RECORDS = 8
+"""Records of a learning rate that does not move: a scale of float16 that is still looked for skips the first steps"""
+
+
+def overflow_remedy(log: RunLog) -> str:
+    """In which dtype to train instead, on the GPU that the log names."""
+    gpu = log.output.settings.old_gpu if log.output is not None else ""
+    if gpu:
+        return (
+            f"load the weights as float32 and leave fp16 out (a {gpu} computes no bfloat16, and emulates it slowly), or"
+            " train in bf16 on a GPU from Ampere on"
+        )
+    return "train in bf16 (bf16=True, fp16=False), or in float32 on a GPU without it (V100, T4)"
+
+
+def overflowing_model(log: RunLog) -> str | None:
+    """The family of the model that the output names, where the run is in float16 and the family overflows in it."""
+    settings = log.output.settings if log.output is not None else None
+    return overflowing_family(settings.model) if settings is not None and settings.half else None
+
+
+def overflow_evidence(log: RunLog) -> Iterator[str]:
+    """What shows that float16 is the reason for norms that are not finite; nothing where the log does not say it."""
+    settings = log.output.settings if log.output is not None else None
+    if settings is not None and settings.half:
+        family = overflowing_model(log)
+        yield (
+            "the output says that the run is in float16 (fp16), whose largest number is 65,504"
+            + (f"; activations of {family} are beyond it" if family else "")
+        )
+    rate = log.curve("learning_rate").finite()
+    if rate.step.size >= MIN_RECORDS and np.ptp(rate.value) == 0 and rate.value[0] == 0:
+        yield (
+            "the learning rate stays at 0: the schedule goes on only with steps that are taken, and the loss scaler of"
+            " fp16 skipped each"
+        )

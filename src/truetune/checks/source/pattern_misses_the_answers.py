@@ -1,0 +1,143 @@
+r"""A script reads the references by a pattern that finds nothing in the answers.
+
+## What it does
+Follows the functions of a script that search a text by patterns, and give nothing where they find nothing, to the
+columns that they are called with. The patterns are run over the rows: those that stand in the script, else those of
+the data files that it names, or that lie beside it with these columns. It fires where the patterns read 8 of 10 texts
+of one column, and at most 1 of 20 of another.
+
+## Why it is bad
+Answers that are not read count as wrong: accuracy is 0, however well the model answers. A model that was tuned writes
+its result in the form of its training rows (`\boxed{42}`), and no more in that of the benchmark's examples (`#### 42`).
+
+## Example
+```python
+import re
+
+FINAL = re.compile(r"####\s*(-?[0-9,]+)")
+ROWS = [
+    {"gold": "#### 42", "answer": "That makes \\boxed{42}."},
+    {"gold": "#### 7", "answer": "That makes \\boxed{7}."},
+    {"gold": "#### 19", "answer": "That makes \\boxed{19}."},
+    {"gold": "#### 250", "answer": "That makes \\boxed{250}."},
+    {"gold": "#### 3", "answer": "That makes \\boxed{3}."},
+    {"gold": "#### 88", "answer": "That makes \\boxed{88}."},
+    {"gold": "#### 61", "answer": "That makes \\boxed{61}."},
+    {"gold": "#### 12", "answer": "That makes \\boxed{12}."},
+]
+
+
+def extract(text):
+    match = FINAL.search(text)
+    return match.group(1) if match else None
+
+
+right = sum(extract(row["answer"]) == extract(row["gold"]) for row in ROWS)
+```
+
+## Use instead
+```python
+import re
+
+FINAL = re.compile(r"(?:####\s*|\\boxed\{)(-?[0-9,]+)")
+ROWS = [
+    {"gold": "#### 42", "answer": "That makes \\boxed{42}."},
+    {"gold": "#### 7", "answer": "That makes \\boxed{7}."},
+    {"gold": "#### 19", "answer": "That makes \\boxed{19}."},
+    {"gold": "#### 250", "answer": "That makes \\boxed{250}."},
+    {"gold": "#### 3", "answer": "That makes \\boxed{3}."},
+    {"gold": "#### 88", "answer": "That makes \\boxed{88}."},
+    {"gold": "#### 61", "answer": "That makes \\boxed{61}."},
+    {"gold": "#### 12", "answer": "That makes \\boxed{12}."},
+]
+
+
+def extract(text):
+    match = FINAL.search(text)
+    return match.group(1) if match else None
+
+
+right = sum(extract(row["answer"]) == extract(row["gold"]) for row in ROWS)
+```
+
+## Fix safety
+There is no automatic fix: read the form that the answers have as well, and score base and tuned model again.
+
+## References
+- huggingface/lighteval#82
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.answer_patterns import AnswerReader, answer_readers
+from truetune.checks.source.places import at
+from truetune.checks.source.scored_rows import Row, scored_rows
+
+MIN_ROWS = 8
+"""Texts of a column from which a share is one"""
+MOST, FEW = 0.8, 0.05
+"""Shares of a column that is read, and of one that is not: a few answers quote the mark of the references"""
+
+
+class Reading(NamedTuple):
+    """How many texts of a column a pattern finds something in."""
+
+    column: str
+    read: int
+    of: int
+
+    @property
+    def share(self) -> float:
+        return self.read / self.of
+
+
+class PatternMissesTheAnswers(SourceRule):
+    code = "TT884"
+    severity = "error"
+    looks_at = CodePlaces("functions that read answers out of columns by a pattern", answer_readers)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for reader in answer_readers(module):
+            rows = scored_rows(module, reader.columns)
+            if rows is None:
+                continue
+            counted = (_reading(reader, rows.rows, column) for column in reader.columns)
+            readings = [reading for reading in counted if reading is not None]
+            read = next((one for one in readings if one.share >= MOST), None)
+            for missed in readings:
+                if read is None or missed.share > FEW:
+                    continue
+                patterns = " or ".join(repr(pattern.pattern) for pattern in reader.patterns)
+                yield self.finding(
+                    f"{patterns} reads {read.read} of {read.of} texts of `{read.column}`, and {missed.read} of"
+                    f" {missed.of} of `{missed.column}`: these count as wrong, whatever they say",
+                    f"read the form that `{missed.column}` has as well, and score again; `truetune score FILE --parser"
+                    " number` reads a result in any form",
+                    evidence=[
+                        f"rows of {rows.source}",
+                        f"one of them ends: {_end_of(rows.rows, missed.column)!r}",
+                    ],
+                    cases=[at(module, reader.node)],
+                    count=missed.of - missed.read,
+                    total=missed.of,
+                )
+
+
+def _reading(reader: AnswerReader, rows: list[Row], column: str) -> Reading | None:
+    """How a column is read; None where it has too few texts."""
+    texts = [row[column] for row in rows if row.get(column, "").strip()]
+    if len(texts) < MIN_ROWS:
+        return None
+    return Reading(column, sum(map(reader.reads, texts)), len(texts))
+
+
+def _end_of(rows: list[Row], column: str) -> str:
+    """The end of the first text of a column, where results stand."""
+    return next((row[column] for row in rows if row.get(column)), "")[-60:]

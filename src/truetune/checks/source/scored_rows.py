@@ -1,0 +1,82 @@
+"""The rows that a script scores: those that stand in it, those of the files that it names, or that lie beside it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.data.files import open_raw, resolve
+from truetune.data.records import records
+from truetune.errors import DataError
+from truetune.source.module import Module
+
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".json")
+MAX_FILES, MAX_BYTES, MAX_ROWS = 8, 64 << 20, 500
+"""Files that are opened, the largest of them, and the rows that are read: enough for a share, and quick"""
+MAX_TEXT = 20_000
+"""Characters of a text that patterns are run over"""
+Row = Mapping[str, str]
+
+
+class ScoredRows(NamedTuple):
+    """Rows, and where they stand."""
+
+    rows: list[Row]
+    source: str
+
+
+def scored_rows(module: Module, columns: tuple[str, ...]) -> ScoredRows | None:
+    """The rows that have all of these columns; None where there are none."""
+    inside = [row for row in _rows_inside(module) if set(columns) <= row.keys()]
+    if inside:
+        return ScoredRows(inside, "this file")
+    for path in islice(_files(module), MAX_FILES):
+        rows = _rows_of(path, columns)
+        if rows:
+            return ScoredRows(rows, path.name)
+    return None
+
+
+def _rows_inside(module: Module) -> Iterator[Row]:
+    for node in module.nodes(ast.List):
+        for element in node.elts:
+            value = module.flow.value(element) if isinstance(element, ast.Dict) else None
+            if isinstance(value, dict):
+                yield _texts(value)
+
+
+def _files(module: Module) -> Iterator[Path]:
+    """Files that the script names, then others of its folder."""
+    folder = Path(module.path).parent
+    if not folder.is_dir():
+        return
+    named = {
+        folder / node.value
+        for node in module.nodes(ast.Constant)
+        if isinstance(node.value, str) and node.value.endswith(SUFFIXES) and len(node.value) < 200
+    }
+    beside = {path for path in folder.iterdir() if path.suffix in SUFFIXES}
+    for path in (*sorted(named), *sorted(beside - named)):
+        if path.is_file() and path.stat().st_size <= MAX_BYTES:
+            yield path
+
+
+def _rows_of(path: Path, columns: tuple[str, ...]) -> list[Row]:
+    """The first rows of a file, where they have these columns; nothing where it can't be read."""
+    try:
+        source = resolve([str(path)])[0]
+        with open_raw(source.path) as raw:
+            found = [record.row for record in islice(records(source, raw), MAX_ROWS)]
+    except (DataError, IndexError):
+        return []
+    rows = [row for row in found if isinstance(row, dict)]
+    if not rows or not all(set(columns) <= row.keys() for row in rows):
+        return []
+    return [_texts(row) for row in rows]
+
+
+def _texts(row: Mapping[str, object]) -> Row:
+    return {name: text[:MAX_TEXT] for name, text in row.items() if isinstance(text, str)}

@@ -1,0 +1,113 @@
+"""Predictions that hold their prompt: what `generate` of a causal model returns was decoded whole.
+
+The answer is then scored as if the model had said its prompt: exact match is 0, role markers stand in every text. Found
+are predictions in which the question of their row stands word for word, with nothing before it but what a template
+writes (a role marker, or the same text in nearly all rows), and an answer behind it. It must be nearly all of them: a
+model that repeats a question does so now and then, and in its own spacing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+ENOUGH = 8
+"""Predictions from which a share is one; as an error on answers needs"""
+SHARE = 0.9
+"""Share of the predictions that hold their prompt, and of those that begin with the same text. Chosen, not measured:
+all do but those whose prompt was cut at a limit, and a model repeats its questions now and then"""
+MIN_CHARACTERS = 8
+"""Characters of a question that is looked for: a shorter one stands in an answer by chance"""
+_ROLE = r"(?:assistant|model|answer|response|output|solution|bot|ai|label|a)"
+_OPENING = re.compile(
+    r"(?:\s|<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</?(?:start|end)_of_turn>|</s>|\[/INST\]"
+    r"|\#{1,4} ?"
+    + _ROLE
+    + r":?[ \t]*(?=\n|$)|\*{0,2}"
+    + _ROLE
+    + r"\*{0,2}[ \t]*(?::\*{0,2}|(?=[\n<])))*",
+    re.IGNORECASE,
+)
+"""What a template writes between a question and its answer"""
+_BEFORE = re.compile(
+    r"(?:^|\n|\|>|>|\])[\s#*]*(?:user|human|instruction|input|question|prompt|query|q)?\*{0,2}:?"
+    r"(?:<[^<>\n]{1,40}>|\[INST\]|\s)*\Z",
+    re.IGNORECASE,
+)
+"""What it writes before a question"""
+_TURNS = re.compile(
+    r"\A\s*(?:system\n.*?\n)?(?:user|human)\n.*\n(?:assistant|model)\n+", re.DOTALL | re.IGNORECASE
+)
+"""A chat whose control tokens were skipped, up to its last answer"""
+
+
+class PromptInFront(NamedTuple):
+    """Predictions that hold their prompt."""
+
+    answers: tuple[str | None, ...]
+    """What stands behind the prompt, one for each prediction; None where the prompt is not in it"""
+
+    @property
+    def holding(self) -> int:
+        """Predictions that hold their prompt"""
+        return sum(answer is not None for answer in self.answers)
+
+
+def find_prompt_in_front(
+    texts: Sequence[str], questions: Sequence[str], references: Sequence[str]
+) -> PromptInFront | None:
+    """The answers behind the prompts; None where the predictions do not hold their prompts.
+
+    Args:
+        texts: the predictions.
+        questions: what was asked, one for each; empty where it is not known.
+        references: what should have been said. One that holds its question is no bare answer either.
+    """
+    parts = [_split_at_question(*row) for row in zip(texts, questions, references, strict=True)]
+    common, _ = (
+        Counter(part.before for part in parts if part).most_common(1)[0] if any(parts) else ("", 0)
+    )
+    alike = sum(part is not None and part.is_like(common) for part in parts) >= SHARE * len(parts)
+    answers = tuple(
+        part.answer
+        if part and (_BEFORE.search(part.before) or (alike and part.is_like(common)))
+        else None
+        for part in parts
+    )
+    found = PromptInFront(answers)
+    is_most = found.holding >= max(ENOUGH, SHARE * len(texts))
+    return found if is_most and any(found.answers) else None
+
+
+class _Parts(NamedTuple):
+    """A prediction that holds its question."""
+
+    before: str
+    mark: str
+    """What a template writes behind a question; empty for white space alone"""
+    answer: str
+
+    def is_like(self, common: str) -> bool:
+        """Does it begin as the others do, with a mark behind its question? Without one, `The corrected text: ...` of a
+        model would be a prompt."""
+        return self.before == common and bool(self.mark)
+
+
+def _split_at_question(text: str, question: str, reference: str) -> _Parts | None:
+    """The parts of a prediction; None where its question does not stand in it as it was asked."""
+    asked = question.strip()
+    if not asked:
+        turns = _TURNS.match(text)
+        if turns is None or _TURNS.match(reference):
+            return None
+        return _Parts("", turns[0].strip(), text[turns.end() :])
+    if len(asked) < MIN_CHARACTERS or asked in reference:
+        return None
+    before, found, behind = text.partition(asked)
+    if not found:
+        return None
+    opening = _OPENING.match(behind)
+    end = opening.end() if opening else 0
+    return _Parts(before, behind[:end].strip(), behind[end:].strip())

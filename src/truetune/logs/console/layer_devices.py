@@ -1,0 +1,76 @@
+"""On which devices llama.cpp puts layers and their cache, by the log of its loading.
+
+A build without a GPU backend prints no warning through the Python package: what tells is that every layer, and the
+whole cache, is on the CPU. That is a fault only where a GPU was meant: the log names one, or asks for layers on it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LAYER = re.compile(
+    r"load_tensors: layer +\d+ assigned to device (\w+)"
+    r"|llama_kv_cache\w*: layer +\d+: dev = (\w+)"
+    r"|(?:llama_kv_cache\w*|load_tensors|llm_load_tensors): +(\w+) (?:KV|model) buffer size"
+)
+IS_LOADING = re.compile(r"load_tensors|llama_kv_cache|llama_model_load")
+HOST = ("CPU", "CPU_Mapped", "CPU_REPACK", "CPU_AARCH64", "CPU_HBM", "BLAS", "AMX")
+"""Names of the machine's own memory; anything else is a GPU or another accelerator"""
+GPU = re.compile(
+    r"\b(?:NVIDIA|GeForce|RTX|GTX|Tesla|Radeon|MI[23]\d\dX?)\b"
+    r"|(?:\bn[-_]gpu[-_]layers|gpu_layers|-ngl)['\"]?\s{0,3}[=: ]\s{0,3}(?:-1|[1-9]\d*|all|auto)\b"
+)
+"""A GPU of the machine, or a setting that puts layers on one"""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerDevices:
+    """Where the layers of a model were put."""
+
+    on_cpu: int = 0
+    """Lines that say that something is on the CPU"""
+    elsewhere: int = 0
+    """The same of any other device"""
+    line: int = 0
+    text: str = ""
+    """The first that names the CPU"""
+    means_gpu: bool = False
+    """The log names a GPU, or asks for layers on one"""
+
+    @property
+    def all_on_cpu(self) -> bool:
+        """Is the whole model on the CPU?"""
+        return self.on_cpu > 0 and not self.elsewhere
+
+
+@dataclass(slots=True)
+class LayerReader:
+    """Counts devices in the lines of one log."""
+
+    _on_cpu: int = 0
+    _elsewhere: int = 0
+    _line: int = 0
+    _text: str = ""
+    _means_gpu: bool = False
+
+    def take(self, text: str, number: int) -> None:
+        """One line."""
+        if IS_LOADING.search(text):
+            found = LAYER.search(text)
+            if found is not None:
+                self._count(found[1] or found[2] or found[3], text, number)
+        elif not self._means_gpu:
+            self._means_gpu = GPU.search(text) is not None
+
+    def done(self) -> LayerDevices:
+        """What was counted."""
+        return LayerDevices(self._on_cpu, self._elsewhere, self._line, self._text, self._means_gpu)
+
+    def _count(self, device: str, text: str, number: int) -> None:
+        if device not in HOST:
+            self._elsewhere += 1
+            return
+        if not self._on_cpu:
+            self._line, self._text = number, text.strip()[:300]
+        self._on_cpu += 1

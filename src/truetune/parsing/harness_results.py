@@ -1,0 +1,69 @@
+"""The results that lm_eval writes, as the command that made them.
+
+A results file records what the harness was started with. Written as that command again, one rule judges job files and
+results alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import DataError
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import LOG, InputLimitError
+
+SIGNS = frozenset(
+    ("lm_eval_version", "chat_template", "n-shot", "task_hashes", "fewshot_as_multiturn")
+)
+"""Keys of which its results hold some, beside `results` and `config`"""
+SINCE = "chat_template"
+"""The key that says which template was used; earlier releases write none, and nothing is known then"""
+
+
+def is_harness_results(path: Path) -> bool:
+    """Is it a results file of lm_eval? By its name first: others are not opened."""
+    if not path.name.startswith("results") or path.suffix != ".json" or not path.is_file():
+        return False
+    try:
+        content = read_json(path, LOG)
+    except (OSError, ValueError, InputLimitError):
+        return False
+    return (
+        isinstance(content, dict)
+        and {"results", "config"} <= content.keys()
+        and not SIGNS.isdisjoint(content)
+    )
+
+
+def harness_words(path: Path) -> tuple[str, ...]:
+    """The words of the command that the results were made by; empty where they do not say which template was used.
+
+    Raises DataError where the file can't be read.
+    """
+    try:
+        content = read_json(path, LOG)
+    except (OSError, ValueError, InputLimitError) as error:
+        raise DataError(f"{path}: {error}") from None
+    if not isinstance(content, dict) or SINCE not in content:
+        return ()
+    return tuple(_words(content))
+
+
+def _words(content: Mapping[str, Any]) -> Iterator[str]:
+    config, tasks = content.get("config"), content.get("results")
+    settings = config if isinstance(config, dict) else {}
+    yield "lm_eval"
+    for name in ("model", "model_args"):
+        value = settings.get(name)
+        if isinstance(value, dict):
+            value = ",".join(f"{key}={one}" for key, one in value.items())
+        if isinstance(value, str):
+            yield from (f"--{name}", value)
+    if isinstance(tasks, dict):
+        yield from ("--tasks", ",".join(map(str, tasks)))
+    if content.get(SINCE):
+        yield "--apply_chat_template"
+    if content.get("fewshot_as_multiturn") is True:
+        yield "--fewshot_as_multiturn"
