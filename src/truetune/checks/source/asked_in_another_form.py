@@ -122,9 +122,7 @@ def _of_another_script(module: Module) -> Iterator[Question]:
 
 def _writes_prompts(module: Module) -> bool:
     """Is there a prompt of any form, or what may make one elsewhere?"""
-    return (
-        any(chat_nodes(module)) or any(prompts_by_hand(module)) or "chat_template" in module.text
-    )
+    return any(chat_nodes(module)) or any(prompts_by_hand(module)) or "chat_template" in module.text
 
 
 def _of_this_file(module: Module) -> Iterator[Question]:
@@ -137,9 +135,7 @@ def _of_this_file(module: Module) -> Iterator[Question]:
     chat = list(chat_nodes(module))
     trained_by_chat = [node for node in chat if _line(node) < start]
     trained_by_hand = {mark: node for mark, node in hand if _line(node) < start}
-    if bool(trained_by_chat) == bool(trained_by_hand) or any(
-        _line(node) > start for node in chat
-    ):
+    if bool(trained_by_chat) == bool(trained_by_hand) or any(_line(node) > start for node in chat):
         return
     marks = frozenset(trained_by_hand)
     node = trained_by_chat[0] if trained_by_chat else next(iter(trained_by_hand.values()))

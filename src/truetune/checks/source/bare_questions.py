@@ -24,7 +24,18 @@ MARKS = re.compile(
 """What templates and prompts of one's own write around turns"""
 COLUMNS = frozenset(("question", "questions", "query", "instruction", "user", "ticket", "message"))
 """Columns that hold what is asked; `prompt` and `text` may hold a finished prompt"""
-TYPED = ("input", "sys.stdin.read", "sys.stdin.readline")
+NAMES = frozenset(
+    ("question", "query", "user_input", "user_message", "user_query", "message", "msg")
+)
+"""Parameters, and fields of requests and options, that hold what somebody asks"""
+TYPED = (
+    "input",
+    "sys.stdin.read",
+    "sys.stdin.readline",
+    "streamlit.text_input",
+    "streamlit.text_area",
+    "streamlit.chat_input",
+)
 TYPED_NAMES = ("sys.argv", "sys.stdin")
 CLEANERS = frozenset(("strip", "lstrip", "rstrip", "lower", "replace"))
 """Methods that give the same text, tidied"""
@@ -86,11 +97,11 @@ def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
         )
     if isinstance(node, ast.List | ast.Tuple | ast.JoinedStr):
         return _is_bare(module, node, depth - 1)
+    if isinstance(node, ast.arg | ast.Attribute):
+        return (node.arg if isinstance(node, ast.arg) else node.attr) in NAMES
     if isinstance(node, ast.Constant):
         text = node.value
-        return (
-            isinstance(text, str) and len(text.split()) >= MIN_WORDS and not MARKS.search(text)
-        )
+        return isinstance(text, str) and len(text.split()) >= MIN_WORDS and not MARKS.search(text)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return all(_is_bare(module, part, depth - 1) for part in (node.left, node.right))
     if isinstance(node, ast.Subscript):

@@ -26,7 +26,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("google/gemma-3-4b-it")
-model = AutoModelForCausalLM.from_pretrained("google/gemma-3-4b-it", dtype=torch.float32).to("cuda")
+model = AutoModelForCausalLM.from_pretrained("google/gemma-3-4b-it", dtype=torch.bfloat16).to("cuda")
 out = model.generate(**tokenizer("Hi", return_tensors="pt").to("cuda"), max_new_tokens=20)
 ```
 
@@ -129,7 +129,9 @@ def _family(module: Module, load: Call) -> str | None:
     if given is None:
         given = load.argument(1, "model") if load.named(PIPELINE) else load.argument(0, "")
     names = possible_texts(module, given)
-    found = {overflowing_family(name) or overflowing_family(_model_type(module, name)) for name in names}
+    found = {
+        overflowing_family(name) or overflowing_family(_model_type(module, name)) for name in names
+    }
     return found.pop() if len(found) == 1 else None
 
 

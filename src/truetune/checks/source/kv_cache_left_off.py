@@ -56,7 +56,13 @@ from truetune.source.module import Module
 
 CHECKPOINTING = ("gradient_checkpointing", "use_gradient_checkpointing")
 """Arguments of trainers, of `prepare_model_for_kbit_training` and of Unsloth's adapters"""
-ENDS_TRAINING_MODE = ("eval", "for_inference", "gradient_checkpointing_disable", "evaluate", "predict")
+ENDS_TRAINING_MODE = (
+    "eval",
+    "for_inference",
+    "gradient_checkpointing_disable",
+    "evaluate",
+    "predict",
+)
 """Methods after which checkpointed layers keep the cache: those of a trainer leave the model in eval mode"""
 EVALUATES = ("eval_strategy", "evaluation_strategy", "do_eval")
 """Settings by which a trainer ends in eval mode, with the evaluation of the last epoch or step"""

@@ -97,9 +97,7 @@ class TrainerArgumentGone(SourceRule):
     def _one(self, call: Call, gone: list[GoneArgument]) -> Finding:
         module = self.subject
         package, _, trainer = _class_name(module, call).partition(".")
-        sure = any(
-            is_surely_past(module.pins, package, *one.taken, module.path) for one in gone
-        )
+        sure = any(is_surely_past(module.pins, package, *one.taken, module.path) for one in gone)
         named = ", ".join(one.name for one in gone)
         return self.finding(
             f"{trainer} takes no {named} in {package}"
