@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.parts.lay_out import model_folder, tokenizer_folder
 from tests.parts.packages import unpack
 
 Json = dict[str, Any]
+PACKED = ".xz"
 TOKENIZER_FILES = ("chat_template.jinja", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -122,3 +124,13 @@ def write_adapter(
                 tensors[f"{key}magnitude_vector"] = drawn_sizes.to(dtype)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, path, metadata={"format": "pt"})
+
+
+def unpack_large_files(target: Path) -> None:
+    """Write each file NAME.xz of a start's folder as NAME, and remove the packed one.
+
+    Data that a reader brought are kept as they are; packed, a megabyte of rows takes some 100 KB.
+    """
+    for packed in sorted(target.rglob(f"*{PACKED}")):
+        packed.with_suffix("").write_bytes(lzma.decompress(packed.read_bytes()))
+        packed.unlink()

@@ -28,7 +28,14 @@ Symptom = Literal[
     "slow-generation",
     "dpo-without-effect",
 ]
-Author = Literal["project", "fresh reader", "fresh reader, second set", "fresh reader, third set"]
+Author = Literal[
+    "project",
+    "fresh reader",
+    "fresh reader, second set",
+    "fresh reader, third set",
+    "fresh reader, fourth set",
+    "fresh reader, fifth set",
+]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
 PLACE = re.compile(r"\{(?P<name>[\w.-]+)\}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from tests.parts import folder
+from tests.parts import folder, model
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.S | re.M)
@@ -96,6 +96,30 @@ def test_a_format(copy: Path) -> None:
     )
     assert shown["formats"] == {"turns": 1}
     assert shown["ledger"]["stop"]["supervised"] == 2
+
+
+def test_a_backend(copy: Path) -> None:
+    (code,) = blocks_of("How to add a backend")
+    backends = copy / "generation" / "backends"
+    (backends / "parrot_backend.py").write_text(code, encoding="utf-8")
+    put_into(
+        backends / "open_backend.py",
+        '    "server": "server_backend"',
+        '    "parrot": "parrot_backend",\n',
+    )
+    rows = copy.parents[1] / "rows.jsonl"
+    answers = {
+        "Is it open on Mondays?": "Yes, it is open until four.",
+        "When does it open?": "It opens at nine in the morning.",
+        "May I come on Sunday?": "No, on Sundays it is closed.",
+    }
+    turns = [
+        [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
+        for asked, answer in answers.items()
+    ]
+    write_rows(rows, [{"messages": turn} for turn in turns])
+    out = run(copy, "sample", str(model()), "--data", str(rows), "--backend", "parrot", "-n", "3")
+    assert "3 of 3" in out
 
 
 def test_a_config_reader(copy: Path) -> None:

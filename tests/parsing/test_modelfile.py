@@ -65,13 +65,19 @@ def test_a_file_without_instructions_is_refused(tmp_path: Path) -> None:
     [
         ("FROM qwen2.5:7b\nPARAMETER num_ctx 8192\n", ["modelfile-serves-the-base"]),
         ("FROM me/support:latest\nPARAMETER num_ctx 8192\n", []),
-        ("FROM ./merged\nPARAMETER num_ctx 8192\n", []),
+        ("FROM ./merged\nPARAMETER num_ctx 8192\n", ["modelfile-template-differs"]),
         ("FROM qwen2.5:7b\nADAPTER ./gone\nPARAMETER num_ctx 8192\n", ["modelfile-serves-the-base"]),
         ("FROM qwen2.5:7b\nADAPTER /models/lora\nPARAMETER num_ctx 8192\n", []),
-        ("FROM ./m.gguf\n", ["modelfile-context-left-to-default"]),
-        ("FROM ./m.gguf\nPARAMETER num_ctx 9\nPARAMETER temperature 3\n", ["modelfile-parameters-distort-answers"]),
-        ("FROM ./m.gguf\nPARAMETER num_ctx 131072\n", ["modelfile-parameters-distort-answers"]),
-        ("FROM ./m.gguf\nPARAMETER num_ctx 32768\n", []),
+        ("FROM ./m.gguf\n", ["modelfile-template-differs", "modelfile-context-left-to-default"]),
+        (
+            "FROM ./m.gguf\nPARAMETER num_ctx 9\nPARAMETER temperature 3\n",
+            ["modelfile-parameters-distort-answers", "modelfile-template-differs"],
+        ),
+        (
+            "FROM ./m.gguf\nPARAMETER num_ctx 131072\n",
+            ["modelfile-parameters-distort-answers", "modelfile-template-differs"],
+        ),
+        ("FROM ./m.gguf\nPARAMETER num_ctx 32768\n", ["modelfile-template-differs"]),
         (
             "FROM ./m.gguf\nPARAMETER num_ctx 9\nTEMPLATE <start_of_turn>user {{ .Prompt }}<end_of_turn>\n",
             ["modelfile-lacks-stop"],

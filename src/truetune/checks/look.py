@@ -109,44 +109,61 @@ def look(
         seen.whose.config(own)
         seen.judged.append(of_settings(own, spec))
     run = _run(seen, named=bool(paths) and settings is None)
-    if run is not None and (lacking := _absent_model(run)) is not None:
-        seen.judged.append(Judgement(not_judged=(lacking,)))
-        run = run.model_copy(update={"model": None})
-    tokenized = [path for path in run.data if is_tokenized(path, run)] if run is not None else []
-    as_ids = _tokenized(run, tokenized, seen, progress) if run is not None and tokenized else None
-    if run is not None and tokenized:
-        rest = tuple(path for path in run.data if path not in tokenized)
-        run = run.model_copy(update={"data": rest}) if rest else None
-    if run is not None and run.data and run.tokenizer is None and seen.subjects:
-        seen.subjects.append(Subject(title_of_kind("data"), ", ".join(run.data)))
-        told = NotJudged(
-            "the data",
-            "there is no tokenizer to render them with",
-            unlock="name a tokenizer with -t",
-        )
-        seen.judged.append(Judgement(not_judged=(told,)))
-        run = None
-    if run is not None and run.trained_by is None and (note := seen.whose.note()):
-        seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
-    report: Report = as_ids or Report(spec=spec, findings=(), seconds=0)
-    if run is not None:
-        of_rows = _checked(seen.whose.over(run), seen, progress)
-        if of_rows is not None and as_ids is not None:
-            seen.add(as_ids)
-        report = of_rows or report
+    report: Report | None = _judge_run(run, seen, progress) if run is not None else None
+    if report is None:
+        report = Report(spec=spec, findings=(), seconds=0)
     if isinstance(report, DataReport) and not report.rows:
         seen.subjects.append(
             Subject(title_of_kind("tokenizer"), report.tokenizer, tuple(report.facts.items()))
         )
     subjects = (*seen.subjects, *report.subjects)
-    made = with_judgement(
+    whole = with_judgement(
         replace(report, subjects=subjects, seconds=time.perf_counter() - started),
         Judgement.of(seen.judged),
     )
-    one_cause = without_moot(
-        Judgement(made.findings), rules(*DATA, "config")
-    )  # settings and data may tell one cause
-    return replace(made, findings=one_cause.findings)
+    # Settings and data were judged apart, and may tell one cause.
+    one_cause = without_moot(Judgement(whole.findings), rules(*DATA, "config"))
+    return replace(whole, findings=one_cause.findings)
+
+
+def _judge_run(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+    """What the rules say on the data and the tokenizer of a run; None where none of it can be judged.
+
+    Rows that are token ids already have rules of their own. Where there are both kinds, the report is that on the
+    other rows, and what was found in the ids is added to `seen`.
+    """
+    lacking = _absent_model(run)
+    if lacking is not None:
+        seen.judged.append(Judgement(not_judged=(lacking,)))
+        run = run.model_copy(update={"model": None})
+    tokenized = [path for path in run.data if is_tokenized(path, run)]
+    if not tokenized:
+        return _judge_rows(run, seen, progress)
+    of_ids = _tokenized(run, tokenized, seen, progress)
+    rest = tuple(path for path in run.data if path not in tokenized)
+    if not rest:
+        return of_ids
+    of_rows = _judge_rows(run.model_copy(update={"data": rest}), seen, progress)
+    if of_rows is not None and of_ids is not None:
+        seen.add(of_ids)
+    return of_rows or of_ids
+
+
+def _judge_rows(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+    """What the rules say on rows that are rendered, and on the tokenizer; None where they can't be rendered."""
+    if run.data and run.tokenizer is None and seen.subjects:
+        seen.subjects.append(Subject(title_of_kind("data"), ", ".join(run.data)))
+        not_rendered = NotJudged(
+            "the data",
+            "there is no tokenizer to render them with",
+            unlock="name a tokenizer with -t",
+        )
+        seen.judged.append(Judgement(not_judged=(not_rendered,)))
+        return None
+    note = seen.whose.note()
+    if run.trained_by is None and note:
+        seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
+    return _checked(seen.whose.over(run), seen, progress)
 
 
 def _absent_model(run: RunSpec) -> NotJudged | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from truetune.cli.options import LateChoice
 
 if TYPE_CHECKING:
     from truetune.generation.backends.open_backend import Options
@@ -22,13 +24,20 @@ OWN = (
 )
 
 
+def _backend_names() -> Iterable[str]:
+    from truetune.generation.backends.open_backend import backend_names
+
+    return backend_names()
+
+
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How the model is opened; `opening` takes them."""
     options = [
         click.option("--base", metavar="DIR", help="An adapter's base; else what its config names."),
         click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, where it is not the model's."),
-        click.option("--backend", type=click.Choice(["transformers", "server", "vllm", "llama.cpp"]),
-                     help="Who answers; else by the kind of MODEL."),
+        click.option("--backend", type=LateChoice("backend", _backend_names), metavar="NAME",
+                     help="Who answers: transformers, server, vllm, llama.cpp, or one of a plug-in; else by the kind "
+                     "of MODEL."),
         click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps; else a GPU where there is one."),
         click.option("--dtype", type=click.Choice(["bfloat16", "float16", "float32"]),
                      help="Of the weights; else as stored, float32 on a CPU."),

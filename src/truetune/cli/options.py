@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,24 +30,28 @@ SETTINGS = (".yaml", ".yml", ".toml")
 OF_RULES = ("select", "ignore", "fail_on", "allow_unjudged")
 
 
-class FormatName(click.ParamType[str]):
-    """The name of a row format. Formats of plug-ins are looked up when a command runs, not when help is printed."""
+class LateChoice(click.ParamType[str]):
+    """One of some names. Plug-ins add to them, so they are looked up when a command runs, not when help is printed."""
 
-    name = "format"
+    def __init__(self, name: str, names: Callable[[], Iterable[str]]) -> None:
+        self.name = name
+        self._names = names
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name as it is; click's usual error where no format is called so."""
-        from truetune.spec.row_formats import format_names
-
-        return str(click.Choice(format_names()).convert(value, param, ctx))
+        """The name as it is; click's usual error where nothing is called so."""
+        return str(click.Choice(tuple(self._names())).convert(value, param, ctx))
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """The names that begin so."""
-        from truetune.spec.row_formats import format_names
+        return click.Choice(tuple(self._names())).shell_complete(ctx, param, incomplete)
 
-        return click.Choice(format_names()).shell_complete(ctx, param, incomplete)
+
+def _format_names() -> Iterable[str]:
+    from truetune.spec.row_formats import format_names
+
+    return format_names()
 
 
 FORMAT_HELP = (
@@ -62,7 +66,8 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, or a model of the local hub cache."),
         click.option("--model", metavar="DIR",
                      help="Folder of config.json and weights, where it is not the tokenizer's."),
-        click.option("--data-format", "format", type=FormatName(), metavar="FORMAT", help=FORMAT_HELP),
+        click.option("--data-format", "format", type=LateChoice("format", _format_names), metavar="FORMAT",
+                     help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
         click.option("--template", metavar="NAME", help="One of the tokenizer's chat templates, or a .jinja file."),
@@ -93,7 +98,8 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How rows are read and rendered, for a command that asks a finished model; `row_settings` takes them."""
     options = [
-        click.option("--data-format", "format", type=FormatName(), metavar="FORMAT", help=FORMAT_HELP),
+        click.option("--data-format", "format", type=LateChoice("format", _format_names), metavar="FORMAT",
+                     help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
         click.option("--template", metavar="NAME", help="One of the tokenizer's chat templates, or a .jinja file."),

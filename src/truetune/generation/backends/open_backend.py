@@ -2,17 +2,20 @@
 
 Backends are imported by name when they are opened: each needs packages (torch, vllm, llama_cpp) that the others do
 not, and a command that asks a server must not load any of them. A new backend is one module beside this one and one
-line in `BACKENDS`.
+line in `BACKENDS`; a backend of another package is an entry point of the group `truetune.backends` whose object is such
+a module.
 """
 
 from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from types import ModuleType
 
 from truetune.errors import UsageError
 from truetune.generation.backends.backend import Backend
 from truetune.generation.backends.model_source import ModelSource, SourceKind
+from truetune.plugins import load_plugins
 from truetune.render.tokenizer import Tokenizer
 
 BACKENDS = {
@@ -29,6 +32,23 @@ DEFAULT_BACKENDS: dict[SourceKind, str] = {
     "gguf": "llama.cpp",
     "endpoint": "server",
 }
+
+
+def backend_names() -> tuple[str, ...]:
+    """The names of all backends, those of plug-ins last.
+
+    Raises:
+        UsageError: a plug-in can't be loaded.
+    """
+    return tuple(dict.fromkeys((*BACKENDS, *load_plugins("truetune.backends"))))
+
+
+def _module_of(name: str) -> ModuleType:
+    """The module of a backend; truetune's own where a plug-in has the name of one."""
+    if name in BACKENDS:
+        return importlib.import_module(f"truetune.generation.backends.{BACKENDS[name]}")
+    module: ModuleType = load_plugins("truetune.backends")[name]
+    return module
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +90,7 @@ def open_backend(
         UsageError: where that can't be done.
     """
     name = options.backend or DEFAULT_BACKENDS[source.kind]
-    if name not in BACKENDS:
-        raise UsageError(f"--backend {name}: expected one of {', '.join(BACKENDS)}")
-    module = importlib.import_module(f"truetune.generation.backends.{BACKENDS[name]}")
-    backend: Backend = module.open_backend(source, options, tokenizer)
+    if name not in backend_names():
+        raise UsageError(f"--backend {name}: expected one of {', '.join(backend_names())}")
+    backend: Backend = _module_of(name).open_backend(source, options, tokenizer)
     return backend
