@@ -284,7 +284,9 @@ def test_a_finding_is_capped_and_never_raised() -> None:
     assert list(findings_under_trainer([made], by, TRAINERS["trl"])) == []
 
 
-@pytest.mark.parametrize(("count", "severity"), [(20, "warning"), (35, "warning"), (36, "error"), (40, "error")])
+@pytest.mark.parametrize(
+    ("count", "severity"), [(20, "warning"), (35, "warning"), (36, "error"), (40, "error")]
+)
 def test_a_loss_of_nearly_all_rows_keeps_its_severity(count: int, severity: str) -> None:
     made = Finding("r", "TT000", "error", "m", "h", count=count, total=40)
     by = (

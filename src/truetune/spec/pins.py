@@ -2,10 +2,10 @@
 
 What a stack knows differs from release to release, so a finding on a name or a default holds for some releases only.
 The release that is installed beside truetune excuses nothing, for a notebook or a project may bring its own; but where
-no file asks for a release, and the one installed is past a change, a call stops here (see `run_signs`). Read are the install
-commands of a notebook's cells, those that a script runs or that an exported notebook keeps as comments, the header of a
-script (PEP 723), and the requirements, Dockerfiles and lock files in the folders from the file up to the root of its
-project.
+no file asks for a release, and the one installed is past a change, a call stops here (see `run_signs`).
+Read are the install commands of a notebook's cells, those that a script runs or that an exported notebook keeps as
+comments, the header of a script (PEP 723), and the requirements, Dockerfiles and lock files in the folders from the
+file up to the root of its project.
 Only the packages of `PACKAGES` are looked for, by their names in the text: that reads every form of file alike
 (requirements.txt, pyproject.toml, setup.py, environment.yml) and runs none of them. A release of unsloth bounds those
 of transformers and TRL, because it rewrites their source.

@@ -8,7 +8,8 @@ is noted, and from 131,072 on it is a warning: Ollama sets memory aside for the 
 ## Why it is bad
 A tuned model that has learned a format needs to repeat itself: keys of JSON, names, brackets. A high penalty on
 repetition takes that away, a high temperature makes noise of it. What the cache of a long context takes is missing for
-the weights: Ollama leaves layers on the CPU (`ollama ps` shows 56%/44% CPU/GPU), and each token takes ten times as long.
+the weights: Ollama leaves layers on the CPU (`ollama ps` shows 56%/44% CPU/GPU), and each token takes ten times as
+long.
 
 ## Example
 ```text

@@ -2,9 +2,9 @@
 
 ## What it does
 In a script that asks a model and trains none, looks for what leaves the training out: `get_peft_model` (of PEFT or of
-Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; vLLM with `enable_lora=True` and no `lora_request`; answers under `disable_adapter()`; an adapter's file
-loaded into a plain model with `strict=False`; and a plain base beside a tokenizer that is read from the folder of a
-training script of the project.
+Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; vLLM with `enable_lora=True` and no
+`lora_request`; answers under `disable_adapter()`; an adapter's file loaded into a plain model with `strict=False`; and
+a plain base beside a tokenizer that is read from the folder of a training script of the project.
 
 ## Why it is bad
 Nothing fails. The base answers, and it looks as if nothing had been learned.
@@ -74,6 +74,8 @@ NEW_ADAPTERS = (
     "peft.PeftModelForSeq2SeqLM",
     "peft.inject_adapter_in_model",
 )
+PREPARES = ("enable_input_require_grads", "gradient_checkpointing_enable")
+"""What a part of a library does for a training that stands in another file"""
 OF_UNSLOTH = ("unsloth.*.get_peft_model",)
 """Adds a new adapter to a base, and leaves one alone that is already there"""
 UNSLOTH_LOADS = ("unsloth.*.from_pretrained",)
@@ -124,7 +126,7 @@ class BaseAskedInstead(SourceRule):
 
 def _new_adapter(module: Module) -> Instead | None:
     """A new adapter in a script that trains nothing, and gives the adapter no weights."""
-    if any(module.methods(*LOADS_ADAPTER)) or any(module.calls(*SETS_WEIGHTS)):
+    if any(module.methods(*LOADS_ADAPTER, *PREPARES)) or any(module.calls(*SETS_WEIGHTS)):
         return None
     made = next(_new_adapters(module), None)
     if made is None:

@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import SourceRule
@@ -53,7 +54,6 @@ from truetune.checks.source.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.places import at
 from truetune.checks.source.weight_dtypes import FLOAT16, OTHERS
-from truetune.checks.code_places import CodePlaces
 from truetune.errors import TruetuneError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import SETTINGS

@@ -53,7 +53,6 @@ from truetune.source.calls import Call
 from truetune.source.edits import replace
 from truetune.source.module import Module
 
-
 CHECKPOINTING = ("gradient_checkpointing", "use_gradient_checkpointing")
 """Arguments of trainers, of `prepare_model_for_kbit_training` and of Unsloth's adapters"""
 ENDS_TRAINING_MODE = (

@@ -1,8 +1,9 @@
 """Examples longer than max_length lose the stop token of their last answer.
 
 ## What it does
-Counts the examples longer than `max_length` whose last trained stop token lies behind the cut. Where prompts are learned
-too, a row may lose its whole answer and still have labels: such rows are counted apart, and nine of ten are an error.
+Counts the examples longer than `max_length` whose last trained stop token lies behind the cut. Where prompts are
+learned too, a row may lose its whole answer and still have labels: such rows are counted apart, and nine of ten are an
+error.
 
 ## Why it is bad
 Those rows teach that a long answer does not end: the tuned model stops after short answers and runs on after long
@@ -101,7 +102,7 @@ class TruncationCutsTheTerminator(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.cut:
             whole = self.whole and f", {self.whole:,} of them the whole answer"
-            lost = "their whole answer" if self.whole == self.cut else "the end of their answer"
+            lost = "the whole answer" if self.whole == self.cut else "the end of their answer"
             yield self.finding(
                 f"{self.cut:,} of {self.examples:,} examples lose {lost} at {self.spec.max_length:,} tokens"
                 + (whole if whole and self.whole < self.cut else ""),
