@@ -53,12 +53,18 @@ from truetune.source.calls import Call
 from truetune.source.edits import replace
 from truetune.source.module import Module
 
-CHECKPOINTING = ("gradient_checkpointing", "use_gradient_checkpointing")
+CHECKPOINTING = (
+    "gradient_checkpointing",
+    "activation_checkpointing",
+    "use_gradient_checkpointing",
+)
+SWITCHES = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 """Arguments of trainers, of `prepare_model_for_kbit_training` and of Unsloth's adapters"""
 ENDS_TRAINING_MODE = (
     "eval",
     "for_inference",
     "gradient_checkpointing_disable",
+    "activation_checkpointing_disable",
     "evaluate",
     "predict",
 )
@@ -146,7 +152,7 @@ def _may_end_in_eval_mode(module: Module) -> bool:
 
 def _checkpointing(module: Module) -> Iterator[ast.AST]:
     """What surely switches gradient checkpointing on, where nothing switches it off."""
-    yield from (call.node for call in module.methods("gradient_checkpointing_enable"))
+    yield from (call.node for call in module.methods(*SWITCHES))
     for call in module.all_calls:
         for name in CHECKPOINTING:
             if name in call.keywords and module.flow.value(call.keywords[name]) in (
