@@ -473,6 +473,8 @@ OWN = {
     "spec.stacks.signatures": WRITES,
     "evaluation.own_loop": TELLS,
     "spec.pins": SWALLOWS,
+    "spec.run_signs": SWALLOWS,
+    "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
     "source.walk": TELLS,

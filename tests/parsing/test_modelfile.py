@@ -74,6 +74,11 @@ def test_a_file_without_instructions_is_refused(tmp_path: Path) -> None:
             ["modelfile-parameters-distort-answers", "modelfile-template-differs"],
         ),
         (
+            "FROM ./m.gguf\nPARAMETER num_ctx 131072\n",
+            ["modelfile-parameters-distort-answers", "modelfile-template-differs"],
+        ),
+        ("FROM ./m.gguf\nPARAMETER num_ctx 32768\n", ["modelfile-template-differs"]),
+        (
             "FROM ./m.gguf\nPARAMETER num_ctx 9\nTEMPLATE <start_of_turn>user {{ .Prompt }}<end_of_turn>\n",
             ["modelfile-lacks-stop"],
         ),

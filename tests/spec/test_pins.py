@@ -229,6 +229,40 @@ def test_a_release_that_is_installed_here_and_past_the_change_makes_it_sure(
     installed_release.cache_clear()
 
 
+@pytest.mark.parametrize(
+    "sign",
+    [
+        ("checkpoint-50/trainer_state.json", "{}"),
+        ("out/run/checkpoint-50/trainer_state.json", "{}"),
+        ("train.log", "{'loss': 1.2, 'epoch': 0.1}\n"),
+        ("predictions.jsonl", "{}"),
+    ],
+)
+def test_a_script_that_has_run_is_not_stopped_by_the_release_that_is_installed_here(
+    sign: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    packages = tmp_path / "packages"
+    (packages / "trl-1.2.0.dist-info").mkdir(parents=True)
+    metadata = "Metadata-Version: 2.1\nName: trl\nVersion: 1.2.0\n"
+    (packages / "trl-1.2.0.dist-info" / "METADATA").write_text(metadata)
+    monkeypatch.syspath_prepend(packages)
+    importlib.invalidate_caches()
+    installed_release.cache_clear()
+    (tmp_path / "train.txt").write_text("loss, they say\n")
+    assert severities(path) == ["error"]
+    file = tmp_path / sign[0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(sign[1])
+    path.write_text(SCRIPT + "# again\n")
+    (finding,) = lint([path], select=["setting-renamed"]).findings
+    assert finding.severity == "warning"
+    assert "the call stops at it from that release on" in finding.evidence
+    assert finding.evidence[1].endswith("it ran, so with an earlier release")
+    installed_release.cache_clear()
+
+
 def test_defaults_of_an_older_release_are_not_assumed(tmp_path: Path) -> None:
     path = tmp_path / "train.ipynb"
     text = 'from trl import SFTConfig\nargs = SFTConfig(output_dir="out")\n'

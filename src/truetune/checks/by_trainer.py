@@ -24,7 +24,7 @@ class Judged(NamedTuple):
     because: str = ""
     """Added to the evidence; `{trainer}` is its name"""
     holds_for_all: bool = True
-    """Also where the finding is about everything that there is; else such a finding keeps the severity of the rule"""
+    """Also where the finding is about nearly everything that there is; else it keeps the severity of the rule there"""
 
 
 MOOT = Judged(None)
@@ -63,6 +63,15 @@ CUT_ACTIONS = ByFact(
 """What becomes of a finding on answers that a limit cuts"""
 
 
+NEARLY_ALL = 0.9
+"""Of the rows: what is left is a tenth of the run that was meant, at most"""
+
+
+def is_nearly_all(count: int | None, total: int | None) -> bool:
+    """Is it so much of what there is that the run as a whole is spoiled?"""
+    return count is not None and total is not None and 0 < NEARLY_ALL * total <= count
+
+
 def findings_under_trainer(
     findings: Iterable[Finding], by: Iterable[ByFact], trainer: TrainerFacts
 ) -> Iterator[Finding]:
@@ -73,7 +82,7 @@ def findings_under_trainer(
     for finding in findings:
         severity, evidence = finding.severity, list(finding.evidence)
         for verdict in verdicts:
-            if verdict.holds_for_all or finding.count is None or finding.count != finding.total:
+            if verdict.holds_for_all or not is_nearly_all(finding.count, finding.total):
                 severity = min(severity, verdict.at_most or severity, key=RANK.__getitem__)
             if verdict.because:
                 evidence.append(verdict.because.format(trainer=trainer.called))

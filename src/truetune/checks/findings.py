@@ -77,8 +77,17 @@ class Finding:
     fix: Fix | None = None
     figure: Figure | None = None
     """What shows it, as a small plot"""
+    is_loud: bool = False
+    """A program stops at it and says so, if a release runs that nothing asks for: it explains no run that went on"""
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By severity, then by code."""
-    return tuple(sorted(findings, key=lambda f: (-RANK[f.severity], f.code)))
+    """By severity, then by code; what may stop a program stands behind the warnings, for it says so itself."""
+    return tuple(sorted(findings, key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[float, str]:
+    rank: float = RANK[finding.severity]
+    if finding.is_loud:
+        rank = min(rank, (RANK["warning"] + RANK["info"]) / 2)
+    return -rank, finding.code

@@ -124,6 +124,7 @@ class Rule(Generic[Subject]):
         total: int | None = None,
         fix: Fix | None = None,
         figure: Figure | None = None,
+        is_loud: bool = False,
     ) -> Finding:
         """A finding of this rule."""
         return Finding(
@@ -138,6 +139,7 @@ class Rule(Generic[Subject]):
             total=total,
             fix=fix,
             figure=figure,
+            is_loud=is_loud,
         )
 
 

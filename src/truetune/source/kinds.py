@@ -36,6 +36,9 @@ MADE: tuple[tuple[str, str], ...] = (
     ("trl.*Config", "arguments"),
     ("transformers.*Trainer", "trainer"),
     ("trl.*Trainer", "trainer"),
+    ("unsloth.*Trainer", "trainer"),
+    ("unsloth*train_on_responses_only", "trainer"),  # gives back the trainer that it is given
+    ("unsloth*get_chat_template", "tokenizer"),  # gives back the tokenizer, with another template
     ("transformers.DataCollator*", "collator"),
     ("transformers.default_data_collator", "collator"),
     ("trl.DataCollator*", "collator"),

@@ -2,10 +2,10 @@
 
 What a stack knows differs from release to release, so a finding on a name or a default holds for some releases only.
 The release that is installed beside truetune excuses nothing, for a notebook or a project may bring its own; but where
-no file asks for a release, and the one installed is past a change, a call is sure to stop here. Read are the install
-commands of a notebook's cells, those that a script runs or that an exported notebook keeps as comments, the header of a
-script (PEP 723), and the requirements, Dockerfiles and lock files in the folders from the file up to the root of its
-project.
+no file asks for a release, and the one installed is past a change, a call stops here (see `run_signs`).
+Read are the install commands of a notebook's cells, those that a script runs or that an exported notebook keeps as
+comments, the header of a script (PEP 723), and the requirements, Dockerfiles and lock files in the folders from the
+file up to the root of its project.
 Only the packages of `PACKAGES` are looked for, by their names in the text: that reads every form of file alike
 (requirements.txt, pyproject.toml, setup.py, environment.yml) and runs none of them. A release of unsloth bounds those
 of transformers and TRL, because it rewrites their source.
@@ -139,13 +139,6 @@ class Pins:
         """See `Pin.age`; unknown where nothing asks for the package."""
         pin = self.by_stack.get(stack)
         return "unknown" if pin is None else pin.age(last, gone)
-
-    def is_past(self, stack: str, last: str, gone: str) -> bool:
-        """Is it sure that a release after a change runs: by what is asked for, else by what is installed here?"""
-        if stack in self.by_stack:
-            return self.age(stack, last, gone) == "current"
-        release = installed_release(stack)
-        return release is not None and release >= Version(gone)
 
     def is_of_a_commit(self, stack: str) -> bool:
         """Is a branch or commit asked for, of which no release is told?"""

@@ -154,8 +154,12 @@ class TrainerFacts:
         for switch in rules.switches:
             if kind in switch.kinds and setting(switch.setting) is switch.value:
                 return Decision(switch.learned, f"{switch.setting}: {str(switch.value).lower()}")
-        unset = [switch.setting for switch in rules.switches if kind in switch.kinds]
-        default = f"default: no {' or '.join(unset)}" if unset else ""
+        about = [switch.setting for switch in rules.switches if kind in switch.kinds]
+        # One that asks for what is the default; settings that are off may be so by default.
+        given = [f"{name}: true" for name in about if setting(name) is True]
+        if given:
+            return Decision(rules.by_default.get(kind), ", ".join(given))
+        default = f"default: no {' or '.join(about)}" if about else ""
         return Decision(rules.by_default.get(kind), default)
 
     def masking_pads_by(self, how: Literal["position", "id"] | None) -> TrainerFacts:

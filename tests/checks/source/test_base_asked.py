@@ -30,7 +30,20 @@ BASE = {
         'model = LLM(model="some/base", enable_lora=True)\nprint(model.chat(rows, SamplingParams(max_tokens=9)))\n'
     ),
 }
+UNSLOTH = """
+from unsloth import FastLanguageModel
+model, tokenizer = FastLanguageModel.from_pretrained("{}")
+model = FastLanguageModel.get_peft_model(model, r=16)
+"""
+BASE |= {
+    "a new adapter of Unsloth": UNSLOTH.format("unsloth/Qwen2.5-7B-Instruct-bnb-4bit") + ASK,
+    "a new adapter of transformers": "model = base\nmodel.add_adapter(LoraConfig(r=8))\n" + ASK,
+    "a new adapter around it": "model = PeftModel(base, LoraConfig(r=8))\n" + ASK,
+}
 TUNED = {
+    "an adapter that Unsloth leaves alone": UNSLOTH.format("lora_model") + ASK,
+    "an adapter of a hub": UNSLOTH.format("me/parcels-lora") + ASK,
+    "an adapter of transformers": "model = base\nmodel.load_adapter('out')\n" + ASK,
     "loaded": 'model = PeftModel.from_pretrained(base, "out")\n' + ASK,
     "weights are set": (
         "model = get_peft_model(base, LoraConfig(r=8))\n"

@@ -44,6 +44,11 @@ OTHER = {
     "two texts": (ALPACA, BY_DIALOGUE),
     "two texts, the other way": (DIALOGUE, BY_ALPACA_TEXT),
 }
+BARE = '    inputs = tokenizer(question, return_tensors="pt").to("cuda")'
+OTHER |= {
+    "chat, then the bare question": (CHAT, BARE),
+    "text, then the bare question": (ALPACA, BARE),
+}
 SAME = {
     "text": (ALPACA, BY_ALPACA_TEXT),
     "dialogue": (DIALOGUE, BY_DIALOGUE),
@@ -68,6 +73,61 @@ def test_another_form_is_found(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SAME)
 def test_one_form_is_left_alone(name: str, tmp_path: Path) -> None:
     assert said(tmp_path, *SAME[name]) == []
+
+
+ONE_FILE = """
+from datasets import load_dataset
+from transformers import AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+tokenizer = AutoTokenizer.from_pretrained("some/base")
+{form}
+rows = load_dataset("some/rows", split="train").map(fill)
+trainer = SFTTrainer("some/base", args=SFTConfig(output_dir="runs/one"), train_dataset=rows)
+{before}
+trainer.train()
+model = trainer.model.eval()
+{after}
+"""
+BY_TEMPLATE = "def fill(row):\n    return {'text': tokenizer.apply_chat_template(row['messages'], tokenize=False)}"
+ENCODE = "inputs = tokenizer({}, return_tensors='pt')\n"
+GENERATE = "out = model.generate(**inputs, max_new_tokens=9)"
+LOOP = "for q in ['Where is my parcel?', 'Who pays for it?']:\n    inputs = tokenizer([q], return_tensors='pt')\n    "
+
+
+def said_of_one_file(folder: Path, form: str, after: str, before: str = "") -> list[str]:
+    path = folder / "notebook.py"
+    path.write_text(ONE_FILE.format(form=form, after=after, before=before), encoding="utf-8")
+    return [one.message for one in lint([str(path)], select=["asked-in-another-form"]).findings]
+
+
+@pytest.mark.parametrize(
+    ("form", "after"),
+    [
+        (BY_TEMPLATE, LOOP + GENERATE),
+        (BY_TEMPLATE, ENCODE.format("rows[0]['question']") + GENERATE),
+        (BY_TEMPLATE, ENCODE.format("'User: Where is it?\\nAssistant:'") + GENERATE),
+        (ALPACA, ENCODE.format("input('> ')") + GENERATE),
+    ],
+)
+def test_another_form_after_the_training_is_found(form: str, after: str, tmp_path: Path) -> None:
+    (message,) = said_of_one_file(tmp_path, form, after)
+    assert "the training above trained it on" in message
+
+
+@pytest.mark.parametrize(
+    ("form", "after", "before"),
+    [
+        (BY_TEMPLATE, ENCODE.format("rows[0]['text']") + GENERATE, ""),
+        (BY_TEMPLATE, ENCODE.format("make_prompt('Where is my parcel?')") + GENERATE, ""),
+        (BY_TEMPLATE, ENCODE.format("'Hi'") + GENERATE, ""),
+        (BY_TEMPLATE, "", "model = trainer.model\n" + LOOP + GENERATE),
+        ("def fill(row):\n    return row", LOOP + GENERATE, ""),
+    ],
+)
+def test_what_may_be_the_form_of_the_training_is_left_alone(
+    form: str, after: str, before: str, tmp_path: Path
+) -> None:
+    assert said_of_one_file(tmp_path, form, after, before) == []
 
 
 def test_a_model_from_elsewhere_is_left_alone(tmp_path: Path) -> None:

@@ -572,6 +572,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "layers-left-on-the-cpu": (
         "load_tensors: offloaded 29/49 layers to GPU",
         "llm_load_tensors: offloaded 0/33 layers to GPU",
+        "quotes:latest    5c1f0a7e9d34    33 GB    56%/44% CPU/GPU    131072    4 minutes from now",
+        "quotes:latest    5c1f0a7e9d34    9.1 GB    100% CPU    4096    4 minutes from now",
     ),
     "ollama-without-gpu": (
         (

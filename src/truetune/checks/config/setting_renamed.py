@@ -4,7 +4,9 @@
 Finds keys of earlier releases that the assumed one does not know, and says what became of them. Where the notebook, the
 script or the project's requirements ask for a release that still takes the old name, there is nothing to say; where
 none of them names a release, the finding says from which one on it holds. In a script it is an error where the call is
-sure to stop: by the release that is asked for, else by the one that is installed beside truetune. Old names that are
+sure to stop: by the release that is asked for, else by the one that is installed beside truetune, unless outputs of the
+notebook, or logs, checkpoints and predictions beside the script, show that it ran. Where no
+file asks for a release it is listed behind faults that say nothing by themselves. Old names that are
 still taken are told together in one note, and so are those in a file that a program with settings of its own reads (see
 `unknown-setting`).
 
@@ -54,6 +56,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Renamed
 from truetune.spec.pins import Age
 from truetune.spec.run import Severity
+from truetune.spec.run_signs import has_run, is_surely_past
 from truetune.spec.stacks.facts import DEPRECATED, STOPS
 
 
@@ -97,7 +100,7 @@ class SettingRenamed(ConfigRule):
         return (
             of_program(config)
             and old.taken is not None
-            and config.pins.is_past(old.package, *old.taken)
+            and is_surely_past(config.pins, old.package, *old.taken, config.path)
         )
 
     def _may_be_another_programs(self, old: Renamed) -> bool:
@@ -116,8 +119,9 @@ class SettingRenamed(ConfigRule):
             (f"write {old.now}" if old.now else "remove it")
             + (f"; {old.taken.right(old.package)}, {key} is right" if dated and old.taken else ""),
             severity=severity,
-            evidence=[self._fate(old), config.pins.told(old.package)],
+            evidence=[self._fate(old, is_sure=severity == "error"), self._release(old)],
             cases=[at_place(old.place, key)],
+            is_loud=of_program(config) and config.pins.of(old.package) is None,
             fix=(
                 new_name_written(config, old)
                 if old.now in names and old.now not in config.raw
@@ -147,11 +151,23 @@ class SettingRenamed(ConfigRule):
             count=len(several),
         )
 
-    def _fate(self, old: Renamed) -> str:
+    def _fate(self, old: Renamed, *, is_sure: bool) -> str:
         """What becomes of the value."""
         stops = self.subject.stack == "axolotl" and old.place.key in STOPS
+        if not stops and not self._is_lost(old):
+            return "the old name is still taken"
         lost = "Axolotl stops at it" if stops else fate(self.subject)
-        return lost if stops or self._is_lost(old) else "the old name is still taken"
+        if is_sure or not of_program(self.subject) or old.taken is None:
+            return lost
+        return f"{lost} from that release on"
+
+    def _release(self, old: Renamed) -> str:
+        """Which release runs, as far as the project and what lies beside the program say."""
+        config = self.subject
+        told = config.pins.told(old.package)
+        if config.pins.of(old.package) is None and of_program(config) and has_run(config.path):
+            return f"{told}; what lies beside it shows that it ran, so with an earlier release"
+        return told
 
     def _age(self, old: Renamed) -> Age:
         """Is the release that runs from before the change?"""

@@ -490,11 +490,19 @@ GUIDES = (
             Cause("llama.cpp or llama-cpp-python was built without CUDA: -ngl is ignored and all runs on the CPU",
                   "llama.cpp, GGUF or ollama is slow on a GPU; no usable GPU found; compiled without GPU support",
                   ("llama-cpp-built-for-the-cpu",)),
-            Cause("layers that do not fit the GPU are left on the CPU or offloaded: a smaller quantization or context",
+            Cause("the context is so long that its cache takes the GPU, and layers stay on the CPU: lower num_ctx (-c,"
+                  " --max-model-len), quantize the cache",
+                  "ollama ps shows 48%/52% CPU/GPU, with a SIZE far above the file's; num_ctx 131072; KV cache",
+                  ("modelfile-parameters-distort-answers",)),
+            Cause("layers that do not fit the GPU are left on the CPU or offloaded: a smaller quantization",
                   "ollama ps shows 48%/52% CPU/GPU; offloaded 29/49 layers to GPU; on the meta device, "
-                  "offloaded to the "
-                  "cpu or disk",
+                  "offloaded to the cpu or disk",
                   ("offload-without-need",)),
+            Cause("generate after the training: the model is still in training mode with gradient checkpointing, and "
+                  "keeps no cache: model.eval(), model.gradient_checkpointing_disable()",
+                  "generation after trainer.train() is ten times slower than before; Caching is incompatible with "
+                  "gradient checkpointing; past_key_values=None; use_cache=False",
+                  ("kv-cache-left-off",)),
             Cause("the model is loaded, or merged, again for each request or row, inside of the handler or the loop",
                   "seconds before the first token of every request; loading checkpoint shards each time",
                   ("model-loaded-for-each-answer", "server-loads-for-each-request")),

@@ -2,11 +2,14 @@
 
 ## What it does
 Judges `temperature`, `top_p`, `repeat_penalty`, `frequency_penalty` and `presence_penalty` by the table of ranges that
-`generation-settings-distort-answers` uses for code. `num_gpu 0` keeps all layers on the CPU.
+`generation-settings-distort-answers` uses for code. `num_gpu 0` keeps all layers on the CPU. A `num_ctx` above 32,768
+is noted, and from 131,072 on it is a warning: Ollama sets memory aside for the whole context, whatever the prompts are.
 
 ## Why it is bad
 A tuned model that has learned a format needs to repeat itself: keys of JSON, names, brackets. A high penalty on
-repetition takes that away, a high temperature makes noise of it.
+repetition takes that away, a high temperature makes noise of it. What the cache of a long context takes is missing for
+the weights: Ollama leaves layers on the CPU (`ollama ps` shows 56%/44% CPU/GPU), and each token takes ten times as
+long.
 
 ## Example
 ```text
@@ -26,7 +29,7 @@ PARAMETER repeat_penalty 1.0
 Where answers loop without a penalty, the cause is in training.
 
 ## References
-- Ollama documentation, "Modelfile Reference"; Keskar et al., CTRL (arXiv:1909.05858), section 4.1
+- Ollama documentation, "Modelfile Reference" and "Context length"; Keskar et al., CTRL (arXiv:1909.05858), section 4.1
 """
 
 from __future__ import annotations
@@ -49,20 +52,28 @@ NAMES = {
 LAYERS = "num_gpu"
 """Layers that are put on the GPU, whatever its name says"""
 
+CONTEXT = "num_ctx"
+LONG_CONTEXT, VAST_CONTEXT = 32_768, 131_072
+"""Tokens. Ollama's own defaults are 32,768 for a GPU of 24 to 48 GiB, and more only above ("Context length")"""
+CACHE_PER_TOKEN = 131_072
+"""Bytes of a model like Llama 3.1 8B: 32 layers x 8 heads of keys and values x 128 x 2 bytes each, in 16 bits"""
+
 
 class ModelfileParametersDistortAnswers(ModelfileRule):
     code = "TT675"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        if self._values() or LAYERS in self.subject.parameters:
+        given = self.subject.parameters
+        if self._values() or LAYERS in given or CONTEXT in given:
             return None
-        return Unmet("it is about parameters of sampling and num_gpu: none is set")
+        return Unmet("it is about parameters of sampling, num_gpu and num_ctx: none is set")
 
     def figure(self) -> str:
         given = {NAMES[name]: value for name, value in self._values().items()}
-        if LAYERS in self.subject.parameters:
-            given[LAYERS] = self.subject.parameters[LAYERS].value
+        for name in (LAYERS, CONTEXT):
+            if name in self.subject.parameters:
+                given[name] = self.subject.parameters[name].value
         return ", ".join(f"{name} {value}" for name, value in given.items())
 
     def _values(self) -> dict[str, str]:
@@ -82,6 +93,7 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
                 "remove num_gpu: Ollama then puts as many layers on the GPU as fit",
                 cases=[self.case(layers)],
             )
+        yield from self._long_context()
         values = self._values()
         for breach in breaches(values, GENERATION):
             name = NAMES[breach.limit.setting]
@@ -92,3 +104,19 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
                 evidence=[breach.limit.source],
                 cases=[self.case(self.subject.parameters[name])],
             )
+
+    def _long_context(self) -> Iterator[Finding]:
+        """The memory that a long context takes."""
+        given = self.subject.parameters.get(CONTEXT)
+        tokens = number(given.value) if given is not None else None
+        if given is None or tokens is None or tokens <= LONG_CONTEXT:
+            return
+        size = tokens * CACHE_PER_TOKEN / 2**30
+        yield self.finding(
+            f"num_ctx is {tokens:,.0f}: the cache of the whole context is set aside beside the weights (about"
+            f" {size:.0f} GiB for a model of 8B), and layers that no longer fit the GPU run on the CPU",
+            "lower num_ctx to what prompt and answer need (8192), until `ollama ps` says 100% GPU; or set"
+            " OLLAMA_FLASH_ATTENTION=1 and OLLAMA_KV_CACHE_TYPE=q8_0",
+            severity="warning" if tokens >= VAST_CONTEXT else "info",
+            cases=[self.case(given)],
+        )

@@ -1,9 +1,11 @@
-"""A script asks the tuned model in another form than the script beside it trained it on.
+"""A script asks the tuned model in another form than it, or the script beside it, trained it on.
 
 ## What it does
 Compares how two scripts of one project write their prompts: the one that trains, and one that loads what it saved and
-asks it. A form is the chat template, or a text written by hand, told by the line behind which the answer begins
-(`### Response:`, `Assistant:`, `[/INST]`). Scripts that do both ways, and models from elsewhere, are left alone.
+asks it; in a notebook or a script that does both, what stands before the training with what is asked after it. A form
+is the chat template, a text written by hand, told by the line behind which the answer begins (`### Response:`,
+`Assistant:`, `[/INST]`), or the bare question, with nothing around it. Scripts that do both ways, and models from
+elsewhere, are left alone.
 
 ## Why it is bad
 What was learned belongs to the prompt that it was learned behind. Behind another one the model answers much as its
@@ -43,6 +45,7 @@ every engine.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -50,14 +53,19 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.bare_questions import bare_questions
+from truetune.checks.source.execution_order import places_of_training, routes, runs_after
 from truetune.checks.source.families import family
+from truetune.checks.source.generation import generations
 from truetune.checks.source.places import at
 from truetune.checks.source.prompt_forms import (
     PromptForm,
     asks,
+    chat_nodes,
     is_written,
     loaded_names,
     prompt_form,
+    prompts_by_hand,
     settings_beside,
     trainings_beside,
     words_of,
@@ -75,28 +83,105 @@ class Trained(NamedTuple):
     case: Case
 
 
+BARE = "a bare text"
+"""As a message calls a question with nothing around it"""
+
+
+class Question(NamedTuple):
+    """In which form a file asks the model, and what it was trained on."""
+
+    words: str
+    node: ast.AST
+    trained: Trained
+
+
 def _asked(module: Module) -> Iterator[PromptForm]:
     form = prompt_form(module) if asks(module) else None
     if form is not None:
         yield form
 
 
+def _prompts(module: Module) -> Iterator[object]:
+    """What the rule looks at: how a file asks, whatever trains the model."""
+    yield from _asked(module)
+    yield from (text for _, text in bare_questions(module))
+
+
+def _of_another_script(module: Module) -> Iterator[Question]:
+    """What a script asks that trains nothing, where a training beside it has another form."""
+    for form in _asked(module):
+        trained = _trained(module)
+        if trained is not None and not form.marks & trained.marks and (form.marks or trained.marks):
+            yield Question(form.words, form.node, trained)
+    if asks(module) and prompt_form(module) is None and not _writes_prompts(module):
+        text = next((text for _, text in bare_questions(module)), None)
+        trained = _trained(module) if text is not None else None
+        if text is not None and trained is not None:
+            yield Question(BARE, text, trained)
+
+
+def _writes_prompts(module: Module) -> bool:
+    """Is there a prompt of any form, or what may make one elsewhere?"""
+    return any(chat_nodes(module)) or any(prompts_by_hand(module)) or "chat_template" in module.text
+
+
+def _of_this_file(module: Module) -> Iterator[Question]:
+    """What a file asks after it has trained, where the prompts before the training have another form."""
+    places = list(places_of_training(module))
+    if not places:
+        return
+    start = min(place.lineno for place in places if isinstance(place, ast.expr | ast.stmt))
+    hand = [(mark, node) for mark, node in prompts_by_hand(module)]
+    chat = list(chat_nodes(module))
+    trained_by_chat = [node for node in chat if _line(node) < start]
+    trained_by_hand = {mark: node for mark, node in hand if _line(node) < start}
+    if bool(trained_by_chat) == bool(trained_by_hand) or any(_line(node) > start for node in chat):
+        return
+    marks = frozenset(trained_by_hand)
+    node = trained_by_chat[0] if trained_by_chat else next(iter(trained_by_hand.values()))
+    trained = Trained(module.path, marks, at(module, node))
+    later = [(mark, node) for mark, node in hand if _line(node) > start]
+    if later and trained_by_chat:
+        words = words_of(frozenset(mark for mark, _ in later))
+        if any(_runs_after(module, call.node, places) for call in generations(module)):
+            yield Question(words, later[0][1], trained)
+    elif not later:
+        for call, text in bare_questions(module):
+            if _runs_after(module, call.node, places):
+                yield Question(BARE, text, trained)
+                return
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)
+
+
+def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
+    """Does every way to a place lead through what comes after a training?"""
+    early = [route for place in places for route in routes(module, place)]
+    ways = routes(module, node)
+    return bool(ways) and all(any(runs_after(way, one) for one in early) for way in ways)
+
+
 class AskedInAnotherForm(SourceRule):
     code = "TT783"
     severity = "error"
-    looks_at = CodePlaces("prompts of scripts that ask a model", _asked)
+    looks_at = CodePlaces("prompts of scripts that ask a model", _prompts)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for form in _asked(module):
-            trained = _trained(module)
-            if trained is None or form.marks & trained.marks or not (form.marks or trained.marks):
-                continue
+        for asked in (*_of_another_script(module), *_of_this_file(module)):
+            trained = asked.trained
+            where = (
+                "the training above trained it"
+                if trained.path == module.path
+                else f"{Path(trained.path).name} trained it"
+            )
             yield self.finding(
-                f"the model is asked by {form.words}, and {Path(trained.path).name} trained it on"
+                f"the model is asked by {asked.words}, and {where} on"
                 f" {words_of(trained.marks)}: another prompt than in training",
                 _remedy(trained.marks),
-                cases=[at(module, form.node), trained.case],
+                cases=[at(module, asked.node), trained.case],
             )
 
 

@@ -1,10 +1,10 @@
 """A script that means to ask the tuned model asks its base: the adapter is not there, new, or switched off.
 
 ## What it does
-In a script that asks a model and trains none, looks for what leaves the training out: `get_peft_model`, which makes a
-new adapter; vLLM with `enable_lora=True` and no `lora_request`; answers under `disable_adapter()`; an adapter's file
-loaded into a plain model with `strict=False`; and a plain base beside a tokenizer that is read from the folder of a
-training script of the project.
+In a script that asks a model and trains none, looks for what leaves the training out: `get_peft_model` (of PEFT or of
+Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; vLLM with `enable_lora=True` and no
+`lora_request`; answers under `disable_adapter()`; an adapter's file loaded into a plain model with `strict=False`; and
+a plain base beside a tokenizer that is read from the folder of a training script of the project.
 
 ## Why it is bad
 Nothing fails. The base answers, and it looks as if nothing had been learned.
@@ -43,6 +43,7 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.families import family
 from truetune.checks.source.generation import generations
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.places import at
@@ -58,12 +59,26 @@ LOADS_ADAPTER = (
     "load_lora_weights",
     "add_lora",
     "load_checkpoint",
+    "load_state",
 )
 SETS_WEIGHTS = (
+    "safetensors.torch.load_model",
     "peft.set_peft_model_state_dict",
     "*.load_peft_weights",
     "accelerate.load_checkpoint*",
 )
+NEW_ADAPTERS = (
+    "peft.get_peft_model",
+    "peft.PeftModel",
+    "peft.PeftModelForCausalLM",
+    "peft.PeftModelForSeq2SeqLM",
+    "peft.inject_adapter_in_model",
+)
+PREPARES = ("enable_input_require_grads", "gradient_checkpointing_enable")
+"""What a part of a library does for a training that stands in another file"""
+OF_UNSLOTH = ("unsloth.*.get_peft_model",)
+"""Adds a new adapter to a base, and leaves one alone that is already there"""
+UNSLOTH_LOADS = ("unsloth.*.from_pretrained",)
 PLAIN = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
 ADAPTED = ("peft.*.from_pretrained", "unsloth.*.from_pretrained", "*.LoRARequest")
 PIPELINE = "transformers.pipeline"
@@ -110,15 +125,51 @@ class BaseAskedInstead(SourceRule):
 
 
 def _new_adapter(module: Module) -> Instead | None:
-    """`get_peft_model` in a script that trains nothing, and gives the adapter no weights."""
-    made = next(module.calls("peft.get_peft_model"), None)
-    if made is None or any(module.methods(*LOADS_ADAPTER)) or any(module.calls(*SETS_WEIGHTS)):
+    """A new adapter in a script that trains nothing, and gives the adapter no weights."""
+    if any(module.methods(*LOADS_ADAPTER, *PREPARES)) or any(module.calls(*SETS_WEIGHTS)):
         return None
+    made = next(_new_adapters(module), None)
+    if made is None:
+        return None
+    name = made.method or str(made.names[0]).rpartition(".")[2]
     return Instead(
         made.node,
-        "get_peft_model makes a new adapter, which changes nothing: the answers are those of the base",
-        'load the trained one: PeftModel.from_pretrained(base, "folder of the adapter")',
+        f"{name} makes a new adapter, which changes nothing: the answers are those of the base",
+        _load_instead(module, made),
     )
+
+
+def _new_adapters(module: Module) -> Iterator[Call]:
+    """Calls that put an adapter on a model whose weights nothing has trained."""
+    yield from module.calls(*NEW_ADAPTERS)
+    for call in module.methods("add_adapter"):
+        # The second argument of transformers' method is a name; PeftModel's takes the name first.
+        if call.receiver is not None and "model" in module.flow.kinds(call.receiver):
+            yield call
+    if all(_is_published(name) for name in _names_for_unsloth(module)):
+        yield from module.calls(*OF_UNSLOTH)
+
+
+def _names_for_unsloth(module: Module) -> list[str]:
+    """What Unsloth loads; one unpublished name where the file does not say it all."""
+    names: list[str] = []
+    for call in module.calls(*UNSLOTH_LOADS):
+        texts = possible_texts(module, call.argument(0, "model_name"))
+        names += texts or [""]
+    return names or [""]
+
+
+def _is_published(name: str) -> bool:
+    """Is it a model of a hub, which holds no adapter of one's own?"""
+    is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
+    return not is_local and family(name) is not None
+
+
+def _load_instead(module: Module, made: Call) -> str:
+    """How the trained adapter is loaded by the library that made the new one."""
+    if made.named(*OF_UNSLOTH):
+        return 'load the trained one: FastLanguageModel.from_pretrained("folder of the adapter")'
+    return 'load the trained one: PeftModel.from_pretrained(base, "folder of the adapter")'
 
 
 def _engine_without_request(module: Module) -> Instead | None:

@@ -144,6 +144,16 @@ def _collated(module: Module, origin: Origin) -> list[ast.AST]:
     return found
 
 
+def encodings_behind(module: Module, value: ast.expr) -> Iterator[Call]:
+    """The calls of a tokenizer that made what `generate` is given: a dictionary, or the ids of one."""
+    for origin in module.flow.origins(_bare(value)):
+        inner = _bare(origin.node) if isinstance(origin.node, ast.expr) else None
+        if isinstance(inner, ast.Attribute | ast.Subscript) and _part(inner) == "input_ids":
+            yield from encodings(module, inner.value)
+            return
+    yield from encodings(module, value)
+
+
 def padded(module: Module, ids: ast.expr) -> Encoded | None:
     """The call of a tokenizer whose `input_ids` these are; None where they come from elsewhere."""
     for origin in module.flow.origins(_bare(ids)):

@@ -3,7 +3,9 @@
 ## What it does
 Looks for `generation_config.use_cache = False` in a file that generates later: a switch of the training that is still
 off. `use_cache=False` in a call of `generate` counts in a loop, without a `streamer`; to show one answer, it is what
-its author wants, because the model has no cache that works.
+its author wants, because the model has no cache that works. And looks for a model that generates after its training
+with gradient checkpointing switched on and no `eval()` between: in training mode, checkpointed layers leave the cache
+out ("Caching is incompatible with gradient checkpointing").
 
 ## Why it is bad
 Each new token then runs the whole text again: time grows with the square of the length, and an evaluation takes hours.
@@ -29,24 +31,47 @@ out = model.generate(**tokenizer("Hi", return_tensors="pt"), max_new_tokens=512)
 ```
 
 ## Fix safety
-Safe for models that keep a cache; the text stays the same up to rounding.
+Safe for models that keep a cache; the text stays the same up to rounding. `eval()` also switches dropout off; before
+training goes on, call `train()` again.
 
 ## References
-- turbo-llm/turbo-alignment#47, huggingface/transformers#28056
+- turbo-llm/turbo-alignment#47, huggingface/transformers#28056, huggingface/trl#3891
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.execution_order import places_of_training, routes, runs_after
 from truetune.checks.source.generation import GENERATIONS, generations
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call
 from truetune.source.edits import replace
 from truetune.source.module import Module
+
+CHECKPOINTING = (
+    "gradient_checkpointing",
+    "activation_checkpointing",
+    "use_gradient_checkpointing",
+)
+SWITCHES = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
+"""Arguments of trainers, of `prepare_model_for_kbit_training` and of Unsloth's adapters"""
+ENDS_TRAINING_MODE = (
+    "eval",
+    "for_inference",
+    "gradient_checkpointing_disable",
+    "activation_checkpointing_disable",
+    "evaluate",
+    "predict",
+)
+"""Methods after which checkpointed layers keep the cache: those of a trainer leave the model in eval mode"""
+EVALUATES = ("eval_strategy", "evaluation_strategy", "do_eval")
+"""Settings by which a trainer ends in eval mode, with the evaluation of the last epoch or step"""
+OTHER_MODELS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 
 
 class KvCacheLeftOff(SourceRule):
@@ -76,6 +101,65 @@ class KvCacheLeftOff(SourceRule):
                         else None
                     ),
                 )
+        trained = _still_in_training_mode(module)
+        if trained is not None:
+            yield self.finding(
+                "the model generates after its training with gradient checkpointing on and no eval(): layers in"
+                " training mode leave the key-value cache out, and each token runs the whole text again",
+                "call model.eval() and model.gradient_checkpointing_disable() before generate",
+                cases=[at(module, trained.call), at(module, trained.switch)],
+            )
+
+
+class StillTraining(NamedTuple):
+    """A generation in training mode, and what switched checkpointing on."""
+
+    call: ast.AST
+    switch: ast.AST
+
+
+def _still_in_training_mode(module: Module) -> StillTraining | None:
+    """A generation that runs after a training with checkpointing, where nothing ends the training mode."""
+    switch = next(_checkpointing(module), None)
+    places = list(places_of_training(module)) if switch is not None else []
+    # Unsloth's generate puts the model into eval mode itself.
+    if switch is None or not places or module.imports_unsloth or _may_end_in_eval_mode(module):
+        return None
+    early = [route for place in places for route in routes(module, place)]
+    start = min(getattr(place, "lineno", 0) for place in places)
+    if any(call.node.lineno > start for call in module.calls(*OTHER_MODELS)):
+        return None  # what generates may be loaded anew
+    for call in generations(module):
+        # A helper that is called before the training too is slow in the calls after it.
+        if any(runs_after(way, one) for way in routes(module, call.node) for one in early):
+            return StillTraining(call.node, switch)
+    return None
+
+
+def _may_end_in_eval_mode(module: Module) -> bool:
+    """May anything in the file, or in one that is judged with it, put the model into eval mode?"""
+    if any(any(part.methods(*ENDS_TRAINING_MODE)) for part in module.with_linked):
+        return True
+    if any(call.method == "train" and call.args for call in module.all_calls):
+        return True  # model.train(False)
+    return any(
+        module.flow.value(call.keywords[name]) not in ("no", False)
+        for call in module.all_calls
+        for name in EVALUATES
+        if name in call.keywords
+    )
+
+
+def _checkpointing(module: Module) -> Iterator[ast.AST]:
+    """What surely switches gradient checkpointing on, where nothing switches it off."""
+    yield from (call.node for call in module.methods(*SWITCHES))
+    for call in module.all_calls:
+        for name in CHECKPOINTING:
+            if name in call.keywords and module.flow.value(call.keywords[name]) in (
+                True,
+                "unsloth",
+            ):
+                yield call.keywords[name]
 
 
 def _repeats(module: Module, call: Call) -> bool:

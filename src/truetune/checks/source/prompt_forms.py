@@ -46,7 +46,7 @@ CHAT_WRITERS = (
     "clone_chat_template",
 )
 """Functions of Unsloth and TRL that train by a chat template"""
-TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
+TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
 LOADS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM", "llama_cpp.Llama")
 MAX_FILES = 40
 MAX_BYTES = 300_000
@@ -96,8 +96,8 @@ def words_of(marks: frozenset[str]) -> str:
 
 def prompt_form(module: Module) -> PromptForm | None:
     """The one form of a file; None where it writes none, or several."""
-    chat = next(chain(_chat(module), _messages_of_rows(module)), None)
-    texts = list(_prompts_by_hand(module))
+    chat = next(chain(chat_nodes(module), _messages_of_rows(module)), None)
+    texts = list(prompts_by_hand(module))
     if chat is not None and not texts:
         return PromptForm(frozenset(), chat)
     if chat is None and texts:
@@ -224,7 +224,7 @@ def _named(keywords: Mapping[str, ast.expr]) -> Iterator[ast.expr | None]:
         yield keywords.get(name)
 
 
-def _chat(module: Module) -> Iterator[ast.AST]:
+def chat_nodes(module: Module) -> Iterator[ast.AST]:
     """Where a file uses a chat template, or an interface that does."""
     for call in (*module.methods(*CHAT_CALLS), *module.calls(*CHAT_APIS)):
         yield call.node
@@ -235,7 +235,7 @@ def _chat(module: Module) -> Iterator[ast.AST]:
         yield from (call.node for call in module.calls(f"*.{name}"))
 
 
-def _prompts_by_hand(module: Module) -> Iterator[tuple[str, ast.AST]]:
+def prompts_by_hand(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """The prompts that stand in a file as texts, each by the mark behind which its answer begins."""
     for node in module.nodes(ast.Constant, ast.JoinedStr, ast.BinOp):
         parent = module.scopes.parent.get(node)

@@ -67,6 +67,7 @@ from truetune.checks.source.renamed_arguments import given_at, renames
 from truetune.source.calls import Call
 from truetune.source.guards import excused_arguments, possible_names
 from truetune.source.module import Module
+from truetune.spec.run_signs import is_surely_past
 from truetune.spec.stacks.signatures import GoneArgument, gone_argument
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
@@ -96,7 +97,7 @@ class TrainerArgumentGone(SourceRule):
     def _one(self, call: Call, gone: list[GoneArgument]) -> Finding:
         module = self.subject
         package, _, trainer = _class_name(module, call).partition(".")
-        sure = any(module.pins.is_past(package, *one.taken) for one in gone)
+        sure = any(is_surely_past(module.pins, package, *one.taken, module.path) for one in gone)
         named = ", ".join(one.name for one in gone)
         return self.finding(
             f"{trainer} takes no {named} in {package}"
@@ -108,6 +109,7 @@ class TrainerArgumentGone(SourceRule):
             evidence=[module.pins.told(package)],
             cases=[at(module, given_at(call, one.name), f"{one.name}=...") for one in gone],
             count=len(gone),
+            is_loud=module.pins.of(package) is None,
             fix=(
                 fix(module, renames(module, call, gone), safe=sure)
                 if all(one.renamed for one in gone)

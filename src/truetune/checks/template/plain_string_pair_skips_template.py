@@ -93,7 +93,8 @@ class PlainStringPairSkipsTemplate(DataRule):
             if self.preferences == self.bare:
                 what, columns = "preference pairs", "prompt, chosen and rejected"
             yield self.finding(
-                f"{self.bare:,} of {self.pairs:,} {what} are plain strings on a chat model",
+                f"{self.bare:,} of {self.pairs:,} {what} are plain strings, which skip the"
+                " tokenizer's chat template",
                 f"write {columns} as lists of messages, so that they go through the chat template",
                 evidence=[f"the template would put {self.header!r} between prompt and answer"],
                 cases=self.cases,

@@ -37,9 +37,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.by_trainer import MOOT, ByFact, Judged
+from truetune.checks.by_trainer import MOOT, ByFact, Judged, is_nearly_all
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.learned import ideal_mask
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_EXAMPLE, tokens_not_counted
 from truetune.checks.places import in_example
@@ -64,7 +65,7 @@ class SftMaxLengthDefault1024(DataRule):
         super().__init__(setup)
         cut = setup.trainer.cut.value
         self.limit = DEFAULT if setup.trainer.name is None else cut.limit
-        self.examples = self.over = self.lost = self.longest = 0
+        self.examples = self.over = self.lost = self.longest = self.whole = 0
         self.media = Media()
         self.cases: list[Case] = []
 
@@ -75,8 +76,12 @@ class SftMaxLengthDefault1024(DataRule):
         self.longest = max(self.longest, int(lengths.max(initial=0)))
         if self.spec.max_length is not None or self.limit is None:
             return
-        for i in np.flatnonzero(lengths > self.limit).tolist():
+        over = np.flatnonzero(lengths > self.limit).tolist()
+        answers = ideal_mask(batch) & batch.supervised if over else batch.supervised
+        for i in over:
             self.over += 1
+            part = answers[batch.offsets[i] : batch.offsets[i + 1]]
+            self.whole += bool(part.any()) and not part[: self.limit].any()
             self.lost += int(
                 batch.supervised[batch.offsets[i] + self.limit : batch.offsets[i + 1]].sum()
             )
@@ -111,9 +116,11 @@ class SftMaxLengthDefault1024(DataRule):
             who = "TRL cuts them" if trainer.name is None else f"{trainer.called} {does}"
             yield self.finding(
                 f"{self.over:,} of {self.examples:,} examples are longer than {self.limit:,}"
-                f" tokens, and no {cut.setting} is set: {who} by default",
+                f" tokens, and no {cut.setting} is set: {who} by default"
+                + (f", and of {self.whole:,} the whole answer is lost" if self.whole else ""),
                 f"set {cut.setting} in the trainer and here (the longest example has"
                 f" {self.longest:,} tokens)",
+                severity="error" if is_nearly_all(self.whole, self.examples) else None,
                 evidence=[f"{self.lost:,} supervised tokens lie behind the cut"],
                 cases=self.cases,
                 count=self.over,

@@ -1,7 +1,9 @@
 """Examples longer than max_length lose the stop token of their last answer.
 
 ## What it does
-Counts the examples longer than `max_length` whose last trained stop token lies behind the cut.
+Counts the examples longer than `max_length` whose last trained stop token lies behind the cut. Where prompts are
+learned too, a row may lose its whole answer and still have labels: such rows are counted apart, and nine of ten are an
+error.
 
 ## Why it is bad
 Those rows teach that a long answer does not end: the tuned model stops after short answers and runs on after long
@@ -38,9 +40,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.by_trainer import CUT_ACTIONS
+from truetune.checks.by_trainer import CUT_ACTIONS, is_nearly_all
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.learned import ideal_mask
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_EXAMPLE, NO_LIMIT, tokens_not_counted
 from truetune.checks.places import in_example
@@ -58,7 +61,7 @@ class TruncationCutsTheTerminator(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.examples = self.longer = self.cut = 0
+        self.examples = self.longer = self.cut = self.whole = 0
         self.media = Media()
         self.cases: list[Case] = []
 
@@ -70,12 +73,14 @@ class TruncationCutsTheTerminator(DataRule):
             return
         longer = np.flatnonzero(batch.lengths > limit).tolist()
         self.longer += len(longer)
+        answers = ideal_mask(batch) if longer else batch.supervised
         for i in longer:
             part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
             trained = np.flatnonzero(batch.supervised[part])
             stops = np.flatnonzero(batch.supervised[part] & (batch.source[part] == Source.STOP))
             if len(stops) and stops[-1] >= limit and trained[0] < limit:
                 self.cut += 1
+                self.whole += not answers[part][:limit].any()
                 if len(self.cases) < MAX_CASES:
                     text = (
                         f"{batch.lengths[i]:,} tokens; its last stop token is number"
@@ -96,10 +101,17 @@ class TruncationCutsTheTerminator(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         if self.cut:
+            whole = self.whole and f", {self.whole:,} of them the whole answer"
+            lost = "the whole answer" if self.whole == self.cut else "the end of their answer"
             yield self.finding(
-                f"{self.cut:,} of {self.examples:,} examples lose the end of their answer at"
-                f" {self.spec.max_length:,} tokens",
-                "raise max_length, or drop these rows; a cut answer teaches the model not to stop",
+                f"{self.cut:,} of {self.examples:,} examples lose {lost} at {self.spec.max_length:,} tokens"
+                + (whole if whole and self.whole < self.cut else ""),
+                (
+                    "raise max_length, or drop these rows: of a row without its answer the prompt alone is learned"
+                    if self.whole
+                    else "raise max_length, or drop these rows; a cut answer teaches the model not to stop"
+                ),
+                severity="error" if is_nearly_all(self.whole, self.examples) else None,
                 cases=self.cases,
                 count=self.cut,
                 total=self.examples,

@@ -48,6 +48,11 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 
+KEPT_PAIRS = (
+    "a pair without a token of its answers has the same log-probability on both sides: where it is kept, its DPO"
+    " loss stays at 0.693"
+)
+
 
 class TruncationLeavesNoLabel(DataRule):
     code = "TT404"
@@ -76,7 +81,7 @@ class TruncationLeavesNoLabel(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.examples = self.longer = self.empty = 0
+        self.examples = self.longer = self.empty = self.pairs = 0
         self.media = Media()
         self.cases: list[Case] = []
 
@@ -92,6 +97,7 @@ class TruncationLeavesNoLabel(DataRule):
             trained = np.flatnonzero(batch.supervised[batch.offsets[i] : batch.offsets[i + 1]])
             if len(trained) and trained[0] >= limit:
                 self.empty += 1
+                self.pairs += batch.examples[i].row.is_preference
                 if len(self.cases) < MAX_CASES:
                     text = (
                         f"the first of its {len(trained):,} supervised tokens is number"
@@ -116,6 +122,7 @@ class TruncationLeavesNoLabel(DataRule):
                 f"{self.empty:,} of {self.examples:,} examples have no supervised token within "
                 f"{self.spec.max_length:,} tokens",
                 "raise max_length, or drop these rows",
+                evidence=[KEPT_PAIRS] if self.pairs else [],
                 cases=self.cases,
                 count=self.empty,
                 total=self.examples,

@@ -25,7 +25,8 @@ MESSAGES = (
     message(
         "layers-left-on-the-cpu",
         "a part of the model's layers is computed on the CPU: every token waits for it",
-        r"(?:llm_)?load_tensors: offloaded (?!(\d+)/\1 )\d+/\d+ layers to GPU",
+        r"(?:llm_)?load_tensors: offloaded (?!(\d+)/\1 )\d+/\d+ layers to GPU"
+        r"|\S+ +[0-9a-f]{12} +[\d.]+ [GM]B +(?:\d+%/\d+% CPU/GPU|100% CPU)\b.*",
         "llama.cpp: -ngl (--n-gpu-layers) is missing or low; Ollama: weights and the context do not fit the GPU, so"
         " that it keeps layers in the machine's memory (`ollama ps` shows 40%/60% CPU/GPU), or num_gpu is set",
         "llama.cpp: -ngl 99. Where it does not fit: a smaller quantization (Q4_K_M takes 4.8 bits a weight), a shorter"

@@ -37,9 +37,10 @@ MESSAGES = (
         "the cache is turned off because of gradient checkpointing",
         r"`?use_cache=True`? is incompatible with gradient checkpointing"
         r"|Caching is incompatible with gradient checkpointing",
-        "harmless in training: use_cache is for generation; generation inside training gets slow"
-        " without it",
-        "model.config.use_cache = False in training, True again before generate()",
+        "harmless in training: use_cache is for generation; beside a generate() it says that the model is still"
+        " in training mode with checkpointing on, so that generation is slow: each token runs the whole text again",
+        "before generate(): model.eval() and model.gradient_checkpointing_disable(), with use_cache=True; in"
+        " training alone: model.config.use_cache = False",
         "transformers/modeling_layers.py",
         shown="notice",
         severity="info",

@@ -1,0 +1,151 @@
+"""A model generates in float16, and its activations are too large for it.
+
+## What it does
+Follows the model of `generate`, and pipelines, to what loads the weights. It warns where that is float16 (`dtype`,
+`torch_dtype`, `.half()`) for a model whose name, or whose config.json on this machine, says Gemma 3. Of T5 and its kin
+`.half()` alone counts: `from_pretrained` keeps the layers in float32 that overflow.
+
+## Why it is bad
+float16 ends at 65,504, and Gemma 3 passes it inside of its layers. The logits become NaN: the answer is nothing but
+`<pad>`, or sampling stops with "probability tensor contains either `inf`, `nan` or element < 0". Training and merge
+are fine, and on a GPU with bfloat16 so are the answers.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("google/gemma-3-4b-it")
+model = AutoModelForCausalLM.from_pretrained("google/gemma-3-4b-it", dtype=torch.float16).to("cuda")
+out = model.generate(**tokenizer("Hi", return_tensors="pt").to("cuda"), max_new_tokens=20)
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("google/gemma-3-4b-it")
+model = AutoModelForCausalLM.from_pretrained("google/gemma-3-4b-it", dtype=torch.bfloat16).to("cuda")
+out = model.generate(**tokenizer("Hi", return_tensors="pt").to("cuda"), max_new_tokens=20)
+```
+
+## Fix safety
+bfloat16 where the GPU has it (from Ampere on: A10, RTX 30). A T4 or V100 computes it slowly, or not at all: float32
+there, or 4 bits with `bnb_4bit_compute_dtype=torch.float32`. A GGUF in llama.cpp is not hurt.
+
+## References
+- huggingface/transformers#36822; Unsloth documentation, "Gemma 3" (float16); huggingface/transformers#4586 (T5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.model_identity import overflowing_family
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.answering_models import dtypes_given, model_chains
+from truetune.checks.source.execution_order import trains
+from truetune.checks.source.generation import generations
+from truetune.checks.source.loaded_models import NAME_ARGUMENTS
+from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.places import at
+from truetune.checks.source.weight_dtypes import FLOAT16, OTHERS
+from truetune.errors import TruetuneError
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import SETTINGS
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+PIPELINE = "transformers.pipeline"
+TOO_LARGE = "gemma3"
+"""Beginning of the families that overflow however they are loaded, without signs between"""
+
+
+def _asked(module: Module) -> Iterator[Call]:
+    yield from generations(module)
+    yield from module.calls(PIPELINE)
+
+
+class GenerationOverflowsFloat16(SourceRule):
+    code = "TT857"
+    severity = "warning"
+    looks_at = CodePlaces("models that generate, and pipelines", _asked)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if trains(module):
+            return  # see fp16-overflow
+        seen: set[object] = set()
+        for load, is_cast in _loads_in_float16(module):
+            family = _family(module, load)
+            if load.node in seen or family is None:
+                continue
+            if not is_cast and not _plain(family).startswith(TOO_LARGE):
+                continue
+            seen.add(load.node)
+            yield self.finding(
+                f"{family} generates in float16, whose largest number is 65,504: its activations overflow, the"
+                " logits are NaN, and nothing but <pad> comes out",
+                "load it with dtype=torch.bfloat16; on a GPU without bfloat16 (T4, V100) with torch.float32",
+                cases=[at(module, load.node)],
+            )
+
+
+def _loads_in_float16(module: Module) -> Iterator[tuple[Call, bool]]:
+    """What loads a model that generates in float16, and whether a cast makes it so."""
+    for call in module.calls(PIPELINE):
+        if set(dtypes_given(module, call)) & FLOAT16.names:
+            yield call, False
+    for call in generations(module):
+        chains = model_chains(module, call.receiver) if call.receiver is not None else None
+        for chain in chains or ():
+            # Steps stand from the last to the first: the last that names a dtype decides.
+            dtype, is_cast = _of_steps(module, chain.steps), True
+            if not dtype:
+                dtype, is_cast = set(dtypes_given(module, chain.load)), False
+            if dtype & FLOAT16.names:
+                yield chain.load, is_cast
+
+
+def _of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
+    """The dtype that casts give the weights; empty where none does."""
+    for step in steps:
+        if step.method in ("half", "float", "bfloat16"):
+            return {"float16" if step.method == "half" else step.method}
+        given = [*step.args, *step.keywords.values()] if step.method == "to" else []
+        named = {module.flow.name(one) or "" for one in given} & OTHERS.union(FLOAT16.names)
+        if named:
+            return set(named)
+    return set()
+
+
+def _family(module: Module, load: Call) -> str | None:
+    """The family that overflows in float16, by the name of the model or its config.json; None for any other."""
+    given = next((load.keywords[name] for name in NAME_ARGUMENTS if name in load.keywords), None)
+    if given is None:
+        given = load.argument(1, "model") if load.named(PIPELINE) else load.argument(0, "")
+    names = possible_texts(module, given)
+    found = {
+        overflowing_family(name) or overflowing_family(_model_type(module, name)) for name in names
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _model_type(module: Module, name: str) -> str:
+    """The model_type of a folder on this machine, as a name; empty where there is none."""
+    for folder in (Path(module.path).parent / name, Path(name)):
+        try:
+            config = read_json(folder / "config.json", SETTINGS)
+        except (TruetuneError, OSError, ValueError):
+            continue
+        kind = config.get("model_type") if isinstance(config, dict) else None
+        return str(kind or "").removesuffix("_text")
+    return ""
+
+
+def _plain(family: str) -> str:
+    return family.replace("-", "").replace("_", "")

@@ -1,0 +1,92 @@
+"""Scripts that generate after their training, in training mode or not, and models that overflow in float16."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+
+TRAINING = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+tokenizer = AutoTokenizer.from_pretrained("some/base")
+model = AutoModelForCausalLM.from_pretrained("some/base")
+def ask(text):
+    return model.generate(**tokenizer(text, return_tensors="pt"), max_new_tokens=9)
+args = SFTConfig("out", {settings})
+trainer = SFTTrainer(model, args=args, train_dataset=rows)
+trainer.train()
+{after}
+"""
+ON = "gradient_checkpointing=True"
+SLOW = [(ON, "ask(1)"), (ON, "model = trainer.model\nfor row in rows:\n    ask(row)")]
+QUICK = [
+    ("gradient_checkpointing=False", "ask(1)"),
+    ("", "ask(1)"),
+    (ON, "model.eval()\nask(1)"),
+    (ON, "model.gradient_checkpointing_disable()\nask(1)"),
+    (ON + ", eval_strategy='epoch'", "ask(1)"),
+    (ON, "print(trainer.evaluate())\nask(1)"),
+    (ON, "model = AutoModelForCausalLM.from_pretrained('out')\nask(1)"),
+    (ON, "trainer.save_model()"),
+]
+
+
+def said(folder: Path, code: str, rule: str) -> list[str]:
+    path = folder / "job.py"
+    path.write_text(code, encoding="utf-8")
+    return [finding.message for finding in lint([path], select=[rule]).findings]
+
+
+@pytest.mark.parametrize(("settings", "after"), SLOW)
+def test_generation_in_training_mode_has_no_cache(
+    settings: str, after: str, tmp_path: Path
+) -> None:
+    code = TRAINING.format(settings=settings, after=after)
+    (message,) = said(tmp_path, code, "kv-cache-left-off")
+    assert "leave the key-value cache out" in message
+
+
+@pytest.mark.parametrize(("settings", "after"), QUICK)
+def test_generation_with_its_cache_is_left_alone(settings: str, after: str, tmp_path: Path) -> None:
+    code = TRAINING.format(settings=settings, after=after)
+    assert said(tmp_path, code, "kv-cache-left-off") == []
+
+
+ANSWER = """
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+tokenizer = AutoTokenizer.from_pretrained("some/base")
+model = {model}
+out = model.generate(**tokenizer("Hi", return_tensors="pt"), max_new_tokens=9)
+"""
+LOAD = 'AutoModelForCausalLM.from_pretrained("{}", dtype={})'
+OVERFLOWS = [
+    LOAD.format("google/gemma-3-1b-it", "torch.float16"),
+    LOAD.format("/srv/gemma3-4b-tickets", "'float16'") + ".to('cuda').eval()",
+    LOAD.format("gemma-3-4b-merged", "torch.bfloat16") + ".half()",
+    LOAD.format("tuned", "torch.float16"),
+    'AutoModelForSeq2SeqLM.from_pretrained("google/flan-t5-large").half()',
+]
+FITS = [
+    LOAD.format("google/gemma-3-1b-it", "torch.bfloat16"),
+    LOAD.format("google/gemma-3-1b-it", "torch.float16") + ".float()",
+    LOAD.format("google/gemma-2b-it", "torch.float16"),
+    LOAD.format("Qwen/Qwen2.5-7B-Instruct", "torch.float16"),
+    'AutoModelForSeq2SeqLM.from_pretrained("google/flan-t5-large", dtype=torch.float16)',
+]
+
+
+@pytest.mark.parametrize("model", OVERFLOWS)
+def test_a_family_that_overflows_in_float16_is_found(model: str, tmp_path: Path) -> None:
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / "config.json").write_text('{"model_type": "gemma3_text"}')
+    (message,) = said(tmp_path, ANSWER.format(model=model), "generation-overflows-float16")
+    assert "generates in float16" in message
+
+
+@pytest.mark.parametrize("model", FITS)
+def test_what_stays_in_range_is_left_alone(model: str, tmp_path: Path) -> None:
+    assert said(tmp_path, ANSWER.format(model=model), "generation-overflows-float16") == []
