@@ -24,6 +24,7 @@ MADE: tuple[tuple[str, str], ...] = (
     ("peft.PeftModel*.from_pretrained", "peft-model"),
     ("peft.AutoPeftModel*.from_pretrained", "peft-model"),
     ("peft.PeftModel*", "peft-model"),
+    ("peft.inject_adapter_in_model", "peft-model"),
     ("unsloth.Fast*Model.get_peft_model", "peft-model"),
     ("peft.prepare_model_for_kbit_training", "model"),
     ("transformers.AutoModel*", "model"),
