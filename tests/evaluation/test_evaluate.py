@@ -173,7 +173,7 @@ def test_nothing_to_measure(model: Path, tmp_path: Path) -> None:
 def test_a_backend_that_can_not_score(
     model: Path, held: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inside = module.opened
+    inside = module.open_backend
 
     def silent(*args: Any) -> Backend:
         backend = inside(*args)
