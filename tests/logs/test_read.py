@@ -394,3 +394,24 @@ def test_endless_words_and_records_take_no_time(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text("step 1 | loss:2.5\nstep 2 | " + "a" * 500_000 + "\n")
     assert read_run(path).curve("loss").value.tolist() == [2.5]
+
+
+def test_the_last_records_without_a_bar_behind_them_go_on_at_the_pace_of_the_others(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        text
+        for step in range(20, 181, 20)
+        for text in (
+            *(f"{{'loss': 2.0, 'epoch': {n / 62:.2f}}}" for n in range(step - 15, step + 1, 5)),
+            f" {step // 2}%|# | {step}/186 [03:58<32:58, 11.92s/it]",
+        )
+    ]
+    lines += ["{'loss': 1.9, 'epoch': 2.98}", "{'train_runtime': 2237.75, 'epoch': 3.0}"]
+    path = tmp_path / "train.log"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    log = read_run(path)
+    assert log.curve("loss").step.tolist() == list(range(5, 186, 5))
+    assert not log.notes
+    path.write_text("\n".join([*lines[:-1], *lines[-2:-1] * 3]), encoding="utf-8")
+    assert read_run(path).last_step == 186

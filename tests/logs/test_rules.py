@@ -620,3 +620,49 @@ def test_label_smoothing_is_read_from_loss_against_margin(
     finding = found(log_of({"log_history": records}))["dpo-stuck-at-ln2"]
     assert said in finding.remedy
     assert unsaid not in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("command", "summary", "severity", "says"),
+    [
+        (
+            "--learning_rate 5e-6 --warmup_steps 500",
+            True,
+            "error",
+            ("at the last record (30)", "6% of the configured 5e-06", "500 steps of warm-up"),
+        ),
+        ("", True, "error", ("at the last record (30)",)),
+        ("", False, "info", ("at the last record (30)",)),
+        ("--learning_rate 3e-7 --warmup_steps 30", True, "", ()),
+    ],
+)
+def test_a_printed_log_that_ends_in_its_warm_up(
+    command: str, summary: bool, severity: str, says: tuple[str, ...], tmp_path: Path
+) -> None:
+    lines = [f"+ trl sft {command}", "  0%|          | 0/60 [00:00<?, ?it/s]"]
+    lines += [f"{{'loss': 2.0, 'learning_rate': {n * 1e-8:.3g}}}" for n in range(1, 31)]
+    lines += ["{'train_runtime': 1931.2, 'train_loss': 2.0}"] * summary
+    path = tmp_path / "train.log"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    finding = found(read_run(path)).get("learning-rate-never-peaked")
+    assert (finding.severity if finding else "") == severity
+    if finding is not None:
+        text = " ".join((finding.message, *finding.evidence))
+        assert all(part in text for part in says)
+
+
+def test_a_preference_run_that_ends_in_its_warm_up_is_not_told_to_raise_the_rate() -> None:
+    rng = np.random.default_rng(0)
+    records = [
+        {
+            "step": step,
+            "loss": math.log1p(math.exp(-margin)),
+            "rewards/margins": margin,
+            "rewards/accuracies": 0.5,
+            "learning_rate": step * 1e-8,
+        }
+        for step, margin in enumerate(rng.normal(0, 2e-3, 60).tolist(), 1)
+    ]
+    remedy = found(log_of({"log_history": records}))["dpo-stuck-at-ln2"].remedy
+    assert remedy.startswith("shorten the warm-up")
+    assert "raise the learning rate" not in remedy

@@ -215,7 +215,10 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     else:
         yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
     rows = rows_seen(log)
-    if rows and log.last_step and not log.is_numbered:
+    a_step = log.output.settings.rows_a_step if log.output is not None else None
+    if a_step:
+        yield "an optimizer step has", f"{a_step:,} rows, as the trainer counts them"
+    elif rows and log.last_step and not log.is_numbered:
         yield (
             "an optimizer step has",
             f"{rows / log.last_step:,.3g} rows ({rows:,.0f} rows in {log.last_step:,.0f} optimizer steps)",

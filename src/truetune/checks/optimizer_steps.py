@@ -66,7 +66,7 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
 
     A console log may print records without a step: then the banner of the trainer counts them, or its speed.
     """
-    if not _has_ended(log):
+    if not has_ended(log):
         return None
     settings = log.output.settings if log.output is not None else None
     made, why = int(log.last_step), "the log ends at step {:,}"
@@ -88,7 +88,7 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     return OptimizerSteps(made, why, rows, a_step, log.epochs or None)
 
 
-def _has_ended(log: RunLog) -> bool:
+def has_ended(log: RunLog) -> bool:
     """Did the run come to its last planned step, or write the summary that stands behind it?"""
     if log.number("train_runtime") is not None:
         return True

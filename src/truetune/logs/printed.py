@@ -86,6 +86,8 @@ class _Records:
         """Records that wait for a bar; an evaluation's among them have the step of the loss before them"""
         self.waited = 0
         self.last_done = 0
+        self.steps_a_record = 0.0
+        """Steps between two losses, as the last two drawings that follow records show"""
         self.in_table = False
         self.rank = ""
         """The process whose losses are taken, where lines name theirs"""
@@ -144,11 +146,17 @@ class _Records:
         losses = sum("loss" in record for record in pending)
         before = self.last_done
         made = max(0, done - before) if done is not None else 0
+        if made >= losses > 0:
+            self.steps_a_record = made / losses
         taken, step = 0, float(before)
         for record in pending:
             if "loss" in record:
                 taken += 1
-                step = before + made * taken / losses if made >= losses else float(done or before)
+                if done is None:
+                    # no bar is drawn behind the last records: they go on at the pace of those before
+                    step = min(before + self.steps_a_record * taken, float(self.total or before))
+                else:
+                    step = before + made * taken / losses if made >= losses else float(done)
             self.into.record({"step": step, **record} if self.total else record)
 
     def _table(self, text: str) -> dict[str, Any] | None:

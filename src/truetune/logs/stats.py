@@ -56,6 +56,18 @@ def thin(curve: Curve, most: int = MOST) -> Curve:
     )
 
 
+def slope_of_warmup(rate: Curve) -> float | None:
+    """The learning rate's growth a step where it rises in a straight line up to its last point; None elsewhere."""
+    if rate.step.size < 3 or rate.value[-1] <= 0:
+        return None
+    slope, offset = np.polyfit(rate.step, rate.value, 1)
+    peak = float(rate.value[-1])
+    is_straight = np.abs(rate.value - slope * rate.step - offset).max() < 0.02 * peak
+    if not is_straight or slope <= 0 or rate.value[0] > 0.7 * peak:
+        return None
+    return None if np.any(np.diff(rate.value) <= 0) else float(slope)
+
+
 def mad(values: Floats) -> float:
     """Robust standard deviation."""
     return float(MAD * np.median(np.abs(values - np.median(values)))) if values.size else 0.0

@@ -46,7 +46,7 @@ from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
 from truetune.logs.preference import smoothing_by_curves
-from truetune.logs.stats import trend
+from truetune.logs.stats import slope_of_warmup, trend
 
 MIN_POINTS = 20
 RISE = 0.01
@@ -148,6 +148,10 @@ class DpoStuckAtLn2(LogRule):
                 " run -- CMD)"
             )
         peak = float(rate.value.max()) if rate else None
+        if peak is not None and peak < USUAL_RATE and slope_of_warmup(rate) is not None:
+            # the rate that was set is above the logged ones: a higher setting would be the wrong advice
+            first = f"shorten the warm-up: the learning rate still rises at the end ({peak:.3g})"
+            return "; then ".join((first, *ways))
         if peak is None or peak < USUAL_RATE:
             if peak is not None and peak < LOW_RATE:
                 first = f"raise the learning rate from {peak:.3g}: an adapter needs 5e-6 to 5e-5"

@@ -3,7 +3,8 @@
 ## What it does
 Looks whether `learning_rate` grows in proportion to the step up to the last one. A run that has not come to its last
 step yet (`max_steps`) is left alone, and so is one of fewer than ten steps or one that came to the configured rate,
-where that is in the log. Where the log does not say how many steps were planned, it is a note: the run may go on.
+where the log, or a command that it prints, says it. Where the log neither says how many steps were planned nor ends
+with the trainer's summary, it is a note: the run may go on.
 
 ## Why it is bad
 The rate that was asked for is never used. With `warmup_steps=500` copied from a long run, forty steps train at most
@@ -41,7 +42,10 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
+from truetune.checks.optimizer_steps import has_ended
 from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve
+from truetune.logs.stats import slope_of_warmup
 
 TRIAL = 10
 """Fewer steps only try whether it runs."""
@@ -57,7 +61,7 @@ class LearningRateNeverPeaked(LogRule):
         if unmet := super().unmet():
             return unmet
         log, rate = self.subject, self.subject.curve("learning_rate").finite()
-        if rate.step[-1] < TRIAL and not log.number("learning_rate"):
+        if rate.step[-1] < TRIAL and not self._configured_rate():
             return Unmet(
                 f"fewer than {TRIAL} steps only try whether it runs", "name the log of a longer run"
             )
@@ -80,36 +84,46 @@ class LearningRateNeverPeaked(LogRule):
         log = self.subject
         rate = log.curve("learning_rate").finite()
         total = log.total_steps
-        asked = log.number("learning_rate")
-        if rate.step.size < 3 or rate.value[-1] <= 0 or (rate.step[-1] < TRIAL and not asked):
+        asked = self._configured_rate()
+        if not rate or (rate.step[-1] < TRIAL and not asked):
+            return
+        slope = slope_of_warmup(rate)
+        if slope is None:
             return
         if total and log.last_step + 2 * float(np.median(np.diff(rate.step))) <= total:
             return
-        slope, offset = np.polyfit(rate.step, rate.value, 1)
         peak = float(rate.value[-1])
-        straight = np.abs(rate.value - slope * rate.step - offset).max() < 0.02 * peak
-        if (
-            not straight
-            or slope <= 0
-            or rate.value[0] > 0.7 * peak
-            or np.any(np.diff(rate.value) <= 0)
-        ):
-            return
         if asked and peak > 0.99 * asked:
             return
         of_asked = f", {peak / asked:.0%} of the configured {asked:g}" if asked else ""
+        unit = "record" if log.is_numbered else "step"
+        is_over = bool(total) or has_ended(log)
         yield self.finding(
-            f"the learning rate still rises at the last step ({rate.step[-1]:,.0f}): it reached"
-            f" {peak:.3g}{of_asked}",
-            ("" if total else "if the run is over: ")
+            f"the learning rate still rises at the last {unit} ({rate.step[-1]:,.0f}): it reached"
+            f" {peak:.3g}{of_asked}; the warm-up is longer than the run",
+            ("" if is_over else "if the run is over: ")
             + "set warmup_steps to a small part of it (0.03 of it in transformers 5, warmup_ratio"
             " before)",
-            severity="error" if total else "info",
-            evidence=(
-                (
-                    f"it grows by {slope:.3g} a step from {rate.value[0]:.3g} at step"
-                    f" {rate.step[0]:,.0f}"
-                ),
-            ),
+            severity="error" if is_over else "info",
+            evidence=tuple(self._evidence(rate, slope, unit)),
             figure=figure("learning rate", {"learning_rate": rate}),
         )
+
+    def _configured_rate(self) -> float | None:
+        """The peak that the log's facts or the printed command set; None where neither does."""
+        output = self.subject.output
+        printed = output.settings.learning_rate if output is not None else None
+        return self.subject.number("learning_rate") or printed
+
+    def _evidence(self, rate: Curve, slope: float, unit: str) -> Iterator[str]:
+        yield (
+            f"it grows by {slope:.3g} a {unit} from {rate.value[0]:.3g} at {unit}"
+            f" {rate.step[0]:,.0f}"
+        )
+        output = self.subject.output
+        if output is None:
+            return
+        warmup = output.settings.warmup_steps
+        total = self.subject.total_steps or output.settings.steps or output.total
+        if warmup and total and warmup >= total:
+            yield f"the command sets {warmup:,} steps of warm-up, and the run has {total:,.0f} steps"

@@ -90,11 +90,16 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"It took [\d.]+ seconds to fall asleep|vllm_mode['\"]?(?:\s?[:=]\s?| )['\"]?server|trl vllm-serve"
         r"|VLLMClient|vLLM API server version",
     ),
+    (
+        "learning_rate",
+        r"--learning[_-]rate[\s=]{1,2}(?P<learning_rate>\d{0,3}\.?\d{1,12}(?:e-?\d{1,2})?)\b",
+    ),
+    ("warmup_steps", r"--warmup[_-]steps[\s=]{1,2}" + COUNT.format("warmup_steps") + r"(?![\w.])"),
     ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
 )
 """What is printed -> how it reads; groups of a name hold its figure"""
 COMPILED = tuple((name, re.compile(pattern)) for name, pattern in PATTERNS)
-FIGURES = ("smoothing", "engine_cache")
+FIGURES = ("smoothing", "engine_cache", "learning_rate")
 """Groups that hold a number with a point"""
 NAMES = ("model", "old_gpu")
 """Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
@@ -117,6 +122,8 @@ WORDS = (
     "tensor_parallel",
     "tensor parallel",
     "label_smoothing",
+    "--learning",
+    "--warmup",
     "examples",
     "Total ",
     "total_num_steps",
@@ -212,6 +219,10 @@ class PrintedSettings:
     """NCCL copies from GPU to GPU directly (P2P)"""
     smoothing: float | None = None
     """Label smoothing of a preference loss"""
+    learning_rate: float | None = None
+    """The peak that a command sets"""
+    warmup_steps: int | None = None
+    """Steps of warm-up that a command sets"""
     half: bool = False
     """Weights or activations are float16"""
     model: str = ""
@@ -270,6 +281,8 @@ class SettingsReader:
             rows_a_step=count("rows_a_step"),
             peer_copies="peer_copies" in self._flags,
             smoothing=self._figures.get("smoothing"),
+            learning_rate=self._figures.get("learning_rate"),
+            warmup_steps=count("warmup_steps"),
             half="half" in self._flags,
             model=self._names.get("model", ""),
             old_gpu=self._names.get("old_gpu", ""),
