@@ -397,3 +397,20 @@ def test_a_search_imports_neither_rules_nor_the_readers_of_logs() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "loss-does-not-fall" in done.stdout
     assert done.stderr.strip() == "[]"
+
+
+PASTED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.02 GiB. GPU 0 has a total capacity of 23.64 GiB of"
+    " which 611.38 MiB is free. {}Including non-PyTorch memory, this process has {} GiB memory in use. Of the allocated"
+    " memory {} GiB is allocated by PyTorch, and 136.27 MiB is reserved by PyTorch but unallocated."
+)
+
+
+def test_a_pasted_message_of_a_gpu_that_another_process_holds_is_read_by_its_figures() -> None:
+    held = search(PASTED.format("Process 7 has 17.91 GiB memory in use. ", 5.11, 4.52), ALL)
+    assert held[0].topic.name == "cuda-out-of-memory"
+    assert "other processes hold 17.9 GiB" in held[0].causes[0].text
+    assert "end process 7" in held[0].causes[0].text
+    small = "Process 7 has 0.90 GiB memory in use. "
+    for text in (PASTED.format("", 23.02, 22.1), PASTED.format(small, 22.11, 21.3)):
+        assert not any("other processes" in c.text for hit in search(text, ALL) for c in hit.causes)

@@ -201,6 +201,7 @@ def test_what_holds_the_gpu_is_ended_before_the_batch_is_halved(
 ) -> None:
     text = found(tmp_path, traceback(NOTEBOOK.format(listed)))[ENDED]
     assert said in text
+    assert "other processes hold most of what is in use on this GPU" in text
     assert text.index(said) < text.index("halve per_device_train_batch_size")
     assert "expandable_segments" not in text
 

@@ -19,9 +19,11 @@ from typing import Literal
 
 from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.words import NEAR, stems
+from truetune.logs.console.memory_error import HELD_BY_OTHERS, read_memory_error
 from truetune.logs.console.messages import MESSAGES
 from truetune.package import PACKAGE_FOLDER
 
+OUT_OF_MEMORY = "cuda-out-of-memory"
 CODE = re.compile(r'^    code = "(TT\d+)"', re.M)
 PAGE = re.compile(r'\A"""(.*?)"""', re.S)
 WHY = re.compile(r"^## (?:What it does|Why it is bad)\n(.*?)(?=^## |\Z)", re.S | re.M)
@@ -142,7 +144,27 @@ def search(question: str, among: Iterable[Topic], most: int = 5) -> list[Hit]:
             )
     hits.sort(key=lambda hit: (-hit.score, hit.topic.kind, hit.topic.name))
     kept = [hit for hit in hits[:most] if hit.score >= MIN_SHARE * hits[0].score]
-    return [replace(hit, causes=_causes(hit.topic, asked, scoring)) for hit in kept]
+    found = [replace(hit, causes=_causes(hit.topic, asked, scoring)) for hit in kept]
+    return _memory_of_others_first(question, found, hits)
+
+
+def _memory_of_others_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
+    """The hits with the out-of-memory message in front where its own figures say that other processes hold the GPU.
+
+    Words alone find the usual causes, and smaller batches do not help there.
+    """
+    figures = read_memory_error(question)
+    message = next((hit for hit in hits if hit.topic.name == OUT_OF_MEMORY), None)
+    if message is None or not figures.is_mostly_others:
+        return kept
+    advice = f"{figures.advice()} make the step smaller"
+    proven = replace(
+        message,
+        topic=replace(message.topic, title=HELD_BY_OTHERS),
+        causes=(Cause(f"{figures.sharing()}; {advice}", figures.sharing()),),
+    )
+    others = [hit for hit in kept if hit.topic is not message.topic]
+    return [proven, *others[: max(len(kept) - 1, 0)]]
 
 
 def _causes(topic: Topic, asked: list[str], scoring: Scoring) -> tuple[Cause, ...]:

@@ -46,7 +46,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.log.printing import described
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.memory_causes import MemoryStory, engine_beside, memory_cause
-from truetune.logs.console.memory_error import read_memory_error
+from truetune.logs.console.memory_error import HELD_BY_OTHERS, read_memory_error
+from truetune.logs.console.messages import Message
 from truetune.logs.console.output import ConsoleOutput, Failure, is_by_hand
 from truetune.logs.console.phase import phase_of
 
@@ -75,7 +76,7 @@ class RunEndedInAnException(OutputRule):
             if step
             else ""
         )
-        meaning = f": {known.title}" if known else ""
+        meaning = f": {self._title(known, failure.raised.text)}" if known else ""
         by_hand = is_by_hand(failure.raised)
         yield self.finding(
             (
@@ -88,6 +89,12 @@ class RunEndedInAnException(OutputRule):
             evidence=self._evidence(failure),
             cases=(Case(text, file=output.file, line=failure.raised.line),),
         )
+
+    def _title(self, known: Message, text: str) -> str:
+        """What the exception means; an out-of-memory message that others caused is not a step too large."""
+        if known.name == OUT_OF_MEMORY and read_memory_error(text).is_mostly_others:
+            return HELD_BY_OTHERS
+        return known.title
 
     def _remedy(self, failure: Failure) -> str:
         known = failure.message

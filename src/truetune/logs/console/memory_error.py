@@ -39,6 +39,8 @@ ROUNDED = 0.1
 """GiB by which the figures of one message may disagree: each is rounded, and they are read one after another"""
 PIECES = 0.01
 """Of the capacity, held in pieces: less is rounding of blocks, which no allocator gives back"""
+HELD_BY_OTHERS = "other processes hold most of what is in use on this GPU"
+"""What the message means where `is_mostly_others`"""
 OTHERS_MATTER = 0.5
 """GiB that other processes hold: a display and an idle CUDA context take less"""
 LARGE_REQUEST = 0.2
@@ -64,6 +66,12 @@ class MemoryFigures:
     def is_shared(self) -> bool:
         """Do other processes hold a part of this GPU that matters?"""
         return self.others is not None and self.others > OTHERS_MATTER
+
+    @property
+    def is_mostly_others(self) -> bool:
+        """Do other processes hold more than this one, and more than it asked for?"""
+        own = (self.allocated or 0.0) + (self.idle or 0.0)
+        return self.is_shared and (self.others or 0.0) > max(own, self.asked or 0.0)
 
     @property
     def pieces_suffice(self) -> bool:
@@ -92,6 +100,13 @@ class MemoryFigures:
             " a GPU of its own (torch.cuda.set_device); only if it does not fit then"
         )
 
+    def sharing(self) -> str:
+        """What other processes hold, one line; only where they do."""
+        return (
+            f"other processes hold {_size(self.others or 0.0)} of this GPU: an earlier run that has"
+            " not ended, a notebook, or another rank on the same GPU (nvidia-smi lists them)"
+        )
+
     def evidence(self, *, asks_on: bool = False) -> list[str]:
         """The numbers, and what they show, one line each; `asks_on`: more tensors would follow the one that failed."""
         lines = []
@@ -104,11 +119,8 @@ class MemoryFigures:
         )
         if said := [f"{_size(value)} {what}" for what, value in parts if value is not None]:
             lines.append(", ".join(said))
-        if self.is_shared and self.others is not None:
-            lines.append(
-                f"other processes hold {_size(self.others)} of this GPU: an earlier run that has"
-                " not ended, a notebook, or another rank on the same GPU (nvidia-smi lists them)"
-            )
+        if self.is_shared:
+            lines.append(self.sharing())
         if self.pieces_suffice and not asks_on:
             lines.append(
                 "what PyTorch holds in pieces is more than this tensor needs: try"
