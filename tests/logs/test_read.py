@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from truetune.checks.diagnose import diagnose
 from truetune.errors import DataError
 from truetune.logs.builder import Builder
 from truetune.logs.events import crc32c, masked, read_events
@@ -228,7 +229,6 @@ def test_an_empty_folder_and_one_of_data_are_no_runs(tmp_path: Path) -> None:
     "history", ["[]", '[{"step": 1, "loss": 2.0}]', '[{"step": 1, "loss": Infinity}, 3]']
 )
 def test_nearly_empty_histories_are_read(history: str, tmp_path: Path) -> None:
-    from truetune.checks.diagnose import diagnose
 
     state(tmp_path, f'{{"log_history": {history}}}')
     report = diagnose(tmp_path)
@@ -415,3 +415,35 @@ def test_the_last_records_without_a_bar_behind_them_go_on_at_the_pace_of_the_oth
     assert not log.notes
     path.write_text("\n".join([*lines[:-1], *lines[-2:-1] * 3]), encoding="utf-8")
     assert read_run(path).last_step == 186
+
+
+def test_the_losses_that_a_notebook_shows_as_html(tmp_path: Path) -> None:
+    rows = "".join(f"<tr>\n<td>{n}</td>\n<td>{3 - n / 100}</td>\n</tr>" for n in range(1, 61))
+    page = (
+        "<div>\n<progress value='60' max='60'></progress>\n [60/60 07:48, Epoch 0/1]\n</div>\n"
+        '<table border="1" class="dataframe">\n<thead><tr style="text-align: left;"><th>Step</th>'
+        f"<th>Training Loss</th></tr></thead><tbody>{rows}</tbody></table><p>"
+    )
+    banner = "Num examples = {rows} | Num Epochs = 1 | Total steps = 60\nTotal batch size (2 x 4 x 1) = 8\n"
+    path = tmp_path / "run.ipynb"
+
+    def write(examples: str) -> None:
+        outputs: list[dict[str, object]] = [
+            {"output_type": "stream", "text": [banner.format(rows=examples)]},
+            {"output_type": "display_data", "data": {"text/html": page.splitlines(keepends=True)}},
+            {
+                "output_type": "execute_result",
+                "data": {"text/plain": ["{'train_runtime': 481.2,\n", " 'train_loss': 2.7}"]},
+            },
+        ]
+        path.write_text(json.dumps({"cells": [{"outputs": outputs}]}), encoding="utf-8")
+
+    write("9,812")
+    log = read_run(path)
+    assert log.curve("loss").step.tolist() == list(range(1, 61))
+    assert log.number("train_runtime") == 481.2
+    assert log.output is not None
+    assert log.output.done == 60
+    assert "saw 480 of 9,812 rows, 4.9%" in " ".join(f.message for f in diagnose(path).findings)
+    write("512")
+    assert not diagnose(path).findings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,14 @@ from truetune.logs.builder import Builder
 from truetune.logs.printed import read_pieces
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import LOG, InputLimitError
+
+TRAINING_LOSS = "Training Loss"
+NO_LOSS_YET = "No log"
+"""What stands for the training loss of an evaluation before the first record"""
+PROGRESS = re.compile(r"\[ {0,4}(?P<done>\d{1,9})/(?P<total>\d{1,9}) (?P<time>[\d:]{4,12})")
+"""`[60/60 07:48, Epoch 0/1]`: what stands below the bar that the Trainer draws in a notebook"""
+RESULTS_OVER_LINES = re.compile(r"(?<=,)\s{0,4}\n\s{0,40}(?=')")
+"""Line ends in a dictionary that a cell shows"""
 
 
 def read_notebook(path: Path, into: Builder) -> None:
@@ -58,9 +67,33 @@ def _texts(output: dict[str, Any]) -> Iterator[str]:
         traceback = output.get("traceback")
         yield "\n".join(map(str, traceback)) + "\n" if isinstance(traceback, list) else ""
         return
-    shown = output.get("text") or (output.get("data") or {}).get("text/plain") or ""
-    yield "".join(map(str, shown)) if isinstance(shown, list) else str(shown)
+    data = output.get("data") or {}
+    shown = output.get("text") or data.get("text/plain") or ""
+    plain = _joined(shown)
+    yield RESULTS_OVER_LINES.sub(" ", plain) if "'train_runtime'" in plain else plain
     yield "\n"
+    page = _joined(data.get("text/html") or "")
+    if TRAINING_LOSS in page and len(page) < LOG.max_bytes:
+        yield from _table_of_losses(page)
+
+
+def _joined(text: Any) -> str:
+    """The text of an output, which notebooks write as a string or as a list of lines."""
+    return "".join(map(str, text)) if isinstance(text, list) else str(text)
+
+
+def _table_of_losses(page: str) -> Iterator[str]:
+    """The table and the progress that the Trainer draws as HTML, in the form in which a console prints them."""
+    for row in re.findall(r"<tr\b.*?(?=<tr\b|\Z)", page, re.DOTALL):
+        cells = re.findall(r"<t[hd][^>]{0,200}>([^<]{0,200})<", row)
+        if cells and NO_LOSS_YET not in cells:
+            yield "\t".join(cell.strip() for cell in cells) + "\n"
+    yield "\n"
+    progress = PROGRESS.search(page)
+    if progress is not None:
+        done, total = int(progress["done"]), int(progress["total"])
+        share = 100 * done // total if total else 0
+        yield f"{share}%|#| {done}/{total} [{progress['time']}<00:00]\n"
 
 
 def _pieces(texts: Iterator[str]) -> Iterator[tuple[str, int]]:

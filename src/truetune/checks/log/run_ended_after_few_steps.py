@@ -4,7 +4,8 @@
 Counts the optimizer steps of a run that has ended: by its records, by what the trainer prints at its start, or by its
 speed and its time. It fires below 10 steps, and below 30 as a note, where the rows were seen once at least and the
 loss hardly fell: by less than 10 %, or by less than 1.5 % from the 0.693 at which preference losses begin. A trial that
-`max_steps` ends within the first epoch is left alone.
+`max_steps` ends within the first epoch is left alone, or a note where the trainer printed how many rows there are and
+at most 60 steps saw less than a tenth of them.
 
 ## Why it is bad
 The optimizer moves each weight by about the learning rate at each step. 52 rows in steps of 64 are one step an epoch:
@@ -47,6 +48,10 @@ from truetune.logs.log import RunLog
 
 WHOLE = 0.9
 """Epochs from which a run saw its rows, as far as the last batch of an epoch is left out or rounded"""
+MAX_TRIAL_STEPS = 60
+"""The notebooks that try a method make 30 to 60 (see `optimizer_steps.FEW`)"""
+TRIAL_SHARE = 0.1
+"""Of the rows, below which most of the data was never seen; a run over a part of a large set takes more steps"""
 FALL = 0.1
 """Share by which a loss falls that learned something; the losses of single batches differ by as much"""
 FALL_OF_PAIRS = 0.015
@@ -80,9 +85,12 @@ class RunEndedAfterFewSteps(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log, made = self.subject, steps_of_log(self.subject)
-        if made is None or made.most >= SCARCE or log.epochs < WHOLE or self._has_learned():
+        if made is None or log.kind not in self.kinds or self.unmet() is not None:
             return
-        if log.kind not in self.kinds or self.unmet() is not None:
+        if log.epochs < WHOLE:
+            yield from self._trial(made)
+            return
+        if made.most >= SCARCE or self._has_learned():
             return
         loss = log.curve("loss").finite()
         plural = "s" * (made.most != 1)
@@ -93,6 +101,22 @@ class RunEndedAfterFewSteps(LogRule):
             severity="warning" if made.most < FEW else "info",
             evidence=(made.why,),
             figure=figure("loss", {"loss": loss}),
+        )
+
+    def _trial(self, made: OptimizerSteps) -> Iterator[Finding]:
+        """That a run of a trial's length ended within the first epoch: settings of a notebook that only shows how."""
+        if made.rows is None or made.rows_a_step is None or made.most > MAX_TRIAL_STEPS:
+            return
+        seen = made.most * made.rows_a_step
+        if seen >= TRIAL_SHARE * made.rows:
+            return
+        yield self.finding(
+            f"the run ended after {made.most:,} optimizer steps: it saw {seen:,} of {made.rows:,}"
+            f" rows, {seen / made.rows:.1%}",
+            "if it was meant to be more than a trial, remove max_steps and set num_train_epochs"
+            " (1 to 3)",
+            severity="info",
+            evidence=(made.why,),
         )
 
     def _has_learned(self) -> bool:
