@@ -381,3 +381,31 @@ def test_right_answers_are_counted_and_wrong_ones_are_called_wrong(wrong: int) -
     assert ("a wrong answer" in line) is bool(wrong)
     assert "another value" not in line
     assert FORM not in rules(report)
+
+
+@pytest.mark.parametrize(
+    ("answers", "severity", "says"),
+    [
+        (
+            [f"<think>\nA town.\n</think>\n\n{town}" for town in TOWNS],
+            "warning",
+            "without it 12 are",
+        ),
+        ([f"<think>\n\n</think>\n\nNo{i}where." for i in range(12)], "info", "without it 0 are"),
+        (
+            [f"<think>\nHm.\n</think>\n\nIt is {town}, as far as I know." for town in TOWNS],
+            "info",
+            "--parser",
+        ),
+    ],
+)
+def test_reasoning_that_the_references_have_not_is_named(
+    answers: list[str], severity: str, says: str
+) -> None:
+    report = scored(answers, TOWNS)
+    (finding,) = (finding for finding in report.findings if finding.rule == FORM)
+    assert finding.severity == severity
+    assert says in finding.message
+    assert "how they ended is not known" in str(report)
+    both = scored(answers, [f"<think>\nOh.\n</think>\n\n{town}" for town in TOWNS])
+    assert "reasoning block" not in " ".join(finding.message for finding in both.findings)

@@ -76,7 +76,11 @@ def describe_success(report: SampleReport) -> str:
     # Answers of a file may come without a sign of how they ended: then "stop by themselves"
     # can't be said of them.
     ends_known = any(sample.scores.end_known for sample in report.samples)
-    fine = "stop by themselves without a fault" if ends_known else "are without a fault"
+    fine = (
+        "stop by themselves without a fault"
+        if ends_known
+        else "are without a fault in their text (how they ended is not known)"
+    )
     form = "no answer could be judged"
     if report.success.of:
         form = f"{_format_success(report.success)} {fine}"

@@ -8,6 +8,9 @@ of a sentence, the letter behind `Answer:`, the words of the reference in a long
 parser or without, it fires as well where nearly all references mark their final answer in one way (`####`) and nearly
 all answers in another (`\\boxed{}`).
 
+Where nearly all answers begin with a reasoning block (`<think>...</think>`) that the references have not, it says so,
+and how many are their reference without it.
+
 ## Why it is bad
 
 Exact match is near 0 whatever the model knows: it counts how often the form is met. A comparison of two models by it
@@ -63,6 +66,7 @@ from truetune.generation.final_answers import (
     normalise_reading,
 )
 from truetune.generation.split_words import split_words
+from truetune.render.render_plan import THINK_END
 
 EXACT, HELD = 0.1, 0.2
 """Shares of the answers: at most so many are the reference, and at least so many give it in another form. One of ten
@@ -112,8 +116,16 @@ class ExactMatchMeasuresForm(AnswersRule):
             return
         known = self._known()
         exact = sum(map(_is_exact, known))
+        if exact > EXACT * len(known):
+            return
         held = _in_another_form(known)
-        if exact > EXACT * len(known) or len(held) < HELD * len(known):
+        is_held = len(held) >= HELD * len(known)
+        reasoned = [sample for sample in known if _adds_reasoning(sample)]
+        equal = sum(map(_is_exact_behind_thought, reasoned))
+        if len(reasoned) >= MOST * len(known) and (equal >= HELD * len(known) or not is_held):
+            yield self._behind_reasoning(reasoned, equal, len(known))
+            return
+        if not is_held:
             return
         parser = _parser_for(held)
         yield self.finding(
@@ -125,6 +137,19 @@ class ExactMatchMeasuresForm(AnswersRule):
             cases=cases(held),
             count=len(held),
             total=len(known),
+        )
+
+    def _behind_reasoning(self, reasoned: list[Sample], equal: int, of: int) -> Finding:
+        """That answers begin with reasoning, which a comparison of whole texts counts as wrong."""
+        return self.finding(
+            f"{len(reasoned)} of {of} answers hold a reasoning block that their references have not"
+            f" (up to {THINK_END}): with it none of them is its reference, without it {equal} are",
+            f"compare only what is behind {THINK_END}, or generate without reasoning"
+            " (enable_thinking=False in the chat template of Qwen3)",
+            severity="warning" if equal >= HELD * of else "info",
+            cases=cases(reasoned),
+            count=len(reasoned),
+            total=of,
         )
 
     def _marks(self) -> tuple[str, str] | None:
@@ -164,6 +189,17 @@ def _common_mark(texts: Sequence[str]) -> str | None:
     """The mark of a final answer that nearly all texts have, the surest first; None where there is none."""
     counts = Counter(mark for text in texts for mark in answer_marks(text))
     return next((mark for mark in MARK_NAMES if counts[mark] >= MOST * len(texts)), None)
+
+
+def _adds_reasoning(sample: Sample) -> bool:
+    """Does the answer end a reasoning block, and its reference none?"""
+    return THINK_END in sample.answer.text and THINK_END not in sample.prompt.reference
+
+
+def _is_exact_behind_thought(sample: Sample) -> bool:
+    """Is what the answer says behind its reasoning its reference, white space aside?"""
+    said = sample.answer.text.rpartition(THINK_END)[2]
+    return said.split() == sample.prompt.reference.split()
 
 
 def _is_exact(sample: Sample) -> bool:
