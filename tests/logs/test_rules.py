@@ -666,3 +666,13 @@ def test_a_preference_run_that_ends_in_its_warm_up_is_not_told_to_raise_the_rate
     remedy = found(log_of({"log_history": records}))["dpo-stuck-at-ln2"].remedy
     assert remedy.startswith("shorten the warm-up")
     assert "raise the learning rate" not in remedy
+
+
+def test_a_loss_that_jumps_behind_its_first_record_began_with_that_record() -> None:
+    rng = np.random.default_rng(3)
+    values = [2.11, 4.83, 8.42, *(6.6 + rng.normal(0, 0.05, 60)).tolist()]
+    records = [{"step": 5 * n, "loss": value} for n, value in enumerate(values, 1)]
+    finding = found(log_of({"log_history": records}))["loss-diverges"]
+    assert "rises from 2.11 to" in finding.message
+    assert "above the 2.11 that it began with" in finding.message
+    assert "first record 2.11" in finding.evidence[0]

@@ -103,17 +103,20 @@ class LossDiverges(LogRule):
             return
         place = self._place(loss.value, low, (best + last) / 2)
         step = float(loss.step[place])
+        # medians of neighbours lie above a first record behind which the loss jumps at once
+        record = float(loss.value[0])
+        low_value, began = min(best, record), min(first, record)
         older = [c for c in log.checkpoints if c < step]
         yield self.finding(
-            f"the loss rises from {best:.4g} to {last:.4g} at step {step:,.0f} and stays up"
-            + (f", above the {first:.4g} that it began with" if worse else ""),
+            f"the loss rises from {low_value:.4g} to {last:.4g} at step {step:,.0f} and stays up"
+            + (f", above the {began:.4g} that it began with" if worse else ""),
             f"go back to {f'checkpoint-{older[-1]}' if older else 'before it'} with a lower"
             " learning rate, more warm-up, and bf16",
             severity="error" if worse else "warning",
             evidence=(
                 (
-                    f"level at first {first:.4g}, lowest {best:.4g}, at the end {last:.4g}; noise"
-                    f" {sigma:.3g}"
+                    f"first record {record:.4g}; medians of neighbours: at first {first:.4g},"
+                    f" lowest {best:.4g}, at the end {last:.4g}; noise {sigma:.3g}"
                 ),
             ),
             figure=figure("loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}),
