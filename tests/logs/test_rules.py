@@ -600,7 +600,7 @@ def test_a_loss_that_hardly_falls_lists_what_remains() -> None:
     ("smoothing", "rate", "said", "unsaid"),
     [
         (0.5, 5e-6, "set label_smoothing to 0", "raise"),
-        (0.0, 1e-7, "then raise the learning rate", "label_smoothing"),
+        (0.0, 1e-7, "raise the learning rate from 1e-07", "label_smoothing"),
         (0.1, 5e-6, "above 5e-06 for LoRA", "label_smoothing"),
     ],
 )
