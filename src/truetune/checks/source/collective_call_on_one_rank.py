@@ -3,9 +3,9 @@
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
 `wait_for_everyone` inside `if rank == 0`, `if is_main_process` and the like, behind `if rank != 0: return`, and in
-functions that are called under such a condition alone. `accelerator.get_state_dict` and `save_state` are such calls where
-the script, the command that starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives
-its part. Where only a configuration beside it says so, it is a warning.
+functions that are called under such a condition alone. `accelerator.get_state_dict` and `save_state` are such calls
+where the script, the command that starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every
+process gives its part. Where only a configuration beside it says so, it is a warning.
 
 ## Why it is bad
 The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its
