@@ -54,14 +54,13 @@ The shift changes the figure, and nothing else.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.metric_functions import (
-    Function,
     comparisons,
     functions_given,
     given_under,
@@ -191,7 +190,7 @@ def _first_comparison(module: Module, step: ast.AST) -> ast.AST | None:
     return next(comparisons(module, step), None)
 
 
-def _unshifted(module: Module, functions: list[Function]) -> ast.AST | None:
+def _unshifted(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None
