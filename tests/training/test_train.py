@@ -63,7 +63,9 @@ def test_a_run_ends_in_a_folder_that_a_check_finds_clean(base: Path, tmp_path: P
         "adapter_model.safetensors",
         "base_fingerprint.json",
     } <= {path.name for path in done.folder.iterdir()}
-    assert truetune.check([str(done.folder)]).worst() in (None, "info")
+    # Four steps teach nothing, and the check says so.
+    few_steps = ["run-ended-after-few-steps"]
+    assert truetune.check([str(done.folder)], ignore=few_steps).worst() in (None, "info")
     logged = json.loads((done.folder / "trainer_state.json").read_text())["log_history"]
     assert all("loss/stop token" in line for line in logged if "loss" in line)
     again = truetune.train(out=tmp_path / "out", **given)
