@@ -185,3 +185,33 @@ def test_chat_models_in_the_harness(
     tmp_path: Path, name: str, text: str, expected: list[tuple[str, str]]
 ) -> None:
     assert found(tmp_path / name, text + "\n") == expected
+
+
+HALF = [("job-trains-in-float16", "warning")]
+GEMMA = "run_sft.py --model_name_or_path google/gemma-2-2b-it --learning_rate 1e-5"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (f"deepspeed --num_gpus 4 {GEMMA} --fp16 --gradient_checkpointing", HALF),
+        (f"accelerate launch --mixed_precision fp16 {GEMMA}", HALF),
+        (f"python {GEMMA} --fp16 True", HALF),
+        (f"deepspeed {GEMMA} --deepspeed half.json", HALF),
+        (f"deepspeed {GEMMA} --deepspeed auto.json", []),
+        (f"deepspeed {GEMMA} --deepspeed none.json", []),
+        (f"python {GEMMA} --bf16", []),
+        (f"python {GEMMA} --fp16 False --bf16 True", []),
+        (f"python {GEMMA} --fp16 $HALF", []),
+        (f"python {GEMMA} --fp16 --bf16", []),
+        ("python run_sft.py --model google/gemma-2b --lr 1e-5 --fp16", []),
+        ("python run_sft.py --model meta-llama/Llama-3.1-8B --lr 1e-5 --fp16", []),
+        ("python ask.py --model google/gemma-2-2b-it --fp16", []),
+    ],
+)
+def test_jobs_that_train_in_float16(
+    command: str, expected: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "half.json").write_text('{"fp16": {"enabled": true}}', encoding="utf-8")
+    (tmp_path / "auto.json").write_text('{"fp16": {"enabled": "auto"}}', encoding="utf-8")
+    assert found(tmp_path / "job.sbatch", command + "\n") == expected

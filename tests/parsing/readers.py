@@ -480,6 +480,7 @@ OWN = {
     "source.walk": TELLS,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
+    "checks.commands.job_trains_in_float16": SWALLOWS,
     "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,
     "checks.commands.server_generates_slowly": TYPES_ALONE,
     "checks.commands.server_loads_no_weights": TYPES_ALONE,

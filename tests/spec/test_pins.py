@@ -178,6 +178,13 @@ def test_a_scripts_header_decides(tmp_path: Path) -> None:
         ("raise ImportError('please pip install trl==0.9.6')", [UNASKED]),
         ("# trl==0.9.6 was slower", [UNASKED]),
         ("# pip install trl", [UNASKED]),
+        ('"""Rows with a weight. trl 0.9."""', []),
+        ("#!/usr/bin/env python3\n# (transformers 4.40, trl 0.9.6)", []),
+        ('"""Runs with trl 0.9.6, peft 0.11"""', []),
+        ('"""Since trl 0.9 the trainer packs."""', [UNASKED]),
+        ('"""Needs: trl 0.9 or newer."""', [UNASKED]),
+        ("# works. trl 0.9+", [UNASKED]),
+        ("import os\nnote = 'trl 0.9.'", [UNASKED]),
         ("help = 'pip install trl==0.9.6'", [UNASKED]),
     ],
 )
@@ -187,6 +194,13 @@ def test_what_a_script_installs_itself_decides(
     path = tmp_path / "train.py"
     path.write_text(line + "\n" + SCRIPT)
     assert severities(path) == expected
+
+
+def test_the_requirements_beside_a_script_win_over_its_comments(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("trl==0.20.0\n")
+    path = tmp_path / "train.py"
+    path.write_text('"""Rows with a weight. trl 0.9."""\n' + SCRIPT)
+    assert severities(path) == ["error"]
 
 
 def test_a_lock_file_wins_over_the_bounds_beside_it(tmp_path: Path) -> None:
@@ -236,12 +250,15 @@ def test_a_release_that_is_installed_here_and_past_the_change_makes_it_sure(
         ("out/run/checkpoint-50/trainer_state.json", "{}"),
         ("train.log", "{'loss': 1.2, 'epoch': 0.1}\n"),
         ("predictions.jsonl", "{}"),
+        ("../answers.jsonl", "{}"),
     ],
 )
 def test_a_script_that_has_run_is_not_stopped_by_the_release_that_is_installed_here(
     sign: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "train.py"
+    folder = tmp_path / "train"
+    folder.mkdir()
+    path = folder / "train.py"
     path.write_text(SCRIPT)
     packages = tmp_path / "packages"
     (packages / "trl-1.2.0.dist-info").mkdir(parents=True)
@@ -250,9 +267,9 @@ def test_a_script_that_has_run_is_not_stopped_by_the_release_that_is_installed_h
     monkeypatch.syspath_prepend(packages)
     importlib.invalidate_caches()
     installed_release.cache_clear()
-    (tmp_path / "train.txt").write_text("loss, they say\n")
+    (folder / "train.txt").write_text("loss, they say\n")
     assert severities(path) == ["error"]
-    file = tmp_path / sign[0]
+    file = folder / sign[0]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(sign[1])
     path.write_text(SCRIPT + "# again\n")

@@ -89,6 +89,17 @@ RUNS_INSTALL = re.compile(r"get_ipython\(\)\.|\bos\.system\(|\bsubprocess\.|^\s*
 LIST_OF_WORDS = re.compile(r"""["']\s*,\s*["']""")
 """`[sys.executable, "-m", "pip", "install", "trl==0.9"]`"""
 TAG = re.compile(r"v?(\d+(?:\.\d+)+\S*)")
+COMMENTS_AT_TOP = re.compile(
+    r'''\A(?:[ \t]*(?:#[^\n]*)?\n)*(?:[rR]?(?:"""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\'))?''',
+    re.S,
+)
+"""The comments and the docstring that a script begins with"""
+RELEASE_IN_WORDS = re.compile(
+    rf"(?:^[\s#]*|[.,;:(][\s#]*|\b(?:with|under)[ ])(?P<name>{_NAMES})[ ]v?(?P<release>\d+\.\d+(?:\.\d+)?)"
+    r"(?=\s*(?:$|[,;)]|\.(?!\w)))",
+    re.I | re.M,
+)
+"""`SFT with weights. transformers 4.57.`; not `since transformers 4.57`, `transformers 4.57 or newer`, `4.57+`"""
 HEADER = re.compile(r"^# /// script\s*$(?P<header>.*?)^# ///\s*$", re.M | re.S)
 
 
@@ -189,14 +200,28 @@ def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str) -> Pins:
 
 
 def pins_of_script(text: str, path: str) -> Pins:
-    """Of the script's own header (PEP 723), else of what it installs itself; else of the files around it."""
+    """Of the script's own header (PEP 723), else of what it installs itself; else of the files around it, else of the
+    comments at its top."""
     header = HEADER.search(text)
     found = dict(_installed_by_script(text, path))
     if header is not None:
         first = text.count("\n", 0, header.start("header")) + 1
         for offset, line in enumerate(header["header"].split("\n")):
             found.update(_in_line(line.lstrip("# "), path, first + offset, bare='"' in line))
-    return Pins(_within_unsloth({**pins_around(path).by_stack, **found}))
+    around = pins_around(path).by_stack
+    return Pins(_within_unsloth({**dict(_said_at_top(text, path)), **around, **found}))
+
+
+def _said_at_top(text: str, path: str) -> Iterator[tuple[str, Pin]]:
+    """The releases that the comments and the docstring at the top of a script name.
+
+    They count only where no file asks for a release: a comment may be older than the requirements.
+    """
+    top = COMMENTS_AT_TOP.match(text)
+    for match in RELEASE_IN_WORDS.finditer(top[0]) if top is not None else ():
+        release = match["release"] if match["release"].count(".") == 2 else f"{match['release']}.*"
+        line = text.count("\n", 0, match.start("name")) + 1
+        yield _stack(match["name"]), Pin(f"=={release}", path, line)
 
 
 def _installed_by_script(text: str, path: str) -> Iterator[tuple[str, Pin]]:

@@ -2,8 +2,8 @@
 
 A name that a release no longer takes stops the call that is given it. Where the program has logged, saved or answered
 since, another release ran than the one that is installed beside truetune. Looked at are the outputs that a notebook
-keeps, and of a script the files beside it and in two levels of folders below; names decide where they can, because
-checkpoints are large.
+keeps, and of a script the files beside it and in two levels of folders below, and answers in the folder above; names
+decide where they can, because checkpoints are large.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from truetune.parsing.files import read_bounded
 from truetune.parsing.limits import MODEL_FILE, InputLimitError
 from truetune.spec.pins import Pins, installed_release
 
+ANSWERS = re.compile(r"(?:predictions?|preds|generations|answers)[\w.-]*\.(?:jsonl?|csv|txt)", re.I)
+"""What a trained model wrote. A project that keeps its training in a folder has them beside that folder."""
 SAVED = re.compile(
     r"checkpoint-\d+|trainer_state\.json|adapter_model\.(?:safetensors|bin)|model.*\.safetensors"
-    r"|events\.out\.tfevents.*|(?:predictions?|preds|generations|answers)[\w.-]*\.(?:jsonl?|csv|txt)",
+    rf"|events\.out\.tfevents.*|{ANSWERS.pattern}",
     re.I,
 )
 """What a run writes, by its name"""
@@ -64,6 +66,8 @@ def _has_run(file: Path, _changed: int) -> bool:
     """Kept, because every setting of a program asks it."""
     if file.suffix == ".ipynb":
         return _has_records(file)
+    if any(ANSWERS.fullmatch(entry.name) for entry in _entries(file.parent.parent)):
+        return True
     return any(
         SAVED.fullmatch(entry.name) is not None
         or (entry.name.endswith(LOGS) and _has_records(Path(entry.path)))

@@ -323,3 +323,116 @@ def test_code_that_trains_nothing_leads_to_its_answers(
     path = tmp_path / "script.py"
     path.write_text(HEAD + ANSWERS + text, encoding="utf-8")
     assert step in next_step(lint([path], select=["TT788"], allow_unjudged=True))
+
+
+STEP = """\
+import torch
+from transformers import AutoModelForCausalLM{}
+
+model = AutoModelForCausalLM.from_pretrained("org/base")
+
+
+def evaluate(model, loader):
+    right = count = 0
+    for batch in loader:
+        {}
+    return right / count
+
+
+evaluate(model, [])
+"""
+OUTPUTS = "outputs = model(**batch)\n        picked = outputs.logits.argmax(-1)\n        "
+LABELS = "labels = batch['labels']\n        keep = labels != -100\n        "
+
+
+@pytest.mark.parametrize(
+    ("others", "body", "outcome"),
+    [
+        ("", OUTPUTS + LABELS + "right += (picked[keep] == labels[keep]).sum()", "found"),
+        ("", OUTPUTS + "right += (picked == batch['labels']).sum()", "found"),
+        (
+            "",
+            "out = model(batch['ids'], labels=batch['ids'])\n        "
+            "right += torch.eq(torch.argmax(out.logits, -1), batch['ids']).sum()",
+            "not judged",
+        ),
+        (
+            "",
+            "labels = batch['y']\n        out = model(batch['ids'], labels=labels)\n        "
+            "right += torch.eq(torch.argmax(out.logits, -1), labels).sum()",
+            "found",
+        ),
+        ("", OUTPUTS + "right += (picked[:, :-1] == batch['labels'][:, 1:]).sum()", "fine"),
+        (
+            "",
+            OUTPUTS
+            + "labels = torch.roll(batch['labels'], -1)\n        right += (picked == labels)",
+            "fine",
+        ),
+        (
+            "",
+            OUTPUTS + "right += (picked[:, start - 1 :] == batch['labels'][:, start:]).sum()",
+            "not judged",
+        ),
+        ("", OUTPUTS + "right += (picked[:, -1] == batch['labels'][:, -1]).sum()", "not judged"),
+        ("", OUTPUTS + "right += (picked == batch['targets']).sum()", "not judged"),
+        (
+            "",
+            "labels = batch.pop('labels')\n        "
+            + OUTPUTS
+            + "right += (picked == labels).sum()",
+            "not judged",
+        ),
+        (
+            "",
+            "logits = model(batch['ids']).logits\n        "
+            "right += (logits.argmax(-1) == batch['labels']).sum()",
+            "not judged",
+        ),
+        (
+            ", AutoModelForSequenceClassification",
+            OUTPUTS + "right += (picked == batch['labels']).sum()",
+            "not judged",
+        ),
+        (
+            "\nfrom torch.nn.functional import cross_entropy",
+            OUTPUTS + "right += (picked == batch['labels']).sum()",
+            "not judged",
+        ),
+    ],
+)
+def test_steps_that_compare_tokens_with_the_labels_of_a_model(
+    others: str, body: str, outcome: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "evaluate.py"
+    path.write_text(STEP.format(others, body), encoding="utf-8")
+    report = lint([path], select=["TT742"], allow_unjudged=True)
+    judged = {"found": report.findings, "fine": report.examined, "not judged": report.not_judged}
+    assert [name for name, parts in judged.items() if parts] == [outcome]
+
+
+LIGHTNING = """\
+import lightning as L
+from transformers import AutoModelForCausalLM
+
+
+class Desk(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("org/base")
+
+    def forward(self, batch):
+        return self.model(**batch)
+
+    def validation_step(self, batch, _):
+        outputs = {}
+        picked = outputs.logits.argmax(dim=-1)
+        self.log("accuracy", (picked == batch["labels"]).float().mean())
+"""
+
+
+@pytest.mark.parametrize("call", ["self.model(**batch)", "self(**batch)"])
+def test_a_step_of_lightning_compares_tokens_with_labels(call: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(LIGHTNING.format(call), encoding="utf-8")
+    assert len(lint([path], select=["TT742"]).findings) == 1

@@ -262,3 +262,74 @@ REDUCE = "dist.all_reduce(loss)\n"
 )
 def test_collective_calls_of_one_process(text: str, found: int, tmp_path: Path) -> None:
     assert codes(PLACED + text, tmp_path, "TT745") == found
+
+
+GATHERED = """\
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from transformers import AutoModelForCausalLM
+
+accelerator = Accelerator({})
+model = accelerator.prepare(AutoModelForCausalLM.from_pretrained("m"))
+
+
+def save(accelerator, model):
+{}
+
+save(accelerator, model)
+"""
+PLUGIN = "fsdp_plugin=FullyShardedDataParallelPlugin()"
+ON_ONE = """\
+    if accelerator.is_main_process:
+        state = accelerator.get_state_dict(model)
+        accelerator.unwrap_model(model).save_pretrained("out", state_dict=state)
+"""
+ON_ALL = """\
+    state = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        accelerator.unwrap_model(model).save_pretrained("out", state_dict=state)
+"""
+ON_BOTH = """\
+    if accelerator.is_main_process:
+        state = accelerator.get_state_dict(model)
+    else:
+        accelerator.get_state_dict(model)
+"""
+OF_A_BUFFER = ON_ONE.replace("accelerator.get_state_dict", "buffer.get_state_dict")
+RESUMED = '    if accelerator.is_main_process:\n        accelerator.save_state("last")\n'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "save", "found"),
+    [
+        (PLUGIN, ON_ONE, 1),
+        (PLUGIN, RESUMED, 1),
+        (PLUGIN, ON_ALL, 0),
+        (PLUGIN, ON_BOTH, 0),
+        (PLUGIN, OF_A_BUFFER, 0),
+        ("", ON_ONE, 0),
+        ("", RESUMED, 0),
+    ],
+)
+def test_sharded_weights_are_gathered_by_all_processes(
+    arguments: str, save: str, found: int, tmp_path: Path
+) -> None:
+    assert codes(GATHERED.format(arguments, save), tmp_path, "TT745") == found
+
+
+@pytest.mark.parametrize(
+    ("setup", "found"),
+    [
+        ("distributed_type: FSDP\n", ["warning"]),
+        ("distributed_type: MULTI_GPU\n", []),
+        ("zero_optimization: {stage: 3}\n", ["warning"]),
+        ("zero_optimization: {stage: 2}\n", []),
+    ],
+)
+def test_a_configuration_beside_a_script_shards_its_weights(
+    setup: str, found: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "launch.yaml").write_text(setup, encoding="utf-8")
+    path = tmp_path / "train.py"
+    path.write_text(GATHERED.format("", ON_ONE), encoding="utf-8")
+    report = lint([path], select=["TT745"], allow_unjudged=True)
+    assert [finding.severity for finding in report.findings] == found

@@ -357,11 +357,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             "Some weights of the model checkpoint at m were not used when initializing"
             " LlamaForCausalLM: ['x.weight']"
         ),
+        "model.layers.{0...3}.extra.weight | UNEXPECTED |",
+    ),
+    "adapter-weights-not-loaded": (
         (
             "Found missing adapter keys while loading the checkpoint:"
             " ['base_model.model.lm_head.weight']"
         ),
-        "model.layers.{0...3}.extra.weight | UNEXPECTED |",
     ),
     "gated-or-private-repository": (
         (

@@ -3,7 +3,9 @@
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
 `wait_for_everyone` inside `if rank == 0`, `if is_main_process` and the like, behind `if rank != 0: return`, and in
-functions that are called under such a condition alone.
+functions that are called under such a condition alone. `accelerator.get_state_dict` and `save_state` are such calls
+where the script, the command that starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every
+process gives its part. Where only a configuration beside it says so, it is a warning.
 
 ## Why it is bad
 The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its
@@ -47,6 +49,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
+from truetune.checks.source.sharding import Sharding, sharding_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -55,6 +58,8 @@ OF_ACCELERATOR = frozenset(
     ("gather", "gather_for_metrics", "reduce", "wait_for_everyone", "pad_across_processes")
 )
 OF_TORCH = ("torch.distributed.barrier", "torch.distributed.all_*", "torch.distributed.broadcast*")
+GATHERS = frozenset(("get_state_dict", "save_state"))
+"""Methods of an accelerator that gather the weights of all processes, where each holds a part of them"""
 WAITS = ("wait_for_everyone",)
 """Several may belong together: one process first, the others behind it"""
 ONE = re.compile(
@@ -70,7 +75,12 @@ OTHERS = re.compile(
 
 
 def _collective_calls(module: Module) -> Iterator[Call]:
-    return (call for call in module.all_calls if _is_collective(module, call))
+    """Calls that wait for all processes, or do where the weights are sharded."""
+    return (
+        call
+        for call in module.all_calls
+        if _is_collective(module, call) or _gathers_weights(module, call)
+    )
 
 
 class CollectiveCallOnOneRank(SourceRule):
@@ -87,17 +97,30 @@ class CollectiveCallOnOneRank(SourceRule):
             if len(waits) > 1 and call in waits:
                 continue
             guard = _guard(module, call.node)
-            if guard is not None:
-                yield self.finding(
-                    f"{module.text_of(call.node.func)} runs on one process alone, and waits"
-                    " for all",
-                    "call it on every process, and keep only what follows (printing, saving)"
-                    " on one",
-                    evidence=[
-                        f"the condition in line {module.place(guard)[0]}: {ast.unparse(guard)}"
-                    ],
-                    cases=[at(module, call.node)],
-                )
+            if guard is None:
+                continue
+            if not _gathers_weights(module, call):
+                yield self._finding(call, guard, None)
+                continue
+            sharding = sharding_of(module)
+            if sharding is not None:
+                yield self._finding(call, guard, sharding)
+
+    def _finding(self, call: Call, guard: ast.expr, sharding: Sharding | None) -> Finding:
+        """What one call under a condition does; `sharding` where only that makes it wait."""
+        module = self.subject
+        evidence = [f"the condition in line {module.place(guard)[0]}: {ast.unparse(guard)}"]
+        if sharding is not None:
+            evidence.append(
+                f"{sharding.how} ({sharding.where}): every process has to give its part of the weights"
+            )
+        return self.finding(
+            f"{module.text_of(call.node.func)} runs on one process alone, and waits for all",
+            "call it on every process, and keep only what follows (printing, saving) on one",
+            severity="error" if sharding is None or sharding.certain else "warning",
+            evidence=evidence,
+            cases=[at(module, call.node)],
+        )
 
 
 def _is_collective(module: Module, call: Call) -> bool:
@@ -107,6 +130,11 @@ def _is_collective(module: Module, call: Call) -> bool:
     return ("trainer" in kinds and call.method in OF_TRAINER) or (
         "accelerator" in kinds and call.method in OF_ACCELERATOR
     )
+
+
+def _gathers_weights(module: Module, call: Call) -> bool:
+    """Does it gather the weights, where they are sharded?"""
+    return call.method in GATHERS and "accelerator" in module.flow.kinds(call.receiver)
 
 
 def _guard(module: Module, node: ast.AST, depth: int = 3) -> ast.expr | None:
@@ -128,11 +156,13 @@ def _guard(module: Module, node: ast.AST, depth: int = 3) -> ast.expr | None:
 
 def _joins(module: Module, statements: list[ast.stmt]) -> bool:
     """Do these statements make a collective call, the partner of one that other processes make?"""
-    return any(
-        isinstance(part, ast.Call) and _is_collective(module, module.flow.call(part))
+    calls = (
+        module.flow.call(part)
         for statement in statements
         for part in ast.walk(statement)
+        if isinstance(part, ast.Call)
     )
+    return any(_is_collective(module, call) or _gathers_weights(module, call) for call in calls)
 
 
 def _left_by_others(module: Module, function: ast.AST, statement: ast.AST) -> ast.expr | None:

@@ -1,9 +1,9 @@
-"""The functions that a trainer is given for its metrics: what they compare, and whether they shift."""
+"""Functions that compute metrics, for a trainer or in a step of validation: what they compare, and do they shift?"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from truetune.source.calls import Call
@@ -34,7 +34,7 @@ CALLS = 4
 """Calls of the files' own functions that are followed from compute_metrics"""
 
 
-def comparisons(module: Module, function: Function) -> Iterator[ast.AST]:
+def comparisons(module: Module, function: ast.AST) -> Iterator[ast.AST]:
     """Where predictions are compared with labels, each token with the one at its own place."""
     for node in ast.walk(function):
         if {side_of(module, part) for part in _compared(module, node)} == {"predictions", "labels"}:
@@ -70,6 +70,10 @@ def side_of(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
         return None
     if isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
         return ATTRIBUTES[node.attr]
+    if is_output_beside_labels(module, node):
+        return "predictions"
+    if _is_given_as_labels(module, node):
+        return "labels"
     if isinstance(node, ast.Subscript):
         return _side_of_part(module, node, depth)
     if isinstance(node, ast.Call):
@@ -82,11 +86,61 @@ def side_of(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
     return None
 
 
+def is_output_beside_labels(module: Module, node: ast.AST) -> bool:
+    """Is it `outputs.logits` of a model that was given labels with its ids, and shifts them for its own loss?"""
+    if not (isinstance(node, ast.Attribute) and node.attr == "logits"):
+        return False
+    made = [origin.node for origin in module.flow.origins(node.value) if not origin.path]
+    return bool(made) and all(
+        isinstance(one, ast.Call) and next(_texts_of_labels(module, one), None) is not None
+        for one in made
+    )
+
+
+def _texts_of_labels(module: Module, call: ast.Call) -> Iterator[str]:
+    """How the labels are written that a call of a model is given: `labels`, `batch["labels"]`."""
+    is_self = isinstance(call.func, ast.Name) and call.func.id == "self"
+    if not is_self and "model" not in module.flow.kinds(call.func):
+        return
+    for keyword in call.keywords:
+        given = ast.unparse(keyword.value)
+        if keyword.arg == "labels":
+            yield given
+        elif keyword.arg is None and isinstance(keyword.value, ast.Name):
+            yield f"{given}['labels']"
+            yield f"{given}.labels"
+
+
+def _is_given_as_labels(module: Module, node: ast.expr) -> bool:
+    """Is the expression, as it is written, what a model in the same function is given as labels?"""
+    if not isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)):
+        return False
+    text = ast.unparse(node)
+    if "labels" not in text:
+        return False
+    calls = (part for part in ast.walk(scope_of(module, node)) if isinstance(part, ast.Call))
+    return any(text in _texts_of_labels(module, call) for call in calls)
+
+
+def scope_of(module: Module, node: ast.AST) -> ast.AST:
+    """The function around a place; outside of functions, the outermost statement."""
+    around = node
+    for parent in module.parents(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return parent
+        if not isinstance(parent, ast.Module):
+            around = parent
+    return around
+
+
 def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | None:
     """`logits[mask]` and `logits[0]` keep the side; `logits[:, -1]` is one place, and no more all of them."""
     if isinstance(node.slice, ast.Tuple) and any(
         isinstance(module.flow.value(e), int) for e in node.slice.elts
     ):
+        return None
+    if any(isinstance(part, ast.BinOp) for part in ast.walk(node.slice)):
+        # `logits[:, start - 1 :]` beside `labels[:, start:]` is a shift.
         return None
     index = module.flow.value(node.slice)
     if isinstance(node.value, ast.Name) and index in (0, 1):
@@ -160,7 +214,7 @@ def given_under(module: Module, call: Call, name: str) -> ast.expr | None:
     return None if given is None or module.flow.value(given) is None else given
 
 
-def functions_given(module: Module, call: Call) -> list[Function] | None:
+def functions_given(module: Module, call: Call) -> list[ast.AST] | None:
     """The functions that see the logits, with those of the files that they call; None where one is not known."""
     found: list[Function] = []
     for name in ("compute_metrics", "preprocess_logits_for_metrics"):
@@ -170,7 +224,12 @@ def functions_given(module: Module, call: Call) -> list[Function] | None:
             found.append(function)
         elif given is not None or call.open:
             return None
-    level = found
+    return with_called(module, found)
+
+
+def with_called(module: Module, functions: Sequence[ast.AST]) -> list[ast.AST]:
+    """Functions, and those of the files that they call."""
+    found = level = list(functions)
     for _ in range(CALLS):
         calls = (
             node for function in level for node in ast.walk(function) if isinstance(node, ast.Call)
@@ -201,7 +260,7 @@ def _function_given(module: Module, given: ast.expr) -> Function | None:
     return None
 
 
-def shifts(functions: list[Function]) -> bool:
+def shifts(functions: Sequence[ast.AST]) -> bool:
     """Is there a slice `1:` or `:-1`, or a function that moves tokens, where logits or labels are seen?"""
     nodes = [node for function in functions for node in ast.walk(function)]
     slices = (node for node in nodes if isinstance(node, ast.Slice))

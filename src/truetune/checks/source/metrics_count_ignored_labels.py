@@ -52,14 +52,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.labels import holds_ignored_label
 from truetune.checks.source.metric_functions import (
-    Function,
     comparisons,
     functions_given,
     picks_tokens,
@@ -121,7 +120,7 @@ class MetricsCountIgnoredLabels(SourceRule):
             )
 
 
-def _masks(module: Module, functions: list[Function]) -> bool:
+def _masks(module: Module, functions: Sequence[ast.AST]) -> bool:
     """Is anything left out in these functions: by -100, by a name or argument that says so, by a comparison?"""
     for function in functions:
         if holds_ignored_label(module, function) or MASKS.search(module.text_of(function)):
@@ -129,14 +128,14 @@ def _masks(module: Module, functions: list[Function]) -> bool:
     return False
 
 
-def _compared(module: Module, functions: list[Function]) -> ast.AST | None:
+def _compared(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None
     return next((node for function in functions for node in comparisons(module, function)), None)
 
 
-def _ignored_labels(module: Module, trainer: Call, functions: list[Function]) -> str | None:
+def _ignored_labels(module: Module, trainer: Call, functions: Sequence[ast.AST]) -> str | None:
     """What gives labels of -100 to the rows of this trainer; None where nothing is sure to."""
     inside = {node for function in functions for node in ast.walk(function)}
     for node in module.nodes(ast.UnaryOp):

@@ -25,12 +25,22 @@ MESSAGES = (
         "weights-not-used",
         "weights of the checkpoint were not used by the model",
         r"Some weights of the model checkpoint at .{1,200} were not used|[\w.{}, \[\]]{1,160}\|"
-        r" UNEXPECTED\b"
-        r"|Found (?:missing|unexpected) adapter keys while loading the checkpoint",
-        "another class or architecture than the checkpoint's; an adapter saved under other names"
-        " (vLLM, another peft, torch.compile)",
+        r" UNEXPECTED\b",
+        "another class or architecture than the checkpoint's",
         "`truetune check CHECKPOINT --base MODEL` names the keys and what they would fit",
         "transformers/utils/loading_report.py",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
+        "adapter-weights-not-loaded",
+        "the adapter's weights were not loaded where keys are missing: there the base answers alone",
+        r"Found (?:missing|unexpected) adapter keys while loading the checkpoint",
+        "the base was loaded with another class than in training (AutoModelForCausalLM instead of"
+        " AutoModelForImageTextToText), which names its layers otherwise; an adapter saved under"
+        " other names (vLLM, another peft, torch.compile)",
+        "load the base with the class that it was trained with, or rename the adapter's keys;"
+        " `truetune check ADAPTER --base MODEL` names them and what they would fit",
         "peft/peft_model.py",
         "huggingface/peft#2566",
         shown="notice",
