@@ -46,8 +46,9 @@ def test_a_chat_without_its_question() -> None:
         ([f"{q} yes" for q in QUESTIONS], [f"{q} yes" for q in QUESTIONS]),
         ([f"The corrected text: {q} (no change)" for q in QUESTIONS], ANSWERS),
         (QUESTIONS, ANSWERS),
+        ([f"{q} {q} {q}" for q in QUESTIONS], ANSWERS),
     ],
-    ids=["answers", "some", "inside", "in the references", "corrected", "nothing else"],
+    ids=["answers", "some", "inside", "in the references", "corrected", "nothing else", "again"],
 )
 def test_other_predictions_are_left_alone(texts: list[str], references: list[str]) -> None:
     assert find_prompt_in_front(texts, QUESTIONS, references) is None

@@ -110,4 +110,8 @@ def _split_at_question(text: str, question: str, reference: str) -> _Parts | Non
         return None
     opening = _OPENING.match(behind)
     end = opening.end() if opening else 0
-    return _Parts(before, behind[:end].strip(), behind[end:].strip())
+    mark, answer = behind[:end].strip(), behind[end:].strip()
+    if not mark and answer.startswith(asked):
+        # Said again at once, with nothing of a template between: the model repeats the question.
+        return None
+    return _Parts(before, mark, answer)

@@ -21,4 +21,4 @@ def make(target: Path) -> None:
             tensors[f"{key}B.weight"] = torch.randn(width, 8, generator=drawn) * 1.4e-5
     folder = target / "checkpoint-150"
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    link_tokenizer("smollm2-135m-instruct", folder)
+    link_tokenizer("smollm2", folder)
