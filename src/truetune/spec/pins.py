@@ -94,8 +94,12 @@ COMMENTS_AT_TOP = re.compile(
     re.S,
 )
 """The comments and the docstring that a script begins with"""
+MAX_TOP = 20_000
+"""Characters of them that are read; the runs of blanks in the next pattern are bounded too, as a broken file may hold a
+megabyte of them"""
 RELEASE_IN_WORDS = re.compile(
-    rf"(?:^[\s#]*|[.,;:(][\s#]*|\b(?:with|under)[ ])(?P<name>{_NAMES})[ ]v?(?P<release>\d+\.\d+(?:\.\d+)?)"
+    rf"(?:^[ \t#]{{0,20}}|[.,;:(][ \t]{{0,4}}|\b(?:with|under)[ ])(?P<name>{_NAMES})[ ]"
+    r"v?(?P<release>\d+\.\d+(?:\.\d+)?)"
     r"(?=\s*(?:$|[,;)]|\.(?!\w)))",
     re.I | re.M,
 )
@@ -218,7 +222,8 @@ def _said_at_top(text: str, path: str) -> Iterator[tuple[str, Pin]]:
     They count only where no file asks for a release: a comment may be older than the requirements.
     """
     top = COMMENTS_AT_TOP.match(text)
-    for match in RELEASE_IN_WORDS.finditer(top[0]) if top is not None else ():
+    words = top[0][:MAX_TOP] if top is not None else ""
+    for match in RELEASE_IN_WORDS.finditer(words):
         release = match["release"] if match["release"].count(".") == 2 else f"{match['release']}.*"
         line = text.count("\n", 0, match.start("name")) + 1
         yield _stack(match["name"]), Pin(f"=={release}", path, line)
