@@ -77,7 +77,7 @@ def view(
             spec, port=port, row=row, result=_findings(spec, result, checks=checks)
         )
     try:
-        _told(server, server.url + (f"#row={row}" if row else ""), opens=not no_open)
+        _print_address(server, server.url + (f"#row={row}" if row else ""), opens=not no_open)
         server.serve_forever()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -116,7 +116,7 @@ def _killed_by_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _told(server: ViewServer, url: str, *, opens: bool) -> None:
+def _print_address(server: ViewServer, url: str, *, opens: bool) -> None:
     """Where it is, on the terminal, and in the browser if there is one."""
     click.echo(url)
     if notice := server.row_service.notice:

@@ -314,7 +314,7 @@ def _evaluated(
         agreements=(
             tuple(agreements(mine.samples, theirs.samples, asking.max_new_tokens)) if theirs else ()
         ),
-        seen=_seen(rows, mine),
+        seen=_trained_rows(rows, mine),
     )
     return made, metrics, tuple(notes)
 
@@ -325,7 +325,7 @@ def _prompt_change(mine: Result, theirs: Result | None, given: dict[str, Any]) -
     return prompt_change(mine.prompts, theirs.prompts, **given)
 
 
-def _seen(rows: Rows, mine: Result) -> TrainedRows | None:
+def _trained_rows(rows: Rows, mine: Result) -> TrainedRows | None:
     if rows.trained_on is None:
         return None
     whole = len({document.origin.row for document in (*rows.fresh, *rows.known)})

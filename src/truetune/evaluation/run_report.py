@@ -117,7 +117,7 @@ def named(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _plain(run: RunFolder, name: str) -> dict[str, Any]:
-    log, kept = run.log, _kept(run)
+    log, kept = run.log, _passes_with_answers(run)
     return {
         "name": name,
         "path": run.path,
@@ -204,7 +204,7 @@ def _short(value: float) -> float | None:
     )
 
 
-def _kept(run: RunFolder) -> list[tuple[SamplingPass, int]]:
+def _passes_with_answers(run: RunFolder) -> list[tuple[SamplingPass, int]]:
     """The looks whose answers are kept: the first, the last, and as many between as there may be."""
     last = len(run.looks) - 1
     if last < LOOKS:

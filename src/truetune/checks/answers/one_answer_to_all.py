@@ -60,7 +60,7 @@ class OneAnswerToAll(AnswersRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        samples = _told(self.subject, self.subject.looks[-1]).samples
+        samples = _without_cut_answers(self.subject, self.subject.looks[-1]).samples
         if not samples:
             return Unmet("each answer was cut before its reference ends", "raise --max-new-tokens")
         if len(samples) >= MIN_QUESTIONS:
@@ -72,7 +72,7 @@ class OneAnswerToAll(AnswersRule):
         )
 
     def figure(self) -> str:
-        look = _told(self.subject, self.subject.looks[-1])
+        look = _without_cut_answers(self.subject, self.subject.looks[-1])
         answer = _commonest(look, (sample.answer.text for sample in look.samples))[1]
         reference = _commonest(look, (sample.prompt.reference for sample in look.samples))[1]
         return (
@@ -80,7 +80,7 @@ class OneAnswerToAll(AnswersRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        looks = [_told(self.subject, look) for look in self.subject.looks]
+        looks = [_without_cut_answers(self.subject, look) for look in self.subject.looks]
         if not looks or not looks[-1].samples:
             return
         answer, now = _commonest(looks[-1], (sample.answer.text for sample in looks[-1].samples))
@@ -115,7 +115,7 @@ class OneAnswerToAll(AnswersRule):
         )
 
 
-def _told(watched: SampledRun, look: SamplingPass) -> SamplingPass:
+def _without_cut_answers(watched: SampledRun, look: SamplingPass) -> SamplingPass:
     """Without the answers that a limit shorter than their references has cut: all may begin alike."""
     return replace(
         look, samples=tuple(s for s in look.samples if s.scores.stopped or fits(watched, s))

@@ -95,7 +95,7 @@ class Question(NamedTuple):
     trained: Trained
 
 
-def _asked(module: Module) -> Iterator[PromptForm]:
+def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
     form = prompt_form(module) if asks(module) else None
     if form is not None:
         yield form
@@ -103,13 +103,13 @@ def _asked(module: Module) -> Iterator[PromptForm]:
 
 def _prompts(module: Module) -> Iterator[object]:
     """What the rule looks at: how a file asks, whatever trains the model."""
-    yield from _asked(module)
+    yield from _form_of_prompts(module)
     yield from (text for _, text in bare_questions(module))
 
 
 def _of_another_script(module: Module) -> Iterator[Question]:
     """What a script asks that trains nothing, where a training beside it has another form."""
-    for form in _asked(module):
+    for form in _form_of_prompts(module):
         trained = _trained(module)
         if trained is not None and not form.marks & trained.marks and (form.marks or trained.marks):
             yield Question(form.words, form.node, trained)

@@ -96,7 +96,7 @@ class Instead(NamedTuple):
     remedy: str
 
 
-def _asked(module: Module) -> Iterator[Call]:
+def _generating_calls(module: Module) -> Iterator[Call]:
     if asks(module):
         yield from generations(module)
         yield from module.calls(*ENGINES, PIPELINE)
@@ -105,7 +105,7 @@ def _asked(module: Module) -> Iterator[Call]:
 class BaseAskedInstead(SourceRule):
     code = "TT731"
     severity = "error"
-    looks_at = CodePlaces("models that a script asks", _asked)
+    looks_at = CodePlaces("models that a script asks", _generating_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

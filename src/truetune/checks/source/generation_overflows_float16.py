@@ -65,7 +65,7 @@ TOO_LARGE = "gemma3"
 """Beginning of the families that overflow however they are loaded, without signs between"""
 
 
-def _asked(module: Module) -> Iterator[Call]:
+def _generating_calls(module: Module) -> Iterator[Call]:
     yield from generations(module)
     yield from module.calls(PIPELINE)
 
@@ -73,7 +73,7 @@ def _asked(module: Module) -> Iterator[Call]:
 class GenerationOverflowsFloat16(SourceRule):
     code = "TT857"
     severity = "warning"
-    looks_at = CodePlaces("models that generate, and pipelines", _asked)
+    looks_at = CodePlaces("models that generate, and pipelines", _generating_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

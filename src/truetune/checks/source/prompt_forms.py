@@ -127,7 +127,10 @@ def loaded_names(module: Module) -> frozenset[str]:
     nodes = [
         node
         for call in (*module.calls(*LOADS), *module.calls(*CHAT_APIS))
-        for node in (call.argument(0, "pretrained_model_name_or_path"), *_named(call.keywords))
+        for node in (
+            call.argument(0, "pretrained_model_name_or_path"),
+            *_model_arguments(call.keywords),
+        )
     ]
     nodes += [call.argument(1, "model_id") for call in module.calls("peft.*.from_pretrained")]
     nodes += [call.argument(2, "lora_path") for call in module.calls("*.LoRARequest")]
@@ -219,7 +222,7 @@ BY_NAME = {"alpaca": frozenset(("### Response",)), "default": frozenset(("Assist
 """Forms of Axolotl (`type`) and LLaMA-Factory (`template`) that are no chat template"""
 
 
-def _named(keywords: Mapping[str, ast.expr]) -> Iterator[ast.expr | None]:
+def _model_arguments(keywords: Mapping[str, ast.expr]) -> Iterator[ast.expr | None]:
     for name in ("model", "model_name", "model_path", "pretrained_model_name_or_path"):
         yield keywords.get(name)
 
