@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from truetune.checks.answers.seen import Count, counted, late, often
+from truetune.checks.answers.bad_answers import Count, counted, late, often
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample

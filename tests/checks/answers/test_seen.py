@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.checks.pages.answers import look, watched
-from truetune.checks.answers.seen import CHANCE, Count, counted, late, often, risen
+from truetune.checks.answers.bad_answers import CHANCE, Count, counted, late, often, risen
 from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of, news, report_of
 from truetune.generation.answer_samples import SampledRun

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -60,7 +60,7 @@ class AnswersAreEmpty(CountedAnswersRule):
         return None if expected else sample.scores.empty and sample.scores.stopped
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, self.bad, TOLERATED)
+        found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is not None:
             yield self.finding(
                 f"{found.last} answers are empty{found.before}",

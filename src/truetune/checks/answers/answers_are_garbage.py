@@ -45,7 +45,7 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.seen import ENOUGH, cases, seen
+from truetune.checks.answers.bad_answers import ENOUGH, cases, find_bad_answers
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -64,7 +64,7 @@ class AnswersAreGarbage(CountedAnswersRule):
         return sample.scores.garbage
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, self.bad, TOLERATED)
+        found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is None:
             return
         faults = [

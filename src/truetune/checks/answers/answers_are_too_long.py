@@ -46,7 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -66,7 +66,7 @@ class AnswersAreTooLong(CountedAnswersRule):
         return sample.scores.too_long
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, self.bad, TOLERATED)
+        found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is None:
             return
         ratios = [

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -66,7 +66,7 @@ class AnswersChangeLanguage(CountedAnswersRule):
         return sample.scores.switched
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, self.bad, TOLERATED)
+        found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is not None:
             languages = Counter(language_name(sample.answer.text) for sample in found.samples)
             yield self.finding(

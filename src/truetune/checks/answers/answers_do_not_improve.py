@@ -53,8 +53,8 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from statistics import mean, stdev
 
+from truetune.checks.answers.bad_answers import ENOUGH, cases, late
 from truetune.checks.answers.losses import content, ends
-from truetune.checks.answers.seen import ENOUGH, cases, late
 from truetune.checks.counted_answers import MORE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -61,7 +61,7 @@ class AnswersDoNotParse(CountedAnswersRule):
         return None if sample.scores.parsed is None else not sample.scores.parsed
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, self.bad, TOLERATED)
+        found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is not None:
             cut = sum(not sample.scores.stopped for sample in found.samples)
             yield self.finding(

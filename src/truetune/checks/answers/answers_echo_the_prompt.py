@@ -47,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -75,7 +75,7 @@ class AnswersEchoThePrompt(CountedAnswersRule):
         return None if not question or reference.startswith(question) else sample.scores.echoed
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, self.bad, TOLERATED)
+        found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is not None and any(sample.answer.has_prompt for sample in found.samples):
             yield self._decoded_with_the_prompt(found.samples)
         elif found is not None:

@@ -45,7 +45,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.answers.seen import all_of, cases, counted, often
+from truetune.checks.answers.bad_answers import all_of, cases, counted, often
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

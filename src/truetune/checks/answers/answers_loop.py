@@ -48,7 +48,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -80,7 +80,7 @@ class AnswersLoop(CountedAnswersRule):
         return sample.scores.looped
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, self.bad, TOLERATED)
+        found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is not None:
             yield self.finding(
                 f"{found.last} answers loop{found.before}",

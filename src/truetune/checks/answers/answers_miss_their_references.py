@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from truetune.checks.answers.seen import ENOUGH, cases, counted, often
+from truetune.checks.answers.bad_answers import ENOUGH, cases, counted, often
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -43,8 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.losses import falls
-from truetune.checks.answers.seen import (
+from truetune.checks.answers.bad_answers import (
     all_of,
     cases,
     counted,
@@ -54,6 +53,7 @@ from truetune.checks.answers.seen import (
     runs_on,
     stop_probability,
 )
+from truetune.checks.answers.losses import falls
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

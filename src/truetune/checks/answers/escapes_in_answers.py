@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.seen import ENOUGH, cases, seen
+from truetune.checks.answers.bad_answers import ENOUGH, cases, find_bad_answers
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -64,7 +64,7 @@ class EscapesInAnswers(CountedAnswersRule):
         return bool(sample.scores.escapes)
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, self.bad, TOLERATED)
+        found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is None:
             return
         escapes = Counter(escape for sample in found.samples for escape in sample.scores.escapes)

@@ -53,7 +53,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.answers.seen import cases
+from truetune.checks.answers.bad_answers import cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule

@@ -44,7 +44,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from truetune.checks.answers.seen import CHANCE, ENOUGH, Count, cases, fits, late, risen
+from truetune.checks.answers.bad_answers import CHANCE, ENOUGH, Count, cases, fits, late, risen
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short

@@ -48,7 +48,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.seen import ENOUGH, cases, counted, often
+from truetune.checks.answers.bad_answers import ENOUGH, cases, counted, often
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.seen import ENOUGH, cases, seen
+from truetune.checks.answers.bad_answers import ENOUGH, cases, find_bad_answers
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -60,7 +60,7 @@ class RoleMarkersInAnswers(CountedAnswersRule):
         return bool(sample.scores.markers)
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, self.bad, TOLERATED)
+        found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is None:
             return
         markers = Counter(

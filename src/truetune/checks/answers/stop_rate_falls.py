@@ -43,8 +43,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.answers_never_stop import NEVER
-from truetune.checks.answers.seen import (
-    Seen,
+from truetune.checks.answers.bad_answers import (
+    BadAnswers,
     all_of,
     cases,
     counted,
@@ -81,7 +81,7 @@ class StopRateFalls(AnswersRule):
         )
         return f"answers that stop by themselves: {by_step}"
 
-    def _counted(self) -> Seen | None:
+    def _counted(self) -> BadAnswers | None:
         return counted(self.subject, lambda sample: runs_on(self.subject, sample))
 
     def findings(self) -> Iterator[Finding]:

@@ -47,8 +47,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import exp
 
+from truetune.checks.answers.bad_answers import late
 from truetune.checks.answers.losses import curve, ends
-from truetune.checks.answers.seen import late
 from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

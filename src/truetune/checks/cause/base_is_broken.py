@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.seen import Count, cases
+from truetune.checks.answers.bad_answers import Count, cases
 from truetune.checks.cause.symptoms import MANY
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

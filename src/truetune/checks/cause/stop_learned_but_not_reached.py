@@ -42,8 +42,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.seen import cases
-from truetune.checks.cause.symptoms import UNTOLD_STOPPING, endless, stopping_told, told
+from truetune.checks.answers.bad_answers import cases
+from truetune.checks.cause.symptoms import (
+    UNTOLD_STOPPING,
+    describe_probability,
+    describe_stopping,
+    endless,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -68,7 +73,7 @@ class StopLearnedButNotReached(CauseRule):
         )
 
     def figure(self) -> str:
-        return stopping_told(self.subject)
+        return describe_stopping(self.subject)
 
     def findings(self) -> Iterator[Finding]:
         found, mine = self.subject, self.subject.stopping
@@ -80,7 +85,7 @@ class StopLearnedButNotReached(CauseRule):
         yield self.finding(
             f"stopping was learned and is not reached: {seen.last} answers run past"
             f" {found.watched.limit} tokens, and behind the reference answer the probability of a"
-            f" stop token is {told(mine)}",
+            f" stop token is {describe_probability(mine)}",
             (
                 "look for what makes the answers loop: duplicate rows, too many epochs"
                 if loops >= len(seen.samples) / 2

@@ -50,9 +50,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from truetune.checks.answers.seen import cases
+from truetune.checks.answers.bad_answers import cases
 from truetune.checks.cause.rivals import learned_nothing
-from truetune.checks.cause.symptoms import UNTOLD_STOPPING, all_cut, endless, stopping_told, told
+from truetune.checks.cause.symptoms import (
+    UNTOLD_STOPPING,
+    all_cut,
+    describe_probability,
+    describe_stopping,
+    endless,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -97,7 +103,7 @@ class StoppingNeverLearned(CauseRule):
         )
 
     def figure(self) -> str:
-        return stopping_told(self.subject)
+        return describe_stopping(self.subject)
 
     def findings(self) -> Iterator[Finding]:
         found, mine = self.subject, self.subject.stopping
@@ -114,7 +120,7 @@ class StoppingNeverLearned(CauseRule):
         is_sure = found.base_stopping is not None
         yield self.finding(
             f"stopping {state.what}: {do_not_stop}behind the whole reference answer the probability"
-            f" of {names} is {told(mine)}",
+            f" of {names} is {describe_probability(mine)}",
             state.remedy,
             severity="error" if state.is_never and is_sure else "warning",
             evidence=list(self._evidence()),
@@ -152,7 +158,11 @@ class StoppingNeverLearned(CauseRule):
         found, mine, base = self.subject, self.subject.stopping, self.subject.base_stopping
         if mine is not None:
             yield f"medians over {mine.references} references; rank 1 is the likeliest token"
-        yield f"under the base it is {told(base)}" if base else "the base was not asked"
+        yield (
+            f"under the base it is {describe_probability(base)}"
+            if base
+            else "the base was not asked"
+        )
         if found.pad is not None and found.pad in found.trained:
             yield (
                 f"the pad token is {found.pad} too: a collator that masks padding takes it out of"

@@ -44,8 +44,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.seen import cases
-from truetune.checks.cause.symptoms import endless, told
+from truetune.checks.answers.bad_answers import cases
+from truetune.checks.cause.symptoms import describe_probability, endless
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -90,7 +90,7 @@ class TrainedStopNotServed(CauseRule):
         evidence = [f"serving ends an answer at {served}"]
         if mine is not None:
             evidence.append(
-                f"the probability of {lost[0]} behind the reference answers is {told(mine)}"
+                f"the probability of {lost[0]} behind the reference answers is {describe_probability(mine)}"
             )
         yield self.finding(
             f"the model stops with {lost[0]}, and serving goes on: it stands inside {len(written)}"

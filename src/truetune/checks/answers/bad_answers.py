@@ -46,7 +46,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BadAnswers:
     """Answers that are bad now."""
 
     counts: tuple[Count, ...]
@@ -93,7 +93,7 @@ class Seen:
         )
 
 
-def seen(watched: SampledRun, bad: Bad, tolerated: float) -> Seen | None:
+def find_bad_answers(watched: SampledRun, bad: Bad, tolerated: float) -> BadAnswers | None:
     """The answers that `bad` holds for (None: can't tell), where they have become more, or are, late in a run, surely
     more than the tolerated share."""
     found = counted(watched, bad)
@@ -102,7 +102,7 @@ def seen(watched: SampledRun, bad: Bad, tolerated: float) -> Seen | None:
     return found
 
 
-def counted(watched: SampledRun, bad: Bad) -> Seen | None:
+def counted(watched: SampledRun, bad: Bad) -> BadAnswers | None:
     """Counts of all looks; None where the last one has nothing to count."""
     counts = [_count(look, bad) for look in watched.looks]
     if not counts or not counts[-1].of:
@@ -111,7 +111,7 @@ def counted(watched: SampledRun, bad: Bad) -> Seen | None:
     best = min(earlier, key=lambda count: count.share, default=None)
     rose = best is not None and risen(best, last) < CHANCE / len(earlier)
     samples = tuple(sample for sample in watched.looks[-1].samples if bad(sample))
-    return Seen((*earlier, last), best if rose else None, samples)
+    return BadAnswers((*earlier, last), best if rose else None, samples)
 
 
 def _count(look: SamplingPass, bad: Bad) -> Count:
@@ -143,7 +143,7 @@ def late(watched: SampledRun) -> bool:
     )
 
 
-def all_of(found: Seen) -> bool:
+def all_of(found: BadAnswers) -> bool:
     """Is every answer bad, of enough of them?"""
     return found.last.bad == found.last.of >= ENOUGH
 
