@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +99,7 @@ def table(author: Author) -> str:
 
 
 def _line(start: Start, result: Result | None) -> Sequence[str]:
-    typed = "<br>".join(f"`{command}`" for command in start.commands)
+    typed = "<br>".join(_code_span(command) for command in start.commands)
     if result is None:
         verdict = "not replayed"
     elif result.named:
@@ -106,6 +107,13 @@ def _line(start: Start, result: Result | None) -> Sequence[str]:
     else:
         verdict = result.verdict
     return (start.symptom, start.has, typed, start.cause, verdict)
+
+
+def _code_span(code: str) -> str:
+    """Code as Markdown; the fence is longer than any row of backticks in the code."""
+    longest = max((len(ticks) for ticks in re.findall("`+", code)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence}{code}{fence}"
 
 
 def _cell(text: str) -> str:

@@ -76,6 +76,13 @@ def charts(result: dict[str, Any]) -> dict[str, Drawn]:
     return {re.split("[;,]", chart.label)[0]: chart for chart in Charts(str(made.html)).found}
 
 
+def html_of(result: dict[str, Any]) -> str:
+    """The section on data, which this result must have."""
+    section = data_section(result)
+    assert section is not None
+    return str(section.html)
+
+
 @pytest.fixture(scope="module")
 def grouped(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     """600 rows of three sources, one after the other, the later the shorter; some stand twice, some in the evaluation
@@ -151,7 +158,7 @@ def test_order_shows_what_is_grouped(grouped: DataReport) -> None:
     assert sources.links == [
         f"#row={row}" for i, row in enumerate(viewed) if not i or row // 8 > viewed[i - 1] // 8
     ]
-    assert "the rows are grouped" in str(data_section(result).html)  # type: ignore[union-attr]
+    assert "the rows are grouped" in html_of(result)
     assert (
         drawn["Mean length along the file"].heights[0]
         > drawn["Mean length along the file"].heights[-1]
@@ -159,7 +166,7 @@ def test_order_shows_what_is_grouped(grouped: DataReport) -> None:
 
 
 def test_copies_and_leaks(grouped: DataReport) -> None:
-    html = str(data_section(as_dict(grouped)).html)  # type: ignore[union-attr]
+    html = html_of(as_dict(grouped))
     assert "2 copies of 1 row" in html
     assert 'href="#row=10"' in html
     assert "5 of 5 evaluation rows are known from the training data" in html
@@ -175,7 +182,7 @@ def test_a_case_of_the_evaluation_data_leads_to_no_training_row(grouped: DataRep
 def test_pairs(pairs: DataReport) -> None:
     result = as_dict(pairs)
     facts, drawn = result["data"]["pairs"], charts(result)
-    html = str(data_section(result).html)  # type: ignore[union-attr]
+    html = html_of(result)
     assert f"longer one in {facts['longer']:,} of 60 pairs" in html
     assert f"{facts['margins']['negative']:,} of 60 prefer the rejected answer" in html
     assert len(drawn["Length of answers"].titles) == 2 * len(facts["chosen"]["counts"])
@@ -208,7 +215,7 @@ def test_nothing_of_the_data_becomes_markup(hostile: DataReport, grouped: DataRe
         made = data_section(as_dict(report))
         assert made is not None
         assert not re.search("<script|<img|[\x1b\u202e]", made.html)
-    assert "&lt;/svg&gt;&lt;script&gt; 8" in str(data_section(as_dict(grouped)).html)  # type: ignore[union-attr]
+    assert "&lt;/svg&gt;&lt;script&gt; 8" in html_of(as_dict(grouped))
     assert len(HOSTILE) > 9
 
 

@@ -33,6 +33,7 @@ from truetune.spec.run import RunSpec, Severity
 from truetune.trainers import UNKNOWN, TrainerFacts
 
 if TYPE_CHECKING:
+    # Most are named in quotes as arguments of base classes below (`Rule["Audit"]`), where ruff sees no use of them.
     from truetune.auditing.audit import Audit  # noqa: F401
     from truetune.checkpoint.checkpoint import Checkpoint  # noqa: F401
     from truetune.checks.code_places import CodePlaces

@@ -506,7 +506,7 @@ GUIDES = (
             Cause("the model is loaded, or merged, again for each request or row, inside of the handler or the loop",
                   "seconds before the first token of every request; loading checkpoint shards each time",
                   ("model-loaded-for-each-answer", "server-loads-for-each-request")),
-            Cause("a long prompt is computed anew for each request: the server does not keep the cache of a "
+            Cause("a long prompt is computed again for each request: the server does not keep the cache of a "
                   "prefix that "
                   "all share (vLLM: --enable-prefix-caching; no part of it may change, a date for one)",
                   "time to first token is seconds; long system prompt of thousands of tokens in every request"),

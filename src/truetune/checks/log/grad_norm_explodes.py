@@ -150,7 +150,7 @@ def _skips_each_step(log: RunLog) -> tuple[str, ...]:
     if rate.step.size >= MIN_NEVER and np.ptp(rate.value) == 0:
         proof = (
             *proof,
-            f"the learning rate stays at {rate.value[0]:.3g}: the schedule goes on only with steps"
+            f"the learning rate stays at {rate.value[0]:.3g}: the schedule advances only with steps"
             " that are taken",
         )
     return proof

@@ -47,6 +47,6 @@ def overflow_evidence(log: RunLog) -> Iterator[str]:
     rate = log.curve("learning_rate").finite()
     if rate.step.size >= MIN_RECORDS and np.ptp(rate.value) == 0 and rate.value[0] == 0:
         yield (
-            "the learning rate stays at 0: the schedule goes on only with steps that are taken, and the loss scaler of"
+            "the learning rate stays at 0: the schedule advances only with steps that are taken, and the loss scaler of"
             " fp16 skipped each"
         )

@@ -131,25 +131,32 @@ def _of_this_file(module: Module) -> Iterator[Question]:
     if not places:
         return
     start = min(place.lineno for place in places if isinstance(place, ast.expr | ast.stmt))
-    hand = [(mark, node) for mark, node in prompts_by_hand(module)]
-    chat = list(chat_nodes(module))
-    trained_by_chat = [node for node in chat if _line(node) < start]
-    trained_by_hand = {mark: node for mark, node in hand if _line(node) < start}
-    if bool(trained_by_chat) == bool(trained_by_hand) or any(_line(node) > start for node in chat):
+    hand = list(prompts_by_hand(module))
+    trained = _trained_before(module, start)
+    if trained is None or any(_line(node) > start for node in chat_nodes(module)):
         return
-    marks = frozenset(trained_by_hand)
-    node = trained_by_chat[0] if trained_by_chat else next(iter(trained_by_hand.values()))
-    trained = Trained(module.path, marks, at(module, node))
     later = [(mark, node) for mark, node in hand if _line(node) > start]
-    if later and trained_by_chat:
-        words = words_of(frozenset(mark for mark, _ in later))
-        if any(_runs_after(module, call.node, places) for call in generations(module)):
+    if later:
+        is_asked = any(_runs_after(module, call.node, places) for call in generations(module))
+        # No marks: the training is on the chat template.
+        if not trained.marks and is_asked:
+            words = words_of(frozenset(mark for mark, _ in later))
             yield Question(words, later[0][1], trained)
-    elif not later:
-        for call, text in bare_questions(module):
-            if _runs_after(module, call.node, places):
-                yield Question(BARE, text, trained)
-                return
+        return
+    for call, text in bare_questions(module):
+        if _runs_after(module, call.node, places):
+            yield Question(BARE, text, trained)
+            return
+
+
+def _trained_before(module: Module, start: int) -> Trained | None:
+    """The form of the prompts above a line, by hand or of the chat template; None where there is none, or both."""
+    by_chat = [node for node in chat_nodes(module) if _line(node) < start]
+    by_hand = {mark: node for mark, node in prompts_by_hand(module) if _line(node) < start}
+    if bool(by_chat) == bool(by_hand):
+        return None
+    node = by_chat[0] if by_chat else next(iter(by_hand.values()))
+    return Trained(module.path, frozenset(by_hand), at(module, node))
 
 
 def _line(node: ast.AST) -> int:

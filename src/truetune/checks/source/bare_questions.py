@@ -85,23 +85,36 @@ def _is_bare(module: Module, node: ast.AST, depth: int) -> bool:
 
 
 def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
+    """Is what a name stands for a question as it was typed? Parts of unpacked values are not known."""
     node = origin.node
     if origin.path:
         return False
     if origin.element and isinstance(node, ast.expr):
-        lists = [one.node for one in module.flow.origins(node)]
-        return bool(lists) and all(
-            _is_typed_name(module, one)
-            or (isinstance(one, ast.List | ast.Tuple) and _is_bare(module, one, depth - 1))
-            for one in lists
-        )
+        return _holds_bare_questions(module, node, depth)
     if isinstance(node, ast.List | ast.Tuple | ast.JoinedStr):
         return _is_bare(module, node, depth - 1)
-    if isinstance(node, ast.arg | ast.Attribute):
-        return (node.arg if isinstance(node, ast.arg) else node.attr) in NAMES
+    if isinstance(node, ast.arg):
+        return node.arg in NAMES
+    if isinstance(node, ast.Attribute):
+        return node.attr in NAMES
     if isinstance(node, ast.Constant):
         text = node.value
         return isinstance(text, str) and len(text.split()) >= MIN_WORDS and not MARKS.search(text)
+    return _is_bare_expression(module, node, depth)
+
+
+def _holds_bare_questions(module: Module, collection: ast.expr, depth: int) -> bool:
+    """Is what a loop goes over a list of questions, in the code or by its name?"""
+    lists = [one.node for one in module.flow.origins(collection)]
+    return bool(lists) and all(
+        _is_typed_name(module, one)
+        or (isinstance(one, ast.List | ast.Tuple) and _is_bare(module, one, depth - 1))
+        for one in lists
+    )
+
+
+def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
+    """Is it a sum, a column or a cleaned text of bare questions, or what a user types?"""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return all(_is_bare(module, part, depth - 1) for part in (node.left, node.right))
     if isinstance(node, ast.Subscript):

@@ -3,7 +3,7 @@
 ## What it does
 Looks for calls that ask a model for text (`model.generate`, a pipeline, vLLM's `LLM`, a client of a server) in a loop
 over rows, each with the text of one row: in the loop itself, in a function that it calls, in one that `apply` or `map`
-gives each row. Silent where a loop goes over a handful of questions that stand in the code, and where a chat goes on.
+gives each row. Silent where a loop goes over a handful of questions that stand in the code, and where a chat continues.
 
 ## Why it is bad
 A GPU answers 32 prompts in nearly the time of one: an evaluation that takes minutes takes hours.

@@ -32,7 +32,7 @@ out = model.generate(**tokenizer("Hi", return_tensors="pt"), max_new_tokens=512)
 
 ## Fix safety
 Safe for models that keep a cache; the text stays the same up to rounding. `eval()` also switches dropout off; before
-training goes on, call `train()` again.
+training continues, call `train()` again.
 
 ## References
 - turbo-llm/turbo-alignment#47, huggingface/transformers#28056, huggingface/trl#3891
