@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
-from truetune.cli import commands
+from truetune.cli import truetune_group
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 
@@ -16,10 +16,14 @@ def page() -> str:
     """The reference page, in Markdown."""
     runner = CliRunner()
     parts = ["# The command line\n\nMade from `--help` by `python -m tests.cli_page`.\n"]
-    for name in ("", *sorted(commands.commands)):
+    for name in ("", *sorted(truetune_group.commands)):
         arguments = [name, "--help"] if name else ["--help"]
         result = runner.invoke(
-            commands, arguments, prog_name="truetune", terminal_width=100, env={"COLUMNS": "100"}
+            truetune_group,
+            arguments,
+            prog_name="truetune",
+            terminal_width=100,
+            env={"COLUMNS": "100"},
         )
         parts.append(
             f"## truetune {name}".rstrip() + f"\n\n```text\n{result.output.rstrip()}\n```\n"

@@ -127,7 +127,7 @@ NAMED_ONLY = {("init", "out")}
 
 
 def parameters() -> Iterator[tuple[str, click.Parameter]]:
-    for name, command in cli.commands.commands.items():
+    for name, command in cli.truetune_group.commands.items():
         for param in command.params:
             yield name, param
 
@@ -236,7 +236,7 @@ def truetune_says(
     """(exit code, what the command says on stderr)"""
     monkeypatch.setattr(sys, "argv", ["truetune", *map(str, words)])
     capsys.readouterr()
-    code = cli._run()
+    code = cli._run_and_give_code()
     return code, capsys.readouterr().err
 
 
@@ -270,7 +270,7 @@ def call(
     words: list[object] = inputs[name]
     if (name, param) == ("sample", "looks"):
         words = ["--watch", world.run, "--once", "--data", rows]
-    option = next(p for p in cli.commands.commands[name].params if p.name == param)
+    option = next(p for p in cli.truetune_group.commands[name].params if p.name == param)
     if name == "export" and param != "out":
         words = [*words, "-o", world.root / "new"]
     if isinstance(option, click.Argument):
@@ -636,13 +636,13 @@ def test_what_was_changed_in_our_own_folder_stays(
 def pairs_of_outputs() -> Iterator[tuple[str, str, str]]:
     """Each command with two parameters that name what it writes."""
     written = [*FILES, *sorted(FOLDERS)]  # in one order in each process of the tests
-    for name in cli.commands.commands:
+    for name in cli.truetune_group.commands:
         named = [param for command, param in written if command == name]
         yield from ((name, one, other) for i, one in enumerate(named) for other in named[i + 1 :])
 
 
 def long_option(name: str, param: str) -> list[str]:
-    option = next(p for p in cli.commands.commands[name].params if p.name == param)
+    option = next(p for p in cli.truetune_group.commands[name].params if p.name == param)
     return [] if isinstance(option, click.Argument) else [max(option.opts, key=len)]
 
 

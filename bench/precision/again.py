@@ -15,7 +15,7 @@ from typing import NamedTuple
 from click.testing import CliRunner
 
 from bench.precision.judged import JudgedFinding, JudgedSet, Kind, State
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.errors import TruetuneError
 from truetune.source.walk import SKIPPED
 
@@ -93,7 +93,9 @@ def _state(finding: JudgedFinding, reported: list[Report]) -> State:
 def _report_on(kind: Kind, path: Path, tokenizer: Path | None) -> list[Report]:
     """The findings of a file; none where the command refused it."""
     options = ["--tokenizer", str(tokenizer)] if kind == "data" else []
-    result = CliRunner().invoke(commands, [COMMANDS[kind], "--format", "json", *options, str(path)])
+    result = CliRunner().invoke(
+        truetune_group, [COMMANDS[kind], "--format", "json", *options, str(path)]
+    )
     if isinstance(result.exception, TruetuneError):
         return []
     if result.exception is not None and not isinstance(result.exception, SystemExit):

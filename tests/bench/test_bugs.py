@@ -15,7 +15,7 @@ from bench.bugs.peers import peers
 from bench.bugs.run import Said, judged, trial
 from tests.parts.families import BY_NAME
 from truetune.checks.catalogue import rules
-from truetune.cli import commands
+from truetune.cli import truetune_group
 
 NAMES = {rule.name() for rule in rules()}
 OPEN = frozenset(
@@ -64,7 +64,7 @@ def said(case: Case, side: str, monkeypatch: pytest.MonkeyPatch) -> Said:
     twins = inputs(case, None)
     monkeypatch.chdir(getattr(twins, side))
     arguments = [*twins.arguments(case, side), "--format", "json", "--quiet"]
-    result = CliRunner().invoke(commands, arguments, catch_exceptions=False)
+    result = CliRunner().invoke(truetune_group, arguments, catch_exceptions=False)
     return Said(tuple(json.loads(result.stdout)["findings"]), 0.0)
 
 

@@ -17,7 +17,7 @@ from truetune.checkpoint.checkpoint import read_checkpoint
 from truetune.checkpoint.compare import mapped
 from truetune.checkpoint.movement import Movement, manifest, rounded
 from truetune.checks.movement import movement
-from truetune.cli.merging import movement as command
+from truetune.cli.weight_commands import movement as command
 from truetune.errors import UsageError
 
 ADAPTERS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from truetune.checks.lint import lint
-from truetune.cli import commands
+from truetune.cli import truetune_group
 
 
 def found(path: Path, text: str) -> list[tuple[str, str]]:
@@ -138,7 +138,7 @@ def test_check_and_lint_read_a_folder_of_commands_and_sources(tmp_path: Path) ->
     (tmp_path / "serve.sh").write_text("vllm serve m --enforce-eager\n", encoding="utf-8")
     (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
     for arguments in (["lint", str(tmp_path)], ["check", str(tmp_path / "serve.sh")]):
-        assert "server-generates-slowly" in CliRunner().invoke(commands, arguments).output
+        assert "server-generates-slowly" in CliRunner().invoke(truetune_group, arguments).output
 
 
 PLAIN, GIVEN = (

@@ -16,13 +16,16 @@ from truetune.checks.explaining.guides import GUIDES
 from truetune.checks.explaining.readings import read_figures
 from truetune.checks.explaining.search import search, topics
 from truetune.checks.explaining.words import stems
-from truetune.cli import commands
-from truetune.cli.guessing import CALLED, COMMANDS, OPTIONS
+from truetune.cli import truetune_group
+from truetune.cli.other_tools_words import COMMAND_SYNONYMS, OPTION_WORDS, OTHER_COMMAND_NAMES
 from truetune.errors import UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALL = list(
-    topics({name: command.help or "" for name, command in commands.commands.items()}, CALLED)
+    topics(
+        {name: command.help or "" for name, command in truetune_group.commands.items()},
+        COMMAND_SYNONYMS,
+    )
 )
 
 OF_A_READER: tuple[tuple[str, set[str]], ...] = (
@@ -134,7 +137,7 @@ HELD_BACK: tuple[tuple[str, set[str]], ...] = (
 
 
 def told(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(commands, list(arguments), standalone_mode=True)
+    done = CliRunner().invoke(truetune_group, list(arguments), standalone_mode=True)
     return done.exit_code, done.output
 
 
@@ -297,7 +300,7 @@ def test_a_guide_is_found_by_each_of_its_sentences(guide: object) -> None:
 def test_guides_lead_to_pages_and_commands_that_exist() -> None:
     for guide in GUIDES:
         assert (DOCS / guide.page).is_file(), guide.page
-        assert guide.command.split()[1] in commands.commands
+        assert guide.command.split()[1] in truetune_group.commands
 
 
 def test_a_search_is_quick() -> None:
@@ -312,7 +315,7 @@ def test_nothing_is_found_for_words_that_say_nothing() -> None:
     assert search("", ALL) == []
     with pytest.raises(UsageError, match="nothing is known of 'qqxzv'"):
         CliRunner().invoke(
-            commands, ["explain", "qqxzv"], standalone_mode=True, catch_exceptions=False
+            truetune_group, ["explain", "qqxzv"], standalone_mode=True, catch_exceptions=False
         )
 
 
@@ -370,13 +373,15 @@ def test_words_of_other_tools(arguments: tuple[str, ...], meant: str) -> None:
 def test_the_tables_name_what_there_is() -> None:
     options = {
         name
-        for command in commands.commands.values()
+        for command in truetune_group.commands.values()
         for param in command.params
         for name in param.opts
     }
-    assert set(COMMANDS) <= set(commands.commands)
-    assert set(OPTIONS) <= options
-    assert {word for words in COMMANDS.values() for word in words} & set(commands.commands) == set()
+    assert set(OTHER_COMMAND_NAMES) <= set(truetune_group.commands)
+    assert set(OPTION_WORDS) <= options
+    assert {word for words in OTHER_COMMAND_NAMES.values() for word in words} & set(
+        truetune_group.commands
+    ) == set()
 
 
 def test_an_option_of_another_tool_leads_to_ours() -> None:

@@ -27,7 +27,7 @@ from truetune.checks.report import Report, with_judgement
 from truetune.checks.rule import DataRule, Rule
 from truetune.checks.run import check, prepare
 from truetune.checks.watching import judgement_of as judge_answers
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.demo import BROKEN, DATA, TOKENIZER
 from truetune.errors import DataError, FastPathError
 from truetune.evaluation.evaluate import judgement_of as judge_evaluation
@@ -285,7 +285,9 @@ def test_a_command_whose_rule_fails(
     arguments = [str(argument) for argument in made(tmp_path)]
 
     def ran(*more: str) -> tuple[int, dict[str, Any]]:
-        done = CliRunner().invoke(commands, [*arguments, "--json", *more], standalone_mode=False)
+        done = CliRunner().invoke(
+            truetune_group, [*arguments, "--json", *more], standalone_mode=False
+        )
         assert done.exception is None, done.exception
         return int(done.return_value), json.loads(done.stdout)
 
@@ -424,7 +426,7 @@ def test_a_joined_page_has_the_gravest_state(tmp_path: Path) -> None:
         written.append(tmp_path / f"{name}.json")
         made.save_as(written[-1])
     done = CliRunner().invoke(
-        commands,
+        truetune_group,
         ["report", *map(str, written), "-o", str(tmp_path / "r.json"), "-q"],
         standalone_mode=False,
     )
@@ -434,7 +436,7 @@ def test_a_joined_page_has_the_gravest_state(tmp_path: Path) -> None:
     assert [part["what"] for part in value["not_judged"]] == ["padding-side"]
     for arguments, code in ((["--allow-unjudged"], 0), ([], 3)):
         done = CliRunner().invoke(
-            commands, ["report", str(written[1]), "--json", *arguments], standalone_mode=False
+            truetune_group, ["report", str(written[1]), "--json", *arguments], standalone_mode=False
         )
         assert done.return_value == code
 
@@ -543,7 +545,7 @@ def test_lines_that_all_are_broken_can_not_be_read(text: str, tmp_path: Path) ->
     path = tmp_path / "a.jsonl"
     path.write_text(text)
     done = CliRunner().invoke(
-        commands, ["check", str(path), "-t", str(TOKENIZER)], standalone_mode=False
+        truetune_group, ["check", str(path), "-t", str(TOKENIZER)], standalone_mode=False
     )
     assert isinstance(done.exception, DataError)
     assert f"{path}:1: " in str(done.exception)

@@ -12,7 +12,7 @@ import truetune
 from truetune.checks.look import look
 from truetune.checks.run import view
 from truetune.checks.watching import findings_of
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
@@ -99,7 +99,7 @@ def test_a_line_beyond_the_end() -> None:
 
 
 def test_rules_in_a_pipe_have_a_line_each() -> None:
-    lines = CliRunner().invoke(commands, ["rules", "TT08"]).output.splitlines()
+    lines = CliRunner().invoke(truetune_group, ["rules", "TT08"]).output.splitlines()
     assert lines
     assert all(line.startswith("TT08") for line in lines)
 

@@ -17,7 +17,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.look import look
 from truetune.checks.report import DataReport
 from truetune.checks.run import check
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
 from truetune.report.supervision_headline import supervision_verdict
@@ -128,7 +128,7 @@ CONFIGS: dict[TrainerName, dict[str, Any]] = {
 def test_a_settings_file_says_whose_trainer_it_is(name: TrainerName, tmp_path: Path) -> None:
     text = json.dumps(CONFIGS[name]).replace("{model}", str(TOKENIZER)).replace("{data}", str(DATA))
     (tmp_path / "run.yaml").write_text(text)
-    result = CliRunner().invoke(commands, ["check", str(tmp_path / "run.yaml"), "--json"])
+    result = CliRunner().invoke(truetune_group, ["check", str(tmp_path / "run.yaml"), "--json"])
     assert json.loads(result.stdout)["data"]["learned"]["trainer"] == name
 
 
@@ -136,7 +136,9 @@ def test_a_settings_file_says_whose_trainer_it_is(name: TrainerName, tmp_path: P
 def test_settings_name_another_trainer(settings: dict[str, str], tmp_path: Path) -> None:
     given = {"tokenizer": str(TOKENIZER), "data": str(DATA), **settings}
     (tmp_path / "truetune.yaml").write_text(json.dumps(given))
-    result = CliRunner().invoke(commands, ["check", str(tmp_path / "truetune.yaml"), "--json"])
+    result = CliRunner().invoke(
+        truetune_group, ["check", str(tmp_path / "truetune.yaml"), "--json"]
+    )
     assert json.loads(result.stdout)["data"]["learned"]["trainer"] == "axolotl"
 
 

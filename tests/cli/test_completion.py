@@ -13,8 +13,12 @@ from click.shell_completion import ShellComplete
 
 import truetune
 from truetune.checks.catalogue import rules
-from truetune.cli import commands
-from truetune.cli.completing import VARIABLE, rule_names, script
+from truetune.cli import truetune_group
+from truetune.cli.shell_completion import (
+    COMPLETION_VARIABLE,
+    complete_rule_names,
+    completion_script,
+)
 
 SOURCES = str(Path(truetune.__file__).parents[1])
 
@@ -22,7 +26,9 @@ SOURCES = str(Path(truetune.__file__).parents[1])
 def offered_for(words: str) -> list[str]:
     """What a shell would offer for the last of the words."""
     *given, last = words.split(" ")[1:]
-    found = ShellComplete(commands, {}, "truetune", VARIABLE).get_completions(given, last)
+    found = ShellComplete(truetune_group, {}, "truetune", COMPLETION_VARIABLE).get_completions(
+        given, last
+    )
     return [f"{item.type},{item.value}" for item in found]
 
 
@@ -46,7 +52,7 @@ def test_what_is_offered(words: str, offered: str) -> None:
 
 
 def test_it_knows_all_rules_without_loading_one() -> None:
-    names = {str(item.value) for item in rule_names(None, None, "")}  # type: ignore[arg-type]
+    names = {str(item.value) for item in complete_rule_names(None, None, "")}  # type: ignore[arg-type]
     assert names == {word for rule in rules() for word in (rule.name(), rule.code)}
 
 
@@ -56,7 +62,11 @@ def test_a_shell_s_question_loads_nothing_heavy() -> None:
         " print(end.code)\nprint([m for m in ('numpy', 'rich', 'pydantic', 'pyarrow',"
         " 'truetune.checks') if m in sys.modules])"
     )
-    words = {"COMP_WORDS": "truetune explain pad-is", "COMP_CWORD": "2", VARIABLE: "bash_complete"}
+    words = {
+        "COMP_WORDS": "truetune explain pad-is",
+        "COMP_CWORD": "2",
+        COMPLETION_VARIABLE: "bash_complete",
+    }
     environment = {**os.environ, "PYTHONPATH": SOURCES, **words}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment
@@ -67,8 +77,8 @@ def test_a_shell_s_question_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script(shell: str, tmp_path: Path) -> None:
-    text = script(shell)
-    assert VARIABLE in text
+    text = completion_script(shell)
+    assert COMPLETION_VARIABLE in text
     if program := shutil.which(shell):
         (tmp_path / "script").write_text(text, encoding="utf-8")
         assert (

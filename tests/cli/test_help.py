@@ -9,16 +9,16 @@ from collections import defaultdict
 import click
 import pytest
 
-from truetune.cli import commands
-from truetune.cli.helping import STAGES
+from truetune.cli import truetune_group
+from truetune.cli.help_layout import COMMANDS_BY_STAGE
 
-ALL = sorted(commands.commands)
+ALL = sorted(truetune_group.commands)
 NO_JSON = {"demo", "completion", "view"}
 """Commands whose outcome is for people, or for a shell"""
 
 
 def shown(name: str) -> str:
-    command = commands.commands[name]
+    command = truetune_group.commands[name]
     return command.get_help(
         click.Context(command, info_name=f"truetune {name}", max_content_width=110)
     )
@@ -32,7 +32,7 @@ def examples(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_help(name: str) -> None:
-    command = commands.commands[name]
+    command = truetune_group.commands[name]
     text = command.help or ""
     assert len(text.partition("\n\n")[0]) > 40
     assert command.short_help, f"{name} has no short help"
@@ -47,30 +47,30 @@ def test_examples_parse(name: str) -> None:
     for line in lines:
         words = shlex.split(line.partition(" > ")[0])
         assert words[0] == "truetune"
-        commands.commands[words[1]].make_context(words[1], words[2:])
+        truetune_group.commands[words[1]].make_context(words[1], words[2:])
 
 
 def test_each_command_stands_at_one_stage() -> None:
-    staged = [name for names in STAGES.values() for name in names]
+    staged = [name for names in COMMANDS_BY_STAGE.values() for name in names]
     assert len(staged) == len(set(staged))
     assert set(ALL) <= set(staged)
 
 
 def test_the_overview_fits_a_screen() -> None:
-    context = click.Context(commands, info_name="truetune", terminal_width=80)
-    lines = commands.get_help(context).splitlines()
+    context = click.Context(truetune_group, info_name="truetune", terminal_width=80)
+    lines = truetune_group.get_help(context).splitlines()
     assert len(lines) <= 50
     assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in NO_JSON])
 def test_json(name: str) -> None:
-    assert any("--json" in param.opts for param in commands.commands[name].params)
+    assert any("--json" in param.opts for param in truetune_group.commands[name].params)
 
 
 def test_options_of_one_name_are_alike() -> None:
     seen: dict[str, dict[tuple[str, ...], set[str]]] = defaultdict(lambda: defaultdict(set))
-    for name, command in commands.commands.items():
+    for name, command in truetune_group.commands.items():
         for param in command.params:
             if isinstance(param, click.Option):
                 long = max(param.opts, key=len)
@@ -81,7 +81,7 @@ def test_options_of_one_name_are_alike() -> None:
 
 def test_a_short_form_means_one_thing() -> None:
     long = defaultdict(set)
-    for command in commands.commands.values():
+    for command in truetune_group.commands.values():
         for param in command.params:
             for short in (opt for opt in param.opts if re.fullmatch(r"-\w", opt)):
                 long[short].add(max(param.opts, key=len))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import truetune
 from truetune.checks.catalogue import choose, find
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import TruetuneError
 from truetune.rehearsal.commands import command_of
@@ -67,7 +67,7 @@ def test_a_name(folder: Path, ask: Callable[[], object], meant: str) -> None:
     ],
 )
 def test_a_word_of_the_command_line(arguments: list[str], meant: str) -> None:
-    done = CliRunner().invoke(commands, arguments, standalone_mode=True)
+    done = CliRunner().invoke(truetune_group, arguments, standalone_mode=True)
     assert done.exit_code == 2
     assert meant in done.output
 

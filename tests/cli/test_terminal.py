@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import truetune
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.demo import BROKEN, DATA, TOKENIZER
 
 pty = pytest.importorskip("pty")
@@ -57,7 +57,7 @@ def piped(*arguments: object, **environment: str) -> subprocess.CompletedProcess
 def ran(*arguments: object) -> str:
     """What it prints, run in this process."""
     done = CliRunner().invoke(
-        commands, [str(argument) for argument in arguments], standalone_mode=False
+        truetune_group, [str(argument) for argument in arguments], standalone_mode=False
     )
     assert (done.return_value, done.stderr) == (0, "")
     return done.stdout
@@ -116,6 +116,6 @@ def test_json_by_a_file_s_name(tmp_path: Path) -> None:
     for name, key in (("r.json", "schema"), ("r.sarif", "$schema")):
         assert ran("check", DATA, "-t", TOKENIZER, "-o", tmp_path / name) == ""
         assert key in json.loads((tmp_path / name).read_text(encoding="utf-8"))
-    both = CliRunner().invoke(commands, ["lint", "--json", "--format", "sarif"])
+    both = CliRunner().invoke(truetune_group, ["lint", "--json", "--format", "sarif"])
     assert both.exit_code == 2
     assert "exclude each other" in both.output

@@ -82,14 +82,14 @@ def wrong(line: str, *, whole: bool = True) -> str | None:
 
 
 def _refused(line: str, given: list[str], *, whole: bool) -> str | None:
-    from truetune.cli import commands
+    from truetune.cli import truetune_group
 
     name, *rest = given or ["--help"]
-    command = commands if name.startswith("-") else commands.commands.get(name)
+    command = truetune_group if name.startswith("-") else truetune_group.commands.get(name)
     if command is None:
         return f"{line}: there is no such command"
     try:
-        command.make_context(name, [name] if command is commands else rest)
+        command.make_context(name, [name] if command is truetune_group else rest)
     except click.exceptions.Exit:
         return None
     except click.MissingParameter as error:

@@ -14,7 +14,7 @@ from tests.browser import chromium, violations
 from tests.docs import site
 from truetune.checks.catalogue import page as source
 from truetune.checks.catalogue import rules
-from truetune.cli import commands
+from truetune.cli import truetune_group
 
 pytest.importorskip("furo")
 
@@ -57,7 +57,10 @@ def names_are_documented(root: Path, pages: dict[Path, site.Page]) -> None:
         *(page.anchors for path, page in pages.items() if path.parent.name == "reference")
     )
     assert not {f"truetune.{name}" for name in truetune.__all__} - reference
-    assert not {f"truetune-{name}" for name in commands.commands} - pages[root / "cli.html"].anchors
+    assert (
+        not {f"truetune-{name}" for name in truetune_group.commands}
+        - pages[root / "cli.html"].anchors
+    )
     settings = pages[root / "reference" / "settings.html"].text
     assert not [name for name in truetune.RunSpec.model_fields if f">{name}" not in settings]
 

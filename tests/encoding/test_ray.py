@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet
 
 import truetune
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.data.remote import Remote
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
@@ -134,7 +134,7 @@ def test_a_broken_row_is_an_error_as_on_one_machine(
     assert (type(there.value), str(there.value)) == (type(here.value), str(here.value))
     assert "a.jsonl:201: not JSON" in str(there.value)
     with pytest.raises(DataError, match=r"a\.jsonl:201: not JSON"):
-        commands.main(
+        truetune_group.main(
             [
                 "encode",
                 str(data),

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tests.auditing import tiny
 from tests.evaluation.held import saved, write
-from truetune.cli.evaluating import evaluate as command
+from truetune.cli.evaluate_command import evaluate as command
 from truetune.errors import DataError, UsageError
 from truetune.evaluation import evaluate as module
 from truetune.evaluation.evaluate import evaluate

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import truetune
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.data.predictions import Prediction, read_predictions
 from truetune.data.rendered_prompts import chat_of_rendered, cut_stop_tokens
 from truetune.errors import DataError, UsageError
@@ -255,7 +255,7 @@ def test_stop_tokens_at_the_end() -> None:
 )
 def test_commands_for_models_name_score(tmp_path: Path, command: str, name: str) -> None:
     path = write_lines(tmp_path / "preds.jsonl", JSONL[name][0])
-    result = CliRunner().invoke(commands, [command, path], standalone_mode=False)
+    result = CliRunner().invoke(truetune_group, [command, path], standalone_mode=False)
     assert isinstance(result.exception, UsageError | DataError)
     assert f"did you mean: truetune score {path}?" in str(result.exception)
 
@@ -263,5 +263,5 @@ def test_commands_for_models_name_score(tmp_path: Path, command: str, name: str)
 def test_a_table_given_to_report(tmp_path: Path) -> None:
     path = tmp_path / "t.table.json"
     path.write_text(json.dumps(JSON["a table of W&B"][0]))
-    result = CliRunner().invoke(commands, ["report", str(path)], standalone_mode=False)
+    result = CliRunner().invoke(truetune_group, ["report", str(path)], standalone_mode=False)
     assert f"did you mean: truetune score {path}?" in str(result.exception)

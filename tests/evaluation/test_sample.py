@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, written
-from truetune.cli.sampling import sample as command
+from truetune.cli.sample_command import sample as command
 from truetune.data.output_folder import file_digest
 from truetune.errors import DataError, SpecError, TruetuneError, UsageError
 from truetune.evaluation.asked import Asked

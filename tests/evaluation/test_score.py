@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import truetune
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.data.predictions import read_predictions, score_hint
 from truetune.errors import DataError, UsageError
 from truetune.report.answers_terminal import describe_success
@@ -175,7 +175,7 @@ def test_a_parser_and_its_proof() -> None:
 
 def test_exit_codes(tmp_path: Path) -> None:
     def code(*arguments: str) -> int:
-        result = CliRunner().invoke(commands, ["score", *arguments], standalone_mode=False)
+        result = CliRunner().invoke(truetune_group, ["score", *arguments], standalone_mode=False)
         return (
             2 if isinstance(result.exception, UsageError | DataError) else int(result.return_value)
         )
@@ -210,7 +210,7 @@ def test_exit_codes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["sample", "evaluate", "report"])
 def test_commands_for_models_name_it(tmp_path: Path, command: str) -> None:
     path = lines(tmp_path / "preds.jsonl", [{"prompt": "p", "prediction": "a"}])
-    result = CliRunner().invoke(commands, [command, path], standalone_mode=False)
+    result = CliRunner().invoke(truetune_group, [command, path], standalone_mode=False)
     assert isinstance(result.exception, UsageError)
     assert f"did you mean: truetune score {path}?" in str(result.exception)
     assert score_hint(str(tmp_path / "none.jsonl")) == ""

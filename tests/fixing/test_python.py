@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import truetune
 from tests.fixing import chat
 from truetune.checks.rows.role_alias_dropped import RoleAliasDropped
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.fixing.remedies.role_alias import RenameRoles
@@ -30,7 +30,7 @@ def _data(tmp_path: Path, *rows: Any) -> Path:
 
 def _exit_code(*words: str | Path) -> int:
     result = CliRunner().invoke(
-        commands, ["fix", *map(str, words), "--quiet"], standalone_mode=False
+        truetune_group, ["fix", *map(str, words), "--quiet"], standalone_mode=False
     )
     assert result.exception is None, result.exception
     return int(result.return_value)

@@ -15,7 +15,7 @@ import truetune
 from tests.parts import folder
 from truetune.checks.findings import Finding
 from truetune.checks.refusals import cause_of
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.data.conversation import Conversation, Origin
 
 Turn = dict[str, Any]
@@ -56,7 +56,9 @@ def followed(finding: Finding, where: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """The file that the command of the remedy writes."""
     monkeypatch.chdir(where)
     words = shlex.split(finding.remedy.split("`")[1])
-    assert commands.main([*words[1:], "--quiet"], prog_name="truetune", standalone_mode=False) in (
+    assert truetune_group.main(
+        [*words[1:], "--quiet"], prog_name="truetune", standalone_mode=False
+    ) in (
         0,
         1,
     )

@@ -202,15 +202,17 @@ def _result(path: Path) -> Any:
 
 
 def _flag(path: Path) -> Any:
-    from truetune.cli.options import _value
+    from truetune.cli.options import _parse_value
 
-    return _value("x", path.read_bytes().decode("utf-8", "surrogateescape"))
+    return _parse_value("x", path.read_bytes().decode("utf-8", "surrogateescape"))
 
 
 def _set(path: Path) -> Any:
-    from truetune.cli.planning import nested
+    from truetune.cli.plan_command import parse_nested_settings
 
-    return nested(("lora.r=" + path.read_bytes().decode("utf-8", "surrogateescape"),))
+    return parse_nested_settings(
+        ("lora.r=" + path.read_bytes().decode("utf-8", "surrogateescape"),)
+    )
 
 
 def _reply(path: Path) -> Any:
@@ -432,7 +434,7 @@ def of_others() -> dict[str, list[Reader]]:
         "memory.architecture": [Reader("config.json", json.dumps(CONFIG).encode(), _architecture)],
         "report.load_results": [Reader("r.json", RESULT, _result)],
         "cli.options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
-        "cli.planning": [Reader("set", b"16", _set)],
+        "cli.plan_command": [Reader("set", b"16", _set)],
         "generation.answer_parsers": [
             Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)
         ],

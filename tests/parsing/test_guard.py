@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parsing.readers import compressed
-from truetune.cli.options import _value
+from truetune.cli.options import _parse_value
 from truetune.data.rows import read
 from truetune.data.stretches import stretches
 from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
@@ -331,11 +331,11 @@ def test_a_row_that_is_too_long_is_named(name: str, tmp_path: Path) -> None:
 
 
 def test_values_on_the_command_line() -> None:
-    assert _value("x", '{"a": 1}') == {"a": 1}
-    assert _value("x", "plain text") == "plain text"
+    assert _parse_value("x", '{"a": 1}') == {"a": 1}
+    assert _parse_value("x", "plain text") == "plain text"
     for text in ('"\\ud800"', "[" * 900 + "]" * 900, '{"a": 1, "a": 2}'):
         with pytest.raises(UsageError, match="--template-kwarg x: "):
-            _value("x", text)
+            _parse_value("x", text)
 
 
 def test_the_table_of_the_documents_is_that_of_the_code() -> None:

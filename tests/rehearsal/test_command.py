@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.rehearsal.commands import command_of
@@ -221,5 +221,5 @@ def test_what_cannot_be_rehearsed(tmp_path: Path) -> None:
         "--lr",
         "1",
     ]
-    made = CliRunner().invoke(commands, ["rehearse", "--help"])
+    made = CliRunner().invoke(truetune_group, ["rehearse", "--help"])
     assert "before any weight is downloaded" in made.output

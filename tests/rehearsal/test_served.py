@@ -17,7 +17,7 @@ from tests.auditing import tiny
 from tests.generation.serving import tiny_folder, transformers_serve
 from tests.rehearsal.server import Routes, served, server
 from truetune.checks.findings import Finding
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.errors import UsageError
 from truetune.probe.run_record import Record
 from truetune.rehearsal.here import record_of
@@ -168,7 +168,7 @@ def test_nothing_is_started(option: str, tmp_path: Path) -> None:
     began = tmp_path / "began"
     with pytest.raises(UsageError, match=r"--endpoint|--served-model"):
         CliRunner().invoke(
-            commands, ["rehearse", option, "--", sys.executable, "-c", f"open({str(began)!r}, 'w')"],
+            truetune_group, ["rehearse", option, "--", sys.executable, "-c", f"open({str(began)!r}, 'w')"],
             catch_exceptions=False, standalone_mode=False,
         )  # fmt: skip
     assert not began.exists()

@@ -13,7 +13,7 @@ from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.runs import write_run
 from tests.report.test_shown import evaluation, rehearsal, service
 from truetune.checks.report import DataReport, Report
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.page import html_page, page_of
@@ -32,7 +32,7 @@ LOG = Path(__file__).parents[1] / "logs" / "runs" / "learning-rate-huge.json"
 
 def run(*arguments: object) -> str:
     result = CliRunner().invoke(
-        commands, [str(argument) for argument in arguments], standalone_mode=False
+        truetune_group, [str(argument) for argument in arguments], standalone_mode=False
     )
     assert result.exception is None, result.exception
     return result.output
@@ -92,7 +92,7 @@ def test_what_failed_without_a_finding_is_said_to_have_failed(tmp_path: Path) ->
         run("plan", tmp_path / "config.json", "--gpu", "0.5GB", "--max-length", "512", "--json")
     )
     done = CliRunner().invoke(
-        commands, ["report", str(fine), str(plan), "-o", str(html)], standalone_mode=False
+        truetune_group, ["report", str(fine), str(plan), "-o", str(html)], standalone_mode=False
     )
     text = html.read_text()
     assert done.return_value == 1

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from tests.report.runs import sampled, write_run
 from truetune.checks.report import DataReport
-from truetune.cli.reporting import report
+from truetune.cli.report_command import report
 from truetune.demo import DATA
 from truetune.errors import TruetuneError
 from truetune.evaluation.run_report import named

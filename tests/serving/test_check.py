@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from tests.generation.serving import tiny_folder, transformers_serve  # noqa: F401
 from truetune.checks.findings import Finding
-from truetune.cli.serving import serve_check as command
+from truetune.cli.serve_check_command import serve_check as command
 from truetune.errors import UsageError
 from truetune.generation.backends.http_client import Server
 from truetune.generation.backends.model_source import find_model_source

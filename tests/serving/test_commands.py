@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from truetune.cli.serving import serve_check
+from truetune.cli.serve_check_command import serve_check
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.generation.backends.model_source import find_model_source

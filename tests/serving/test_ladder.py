@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.cli.climbing import ladder as command
+from truetune.cli.ladder_command import ladder as command
 from truetune.errors import UsageError
 from truetune.serving.ladder import Ladder, ladder
 from truetune.training.merge import merge

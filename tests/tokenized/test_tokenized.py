@@ -16,7 +16,7 @@ from tests.parts import folder
 from tests.tokenized import make
 from truetune.checks.floor import floor_of
 from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.spec.run import RunSpec
 
@@ -263,7 +263,7 @@ def test_ids_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
 
 def said(arguments: list[str], code: int) -> str:
     """What a command prints; it must end with this code."""
-    done = CliRunner().invoke(commands, arguments, standalone_mode=False)
+    done = CliRunner().invoke(truetune_group, arguments, standalone_mode=False)
     if isinstance(done.exception, TruetuneError):
         raise done.exception
     assert (done.exception, done.return_value) == (None, code)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.parts import folder
 from truetune.checks.look import look
 from truetune.checks.report import DataReport, Report
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.spec.files import find_settings, spec_of
 from truetune.spec.run import RunSpec
@@ -49,7 +49,7 @@ def said(report: Report) -> set[tuple[str, str, str]]:
 def settings_of(model: Path, data: Path, where: Path, *more: str) -> Path:
     path = where / "truetune.yaml"
     arguments = ["init", str(path), "--model", str(model), "--data", str(data), "--yes", *more]
-    result = CliRunner().invoke(commands, arguments)
+    result = CliRunner().invoke(truetune_group, arguments)
     assert result.exit_code == 0, result.output
     return path
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tests.checkpoint import make
 from truetune.checkpoint.checkpoint import read_checkpoint
-from truetune.cli.merging import export as command
+from truetune.cli.weight_commands import export as command
 from truetune.errors import UsageError
 from truetune.training.export import converter_of, export
 from truetune.training.merge import merge

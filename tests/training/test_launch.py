@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.auditing import tiny
-from truetune.cli.training import train
+from truetune.cli.train_command import train
 from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
 from truetune.training import launch as launching

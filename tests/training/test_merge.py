@@ -20,7 +20,7 @@ from truetune.checkpoint.checkpoint import read_checkpoint
 from truetune.checkpoint.fingerprint import record_base
 from truetune.checkpoint.run_record import RUN, listing
 from truetune.checks.inspect_checkpoint import checkpoint_report
-from truetune.cli.merging import merge as command
+from truetune.cli.weight_commands import merge as command
 from truetune.errors import UsageError
 from truetune.report.merge_terminal import merged_page
 from truetune.report.page import page_of

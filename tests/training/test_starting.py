@@ -20,8 +20,8 @@ import truetune
 from tests.recipes_page import DATA as OF_RECIPE
 from tests.recipes_page import PAGE, SHAPE, furnish, page, rows
 from truetune.checks.settings import of_settings
-from truetune.cli.starting import RECIPES as NAMES
-from truetune.cli.starting import init
+from truetune.cli.init_command import RECIPES as NAMES
+from truetune.cli.init_command import init
 from truetune.demo import DATA
 from truetune.errors import UsageError
 from truetune.memory.plan import plan
@@ -220,7 +220,7 @@ def test_what_it_needs_and_nobody_to_ask(folder: Path) -> None:
 def test_it_asks_at_a_terminal(folder: Path) -> None:
     leader, follower = pty.openpty()
     code = (
-        "import sys; from truetune.cli.starting import init; init.main([], standalone_mode=False); "
+        "import sys; from truetune.cli.init_command import init; init.main([], standalone_mode=False); "
         "assert not {'torch', 'transformers'} & sys.modules.keys()"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(truetune.__file__).parents[1])}

@@ -19,7 +19,7 @@ from pyarrow import parquet
 import truetune
 from tests.browser import chromium, opened
 from tests.viewing.conftest import serving
-from truetune.cli.viewing import view as command
+from truetune.cli.view_command import view as command
 from truetune.data.files import resolve
 from truetune.data.records import Record
 from truetune.data.rows import read
@@ -311,13 +311,13 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
 
 def test_settings_name_the_data(tmp_path: Path) -> None:
     (tmp_path / "truetune.yaml").write_text(f"data: {DATA}\ntokenizer: {TOKENIZER}\n")
-    from truetune.cli.options import run_of
+    from truetune.cli.options import read_run_settings
 
     found: list[RunSpec] = []
     probe = type(command)(
         "view",
         params=command.params,
-        callback=lambda row, port, no_open, result, checks, **o: found.append(run_of(o)),
+        callback=lambda row, port, no_open, result, checks, **o: found.append(read_run_settings(o)),
     )
     CliRunner().invoke(probe, [str(tmp_path / "truetune.yaml")], catch_exceptions=False)
     assert [source.path for source in resolve(found[0].data)] == [DATA]

@@ -16,31 +16,31 @@ from typing import Any
 import click
 from click.shell_completion import shell_complete
 
-from truetune.cli.auditing import run
-from truetune.cli.checking import check, diagnose, lint, show
-from truetune.cli.climbing import ladder
-from truetune.cli.completing import VARIABLE, complete_paths
-from truetune.cli.doctoring import doctor
-from truetune.cli.encoding import encode
-from truetune.cli.evaluating import evaluate
-from truetune.cli.fixing import fix
-from truetune.cli.helping import Group
-from truetune.cli.learning import completion, demo, explain, rules
-from truetune.cli.merging import export, merge, movement
-from truetune.cli.planning import plan
-from truetune.cli.rehearsing import rehearse
-from truetune.cli.reporting import report
-from truetune.cli.sampling import sample
-from truetune.cli.scoring import score
-from truetune.cli.serving import serve_check
-from truetune.cli.starting import init
-from truetune.cli.training import train
-from truetune.cli.viewing import view
+from truetune.cli.check_commands import check, diagnose, lint, show
+from truetune.cli.doctor_command import doctor
+from truetune.cli.encode_command import encode
+from truetune.cli.evaluate_command import evaluate
+from truetune.cli.fix_command import fix
+from truetune.cli.help_layout import Group
+from truetune.cli.init_command import init
+from truetune.cli.ladder_command import ladder
+from truetune.cli.plan_command import plan
+from truetune.cli.reference_commands import completion, demo, explain, rules
+from truetune.cli.rehearse_command import rehearse
+from truetune.cli.report_command import report
+from truetune.cli.run_command import run
+from truetune.cli.sample_command import sample
+from truetune.cli.score_command import score
+from truetune.cli.serve_check_command import serve_check
+from truetune.cli.shell_completion import COMPLETION_VARIABLE, complete_paths
+from truetune.cli.train_command import train
+from truetune.cli.view_command import view
+from truetune.cli.weight_commands import export, merge, movement
 from truetune.errors import FindingsError, TruetuneError
 from truetune.package import __version__
 from truetune.render.tokenizer_panics import is_panic
 
-TRAIN = {
+TRAIN_EXTRA_MODULES = {
     "torch",
     "transformers",
     "peft",
@@ -59,55 +59,71 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(_run())
+    sys.exit(_run_and_give_code())
 
 
-def _run() -> int:
-    if question := os.environ.get(VARIABLE):
-        return shell_complete(commands, {}, "truetune", VARIABLE, question)
-    if broken := _not_text(sys.argv[1:]):
-        return _failed(f"{broken!r}: not UTF-8; write it as UTF-8, or rename the file")
+def _run_and_give_code() -> int:
+    """Run the command line; every error becomes one line on stderr and an exit code."""
+    question = os.environ.get(COMPLETION_VARIABLE)
+    if question:
+        return shell_complete(truetune_group, {}, "truetune", COMPLETION_VARIABLE, question)
+    undecodable = _first_undecodable(sys.argv[1:])
+    if undecodable:
+        return _print_error(f"{undecodable!r}: not UTF-8; write it as UTF-8, or rename the file")
     try:
-        return int(commands.main(prog_name="truetune", standalone_mode=False) or 0)
+        return int(truetune_group.main(prog_name="truetune", standalone_mode=False) or 0)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
         return 128 + int(getattr(error.__cause__ or error, "signal", SIGINT))
-    except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        help_on = f" (see {context.command_path} --help)" if context else ""
-        return _failed(" ".join(error.format_message().split()) + help_on)
-    except FindingsError as error:
-        return _failed(str(error)) - 1
-    except TruetuneError as error:
-        return _failed(str(error), debug=bool(os.environ.get("TRUETUNE_DEBUG")))
-    except (BrokenPipeError, SystemExit):  # click and rich turn a broken pipe into SystemExit
+    except (BrokenPipeError, SystemExit):
+        # click and rich turn a broken pipe into SystemExit. Stdout becomes /dev/null: Python would fail once more as it
+        # flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
-    except OSError as error:
-        return _failed(
-            f"{error.filename or 'output'}: {error.strerror}",
-            debug=bool(os.environ.get("TRUETUNE_DEBUG")),
-        )
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in TRAIN:
-            return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
-        return _failed(
-            f"this command needs {error.name}, which is not installed here: pip install"
-            " 'truetune[train]' (in a clone: pip install '.[train]'), or use your trainer's"
-            " environment; see truetune doctor",
-            debug=bool(os.environ.get("TRUETUNE_DEBUG")),
-        )
+    except (click.ClickException, TruetuneError, OSError, ModuleNotFoundError) as error:
+        return _print_known_error(error)
     except Exception as error:
-        return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
+        return _print_bug(error)
     except BaseException as error:
+        # A panic of the tokenizer's Rust library is a BaseException of its own.
         if not is_panic(error):
             raise
-        return _failed(
+        return _print_error(
             f"the tokenizer's own library failed: {error}; is the pattern in its tokenizer.json"
             " sound?"
         )
 
 
-def _not_text(arguments: list[str]) -> str | None:
+def _print_known_error(error: Exception) -> int:
+    """Print what the user can act on; gives the exit code."""
+    debug = bool(os.environ.get("TRUETUNE_DEBUG"))
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        help_on = f" (see {context.command_path} --help)" if context else ""
+        return _print_error(" ".join(error.format_message().split()) + help_on)
+    if isinstance(error, FindingsError):
+        _print_error(str(error))
+        return 1
+    if isinstance(error, TruetuneError):
+        return _print_error(str(error), debug=debug)
+    if isinstance(error, OSError):
+        return _print_error(f"{error.filename or 'output'}: {error.strerror}", debug=debug)
+    name = getattr(error, "name", None) or ""
+    if name.partition(".")[0] not in TRAIN_EXTRA_MODULES:
+        return _print_bug(error)
+    return _print_error(
+        f"this command needs {name}, which is not installed here: pip install"
+        " 'truetune[train]' (in a clone: pip install '.[train]'), or use your trainer's"
+        " environment; see truetune doctor",
+        debug=debug,
+    )
+
+
+def _print_bug(error: Exception) -> int:
+    """Print an error that nobody foresaw, with its traceback; gives the exit code."""
+    return _print_error(f"this is a bug of truetune, please report it: {error!r}", debug=True)
+
+
+def _first_undecodable(arguments: list[str]) -> str | None:
     """The first argument whose bytes are no UTF-8, which no tokenizer takes; a file may be called so."""
     for argument in arguments:
         try:
@@ -118,7 +134,7 @@ def _not_text(arguments: list[str]) -> str | None:
     return None
 
 
-def _failed(message: str, *, debug: bool = False) -> int:
+def _print_error(message: str, *, debug: bool = False) -> int:
     from truetune.report.visible_text import visible
 
     if debug:
@@ -128,13 +144,13 @@ def _failed(message: str, *, debug: bool = False) -> int:
     return 2
 
 
-SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-@click.group(cls=Group, context_settings=SETTINGS, invoke_without_command=True)
+@click.group(cls=Group, context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.version_option(__version__, prog_name="truetune")
 @click.pass_context
-def commands(context: click.Context) -> None:
+def truetune_group(context: click.Context) -> None:
     """Show, prove and guarantee what an LLM fine-tune really learns."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -168,6 +184,6 @@ for command in (
     report,
     view,
 ):
-    command.context_settings = {**SETTINGS, **command.context_settings}
+    command.context_settings = {**CONTEXT_SETTINGS, **command.context_settings}
     complete_paths(command)
-    commands.add_command(command)
+    truetune_group.add_command(command)

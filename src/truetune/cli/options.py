@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,9 @@ from truetune.errors import UsageError
 if TYPE_CHECKING:
     from truetune.spec.run import RunSpec
 
-LEARN = ("assistant", "last", "completion", "all")
-MASKS = ("contract", "generation-tags", "response-marker")
-ENCODING = (
+LEARN_CHOICES = ("assistant", "last", "completion", "all")
+MASK_CHOICES = ("contract", "generation-tags", "response-marker")
+ENCODING_SETTINGS = (
     "overflow",
     "packing",
     "content_specials",
@@ -26,8 +26,11 @@ ENCODING = (
     "trainer",
     "record_root",
 )
-SETTINGS = (".yaml", ".yml", ".toml")
-OF_RULES = ("select", "ignore", "fail_on", "allow_unjudged")
+SETTINGS_SUFFIXES = (".yaml", ".yml", ".toml")
+RULE_SETTINGS = ("select", "ignore", "fail_on", "allow_unjudged")
+"""Settings that choose rules and what their findings do to the exit code"""
+MAX_PRINTED_VALUE = 40
+"""Characters. A longer value of a settings file is named alone: the line on stderr has to stay one line (chosen)"""
 
 
 class LateChoice(click.ParamType[str]):
@@ -73,14 +76,14 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--template", metavar="NAME", help="One of the tokenizer's chat templates, or a .jinja file."),
         click.option("--template-kwarg", "variables", multiple=True, metavar="NAME=JSON",
                      help="Variable for the template: --template-kwarg enable_thinking=false. Repeatable."),
-        click.option("--learn", type=click.Choice(LEARN),
+        click.option("--learn", type=click.Choice(LEARN_CHOICES),
                      help="What is supervised: every assistant turn (default), the last, the completion, or all."),
         click.option("--no-reasoning", is_flag=True, help="Do not supervise reasoning."),
         click.option("--no-tool-calls", is_flag=True, help="Do not supervise tool calls."),
         click.option("--history", type=click.Choice(["as-served", "single"]),
                      help="One example per turn where the template rewrites history (as-served, default), or one "
                      "in all."),
-        click.option("--mask-by", type=click.Choice(MASKS), help="How the trainer finds the supervised tokens."),
+        click.option("--mask-by", type=click.Choice(MASK_CHOICES), help="How the trainer finds the supervised tokens."),
         click.option("--response-marker", metavar="TEXT",
                      help="The text before each answer, for a trainer that masks by it."),
         click.option("--append-eos", is_flag=True, default=None,
@@ -111,70 +114,127 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def row_settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Settings of RunSpec, with those on rules, taken out of a command's options. Raises UsageError."""
-    given = {
-        "map": dict(pairs(options.pop("pairs"), "--map")),
-        "template_kwargs": {
-            name: _value(name, text)
-            for name, text in pairs(options.pop("variables"), "--template-kwarg")
-        },
-        **{name: options.pop(name) for name in ("format", "template", *OF_RULES)},
+def drop_unset(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that were given: click stands None, or an empty tuple, for the others."""
+    return {name: value for name, value in options.items() if value not in (None, (), {})}
+
+
+def spec_of_options(options: Mapping[str, Any]) -> RunSpec:
+    """The settings that a command line alone gives; no settings file is read. Raises SpecError."""
+    from truetune.spec.files import spec_of
+
+    return spec_of(drop_unset(options), "command line")
+
+
+def take_row_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the settings on rows and rules out of a command's options.
+
+    Args:
+        options: The command's parameters; those of `row_options` and on rules are removed.
+
+    Returns:
+        Settings of RunSpec that were given.
+
+    Raises:
+        UsageError: For a pair that is not NAME=VALUE.
+    """
+    settings = {
+        "map": dict(parse_pairs(options.pop("pairs"), "--map")),
+        "template_kwargs": _take_template_variables(options),
     }
-    return {name: value for name, value in given.items() if value not in (None, (), {})}
+    for name in ("format", "template", *RULE_SETTINGS):
+        settings[name] = options.pop(name)
+    return drop_unset(settings)
 
 
-def settings_of(
+def _take_template_variables(options: dict[str, Any]) -> dict[str, Any]:
+    """The values of --template-kwarg by name. Raises UsageError."""
+    pairs = parse_pairs(options.pop("variables"), "--template-kwarg")
+    return {name: _parse_value(name, text) for name, text in pairs}
+
+
+def read_settings(
     options: dict[str, Any], *, quiet: bool = False, whole: bool = True
 ) -> tuple[RunSpec, Path | None]:
-    """Command line over settings file (also that of the current folder), and the file.
+    """Read the settings file and lay the command line over it.
 
-    Not `whole`: of a file of the current folder, only what chooses rules. Raises SpecError or UsageError.
+    The file is the one of --config, else that of the current folder. What it adds is said on stderr, so that nobody
+    wonders where a setting comes from.
+
+    Args:
+        options: The parameters of `spec_options`; emptied of those that are no field of RunSpec.
+        quiet: Say nothing about the file.
+        whole: False takes from a file of the current folder only what chooses rules: the command is about something
+            else than the run that the file describes.
+
+    Returns:
+        The settings, and the file that they were read from, if any.
+
+    Raises:
+        SpecError: For a file or a value that is not valid.
+        UsageError: For a pair that is not NAME=VALUE.
     """
     from truetune.spec.files import find_settings, spec_of
 
     config = options.pop("config")
-    settings, source = find_settings(config, Path())
+    of_file, source = find_settings(config, Path())
     if not whole and config is None:
-        settings = {name: value for name, value in settings.items() if name in OF_RULES}
-    learn = settings.get("learn", {})
-    learn = {"what": learn} if isinstance(learn, str) else learn
-    chosen = {"what": what} if (what := options.pop("learn")) else {}
-    chosen |= {name: False for name in ("reasoning", "tool_calls") if options.pop(f"no_{name}")}
-    encoding = {name: value for name in ENCODING if (value := options.pop(name, None)) is not None}
-    variables = {
-        name: _value(name, text)
-        for name, text in pairs(options.pop("variables"), "--template-kwarg")
-    }
-    over = {
-        "learn": chosen,
-        "encode": encoding,
-        "map": dict(pairs(options.pop("pairs"), "--map")),
-        "template_kwargs": variables,
-    }
-    inner = {name: learn if name == "learn" else settings.get(name, {}) for name in over}
-    given = {**{name: {**inner[name], **named} for name, named in over.items()}, **options}
-    given = {name: value for name, value in given.items() if value not in (None, (), {})}
-    spec = spec_of({**settings, **given}, "command line")
-    named = {"data"} if click.get_current_context().params.get("paths") else set()
-    named |= {name for name, value in options.items() if value not in (None, (), {})}
-    named |= {name for name, mine in over.items() if inner[name].keys() <= mine.keys()}
-    taken = [_told(name, value) for name, value in settings.items() if name not in named]
-    if source is not None and taken and not quiet:
-        from truetune.report.visible_text import visible
-
-        click.echo(f"settings from {source}: {visible(', '.join(taken))}", err=True)
+        of_file = {name: value for name, value in of_file.items() if name in RULE_SETTINGS}
+    nested = _take_nested_settings(options)
+    inner = {name: _as_mapping(name, of_file.get(name, {})) for name in nested}
+    merged = {name: {**inner[name], **given} for name, given in nested.items()}
+    spec = spec_of({**of_file, **drop_unset({**merged, **options})}, "command line")
+    if source is not None and not quiet:
+        overridden = set(drop_unset(options))
+        overridden |= {name for name in nested if inner[name].keys() <= nested[name].keys()}
+        if click.get_current_context().params.get("paths"):
+            overridden.add("data")
+        _say_what_file_sets(source, of_file, overridden)
     return spec, source
 
 
-def _told(name: str, value: Any) -> str:
-    """Its value too, where that is short."""
-    return (
-        f"{name} {value}" if isinstance(value, (str, int, float)) and len(str(value)) < 40 else name
-    )
+def _take_nested_settings(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings of RunSpec that are mappings, each with the entries that options give. Raises UsageError."""
+    learn: dict[str, Any] = {}
+    what = options.pop("learn")
+    if what:
+        learn["what"] = what
+    for name in ("reasoning", "tool_calls"):
+        if options.pop(f"no_{name}"):
+            learn[name] = False
+    encoding = {name: options.pop(name, None) for name in ENCODING_SETTINGS}
+    return {
+        "learn": learn,
+        "encode": {name: value for name, value in encoding.items() if value is not None},
+        "map": dict(parse_pairs(options.pop("pairs"), "--map")),
+        "template_kwargs": _take_template_variables(options),
+    }
 
 
-def pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
+def _as_mapping(name: str, value: Any) -> Any:
+    """`learn: last` is short for `learn: {what: last}`; anything else as it is, for RunSpec to judge."""
+    return {"what": value} if name == "learn" and isinstance(value, str) else value
+
+
+def _say_what_file_sets(source: Path, settings: Mapping[str, Any], overridden: set[str]) -> None:
+    """Name on stderr the settings that come from a file and were not overridden."""
+    from truetune.report.visible_text import visible
+
+    used = [
+        _setting_in_words(name, value) for name, value in settings.items() if name not in overridden
+    ]
+    if used:
+        click.echo(f"settings from {source}: {visible(', '.join(used))}", err=True)
+
+
+def _setting_in_words(name: str, value: Any) -> str:
+    """The name, with the value where it is short."""
+    if isinstance(value, (str, int, float)) and len(str(value)) < MAX_PRINTED_VALUE:
+        return f"{name} {value}"
+    return name
+
+
+def parse_pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
     """(name, value) of each NAME=VALUE of an option. Raises UsageError."""
     for pair in given:
         name, found, value = pair.partition("=")
@@ -183,7 +243,7 @@ def pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def _value(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> Any:
     """JSON, or else the text itself."""
     from truetune.parsing.json_reader import JSONDecodeError, parse_json
     from truetune.parsing.limits import FLAG
@@ -198,15 +258,14 @@ def _value(name: str, text: str) -> Any:
         raise UsageError(f"--template-kwarg {name}: {error}") from None
 
 
-def run_of(options: dict[str, Any], *, quiet: bool = False) -> RunSpec:
-    """`settings_of` for a command that needs data. Raises SpecError or UsageError."""
-    if (
-        len(options["data"]) == 1
-        and options["config"] is None
-        and Path(options["data"][0]).suffix in SETTINGS
-    ):
-        (options["config"],), options["data"] = options["data"], ()
-    spec, _ = settings_of(options, quiet=quiet)
+def read_run_settings(options: dict[str, Any], *, quiet: bool = False) -> RunSpec:
+    """`read_settings` for a command that needs data. Raises SpecError or UsageError."""
+    data = options["data"]
+    if len(data) == 1 and options["config"] is None and Path(data[0]).suffix in SETTINGS_SUFFIXES:
+        # `truetune encode truetune.yaml`: the one path is the settings, which name the data.
+        options["config"] = data[0]
+        options["data"] = ()
+    spec, _ = read_settings(options, quiet=quiet)
     if not spec.data:
         command = click.get_current_context().command_path
         raise UsageError(

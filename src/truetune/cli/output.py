@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.completing import rule_names
+from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ CASES = Cases()
 SHOWN_CASES = 3  # as checks.findings.SHOWN_CASES, which is not imported for --help
 
 
-def form_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def format_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`--format`, and `--json`, which is short for one of its values; both give `output_format`."""
 
     def chosen(context: click.Context, _: click.Parameter, value: str | None) -> str:
@@ -93,7 +94,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print the outco
 progress_option = click.option("--no-progress", is_flag=True, help="No progress bar.")
 
 
-def emit(kind: str, value: Mapping[str, Any]) -> None:
+def print_json(kind: str, value: Mapping[str, Any]) -> None:
     """Print a JSON object of schema `truetune.KIND/1`, in ASCII; what is no number in JSON becomes null."""
     click.echo(json.dumps(_headed(kind, value), indent=2, default=str))
 
@@ -130,15 +131,15 @@ def write_page(path: str | None, kind: str, value: Mapping[str, Any]) -> None:
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that ends in a report; `Delivery.of` takes them."""
     options: list[Callable[..., Any]] = [
-        click.option("--select", multiple=True, metavar="RULE", shell_complete=rule_names,
+        click.option("--select", multiple=True, metavar="RULE", shell_complete=complete_rule_names,
                      help="Only these rules, by name, code or beginning of a code. Repeatable."),
-        click.option("--ignore", multiple=True, metavar="RULE", shell_complete=rule_names,
+        click.option("--ignore", multiple=True, metavar="RULE", shell_complete=complete_rule_names,
                      help="Not these rules. Repeatable."),
         click.option("--fail-on", type=click.Choice(SEVERITIES),
                      help="Lowest severity that makes the exit code 1 (error)."),
         click.option("--allow-unjudged", is_flag=True, default=None,
                      help="Exit with 0, not 3, where something could not be judged."),
-        form_options("sarif"),
+        format_options("sarif"),
         click.option("-o", "--output", metavar="FILE", is_eager=True,
                      help="Write to this file and not to the terminal; .json and .sarif choose the format."),
         click.option("--html", metavar="FILE", help="Write a page to this file as well."),
@@ -234,7 +235,11 @@ class Delivery:
             from truetune.report.report_terminal import render_report
 
             render_report(
-                report, console(err=err), verbose=self.verbose, quiet=self.quiet, cases=self.cases
+                report,
+                make_console(err=err),
+                verbose=self.verbose,
+                quiet=self.quiet,
+                cases=self.cases,
             )
         else:
             click.echo(_encoded(self._drawn(report)), err=err)
@@ -331,11 +336,25 @@ def files_of_settings(spec: RunSpec | None) -> list[Path]:
     return [Path(name) for name in names if "://" not in name]
 
 
-def console(*, err: bool = False) -> Console:
+def make_console(*, err: bool = False) -> Console:
     """The terminal."""
     from rich.console import Console
 
     return Console(stderr=err, highlight=False, markup=False, emoji=False)
+
+
+def print_status(line: str) -> None:
+    """Print one line of truetune's own on stderr, which a command that runs beside it does not read."""
+    from truetune.report.visible_text import visible
+
+    # Nobody may read stderr any more; the run that is watched has to continue.
+    with suppress(OSError):
+        click.echo(f"truetune: {visible(line)}", err=True)
+
+
+def status_printer(*, quiet: bool) -> Callable[[str], None]:
+    """`print_status`, or a function that prints nothing."""
+    return (lambda line: None) if quiet else print_status
 
 
 def _encoded(text: str) -> bytes:

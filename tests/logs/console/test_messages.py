@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.logs.console.examples import EXAMPLES
-from truetune.cli import commands
+from truetune.cli import truetune_group
 from truetune.logs.console.lines import clean_line
 from truetune.logs.console.messages import (
     MESSAGES,
@@ -43,8 +43,10 @@ def test_a_message_says_why_what_next_and_where_from(message: Message) -> None:
     assert message.sources
     for command in re.findall(r"`truetune ([^`]+)`", message.advice):
         words = command.split()
-        assert words[0] in commands.commands, command
-        known = {name for option in commands.commands[words[0]].params for name in option.opts}
+        assert words[0] in truetune_group.commands, command
+        known = {
+            name for option in truetune_group.commands[words[0]].params for name in option.opts
+        }
         own = words[1 : words.index("--")] if "--" in words else words[1:]
         assert {word for word in own if word.startswith("-")} <= known, command
 

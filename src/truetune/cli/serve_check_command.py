@@ -1,4 +1,4 @@
-"""The command that checks a running server."""
+"""`truetune serve-check`: does a running server serve what was trained? With --print, the command that starts one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from truetune.cli.asking import model_options, opening
-from truetune.cli.auditing import say, speaker
-from truetune.cli.helping import Command
-from truetune.cli.output import Delivery, report_options
+from truetune.cli.help_layout import Command
+from truetune.cli.model_options import model_options, take_model_options
+from truetune.cli.options import spec_of_options
+from truetune.cli.output import Delivery, print_status, report_options, status_printer
 from truetune.errors import UsageError
 
 
@@ -76,18 +76,15 @@ def serve_check(
     if (endpoint is None) == (engine is None):
         raise UsageError("expected either --endpoint URL, the server to check, or --print ENGINE")
     if engine is not None:
-        return _print(model, engine, options["base"], options["tokenizer"])
+        return _print_server_command(model, engine, options["base"], options["tokenizer"])
     assert endpoint is not None
     import truetune.report.server_check_terminal  # noqa: F401  # how this report is drawn
     from truetune.serving.check import serve_check as check
-    from truetune.spec.files import spec_of
 
     deliver = Delivery.of(options)
-    opened = opening(options)
+    opened = take_model_options(options)
     base, tokenizer = options.pop("base"), options.pop("tokenizer")
-    spec = spec_of(
-        {name: value for name, value in options.items() if value not in (None, ())}, "command line"
-    )
+    spec = spec_of_options(options)
     if not no_strength:
         from truetune.training.proof import quiet
 
@@ -103,12 +100,12 @@ def serve_check(
         strength=not no_strength,
         longest=longest,
         spec=spec,
-        say=speaker(quiet=deliver.quiet),
+        say=status_printer(quiet=deliver.quiet),
     )
     return deliver(report)
 
 
-def _print(model: str, engine: str, base: str | None, tokenizer: str | None) -> int:
+def _print_server_command(model: str, engine: str, base: str | None, tokenizer: str | None) -> int:
     """The command on stdout, what it can't do on stderr."""
     from truetune.generation.backends.model_source import find_model_source
     from truetune.serving.commands import command_for
@@ -117,5 +114,5 @@ def _print(model: str, engine: str, base: str | None, tokenizer: str | None) -> 
     command = command_for(place, place.prepared(), engine)
     click.echo(command.text)
     for note in command.notes:
-        say(note)
+        print_status(note)
     return 0

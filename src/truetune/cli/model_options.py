@@ -1,4 +1,7 @@
-"""Options of the commands that ask a finished model."""
+"""The options that say how a finished model is opened, for sample, evaluate, ladder and serve-check.
+
+They stand in one place, so that a backend that a plug-in adds is known to all four.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from truetune.cli.options import LateChoice
 if TYPE_CHECKING:
     from truetune.generation.backends.open_backend import Options
 
-OWN = (
+OPTION_NAMES = (
     "backend",
     "device",
     "dtype",
@@ -55,8 +58,8 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def opening(options: dict[str, Any]) -> Options:
+def take_model_options(options: dict[str, Any]) -> Options:
     """Taken out of a command's options."""
     from truetune.generation.backends.open_backend import Options
 
-    return Options(**{name: options.pop(name) for name in OWN})
+    return Options(**{name: options.pop(name) for name in OPTION_NAMES})

@@ -1,4 +1,7 @@
-"""`truetune init`."""
+"""`truetune init`: write the settings of a run, with values proposed from the data and the model.
+
+It asks at a terminal only. Settings belong to the user once they are written: only --force replaces them.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from truetune.cli.helping import Command
+from truetune.cli.help_layout import Command
 from truetune.cli.output import (
-    console,
-    emit,
     files_of_settings,
     files_read,
-    form_options,
+    format_options,
+    make_console,
+    print_json,
     quiet_option,
 )
 from truetune.data.output_file import Form, check_output_file, write_output_file
@@ -64,7 +67,7 @@ RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
     metavar="FILE",
     help="Write only the JSON schema of the settings, for editors (-: print it).",
 )
-@form_options()
+@format_options()
 @quiet_option
 def init(
     file: str,
@@ -98,7 +101,7 @@ def init(
         if schema == "-":
             click.echo(schemas.text(), nl=False)
         else:
-            _put_schema(Path(schema), schemas.text())
+            _write_schema(Path(schema), schemas.text())
         return 0
     path, beside = Path(file), Path(file).with_name(schemas.NAME)
     if path.suffix.lower() not in SUFFIXES:
@@ -110,14 +113,16 @@ def init(
     check_output_file(path, _settings_form(force=force), files_read())
     check_output_file(beside, _schema_form(), files_read())
     ask = sys.stdin.isatty() and not yes
-    start = _start(_asked(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask)
+    start = _propose_start(
+        _ask_for_missing(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask
+    )
     body = written(start, path.parent, schemas.NAME).encode()
     write_output_file(
         path, body, _settings_form(force=force), [*files_read(), *files_of_settings(start.asked)]
     )
-    _put_schema(beside, schemas.text())
+    _write_schema(beside, schemas.text())
     if output_format == "json":
-        emit(
+        print_json(
             "init",
             {
                 "file": str(path),
@@ -130,11 +135,11 @@ def init(
     elif quiet:
         click.echo(path)
     else:
-        _tell(start, path)
+        _print_start(start, path)
     return 0
 
 
-def _asked(
+def _ask_for_missing(
     model: str | None,
     tokenizer: str | None,
     data: tuple[str, ...],
@@ -160,7 +165,7 @@ def _asked(
     )
 
 
-def _start(spec: RunSpec, recipe: str | None, *, ask: bool) -> Start:
+def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> Start:
     from truetune.memory.machine import machine
     from truetune.training.starting import MEANS, propose, start
     from truetune.training.survey import survey
@@ -191,12 +196,12 @@ def _settings_form(*, force: bool) -> Form:
     return Form("to be overwritten without --force", lambda path: force)
 
 
-def _put_schema(path: Path, text: str) -> None:
+def _write_schema(path: Path, text: str) -> None:
     write_output_file(path, text.encode("utf-8"), _schema_form(), files_read())
 
 
-def _tell(start: Start, path: Path) -> None:
-    terminal = console()
+def _print_start(start: Start, path: Path) -> None:
+    terminal = make_console()
     for line in (*start.lines, *(f"note: {note}" for note in start.notes)):
         terminal.print(line, soft_wrap=True)
     terminal.print(

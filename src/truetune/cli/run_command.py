@@ -1,18 +1,23 @@
-"""The command that audits a run as it starts."""
+"""`truetune run`: a training command with an audit inside.
+
+The command is started unchanged; a hook in its process sends records of what reaches the loss. Each process is judged
+here, and the answer lets it continue or ends it. The terminal stays the command's own: reports go to stderr. Where
+the command fails, what it printed is searched for the cause.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.helping import Command
-from truetune.cli.output import NOT_JUDGED, Delivery, report_options
+from truetune.cli.help_layout import Command
+from truetune.cli.options import spec_of_options
+from truetune.cli.output import NOT_JUDGED, Delivery, print_status, report_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,11 +25,11 @@ if TYPE_CHECKING:
     from truetune.probe.run_record import Record
     from truetune.spec.run import RunSpec
 
-SIGNALS = 128
-"""Exit codes from here on say which signal ended a command, as shells number them"""
-LAST_LINES = 8
+FIRST_SIGNAL_CODE = 128
+"""Exit codes from here on say which signal ended a command, as shells number them: 128 + its number"""
+PRINTED_LINES = 8
 """Of what a command printed before it failed"""
-READ_LINES = 60
+SEARCHED_LINES = 60
 """Of what it printed, in which the cause is looked for: what stands further up did not end it"""
 ENDED_FROM_OUTSIDE = (137, 139)
 """SIGKILL and SIGSEGV, as shells number them: no process could leave a traceback"""
@@ -99,45 +104,49 @@ def run(
     """
     from truetune.auditing.run import run as start
     from truetune.checks.audit import audit
-    from truetune.spec.files import spec_of
 
     deliver = Delivery.of(options)
-    if deliver.output_format != "terminal" and deliver.output is None:
-        raise UsageError(
-            f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own"
-        )
-    spec = spec_of(
-        {name: value for name, value in options.items() if value not in (None, ())}, "command line"
-    )
-    verdicts: list[int] = []
+    refuse_machine_format_on_terminal(deliver)
+    spec = spec_of_options(options)
+    exit_codes: list[int] = []
 
     def judge(records: Sequence[Record]) -> bool:
+        """Report on one process; True lets the command continue."""
         report = audit(records, spec)
-        verdicts.append(numbered(deliver, len(verdicts))(report, err=True))
-        return verdicts[-1] != 1 or on_error == "warn"
+        exit_codes.append(number_files(deliver, len(exit_codes))(report, err=True))
+        return exit_codes[-1] != 1 or on_error == "warn"
 
     orders = {
         "mode": "audit",
         "batches": batches,
         "laws": laws,
         "canary": canary,
-        "keys": pairs_of(batch_keys),
+        "keys": parse_batch_keys(batch_keys),
     }
-    outcome = start(command, orders, judge, say)
+    outcome = start(command, orders, judge, print_status)
     if not outcome.reached and not outcome.lost:
-        say(f"nothing was audited: {unaudited(outcome)}")
-    stopped = 1 in verdicts and on_error == "stop"
-    if outcome.code and not stopped:
-        tell_the_end(outcome, command, spec, numbered(deliver, len(verdicts)), seen=bool(verdicts))
-    if on_error == "warn":
-        return outcome.code
-    if stopped:
+        print_status(f"nothing was audited: {why_not_audited(outcome)}")
+    is_stopped = 1 in exit_codes and on_error == "stop"
+    if outcome.code and not is_stopped:
+        numbered = number_files(deliver, len(exit_codes))
+        report_failed_command(outcome, command, spec, numbered, seen=bool(exit_codes))
+    if is_stopped:
         return 1
-    lost = outcome.lost or not verdicts or NOT_JUDGED in verdicts
-    return outcome.code or (NOT_JUDGED if lost and not spec.allow_unjudged else 0)
+    if on_error == "warn" or outcome.code:
+        return outcome.code
+    is_unjudged = outcome.lost or not exit_codes or NOT_JUDGED in exit_codes
+    return NOT_JUDGED if is_unjudged and not spec.allow_unjudged else 0
 
 
-def tell_the_end(
+def refuse_machine_format_on_terminal(deliver: Delivery) -> None:
+    """Raise UsageError for JSON or SARIF without a file: what the command prints would stand in the middle of it."""
+    if deliver.output_format != "terminal" and deliver.output is None:
+        raise UsageError(
+            f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own"
+        )
+
+
+def report_failed_command(
     outcome: Outcome, command: Sequence[str], spec: RunSpec, deliver: Delivery, *, seen: bool
 ) -> None:
     """What is known of a command that failed: the report on what ended it, and what it printed last.
@@ -146,54 +155,45 @@ def tell_the_end(
     """
     from truetune.checks.diagnose import diagnose_end
 
-    if outcome.code >= SIGNALS and outcome.code not in ENDED_FROM_OUTSIDE:
+    if outcome.code >= FIRST_SIGNAL_CODE and outcome.code not in ENDED_FROM_OUTSIDE:
         return
-    printed = lines_of(outcome.printed)
+    printed = last_printed_lines(outcome.printed)
     text = outcome.tracebacks or "\n".join(printed)
     report = diagnose_end(text, shlex.join(command), outcome.code, spec=spec, seen=seen)
     if printed and not outcome.tracebacks and not report.findings:
-        say(f"the command ended with exit code {outcome.code}; it printed last:")
-        for line in printed[-LAST_LINES:]:
-            say(f"  {line}")
+        print_status(f"the command ended with exit code {outcome.code}; it printed last:")
+        for line in printed[-PRINTED_LINES:]:
+            print_status(f"  {line}")
     if report.findings or (not seen and (deliver.output or deliver.html)):
         deliver(report, err=True)
 
 
-def lines_of(printed: str) -> list[str]:
+def last_printed_lines(printed: str) -> list[str]:
     """The last lines that were printed, without empty ones; of a progress bar what stands there at its end."""
-    lines = [
-        line.rstrip().rpartition("\r")[2] for line in printed.replace("\r\n", "\n").split("\n")
-    ]
-    return [line for line in lines if line.strip()][-READ_LINES:]
+    lines = []
+    for line in printed.replace("\r\n", "\n").split("\n"):
+        # A bar draws itself again behind each carriage return.
+        last_drawn = line.rstrip().rpartition("\r")[2]
+        if last_drawn.strip():
+            lines.append(last_drawn)
+    return lines[-SEARCHED_LINES:]
 
 
-def pairs_of(text: str | None) -> dict[str, str | int]:
+def parse_batch_keys(text: str | None) -> dict[str, str | int]:
     """`input_ids=tokens,labels=1` as a mapping. Raises UsageError where it is none."""
-    made: dict[str, str | int] = {}
+    keys: dict[str, str | int] = {}
     for pair in filter(None, (text or "").split(",")):
         name, _, key = (part.strip() for part in pair.partition("="))
         if not name or not key:
             raise UsageError(
                 f"--batch-keys {pair!r}: expected OURS=YOURS, as in input_ids=tokens,labels=1"
             )
-        made[name] = int(key) if key.isdecimal() else key
-    return made
+        # A number is a place in a batch that is a tuple.
+        keys[name] = int(key) if key.isdecimal() else key
+    return keys
 
 
-def say(line: str) -> None:
-    """One line on stderr."""
-    from truetune.report.visible_text import visible
-
-    with suppress(OSError):  # nobody reads it any more
-        click.echo(f"truetune: {visible(line)}", err=True)
-
-
-def speaker(*, quiet: bool) -> Callable[[str], None]:
-    """`say`, or nothing at all."""
-    return (lambda line: None) if quiet else say
-
-
-def unaudited(outcome: Outcome) -> str:
+def why_not_audited(outcome: Outcome) -> str:
     """Why nothing was audited, and what to do."""
     if outcome.own_loops:
         return (
@@ -201,32 +201,43 @@ def unaudited(outcome: Outcome) -> str:
             " that"
         )
     if not outcome.waiting or outcome.code:
-        return unseen(outcome)
+        return why_no_trainer_seen(outcome)
     return (
-        f"{unseen(outcome)}, and no loop of its own trained a model of transformers; for another"
+        f"{why_no_trainer_seen(outcome)}, and no loop of its own trained a model of transformers; for another"
         " one call truetune.audit(model, loader, tokenizer) in the script"
     )
 
 
-def unseen(outcome: Outcome) -> str:
+def why_no_trainer_seen(outcome: Outcome) -> str:
     """Why there is no report."""
-    if outcome.code >= 128:
+    if outcome.code >= FIRST_SIGNAL_CODE:
         return "the command was ended before"
-    before = (
-        f" before the command ended with exit code {outcome.code}"
-        if outcome.code and not outcome.loops
-        else ""
-    )
-    imported = "transformers was imported, but " if outcome.waiting else ""
-    return f"{imported}no transformers Trainer reached train(){before}"
+    reason = "no transformers Trainer reached train()"
+    if outcome.waiting:
+        reason = f"transformers was imported, but {reason}"
+    if outcome.code and not outcome.loops:
+        reason = f"{reason} before the command ended with exit code {outcome.code}"
+    return reason
 
 
-def numbered(deliver: Delivery, before: int) -> Delivery:
-    """The files of a command's second report are FILE-2, those of its third FILE-3."""
+def number_files(deliver: Delivery, before: int) -> Delivery:
+    """The files of a command's second report are FILE-2, those of its third FILE-3.
+
+    Args:
+        deliver: Where the first report goes.
+        before: How many reports were written.
+    """
     if not before:
         return deliver
-    output, html = (
-        path and str(Path(path).with_stem(f"{Path(path).stem}-{before + 1}"))
-        for path in (deliver.output, deliver.html)
+    return replace(
+        deliver,
+        output=_with_number(deliver.output, before + 1),
+        html=_with_number(deliver.html, before + 1),
     )
-    return replace(deliver, output=output, html=html)
+
+
+def _with_number(path: str | None, number: int) -> str | None:
+    """`audit.json` as `audit-2.json`."""
+    if path is None:
+        return None
+    return str(Path(path).with_stem(f"{Path(path).stem}-{number}"))

@@ -1,4 +1,4 @@
-"""`truetune encode`."""
+"""`truetune encode`: rows to ids and labels; with --verify, a cache against the rows that it was made of."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.helping import Command
-from truetune.cli.options import run_of, spec_options
+from truetune.cli.help_layout import Command
+from truetune.cli.options import read_run_settings, spec_options
 from truetune.cli.output import (
-    console,
-    emit,
-    form_options,
+    format_options,
     html_option,
+    make_console,
+    print_json,
     progress_option,
     quiet_option,
     write_page,
@@ -118,7 +118,7 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     is_flag=True,
     help="Encode the first rows only, write nothing, and say what would be.",
 )
-@form_options()
+@format_options()
 @html_option
 @quiet_option
 @progress_option
@@ -147,30 +147,19 @@ def encode(
       truetune encode truetune.yaml             (settings from a file)
     """
     from truetune.encoding.encode_run import encode as run
-    from truetune.encoding.encode_run import estimate
-    from truetune.report.encode_terminal import (
-        encoded_page,
-        estimate_json,
-        render_encoded,
-        render_estimate,
-    )
+    from truetune.report.encode_terminal import encoded_page, render_encoded
     from truetune.report.progress_bars import encoding_bar
 
     if dry_run and html:
         raise UsageError("--dry-run has no page: leave out one of --dry-run and --html")
-    spec = run_of(options, quiet=quiet)
+    spec = read_run_settings(options, quiet=quiet)
     _refuse_token_ids(spec)
     if verify is not None:
         if dry_run or html or out:
             raise UsageError("--verify writes nothing: leave out --dry-run, --html and -o")
-        return _verified(spec, verify, output_format)
+        return _verify_cache(spec, verify, output_format)
     if dry_run:
-        made = estimate(spec, out, cache=cache)
-        if output_format == "json":
-            emit("estimate", estimate_json(made))
-        else:
-            render_estimate(made, console())
-        return 0
+        return _print_estimate(spec, out, cache, output_format)
     try:
         with encoding_bar(off=no_progress or quiet) as progress:
             encoded = run(spec, out, cache=cache, jobs=jobs, engine=engine, progress=progress)
@@ -182,11 +171,24 @@ def encode(
     value = encoded_page(encoded, spec.tokenizer)
     write_page(html, "encode", value)
     if output_format == "json":
-        emit("encode", value)
+        print_json("encode", value)
     elif quiet:
         click.echo(encoded.folder)
     else:
-        render_encoded(encoded, console())
+        render_encoded(encoded, make_console())
+    return 0
+
+
+def _print_estimate(spec: RunSpec, out: str | None, cache: str | None, output_format: str) -> int:
+    """What `--dry-run` says; gives the exit code."""
+    from truetune.encoding.encode_run import estimate
+    from truetune.report.encode_terminal import estimate_json, render_estimate
+
+    outlook = estimate(spec, out, cache=cache)
+    if output_format == "json":
+        print_json("estimate", estimate_json(outlook))
+    else:
+        render_estimate(outlook, make_console())
     return 0
 
 
@@ -203,14 +205,14 @@ def _refuse_token_ids(spec: RunSpec) -> None:
             )
 
 
-def _verified(spec: RunSpec, path: str, output_format: str) -> int:
+def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
     from truetune.report.encode_terminal import render_comparison
     from truetune.tokenized.origin_facts import cache_at
     from truetune.tokenized.verify import verify
 
     found = verify(spec, cache_at(path))
     if output_format == "json":
-        emit("verify", found.as_json())
+        print_json("verify", found.as_json())
     else:
-        render_comparison(found, path, console())
+        render_comparison(found, path, make_console())
     return 0 if found.is_same else 1

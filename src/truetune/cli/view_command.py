@@ -1,4 +1,4 @@
-"""`truetune view`."""
+"""`truetune view`: every row in the browser, by a small server that answers this machine alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.helping import Command
-from truetune.cli.options import run_of, spec_options
+from truetune.cli.help_layout import Command
+from truetune.cli.options import read_run_settings, spec_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ def view(
       truetune view encoded/ -t path/to/model
       truetune view truetune.yaml --no-open --port 8765     (then: ssh -L 8765:127.0.0.1:8765 this-machine)
     """
-    with _killed_by_ctrl_c():
+    with _end_on_ctrl_c():
         from truetune.viewing.view import start_server
 
-        spec = run_of(options)
+        spec = read_run_settings(options)
         server = start_server(
-            spec, port=port, row=row, result=_findings(spec, result, checks=checks)
+            spec, port=port, row=row, result=_load_or_check(spec, result, checks=checks)
         )
     try:
         _print_address(server, server.url + (f"#row={row}" if row else ""), opens=not no_open)
@@ -86,7 +86,7 @@ def view(
     return 0
 
 
-def _findings(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str, Any] | None:
+def _load_or_check(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str, Any] | None:
     """The result with the findings that are marked; None where none is asked for. Raises a TruetuneError."""
     if name is not None and checks:
         raise UsageError("--report and --check: give one of them")
@@ -105,7 +105,7 @@ def _findings(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str, Any
 
 
 @contextmanager
-def _killed_by_ctrl_c() -> Iterator[None]:
+def _end_on_ctrl_c() -> Iterator[None]:
     """While there is nothing to put in order: an interrupt that Python raises within an import may be lost."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:

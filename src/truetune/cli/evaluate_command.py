@@ -1,4 +1,4 @@
-"""`truetune evaluate`."""
+"""`truetune evaluate`: a model's losses, stops and answers on held-out rows, alone or against another model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from truetune.cli.asking import model_options, opening
-from truetune.cli.helping import Command
-from truetune.cli.options import row_options, row_settings
+from truetune.cli.help_layout import Command
+from truetune.cli.model_options import model_options, take_model_options
+from truetune.cli.options import row_options, take_row_settings
 from truetune.cli.output import Delivery, progress_option, report_options
 
 
@@ -117,8 +117,8 @@ def evaluate(
     from truetune.training.proof import quiet
 
     deliver = Delivery.of(options)
-    settings = row_settings(options) | ({"max_length": max_length} if max_length else {})
-    opened = opening(options)
+    settings = take_row_settings(options) | ({"max_length": max_length} if max_length else {})
+    opened = take_model_options(options)
     names = [name for name in (tasks or "").split(",") if name]
     quiet()
     with generation_bar(off=no_progress or deliver.quiet) as progress:

@@ -1,19 +1,32 @@
-"""The commands that look: check, lint, diagnose, show."""
+"""The commands that read and judge without running anything: check, lint, diagnose, show.
+
+`check` takes anything and finds out what it is; the others are for one kind of subject and have its options. Each
+reads its options, calls one public function, and hands the report over.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.helping import Command
-from truetune.cli.options import row_options, row_settings, run_of, settings_of, spec_options
+from truetune.cli.help_layout import Command
+from truetune.cli.options import (
+    drop_unset,
+    read_run_settings,
+    read_settings,
+    row_options,
+    spec_of_options,
+    spec_options,
+    take_row_settings,
+)
 from truetune.cli.output import (
     Delivery,
-    console,
-    emit,
-    form_options,
+    format_options,
+    make_console,
+    print_json,
     progress_option,
     report_options,
 )
@@ -21,6 +34,7 @@ from truetune.errors import UsageError
 from truetune.trainers.facts import NAMES, TrainerName
 
 if TYPE_CHECKING:
+    from truetune.checks.lint import LintReport
     from truetune.spec.kind import Kind
 
 
@@ -71,26 +85,38 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     from truetune.checks.look import look
     from truetune.fixing.tried_edits import with_tried_edits
     from truetune.report.progress_bars import checking_bar
-    from truetune.spec.files import CONFIG
 
     deliver = Delivery.of(options)
     kinds = {path: _kinds_if_known(path, options["trained_by"]) for path in paths}
-    if options["config"] is None and (
-        own := next((path for path in paths if kinds[path][:1] == ("truetune",)), None)
-    ):
-        options["config"] = str(Path(own, CONFIG) if Path(own).is_dir() else own)
-        paths = tuple(path for path in paths if path != own or kinds[path][1:])
-    given = options["config"] is not None
-    about_data = not paths or any(
-        kinds[path] and kinds[path][0] in ("data", "encoded", "tokenizer") for path in paths
-    )
-    spec, settings = settings_of(options, quiet=deliver.quiet, whole=about_data)
-    settings = settings if given or not paths else None
+    paths = _take_settings_file(paths, kinds, options)
+    config_is_given = options["config"] is not None
+    firsts = {kinds[path][0] for path in paths if kinds[path]}
+    about_data = not paths or bool(firsts & {"data", "encoded", "tokenizer"})
+    spec, settings = read_settings(options, quiet=deliver.quiet, whole=about_data)
+    if paths and not config_is_given:
+        # The file of the current folder chose rules alone: it is not what was asked to be checked.
+        settings = None
     with checking_bar(off=no_progress or deliver.quiet) as progress:
         report = with_tried_edits(
             look(paths, spec, settings=settings, base=base, progress=progress)
         )
     return deliver(report)
+
+
+def _take_settings_file(
+    paths: tuple[str, ...], kinds: Mapping[str, tuple[Kind, ...]], options: dict[str, Any]
+) -> tuple[str, ...]:
+    """Our own settings among the paths become --config, unless that is given; gives the other paths.
+
+    A folder that is something else as well (it holds a script, a run) stays among the paths.
+    """
+    from truetune.spec.files import CONFIG
+
+    own = next((path for path in paths if kinds[path][:1] == ("truetune",)), None)
+    if own is None or options["config"] is not None:
+        return paths
+    options["config"] = str(Path(own, CONFIG) if Path(own).is_dir() else own)
+    return tuple(path for path in paths if path != own or kinds[path][1:])
 
 
 def _kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[Kind, ...]:
@@ -142,31 +168,40 @@ def lint(
     """
     from truetune.checks.lint import lint as run
     from truetune.report.progress_bars import linting_bar
-    from truetune.report.visible_text import count_noun
 
     deliver = Delivery.of(options)
-    settings = {name: value for name, value in options.items() if value not in (None, ())}
+    settings = drop_unset(options)
     with linting_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, progress=progress, **settings
         )
-    for change in report.changes if diff else ():
-        click.echo(change.diff, nl=False)
-    code = report.exit_code() if diff else deliver(report)
-    said = []
+    if diff:
+        for change in report.changes:
+            click.echo(change.diff, nl=False)
+        code = report.exit_code()
+    else:
+        code = deliver(report)
+    summary = _lint_summary(report, diff=diff)
+    if summary and not deliver.quiet:
+        click.echo(summary, err=True)
+    return code
+
+
+def _lint_summary(report: LintReport, *, diff: bool) -> str:
+    """What was fixed and what was kept quiet, in a line; empty where there is neither."""
+    from truetune.report.visible_text import count_noun
+
+    parts = []
     if report.changes:
-        done = count_noun(sum(len(change.mended) for change in report.changes), "finding")
+        fixed = count_noun(sum(len(change.mended) for change in report.changes), "finding")
         verb = "would be fixed" if diff else "fixed"
-        said.append(
-            f"{done} {verb} in {len(report.changes):,} of {count_noun(report.files, 'file')}"
+        parts.append(
+            f"{fixed} {verb} in {len(report.changes):,} of {count_noun(report.files, 'file')}"
         )
     if report.suppressed:
-        said.append(
-            f"{count_noun(report.suppressed, 'finding')} kept quiet by `# truetune: ignore`"
-        )
-    if said and not deliver.quiet:
-        click.echo("; ".join(said), err=True)
-    return code
+        quiet = count_noun(report.suppressed, "finding")
+        parts.append(f"{quiet} kept quiet by `# truetune: ignore`")
+    return "; ".join(parts)
 
 
 @click.command(cls=Command, short_help="Find out from a run's log what went wrong.")
@@ -193,14 +228,12 @@ def diagnose(run: str, **options: Any) -> int:
       truetune diagnose trainer_log.jsonl --data chats.jsonl -t path/to/model
     """
     from truetune.checks.diagnose import diagnose as look
-    from truetune.spec.files import spec_of
 
     deliver = Delivery.of(options)
     if options["data"] and options["tokenizer"] is None:
         raise UsageError("--data needs the run's tokenizer: name its folder with -t")
-    settings = row_settings(options)
-    settings |= {name: value for name, value in options.items() if value not in (None, ())}
-    return deliver(look(run, spec=spec_of(settings, "command line")))
+    settings = take_row_settings(options)
+    return deliver(look(run, spec=spec_of_options({**settings, **options})))
 
 
 @click.command(cls=Command, short_help="Show a row token by token.")
@@ -215,7 +248,7 @@ def diagnose(run: str, **options: Any) -> int:
     help="Which row, counted from 0 over all files.",
 )
 @click.option("--ids", is_flag=True, help="Show the id of each token.")
-@form_options()
+@format_options()
 def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     """Show a row of DATA as the model sees it: every token, where it came from, and which are learned.
 
@@ -232,19 +265,20 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     from truetune.report.token_view_terminal import render_view, view_json
 
     line = None
+    # FILE:46, as findings name a place; a file may really be called so.
     if len(options["data"]) == 1 and not Path(options["data"][0]).exists():
         name, _, number_of_line = options["data"][0].rpartition(":")
         if name and number_of_line.isdecimal():
             options["data"], line = (name,), int(number_of_line)
-    spec = run_of(options)
+    spec = read_run_settings(options)
     if spec.data and is_tokenized(spec.data[0], spec):
         views = [view_of_ids(spec, spec.data[0], row, line=line)]
     else:
         views = view(spec, row, line=line)
     if output_format == "json":
-        emit("show", {"examples": [view_json(example) for example in views]})
+        print_json("show", {"examples": [view_json(example) for example in views]})
         return 0
-    terminal = console()
+    terminal = make_console()
     for number, token_view in enumerate(views):
         if number:
             terminal.print()

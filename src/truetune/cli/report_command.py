@@ -1,20 +1,27 @@
-"""The command that draws pages of what is there already: runs, and results that were written as JSON."""
+"""`truetune report`: a page of runs, and of results that were written as JSON.
+
+Results come from files that anybody may have edited, so what is read of them is checked as it is used, and a page that
+cannot be drawn names the file.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.completing import rule_names
-from truetune.cli.helping import Command
+from truetune.cli.help_layout import Command
 from truetune.cli.output import NOT_JUDGED, SEVERITIES, check_file, write_file
+from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import DataError, UsageError
 
-RUNS = 2
-"""At most so many side by side"""
+if TYPE_CHECKING:
+    from truetune.spec.run import Severity
+
+MAX_RUNS = 2
+"""The page has two columns: three would be too narrow for the token views (chosen)"""
 
 
 @click.command(cls=Command, short_help="Draw a page of runs and results.")
@@ -35,14 +42,14 @@ RUNS = 2
     "--select",
     multiple=True,
     metavar="RULE",
-    shell_complete=rule_names,
+    shell_complete=complete_rule_names,
     help="Of rules on runs only these, by name, code or beginning of a code. Repeatable.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="RULE",
-    shell_complete=rule_names,
+    shell_complete=complete_rule_names,
     help="Of rules on runs not these. Repeatable.",
 )
 @click.option(
@@ -77,22 +84,27 @@ def report(
       truetune report outputs check.json sample.json evaluate.json
       truetune check chats.jsonl -t path/to/model --json > check.json; truetune report check.json
     """
-    result = _result(paths, fail_on, chosen)
-    code = 1 if result["failed"] else NOT_JUDGED if _lacks(result) and not allow_unjudged else 0
+    result = _join_results(paths, fail_on, chosen)
+    if result["failed"]:
+        code = 1
+    elif _has_gaps(result) and not allow_unjudged:
+        code = NOT_JUDGED
+    else:
+        code = 0
     if as_json and output is None:
         click.echo(json.dumps(result, indent=2))
         return code
     target = Path(output or "report.html")
     form = "json" if as_json or target.suffix == ".json" else "html"
     check_file(str(target), form)
-    body = json.dumps(result, indent=2) if form == "json" else _page(result, paths)
+    body = json.dumps(result, indent=2) if form == "json" else _draw_page(result, paths)
     write_file(str(target), body, form)
     if not quiet:
-        click.echo(f"{target}: {_size(target.stat().st_size)}; {_counted(result)}")
+        click.echo(f"{target}: {_size_in_words(target.stat().st_size)}; {_counts_in_words(result)}")
     return code
 
 
-def _lacks(result: dict[str, Any]) -> bool:
+def _has_gaps(result: dict[str, Any]) -> bool:
     """Is something that was asked for not judged, or was there nothing to judge?"""
     missing = any(
         isinstance(part, dict) and part.get("asked") for part in result.get("not_judged", ())
@@ -100,33 +112,37 @@ def _lacks(result: dict[str, Any]) -> bool:
     return missing or result.get("outcome") == "not judged"
 
 
-def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dict[str, Any]:
+def _join_results(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dict[str, Any]:
     """All that the paths hold, as one report's JSON."""
-    from truetune.checks.findings import RANK
     from truetune.evaluation.run_report import run_report
-    from truetune.report.as_json import SCHEMA, as_dict
+    from truetune.report.as_json import as_dict
     from truetune.report.load_results import is_result, join_results, read_result
     from truetune.spec.run import RunSpec
 
     written = [path for path in paths if is_result(path)]
     runs = [path for path in paths if path not in written]
-    if len(runs) > RUNS:
-        raise UsageError(f"{len(runs)} runs; at most {RUNS} stand side by side on one page")
+    if len(runs) > MAX_RUNS:
+        raise UsageError(f"{len(runs)} runs; at most {MAX_RUNS} stand side by side on one page")
     spec = RunSpec.model_validate({**chosen, "fail_on": fail_on})
-    found = [("the run", as_dict(run_report(runs, spec)))] if runs else []
-    read = [(path, read_result(path)) for path in written]
-    result, severe = (
-        join_results([*found, *read]),
-        {name for name, rank in RANK.items() if rank >= RANK[spec.fail_on]},
-    )
-    others = any(one.get("failed") is True for _, one in read if one["schema"] != SCHEMA)
-    result["failed"] = others or any(
-        _severity(finding) in severe for finding in result.get("findings", ())
-    )
+    of_files = [(path, read_result(path)) for path in written]
+    of_runs = [("the run", as_dict(run_report(runs, spec)))] if runs else []
+    result = join_results([*of_runs, *of_files])
+    result["failed"] = _is_failed(result, [one for _, one in of_files], spec.fail_on)
     return result
 
 
-def _page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
+def _is_failed(result: dict[str, Any], parts: list[dict[str, Any]], fail_on: Severity) -> bool:
+    """Has the page a finding that fails, or a part that is no report on findings and failed by its own measure?"""
+    from truetune.checks.findings import RANK
+    from truetune.report.as_json import SCHEMA
+
+    if any(part.get("failed") is True for part in parts if part["schema"] != SCHEMA):
+        return True
+    failing = {severity for severity, rank in RANK.items() if rank >= RANK[fail_on]}
+    return any(_severity(finding) in failing for finding in result.get("findings", ()))
+
+
+def _draw_page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
     """Raises DataError where a part of a result is not as its schema says."""
     from jinja2 import TemplateError
 
@@ -148,26 +164,25 @@ def _page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
         ) from error
 
 
-def _size(count: int) -> str:
+def _size_in_words(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:,.0f} kB"
 
 
 def _severity(finding: Any) -> str:
+    """Of one finding of a result that may be anybody's: empty where it is none."""
     return str(finding.get("severity")) if isinstance(finding, dict) else ""
 
 
-def _counted(result: dict[str, Any]) -> str:
+def _counts_in_words(result: dict[str, Any]) -> str:
     from truetune.report.page.findings_section import outcome_in_words
     from truetune.report.visible_text import count_noun
 
     if (result["failed"] and not result.get("findings")) or "findings" not in result:
         return str(result.get("summary"))
     severities = [_severity(finding) for finding in result["findings"]]
-    counts = {
-        noun: severities.count(name)
-        for name, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True)
-    }
-    return (
-        ", ".join(count_noun(count, noun) for noun, count in counts.items() if count)
-        or outcome_in_words(result)[0]
-    )
+    counts = []
+    for severity, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True):
+        count = severities.count(severity)
+        if count:
+            counts.append(count_noun(count, noun))
+    return ", ".join(counts) or outcome_in_words(result)[0]

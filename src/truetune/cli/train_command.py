@@ -1,4 +1,7 @@
-"""`truetune train`."""
+"""`truetune train`: check, rehearse, train and watch a run; with --launch, in several processes.
+
+Each process of a launch runs this same command; the first one speaks for all, the others only where they alone fail.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,22 @@ from typing import Any
 
 import click
 
-from truetune.cli.helping import Command
-from truetune.cli.output import Delivery, console, emit, form_options, html_option, quiet_option
+from truetune.cli.help_layout import Command
+from truetune.cli.output import (
+    Delivery,
+    format_options,
+    html_option,
+    make_console,
+    print_json,
+    quiet_option,
+)
 from truetune.errors import FindingsError, TruetuneError, UsageError
 
 RANK = int(os.environ.get("RANK") or 0)
 """Which process of a run this is"""
-NOT_PASSED = ("launch", "config_file", "output_format")
+NOT_LAUNCHED_PARAMETERS = ("launch", "config_file", "output_format")
 """Parameters that the processes of a launch do not get"""
-SAME = 3
+LAUNCHER_GRACE_SECONDS = 3
 """Seconds in which a launcher ends this process, where the first one has failed too and has said why"""
 
 
@@ -65,7 +75,7 @@ SAME = 3
     metavar="FILE",
     help="accelerate's own file, for --launch: FSDP, DeepSpeed.",
 )
-@form_options()
+@format_options()
 @html_option
 @quiet_option
 def train(
@@ -97,31 +107,31 @@ def train(
     if launch is not None:
         if output_format == "json":
             raise UsageError("--json and --launch exclude each other")
-        return _launched(launch, config_file)
+        return _launch_processes(launch, config_file)
     if config_file is not None:
         raise UsageError(
             f"--accelerate-config {config_file} is for several processes: add --launch N"
         )
     import truetune
-    from truetune.cli.planning import nested
+    from truetune.cli.plan_command import parse_nested_settings
     from truetune.report.as_json import findings_json, not_judged_json
     from truetune.report.training_terminal import TrainingTerminal
     from truetune.spec.files import merged
 
-    over = nested(pairs) | ({"rehearsal": False} if no_rehearsal else {})
+    over = parse_nested_settings(pairs) | ({"rehearsal": False} if no_rehearsal else {})
     over = merged(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
     if html is not None:
         _check_page_apart(html, settings, out, over)
-    listener = TrainingTerminal(console(err=True), quiet=quiet)
+    listener = TrainingTerminal(make_console(err=True), quiet=quiet)
     machine = output_format == "json" and RANK == 0
-    with _one_of_several(), _calmly(), _refused(machine):
+    with _report_by_process(), _without_library_noise(), _emit_refusal(machine):
         done = truetune.train(
             settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over
         )
     if html is not None and RANK == 0:
-        _draw(str(done.folder), html)
+        _write_report_page(str(done.folder), html)
     if machine:
-        emit(
+        print_json(
             "train",
             {
                 "folder": done.folder,
@@ -150,7 +160,7 @@ def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str,
     check_apart([Output("the run", Path(out)), Output("--html", Path(html))])
 
 
-def _draw(folder: str, html: str) -> None:
+def _write_report_page(folder: str, html: str) -> None:
     """The page of `truetune report`."""
     from truetune.evaluation.run_report import run_report
     from truetune.spec.run import RunSpec
@@ -161,7 +171,7 @@ def _draw(folder: str, html: str) -> None:
 
 
 @contextmanager
-def _refused(machine: bool) -> Iterator[None]:
+def _emit_refusal(machine: bool) -> Iterator[None]:
     """For a `machine`, the findings that keep a run from its first step, as JSON."""
     try:
         yield
@@ -169,14 +179,14 @@ def _refused(machine: bool) -> Iterator[None]:
         if machine:
             from truetune.report.as_json import findings_json
 
-            emit(
+            print_json(
                 "train", {"folder": None, "failed": True, "findings": findings_json(error.findings)}
             )
         raise
 
 
 @contextmanager
-def _calmly() -> Iterator[None]:
+def _without_library_noise() -> Iterator[None]:
     """Without the bars and the announcements of libraries; Ctrl-C gets a word."""
     os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
     warnings.filterwarnings("ignore", category=FutureWarning)
@@ -191,14 +201,14 @@ def _calmly() -> Iterator[None]:
 
 
 @contextmanager
-def _one_of_several() -> Iterator[None]:
+def _report_by_process() -> Iterator[None]:
     """What goes wrong in the first process is said there alone; what goes wrong in another, with its number."""
     try:
         yield
     except TruetuneError as error:
         if RANK == 0:
             raise
-        time.sleep(SAME)
+        time.sleep(LAUNCHER_GRACE_SECONDS)
         click.echo(f"truetune: error in process {RANK}: {error}", err=True)
         raise click.exceptions.Exit(2) from None
     except Exception as error:
@@ -207,22 +217,23 @@ def _one_of_several() -> Iterator[None]:
         raise click.exceptions.Exit(0) from None
 
 
-def _launched(processes: int, config_file: str | None) -> int:
+def _launch_processes(processes: int, config_file: str | None) -> int:
     """The same command, without NOT_PASSED, in so many processes."""
     from truetune.training.launch import launch
 
     context = click.get_current_context()
     given = [
-        _spelled(param, value)
+        _as_command_line(param, value)
         for param in context.command.params
-        if param.name not in NOT_PASSED and (value := context.params.get(param.name or ""))
+        if param.name not in NOT_LAUNCHED_PARAMETERS
+        and (value := context.params.get(param.name or ""))
     ]
     return launch(
         processes, config_file, ["train", *chain(*given)], lambda line: click.echo(line, err=True)
     )
 
 
-def _spelled(param: click.Parameter, value: Any) -> list[str]:
+def _as_command_line(param: click.Parameter, value: Any) -> list[str]:
     """A parameter as on a command line."""
     if isinstance(param, click.Argument) or value is True:
         return [value if value is not True else param.opts[-1]]

@@ -1,4 +1,4 @@
-"""`truetune score`."""
+"""`truetune score`: judge answers that somebody else generated and wrote to a file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from truetune.cli.helping import Command
-from truetune.cli.options import OF_RULES, pairs
+from truetune.cli.help_layout import Command
+from truetune.cli.options import RULE_SETTINGS, drop_unset, parse_pairs
 from truetune.cli.output import Delivery, files_read, report_options
 from truetune.data.output_file import check_output_file
 from truetune.errors import UsageError
@@ -83,9 +83,9 @@ def score(predictions: str, save: str | None, columns: tuple[str, ...], **option
 
         check_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
-    settings = {name: value for name in OF_RULES if (value := options.pop(name)) not in (None, ())}
+    settings = drop_unset({name: options.pop(name) for name in RULE_SETTINGS})
     report = judge_answers(
-        predictions, columns=dict(pairs(columns, "--map")), **options, **settings
+        predictions, columns=dict(parse_pairs(columns, "--map")), **options, **settings
     )
     try:
         return deliver(report)

@@ -11,8 +11,8 @@ from click.shell_completion import CompletionItem, get_completion_class
 from truetune.errors import UsageError
 from truetune.package import PACKAGE_FOLDER
 
-CODE = re.compile(r'^    code = "(TT\d+)"', re.M)
-PLACES = {
+RULE_CODE_LINE = re.compile(r'^    code = "(TT\d+)"', re.M)
+PATH_METAVARS = {
     "DIR",
     "FILE",
     "PATH",
@@ -26,25 +26,25 @@ PLACES = {
     "RUN_OR_RESULT",
 }
 """What the help calls a path"""
-VARIABLE = "_TRUETUNE_COMPLETE"
+COMPLETION_VARIABLE = "_TRUETUNE_COMPLETE"
 
 
-def rule_names(
+def complete_rule_names(
     context: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Rules whose name or code begins so."""
     found = [
         CompletionItem(word, help=help)
-        for name, code in _rules()
+        for name, code in _names_and_codes()
         for word, help in ((name, code), (code, name))
         if word.startswith(incomplete)
     ]
     return sorted(found, key=lambda item: str(item.value))
 
 
-def _rules() -> Iterator[tuple[str, str]]:
+def _names_and_codes() -> Iterator[tuple[str, str]]:
     for path in PACKAGE_FOLDER.glob("checks/*/*.py"):
-        if found := CODE.search(path.read_text(encoding="utf-8")):
+        if found := RULE_CODE_LINE.search(path.read_text(encoding="utf-8")):
             yield path.stem.replace("_", "-"), found[1]
 
 
@@ -52,13 +52,13 @@ def complete_paths(command: click.Command) -> None:
     """Let a shell complete paths where a command takes them: without it, it would offer nothing at all."""
     for param in command.params:
         names = set(re.findall(r"[A-Z_]+", str(param.metavar or (param.name or "").upper())))
-        if param.type is click.STRING and names & PLACES:
+        if param.type is click.STRING and names & PATH_METAVARS:
             param.type = click.Path()
 
 
-def script(shell: str) -> str:
+def completion_script(shell: str) -> str:
     """What a shell reads at its start. Raises UsageError for a shell that there is no script for."""
     maker = get_completion_class(shell)
     if maker is None:
         raise UsageError(f"no completion for {shell}")
-    return maker(click.Command("truetune"), {}, "truetune", VARIABLE).source()
+    return maker(click.Command("truetune"), {}, "truetune", COMPLETION_VARIABLE).source()

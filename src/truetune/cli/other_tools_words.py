@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import click
 
-COMMANDS: Mapping[str, tuple[str, ...]] = {
+OTHER_COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
     "show": ("inspect", "print", "cat", "peek", "head", "tokens", "render", "preview"),
     "check": (
         "validate",
@@ -79,12 +79,13 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 }
 """What there is -> what other tools call it"""
 
-CALLED: Mapping[str, tuple[str, ...]] = {
-    name: tuple(other.replace("-", " ") for other in others) for name, others in COMMANDS.items()
+COMMAND_SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(other.replace("-", " ") for other in others)
+    for name, others in OTHER_COMMAND_NAMES.items()
 }
 """The same as a search reads it"""
 
-OPTIONS: Mapping[str, tuple[str, ...]] = {
+OPTION_WORDS: Mapping[str, tuple[str, ...]] = {
     "--prompts": (
         "num",
         "samples",
@@ -198,39 +199,49 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 """What there is -> words in the names of options that mean it"""
 
 
-WEAK = frozenset(("max", "min", "no", "on", "new", "of"))
+WEAK_WORDS = frozenset(("max", "min", "no", "on", "new", "of"))
 """Words in names of options that say nothing alone"""
+MIN_SHARE = 0.5
+"""Of the words of an unknown option: `--num-samples` means `--prompts` by both its words, `--batch-samples` by one.
+Below a half the hint would be a guess (chosen)."""
 
 
-def command_meant(word: str) -> str | None:
+def find_command_meant(word: str) -> str | None:
     """The command that other tools call so; None where there is none."""
     word = word.lower().replace("_", "-").lstrip("-")
-    return next((name for name, others in COMMANDS.items() if word in others), None)
+    for name, others in OTHER_COMMAND_NAMES.items():
+        if word in others:
+            return name
+    return None
 
 
-def option_meant(word: str, command: click.Command) -> str | None:
+def find_option_meant(word: str, command: click.Command) -> str | None:
     """The option of this command that the word means; None where no option shares a word with it."""
-    share, name = best_option(word, command)
-    return name if share >= 0.5 else None
+    share, name = find_best_option(word, command)
+    return name if share >= MIN_SHARE else None
 
 
-def best_option(word: str, command: click.Command) -> tuple[float, str]:
+def find_best_option(word: str, command: click.Command) -> tuple[float, str]:
     """The option of this command that shares most words with this one, and the share of the words; (0, "") if none
     does."""
     asked = set(re.split(r"[-_.]+", word.lower().strip("-")))
-    best = (0.0, "")
+    best_share, best_name = 0.0, ""
     for param in command.params:
         for name in param.opts:
             if not name.startswith("--"):
                 continue
-            own, said = set(name.strip("-").split("-")), set(OPTIONS.get(name, ()))
-            shares = (len(asked & (own | said)) + 0.5 * len(asked & own - WEAK)) / len(asked)
-            if shares > best[0]:
-                best = (shares, name)
-    return best
+            own = set(name.strip("-").split("-"))
+            synonyms = set(OPTION_WORDS.get(name, ()))
+            matched = len(asked & (own | synonyms))
+            # A word of the option's own name counts more than a synonym.
+            exact = len(asked & own - WEAK_WORDS)
+            share = (matched + 0.5 * exact) / len(asked)
+            if share > best_share:
+                best_share, best_name = share, name
+    return best_share, best_name
 
 
-def commands_with(option: str, group: click.Group) -> list[str]:
+def commands_with_option(option: str, group: click.Group) -> list[str]:
     """Other commands that have an option of exactly this name."""
     return [
         name

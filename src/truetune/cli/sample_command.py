@@ -1,4 +1,4 @@
-"""`truetune sample`."""
+"""`truetune sample`: ask a model held-out rows and judge the answers; with --watch, those of a run as it trains."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.asking import model_options, opening
-from truetune.cli.auditing import say, speaker
-from truetune.cli.helping import Command
-from truetune.cli.options import row_options, row_settings
-from truetune.cli.output import Delivery, files_read, progress_option, report_options
+from truetune.cli.help_layout import Command
+from truetune.cli.model_options import model_options, take_model_options
+from truetune.cli.options import row_options, take_row_settings
+from truetune.cli.output import (
+    Delivery,
+    files_read,
+    print_status,
+    progress_option,
+    report_options,
+    status_printer,
+)
 from truetune.data.output_file import check_output_file
 from truetune.errors import UsageError
 
@@ -139,14 +145,14 @@ def sample(
 
         check_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
-    settings = row_settings(options)
-    report = _asked(
+    settings = take_row_settings(options)
+    report = _sample_or_follow(
         model,
         watch,
         quiet=deliver.quiet,
         bar=not no_progress,
         settings=settings,
-        options=opening(options),
+        options=take_model_options(options),
         **options,
     )
     try:
@@ -156,7 +162,7 @@ def sample(
             report.save(save, inputs)
 
 
-def _asked(
+def _sample_or_follow(
     model: str | None,
     watch: str | None,
     *,
@@ -182,13 +188,13 @@ def _asked(
                 watch or "",
                 once=once,
                 looks=looks,
-                say=speaker(quiet=quiet),
+                say=status_printer(quiet=quiet),
                 progress=progress,
                 **given,
                 **settings,
             )
         except KeyboardInterrupt:
-            say(
+            print_status(
                 "interrupted: the same command resumes, and asks nothing twice; --once shows what"
                 " is there"
             )

@@ -1,4 +1,4 @@
-"""`truetune plan`."""
+"""`truetune plan`: will the run fit into the GPU's memory, and what would make it fit?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from typing import Any
 
 import click
 
-from truetune.cli.helping import Command
-from truetune.cli.output import console, emit, form_options, html_option, quiet_option, write_page
+from truetune.cli.help_layout import Command
+from truetune.cli.output import (
+    format_options,
+    html_option,
+    make_console,
+    print_json,
+    quiet_option,
+    write_page,
+)
 from truetune.errors import UsageError
 from truetune.parsing.json_reader import JSONDecodeError, parse_json
 from truetune.parsing.limits import FLAG
@@ -36,7 +43,7 @@ from truetune.parsing.limits import FLAG
         "A training setting over those of PATH: --set training.lora.r=16, or lora.r=16. Repeatable."
     ),
 )
-@form_options()
+@format_options()
 @html_option
 @quiet_option
 def plan(
@@ -67,7 +74,7 @@ def plan(
     from truetune.spec.files import merged
 
     made = run(
-        config_of(path, merged(*_training(nested(pairs)))),
+        config_of(path, merged(*_split_training(parse_nested_settings(pairs)))),
         model=model,
         gpu_memory=gpu,
         gpus=gpus,
@@ -76,18 +83,18 @@ def plan(
     value = plan_json(made)
     write_page(html, "plan", value)
     if output_format == "json":
-        emit("plan", value)
+        print_json("plan", value)
     else:
-        render_plan(made, console(), quiet=quiet)
+        render_plan(made, make_console(), quiet=quiet)
     return int(made.verdict == "too large")
 
 
-def _training(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_training(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Those that stand under `training`, as for `truetune train`, and those that need not say so here."""
     return settings.pop("training", {}), settings
 
 
-def nested(pairs: tuple[str, ...]) -> dict[str, Any]:
+def parse_nested_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     """`lora.r=16` as {"lora": {"r": 16}}."""
     settings: dict[str, Any] = {}
     for pair in pairs:

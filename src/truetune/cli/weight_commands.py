@@ -1,4 +1,4 @@
-"""The commands for finished weights: merge, export, movement."""
+"""The commands for finished weights: merge, export, movement. Nothing stays on the disk that failed its proof."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 
 import click
 
-from truetune.cli.auditing import speaker
-from truetune.cli.helping import Command
+from truetune.cli.help_layout import Command
+from truetune.cli.options import drop_unset
 from truetune.cli.output import (
     Delivery,
-    console,
-    emit,
-    form_options,
+    format_options,
     html_option,
+    make_console,
+    print_json,
     progress_option,
     report_options,
+    status_printer,
     write_page,
 )
 
@@ -32,7 +33,7 @@ def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--device", metavar="NAME", default="cpu", show_default=True,
                      help="Where the models answer: cpu, cuda, mps."),
         click.option("--shard", default="5GB", show_default=True, metavar="SIZE", help="Largest safetensors file."),
-        form_options(),
+        format_options(),
         html_option,
         click.option("-q", "--quiet", is_flag=True, help="Print the outcome alone."),
     ]  # fmt: skip
@@ -75,14 +76,14 @@ def merge(
     from truetune.training.proof import quiet as hush
 
     hush()
-    made = run(adapter, prove=not no_proof, say=speaker(quiet=quiet), **options)
+    made = run(adapter, prove=not no_proof, say=status_printer(quiet=quiet), **options)
     value, report = merged_page(made), merged_report(made)
     write_page(html, "merge", value)
     if output_format == "json":
-        emit("merge", value)
+        print_json("merge", value)
     else:
         Delivery("terminal", output=None, html=None, verbose=False, quiet=True)(report)
-        _ended(quiet, made.failed, made.folder, lambda: render_merged(made, console()))
+        _print_outcome(quiet, made.failed, made.folder, lambda: render_merged(made, make_console()))
     return 1 if made.failed else report.exit_code()
 
 
@@ -139,17 +140,19 @@ def export(
     from truetune.training.proof import quiet as hush
 
     hush()
-    made = run(model, options.pop("out"), prove=not no_proof, say=speaker(quiet=quiet), **options)
+    made = run(
+        model, options.pop("out"), prove=not no_proof, say=status_printer(quiet=quiet), **options
+    )
     value = exported_page(made)
     write_page(html, "export", value)
     if output_format == "json":
-        emit("export", value)
+        print_json("export", value)
     else:
-        _ended(quiet, made.failed, made.path, lambda: render_exported(made, console()))
+        _print_outcome(quiet, made.failed, made.path, lambda: render_exported(made, make_console()))
     return int(made.failed)
 
 
-def _ended(quiet: bool, failed: bool, place: Any, draw: Callable[[], None]) -> None:
+def _print_outcome(quiet: bool, failed: bool, place: Any, draw: Callable[[], None]) -> None:
     """Where it is, or all that is known of it; of what failed, always all."""
     if quiet and not failed:
         click.echo(place)
@@ -189,13 +192,12 @@ def movement(
     from truetune.spec.run import RunSpec
 
     deliver = Delivery.of(options)
-    chosen = {name: value for name, value in options.items() if value not in (None, ())}
     with comparison_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             after,
             base=base,
             adapter=adapter,
-            spec=RunSpec(**{"select": RULES, **chosen}),
+            spec=RunSpec(**{"select": RULES, **drop_unset(options)}),
             progress=progress,
         )
     return deliver(report)

@@ -1,4 +1,4 @@
-"""`truetune doctor`."""
+"""`truetune doctor`: is this environment, or another one, fit for training?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from truetune.cli.helping import Command
+from truetune.cli.help_layout import Command
+from truetune.cli.options import spec_of_options
 from truetune.cli.output import Delivery, report_options
 
 
@@ -43,12 +44,9 @@ def doctor(python: str | None, no_imports: bool, timeout: float, **options: Any)
     """
     from truetune.checks.examine import doctor as examine
     from truetune.report.progress_bars import waiting_line
-    from truetune.spec.files import spec_of
 
     deliver = Delivery.of(options)
-    spec = spec_of(
-        {name: value for name, value in options.items() if value not in (None, ())}, "command line"
-    )
+    spec = spec_of_options(options)
     with waiting_line(off=deliver.quiet) as say:
         report = examine(python, spec=spec, load=not no_imports, timeout=timeout, say=say)
     return deliver(report)

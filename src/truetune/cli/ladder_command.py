@@ -1,4 +1,4 @@
-"""`truetune ladder`."""
+"""`truetune ladder`: the stage at which an adapter's effect is lost (merged, exported, served)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from typing import Any
 
 import click
 
-from truetune.cli.asking import model_options, opening
-from truetune.cli.auditing import speaker
-from truetune.cli.helping import Command
-from truetune.cli.output import console, emit, form_options, html_option, quiet_option, write_page
+from truetune.cli.help_layout import Command
+from truetune.cli.model_options import model_options, take_model_options
+from truetune.cli.output import (
+    format_options,
+    html_option,
+    make_console,
+    print_json,
+    quiet_option,
+    status_printer,
+    write_page,
+)
 
 
 @click.command(
@@ -41,7 +48,7 @@ from truetune.cli.output import console, emit, form_options, html_option, quiet_
     help="Prompts.",
 )
 @model_options
-@form_options()
+@format_options()
 @html_option
 @quiet_option
 def ladder(
@@ -69,12 +76,16 @@ def ladder(
 
     hush()
     made = climb(
-        adapter, tokenizer=tokenizer, options=opening(options), say=speaker(quiet=quiet), **options
+        adapter,
+        tokenizer=tokenizer,
+        options=take_model_options(options),
+        say=status_printer(quiet=quiet),
+        **options,
     )
     value = ladder_json(made)
     write_page(html, "ladder", value)
     if output_format == "json":
-        emit("ladder", value)
+        print_json("ladder", value)
     else:
-        render_ladder(made, console(), quiet=quiet)
+        render_ladder(made, make_console(), quiet=quiet)
     return int(value["failed"])

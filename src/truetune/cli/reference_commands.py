@@ -1,4 +1,4 @@
-"""The commands that teach: rules, explain, demo, completion."""
+"""The commands that need nothing of the user's: rules, explain, demo, completion."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from truetune.cli.completing import rule_names, script
-from truetune.cli.guessing import CALLED, best_option
-from truetune.cli.helping import Command
-from truetune.cli.output import console, emit, form_options
+from truetune.cli.help_layout import Command
+from truetune.cli.other_tools_words import COMMAND_SYNONYMS, MIN_SHARE, find_best_option
+from truetune.cli.output import format_options, make_console, print_json
+from truetune.cli.shell_completion import complete_rule_names, completion_script
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, short_help="List the rules.")
-@click.argument("names", nargs=-1, metavar="[RULE]...", shell_complete=rule_names)
-@form_options()
+@click.argument("names", nargs=-1, metavar="[RULE]...", shell_complete=complete_rule_names)
+@format_options()
 def rules(names: tuple[str, ...], output_format: str) -> int:
     """List the rules: code, name, highest severity, and what is wrong where it fires. RULE is a name, a code, or the
     beginning of a code.
@@ -35,9 +35,9 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
 
     chosen = choose(names, ())
     if output_format == "json":
-        emit("rules", {"rules": rules_json(chosen)})
+        print_json("rules", {"rules": rules_json(chosen)})
     else:
-        render_rules(console(), chosen)
+        render_rules(make_console(), chosen)
     return 0
 
 
@@ -47,9 +47,9 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument(
-    "words", nargs=-1, required=True, metavar="RULE | WORDS...", shell_complete=rule_names
+    "words", nargs=-1, required=True, metavar="RULE | WORDS...", shell_complete=complete_rule_names
 )
-@form_options()
+@format_options()
 @click.pass_context
 def explain(context: click.Context, words: tuple[str, ...], output_format: str) -> int:
     """Show the page of RULE, by name or code: what it does, why it is bad, and how to fix it. A known message or a
@@ -73,42 +73,45 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
     )
 
     question = " ".join(words)
+    as_json = output_format == "json"
     topic = find_topic(question)
     if topic is not None:
-        (
-            emit("topic", topic_json(topic))
-            if output_format == "json"
-            else render_topic(topic, console())
-        )
+        if as_json:
+            print_json("topic", topic_json(topic))
+        else:
+            render_topic(topic, make_console())
+        return 0
+    if is_rule(question) and not question.startswith("-"):
+        _print_rule_page(question, as_json=as_json)
         return 0
     group = context.parent.command if context.parent else None
-    helps = {name: command.help or "" for name, command in getattr(group, "commands", {}).items()}
-    if question.startswith("-") or not is_rule(question):
-        is_option = question.startswith("-")
-        hits = (
-            option_hits(question, group) if is_option else search(question, topics(helps, CALLED))
-        )
-        if not hits:
-            raise UsageError(
-                f"nothing is known of {question!r}; `truetune rules` lists the rules, `truetune -h`"
-                " the commands"
-            )
-        (
-            emit("topics", hits_json(hits))
-            if output_format == "json"
-            else render_hits(question, hits, console())
-        )
-        return 0
-    from truetune.report.rules_terminal import (
-        render_rule_page,
-        rule_page_json,
-    )  # imports every rule: a search must not wait for it
-
-    if output_format == "json":
-        emit("rule", rule_page_json(question))
+    if question.startswith("-"):
+        hits = option_hits(question, group)
     else:
-        render_rule_page(question, console())
+        commands = getattr(group, "commands", {})
+        helps = {name: command.help or "" for name, command in commands.items()}
+        hits = search(question, topics(helps, COMMAND_SYNONYMS))
+    if not hits:
+        raise UsageError(
+            f"nothing is known of {question!r}; `truetune rules` lists the rules, `truetune -h`"
+            " the commands"
+        )
+    if as_json:
+        print_json("topics", hits_json(hits))
+    else:
+        render_hits(question, hits, make_console())
     return 0
+
+
+def _print_rule_page(question: str, *, as_json: bool) -> None:
+    """The page of a rule by its name or code. Raises UsageError where there is none."""
+    # Imports every rule: a search must not wait for it.
+    from truetune.report.rules_terminal import render_rule_page, rule_page_json
+
+    if as_json:
+        print_json("rule", rule_page_json(question))
+    else:
+        render_rule_page(question, make_console())
 
 
 def option_hits(question: str, group: click.Command | None) -> list[Hit]:
@@ -118,8 +121,8 @@ def option_hits(question: str, group: click.Command | None) -> list[Hit]:
 
     hits = []
     for name, command in getattr(group, "commands", {}).items():
-        share, option = best_option(question, command)
-        if share < 0.5:
+        share, option = find_best_option(question, command)
+        if share < MIN_SHARE:
             continue
         (param,) = (param for param in command.params if option in param.opts)
         words = tuple(re.split(r"[-_.]+", question.strip("-")))
@@ -162,7 +165,7 @@ def demo() -> int:
     """
     from truetune.demo.run import demo as run
 
-    return run(console())
+    return run(make_console())
 
 
 @click.command(cls=Command, short_help="Complete commands, options and rules in bash, zsh or fish.")
@@ -180,5 +183,5 @@ def completion(shell: str) -> int:
       truetune completion zsh
       truetune completion fish > ~/.config/fish/completions/truetune.fish
     """
-    click.echo(script(shell))
+    click.echo(completion_script(shell))
     return 0

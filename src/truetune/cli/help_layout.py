@@ -8,10 +8,14 @@ from typing import Any
 
 import click
 
-from truetune.cli.guessing import command_meant, commands_with, option_meant
+from truetune.cli.other_tools_words import (
+    commands_with_option,
+    find_command_meant,
+    find_option_meant,
+)
 from truetune.cli.output import check_outputs_apart
 
-STAGES: Mapping[str, tuple[str, ...]] = {
+COMMANDS_BY_STAGE: Mapping[str, tuple[str, ...]] = {
     "Before a run": (
         "doctor",
         "init",
@@ -39,7 +43,7 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     ),
     "To learn": ("demo", "rules", "explain", "completion"),
 }
-ABOUT: Mapping[str, tuple[str, ...]] = {
+OPTION_GROUPS: Mapping[str, tuple[str, ...]] = {
     "Rows and their rendering": (
         "format",
         "pairs",
@@ -80,9 +84,9 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Options by what they are about; the others come first"""
-GROUPED = 14
-"""Options from which they are grouped"""
-EXITS = (
+MIN_GROUPED_OPTIONS = 14
+"""A command with fewer options fits on a screen without headings (chosen)"""
+EXIT_CODES = (
     "Exit codes: 0 judged, no finding at or above --fail-on; 1 findings; 2 usage or unreadable"
     " input; 3 something asked for could not be judged; 130 interrupted."
 )
@@ -101,18 +105,25 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            meant = option_meant(error.option_name, self)
-            group = ctx.parent.command if ctx.parent else None
-            others = (
-                commands_with(error.option_name, group) if isinstance(group, click.Group) else []
-            )
-            if meant is None and not others:
+            hint = self._hint_for_option(error.option_name, ctx)
+            if not hint:
                 raise
-            said = f" Did you mean '{meant}'?" if meant else ""
-            if others:
-                names = " and ".join(f"`truetune {name}`" for name in others[:3])
-                said += f" {names} {'has' if len(others) == 1 else 'have'} it."
-            raise click.UsageError(f"No such option '{error.option_name}'.{said}", ctx) from None
+            message = f"No such option '{error.option_name}'.{hint}"
+            raise click.UsageError(message, ctx) from None
+
+    def _hint_for_option(self, option: str, ctx: click.Context) -> str:
+        """What an unknown option may mean here, and which commands have it; empty where nothing is near."""
+        meant = find_option_meant(option, self)
+        hint = f" Did you mean '{meant}'?" if meant else ""
+        group = ctx.parent.command if ctx.parent else None
+        if not isinstance(group, click.Group):
+            return hint
+        others = commands_with_option(option, group)
+        if not others:
+            return hint
+        # Three names are enough to see which command was meant.
+        names = " and ".join(f"`truetune {name}`" for name in others[:3])
+        return f"{hint} {names} {'has' if len(others) == 1 else 'have'} it."
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """The same whoever asks: click keeps what it made for the first context."""
@@ -121,19 +132,28 @@ class Command(click.Command):
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """The first group is called Options."""
         options = [param for param in self.get_params(context) if isinstance(param, click.Option)]
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Options", *ABOUT)}
+        is_grouped = len(options) >= MIN_GROUPED_OPTIONS
+        groups: dict[str, list[tuple[str, str]]] = {
+            name: [] for name in ("Options", *OPTION_GROUPS)
+        }
         for option in options:
-            if record := option.get_help_record(context):
-                about = (
-                    name
-                    for name, names in ABOUT.items()
-                    if len(options) >= GROUPED and option.name in names
-                )
-                groups[next(about, "Options")].append(record)
+            record = option.get_help_record(context)
+            if record is None:
+                continue
+            group = _group_of(option) if is_grouped else "Options"
+            groups[group].append(record)
         for name, records in groups.items():
             if records:
                 with formatter.section(name):
                     formatter.write_dl(records)
+
+
+def _group_of(option: click.Option) -> str:
+    """The heading under which an option stands in the help."""
+    for group, names in OPTION_GROUPS.items():
+        if option.name in names:
+            return group
+    return "Options"
 
 
 class Group(click.Group):
@@ -141,26 +161,24 @@ class Group(click.Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """A section for each stage; what stands in none comes last."""
-        left = [
-            name
-            for name in self.list_commands(context)
-            if not any(name in names for names in STAGES.values())
-        ]
-        wide = max(map(len, self.commands), default=0)
-        for stage, names in {**STAGES, "More": tuple(left)}.items():
-            shown = [
-                (name.ljust(wide), self.commands[name]) for name in names if name in self.commands
+        staged = {name for names in COMMANDS_BY_STAGE.values() for name in names}
+        others = tuple(name for name in self.list_commands(context) if name not in staged)
+        width = max(map(len, self.commands), default=0)
+        for stage, names in {**COMMANDS_BY_STAGE, "More": others}.items():
+            # Padding lines up the descriptions of all sections, not only of one.
+            lines = [
+                (name.ljust(width), self.commands[name].get_short_help_str(100))
+                for name in names
+                if name in self.commands
             ]
-            if shown:
+            if lines:
                 with formatter.section(stage):
-                    formatter.write_dl(
-                        [(name, command.get_short_help_str(100)) for name, command in shown]
-                    )
+                    formatter.write_dl(lines)
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """What every command shares."""
         formatter.write_paragraph()
-        formatter.write_text(EXITS)
+        formatter.write_text(EXIT_CODES)
         formatter.write_text(
             "Begin with `truetune demo`, or `truetune check DATA -t MODEL`; see truetune"
             " COMMAND -h."
@@ -176,7 +194,7 @@ class Group(click.Group):
         try:
             return super().resolve_command(context, args)
         except click.UsageError as error:
-            meant = command_meant(args[0])
+            meant = find_command_meant(args[0])
             near = difflib.get_close_matches(args[0], self.commands, n=1)
             if meant is None and (not near or "Did you mean" in error.message):
                 raise

@@ -1,4 +1,4 @@
-"""The command that fixes rows: fix."""
+"""`truetune fix`: rows with the faults taken out that can be fixed without a person, in a new file or as a patch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import Any
 
 import click
 
-from truetune.cli.completing import rule_names
-from truetune.cli.helping import Command
-from truetune.cli.options import run_of, spec_options
-from truetune.cli.output import console, emit, form_options, progress_option, quiet_option
+from truetune.cli.help_layout import Command
+from truetune.cli.options import read_run_settings, spec_options
+from truetune.cli.output import (
+    format_options,
+    make_console,
+    print_json,
+    progress_option,
+    quiet_option,
+)
+from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import UsageError
 
 
@@ -35,14 +41,14 @@ from truetune.errors import UsageError
     "--select",
     multiple=True,
     metavar="RULE",
-    shell_complete=rule_names,
+    shell_complete=complete_rule_names,
     help="Fix only what these rules find, by name, code or beginning of a code. Repeatable.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="RULE",
-    shell_complete=rule_names,
+    shell_complete=complete_rule_names,
     help="Leave what these rules find. Repeatable.",
 )
 @spec_options
@@ -52,7 +58,7 @@ from truetune.errors import UsageError
     metavar="PATH",
     help="Evaluation data: with --unsafe, rows that stand in it are dropped. Repeatable.",
 )
-@form_options()
+@format_options()
 @click.option(
     "--allow-unjudged",
     is_flag=True,
@@ -93,7 +99,7 @@ def fix(
         raise UsageError(
             "say where the fixed rows go with -o FILE, or see the changes first with --diff"
         )
-    spec = run_of(options, quiet=quiet)
+    spec = read_run_settings(options, quiet=quiet)
     as_json = output_format == "json"
     show_hunk = _keep_quiet if as_json else _print_hunk
     try:
@@ -105,11 +111,11 @@ def fix(
         click.echo("truetune: interrupted; nothing was written", err=True)
         raise
     if as_json:
-        emit("fix", fixed_json(fixed))
+        print_json("fix", fixed_json(fixed))
     elif quiet and not diff:
         click.echo(fixed.output)
     elif not quiet:
-        render_fixed(fixed, console(err=diff), spec, only_shown=diff)
+        render_fixed(fixed, make_console(err=diff), spec, only_shown=diff)
     return fixed.exit_code()
 
 

@@ -1,4 +1,8 @@
-"""The command that rehearses a run."""
+"""`truetune rehearse`: a run in miniature, confined to a temporary folder.
+
+The command is started unchanged under a guard that the system enforces; a hook gives it a small model of the same
+class. What came out is judged here, then the command is ended: nothing is trained or saved.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.auditing import say, unseen
-from truetune.cli.helping import Command
-from truetune.cli.output import NOT_JUDGED, Delivery, report_options
+from truetune.cli.help_layout import Command
+from truetune.cli.options import spec_of_options
+from truetune.cli.output import NOT_JUDGED, Delivery, print_status, report_options
+from truetune.cli.run_command import refuse_machine_format_on_terminal, why_no_trainer_seen
 from truetune.errors import TruetuneError, UsageError
 
 if TYPE_CHECKING:
@@ -113,34 +118,29 @@ def rehearse(
     from truetune.confinement.launch import REFUSED, remove
     from truetune.rehearsal.commands import command_of
     from truetune.rehearsal.guarded import confined, read_refusals
-    from truetune.rehearsal.report import report as judged
+    from truetune.rehearsal.report import report as judge_records
     from truetune.rehearsal.served import ask, server_of
-    from truetune.spec.files import spec_of
 
     deliver = Delivery.of(options)
-    if deliver.output_format != "terminal" and deliver.output is None:
-        raise UsageError(
-            f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own"
-        )
-    spec = spec_of(
-        {name: value for name, value in options.items() if value not in (None, ())}, "command line"
-    )
+    refuse_machine_format_on_terminal(deliver)
+    spec = spec_of_options(options)
     if serve_model and not serve:
         raise UsageError(
             "--served-model names a model of the server of --endpoint URL, which is not given"
         )
     server = server_of(serve, serve_model) if serve else None
-    verdicts: list[int] = []
-    troubles: list[TruetuneError] = []
+    exit_codes: list[int] = []
+    server_errors: list[TruetuneError] = []
 
     def judge(records: Sequence[Record]) -> bool:
+        """Report on one process; False ends the command: nothing more is wanted of it."""
         if server is not None:
             try:
                 ask(records[0], server)
             except TruetuneError as error:
-                troubles.append(error)
-        report = judged(records, spec)
-        verdicts.append(deliver(report, err=True))
+                # The report on the rehearsal comes first; the server's error is raised behind it.
+                server_errors.append(error)
+        exit_codes.append(deliver(judge_records(records, spec), err=True))
         return False
 
     orders = {
@@ -156,29 +156,38 @@ def rehearse(
         command = command_of(target, Path(work))
         _refuse_isolated_python(command)
         outcome = run(
-            confined(command, Path(work), python_only=guard == "python"), orders, judge, say
+            confined(command, Path(work), python_only=guard == "python"),
+            orders,
+            judge,
+            print_status,
         )
         refusals = read_refusals(Path(work))
     finally:
         remove(work)
     for line in refusals.lines():
-        say(line)
-    lost = 0 if spec.allow_unjudged else NOT_JUDGED
+        print_status(line)
+    unjudged_code = 0 if spec.allow_unjudged else NOT_JUDGED
     if refusals.failure or outcome.code == REFUSED:
-        say(
-            f"nothing was rehearsed{refusals.failure and f': the hook failed ({refusals.failure})'}"
-        )
-        return lost
-    if troubles:
-        raise troubles[0]
-    if not verdicts:
-        if not outcome.reached and not outcome.lost:
-            hint = f"; {OFFLINE}" if outcome.code else ""
-            say(f"nothing was rehearsed: {unseen(outcome)}{_instead(outcome)}{hint}")
-        return (
-            lost if outcome.loops else outcome.code or lost
-        )  # a loop of its own is ended by us, with a code of ours
-    return 1 if 1 in verdicts else max(verdicts)
+        why = f": the hook failed ({refusals.failure})" if refusals.failure else ""
+        print_status(f"nothing was rehearsed{why}")
+        return unjudged_code
+    if server_errors:
+        raise server_errors[0]
+    if exit_codes:
+        return 1 if 1 in exit_codes else max(exit_codes)
+    return _say_nothing_was_rehearsed(outcome, unjudged_code)
+
+
+def _say_nothing_was_rehearsed(outcome: Outcome, unjudged_code: int) -> int:
+    """Say why there is no verdict; gives the exit code."""
+    if not outcome.reached and not outcome.lost:
+        hint = f"; {OFFLINE}" if outcome.code else ""
+        why = why_no_trainer_seen(outcome)
+        print_status(f"nothing was rehearsed: {why}{_what_was_rehearsed(outcome)}{hint}")
+    if outcome.loops:
+        # A loop of its own was ended by us: its exit code is ours, and says nothing.
+        return unjudged_code
+    return outcome.code or unjudged_code
 
 
 def _refuse_isolated_python(command: Sequence[str]) -> None:
@@ -199,7 +208,7 @@ def _refuse_isolated_python(command: Sequence[str]) -> None:
             )
 
 
-def _instead(outcome: Outcome) -> str:
+def _what_was_rehearsed(outcome: Outcome) -> str:
     """What became of a program without a transformers Trainer, and what looks at such a one."""
     if outcome.loops:
         became = (
