@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from truetune.checks.lint import lint
+from truetune.checks.look import look
 from truetune.cli import commands
+from truetune.spec.run import RunSpec
 
 
 def found(path: Path, text: str) -> list[tuple[str, str]]:
@@ -170,6 +173,11 @@ RESULTS = (
             "lm_eval --model_args pretrained=m-8b-chat --tasks gsm8k --apply_chat_template",
             [],
         ),
+        (
+            "e.sh",
+            "lm_eval --model_args pretrained=m-8b-chat --tasks gsm8k --apply_chat_template -f 5",
+            [GIVEN],
+        ),
         ("e.sh", "lm_eval --model_args pretrained=m-8b --tasks gsm8k", []),
         (
             "e.sh",
@@ -215,3 +223,70 @@ def test_jobs_that_train_in_float16(
     (tmp_path / "half.json").write_text('{"fp16": {"enabled": true}}', encoding="utf-8")
     (tmp_path / "auto.json").write_text('{"fp16": {"enabled": "auto"}}', encoding="utf-8")
     assert found(tmp_path / "job.sbatch", command + "\n") == expected
+
+
+WEAK = [("dpo-too-weak-or-frozen", "warning")]
+STRONG = [("preference-beta-out-of-range", "warning")]
+LORA = "--model_name_or_path m --dataset_name d --use_peft --output_dir out"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (f"trl dpo {LORA} \\\n  --learning_rate 5e-8", WEAK),
+        (f"LR=5e-8\nsrun python -m trl.scripts.dpo {LORA} --learning_rate=$LR", WEAK),
+        (f"python trl/scripts/dpo.py {LORA} --learning_rate 1e-5 --beta 10 2>&1 | tee log", STRONG),
+        (
+            "llamafactory-cli train --stage dpo --finetuning_type lora --learning_rate 1e-8"
+            " --do_train True --model_name_or_path m --dataset d --template qwen --output_dir o",
+            WEAK,
+        ),
+        (f"trl dpo {LORA} --learning_rate 1e-5 --beta 0.1 --warmup_steps 9 > run.log", []),
+        (f"trl dpo {LORA} --learning_rate $LR --beta ${{BETA:-0.1}}", []),
+        ("trl dpo --config dpo.yaml --learning_rate 5e-8", []),
+        (f"echo 'trl dpo {LORA} --learning_rate 5e-8'", []),
+        ("trl env", []),
+    ],
+)
+def test_settings_in_commands(
+    tmp_path: Path, command: str, expected: list[tuple[str, str]]
+) -> None:
+    assert found(tmp_path / "job.sh", command + "\n") == expected
+
+
+def notebook(*cells: str) -> str:
+    made = [{"cell_type": "code", "source": cell, "outputs": []} for cell in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4})
+
+
+LOADED = (
+    "from unsloth import FastLanguageModel\n"
+    'model, tokenizer = FastLanguageModel.from_pretrained("out/llama-3.1-8b-instruct-sft")\n'
+    'model.save_pretrained_merged("merged", tokenizer)'
+)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ((LOADED, "!lm_eval --model_args pretrained=merged --tasks gsm8k"), [PLAIN]),
+        (("%%bash\nlm_eval --model_args \\\n  pretrained=m-chat --tasks gsm8k",), [PLAIN]),
+        ((LOADED, "!lm_eval --model_args pretrained=other --tasks gsm8k"), []),
+        (("# !lm_eval --model_args pretrained=m-chat --tasks gsm8k",), []),
+        (('print("!lm_eval --model_args pretrained=m-chat --tasks gsm8k")',), []),
+    ],
+)
+def test_commands_of_notebooks(
+    tmp_path: Path, cells: tuple[str, ...], expected: list[tuple[str, str]]
+) -> None:
+    named = found(tmp_path / "eval.ipynb", notebook(*cells))
+    assert [one for one in named if one[0] == PLAIN[0]] == expected
+
+
+def test_results_of_the_harness_below_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "model"
+    folder.mkdir(parents=True)
+    (folder / "results_2026.json").write_text(RESULTS % "null", encoding="utf-8")
+    (tmp_path / "notes.md").write_text("Accuracy is low.", encoding="utf-8")
+    report = look([tmp_path], RunSpec())
+    assert [(f.rule, f.severity) for f in report.findings] == [PLAIN]

@@ -37,7 +37,9 @@ def _shell_of(cell: str) -> str:
     lines, continues = [], False
     for line in cell.split("\n"):
         is_command = continues or line.lstrip().startswith("!")
-        lines.append(line if continues else line.replace("!", " ", 1) if is_command else blank(line))
+        lines.append(
+            line if continues else line.replace("!", " ", 1) if is_command else blank(line)
+        )
         continues = is_command and line.endswith("\\")
     return "\n".join(lines)
 

@@ -386,6 +386,21 @@ GUIDES = (
             Cause("positions with the label -100 (prompts, padding) count as wrong in compute_metrics",
                   "token accuracy 0.14 while eval loss is low and falls; eval accuracy far too low, masked labels",
                   ("metrics-count-ignored-labels",)),
+            Cause("a figure is divided by another count than it was added up over: right answers by the number of "
+                  "batches, mean losses of batches by the number of rows",
+                  "accuracy larger than 1, above 100 %, 11.9; validation loss many times lower than the training loss "
+                  "in a loop of one's own",
+                  ("metric-divided-by-another-count", "loss-is-a-sum")),
+            Cause("the options of a multiple choice are one token: the first id of each letter is the tokenizer's BOS, "
+                  "or the letter has no space before it",
+                  "multiple choice accuracy is exactly 25 % or chance for every model; always predicts A",
+                  ("option-ids-are-the-first-token",)),
+            Cause("the model thinks before it answers, and its whole text is compared with the reference",
+                  "Qwen3 or R1 scores 0 after fine-tuning; predictions begin with <think>",
+                  ("reasoning-scored-with-the-answer", "exact-match-measures-form")),
+            Cause("Seq2SeqTrainer scores logits over the reference, and no generated text",
+                  "ROUGE or BLEU far too high in training, or an error in compute_metrics; predict_with_generate",
+                  ("predictions-are-not-generated",)),
             Cause("labels of an own perplexity script are a copy of padded input_ids: pads are in the loss",
                   "perplexity of thousands, huge, though the trainer's eval_loss is 1.9; pad tokens counted",
                   ("labels-copy-input-ids",)),
