@@ -323,7 +323,8 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
     """
     if folder.joinpath("state.json").is_file() or folder.joinpath("dataset_dict.json").is_file():
         return False
-    members, unread = [], []
+    members: list[tuple[Path, tuple[Kind, ...]]] = []
+    unread = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or path.name in DESCRIBES or path.name in SKIPPED:
             continue

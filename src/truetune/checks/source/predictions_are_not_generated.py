@@ -2,7 +2,7 @@
 
 ## What it does
 Looks at a `Seq2SeqTrainer` whose `compute_metrics` decodes its predictions, and whose `Seq2SeqTrainingArguments` do
-not set `predict_with_generate=True`.
+not set `predict_with_generate=True`. A note where the function picks tokens by `argmax`, and so takes logits on purpose.
 
 ## Why it is bad
 Without it the predictions are the logits of one pass over the reference answer. Decoding them fails, or gives garbage;
@@ -55,7 +55,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.metric_functions import functions_given
+from truetune.checks.source.metric_functions import functions_given, picks_tokens
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -79,13 +79,17 @@ class PredictionsAreNotGenerated(SourceRule):
             if made is None or not functions or not _lacks_generation(module, made):
                 continue
             decoded = next(_decoding(module, functions), None)
-            if decoded is not None:
-                yield self.finding(
-                    "the metric decodes predictions that nothing generated: predict_with_generate is"
-                    " not set, and they are logits over the reference answer",
-                    "set predict_with_generate=True (and generation_max_length to the longest answer)",
-                    cases=[at(module, decoded), at(module, made.node)],
-                )
+            if decoded is None:
+                continue
+            picks = any(picks_tokens(node) for function in functions for node in ast.walk(function))
+            yield self.finding(
+                "the metric decodes predictions that nothing generated: predict_with_generate is not"
+                " set, and they are logits over the reference answer"
+                + (": each token is picked behind the right ones" if picks else ""),
+                "set predict_with_generate=True (and generation_max_length to the longest answer)",
+                severity="info" if picks else "error",
+                cases=[at(module, decoded), at(module, made.node)],
+            )
 
 
 def _lacks_generation(module: Module, arguments: Call) -> bool:

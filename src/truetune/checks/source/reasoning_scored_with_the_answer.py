@@ -97,7 +97,7 @@ class ReasoningScoredWithTheAnswer(SourceRule):
                 continue
             if any(_is_whole_answer(module, side) for side in sides):
                 yield self.finding(
-                    f"{model.value} thinks before it answers, and its whole text, <think> with it, is"
+                    f"{model.value!r} thinks before it answers, and its whole text, <think> with it, is"
                     " compared with the reference",
                     "give apply_chat_template enable_thinking=False, or compare what stands behind"
                     " </think>",
