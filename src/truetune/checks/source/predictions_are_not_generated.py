@@ -2,7 +2,8 @@
 
 ## What it does
 Looks at a `Seq2SeqTrainer` whose `compute_metrics` decodes its predictions, and whose `Seq2SeqTrainingArguments` do
-not set `predict_with_generate=True`. A note where the function picks tokens by `argmax`, and so takes logits on purpose.
+not set `predict_with_generate=True`. A note where the function picks tokens by `argmax`, and so takes logits on
+purpose.
 
 ## Why it is bad
 Without it the predictions are the logits of one pass over the reference answer. Decoding them fails, or gives garbage;
