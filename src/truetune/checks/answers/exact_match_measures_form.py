@@ -71,8 +71,6 @@ from truetune.render.render_plan import THINK_END
 EXACT, HELD = 0.1, 0.2
 """Shares of the answers: at most so many are the reference, and at least so many give it in another form. One of ten
 wrong numbers equals the right digit by chance, so that 1 of 5 is beyond it."""
-MAIN = 0.5
-"""Share of right answers in another form from which on a score by exact match says nothing of the model"""
 MOST, FEW = 0.8, 0.1
 """Shares of the texts that have a mark, and of the answers that may have that of the references too: a model leaves the
 mark out now and then, most of all where it was cut"""
@@ -136,7 +134,6 @@ class ExactMatchMeasuresForm(AnswersRule):
             f" {parser} reads both",
             f"name a parser (--parser {parser}) to count right answers, or train on references of"
             " the form that is wanted",
-            severity="warning" if len(held) >= MAIN * len(known) else "info",
             cases=cases(held),
             count=len(held),
             total=len(known),
