@@ -195,6 +195,31 @@ def test_chat_models_in_the_harness(
     assert found(tmp_path / name, text + "\n") == expected
 
 
+RUN = "lm_eval --model hf --model_args {} --tasks gsm8k {}--output_path results/{}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (
+            ("pretrained=m,dtype=auto", "", "a"),
+            ("pretrained=m,tokenizer=out,dtype=auto", "", "b"),
+            1,
+        ),
+        (("pretrained=m", "", "a"), ("pretrained=m", "", "b"), 1),
+        (("pretrained=m", "", "a"), ("pretrained=m,peft=out", "", "b"), 0),
+        (("pretrained=m", "", "a"), ("pretrained=m,dtype=float16", "", "b"), 0),
+        (("pretrained=m", "", "a"), ("pretrained=m", "--num_fewshot 5 ", "b"), 0),
+        (("pretrained=$1", "", "a"), ("pretrained=$1", "", "b"), 0),
+    ],
+)
+def test_two_runs_of_the_harness_on_one_model(
+    tmp_path: Path, first: tuple[str, ...], second: tuple[str, ...], same: int
+) -> None:
+    names = [name for name, _ in found(tmp_path / "e.sh", RUN.format(*first) + RUN.format(*second))]
+    assert names.count("harness-runs-ask-one-model") == same
+
+
 HALF = [("job-trains-in-float16", "warning")]
 GEMMA = "run_sft.py --model_name_or_path google/gemma-2-2b-it --learning_rate 1e-5"
 

@@ -59,7 +59,7 @@ FOLLOWED = frozenset((
     "formatting-func-ignored", "generation-settings-distort-answers", "mapped-function-imported",
     "model-left-on-the-cpu", "prompts-lose-their-end", "sampled-answers-scored-once",
     "prompts-padded-to-a-fixed-length", "remove-unused-columns-drops-input", "rendered-text-tokenized-again",
-    "repetition-forbidden-in-structured-answers", "right-padding-at-generation",
+    "repetition-forbidden-in-structured-answers", "right-padding-at-generation", "wrapper-keys-not-loaded",
 ))  # fmt: skip
 """Their remedies say word by word what to write into a call, or what to leave out of it"""
 

@@ -1,9 +1,9 @@
 """A server is started with options that make each answer slow.
 
 ## What it does
-Reads the commands that start vLLM, SGLang or llama.cpp's server in shell scripts, job files and Dockerfiles, for options
-whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`, `--quantization bitsandbytes`, and
-`--cpu-offload-gb` above 0. SGLang: `--disable-cuda-graph`, `--max-running-requests 1`, `--dtype float32` and
+Reads the commands that start vLLM, SGLang or llama.cpp's server in shell scripts, job files and Dockerfiles, for
+options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`, `--cpu-offload-gb` above
+0 and `--quantization bitsandbytes`. SGLang: `--disable-cuda-graph`, `--max-running-requests 1`, `--dtype float32` and
 `--cpu-offload-gb`. llama.cpp: `-ngl 0` and, as a note, `-ngl` of a few layers.
 
 ## Why it is bad

@@ -68,8 +68,11 @@ def rows(config: Config) -> Rows | None:
         or any("completion" in str(item.get("type")) for _, item in entries(config, "datasets"))
     )
     files = config.spec.data or config.row_files
-    if splits or not files or training.other.get("datasets"):
+    if splits or training.other.get("datasets"):
         return None
+    if not files:
+        printed = config.printed_rows
+        return None if printed is None else Rows(printed, f"the output prints {printed:,} rows")
     limit = raw.get("max_samples") if config.stack == "llama-factory" else None
     total, parts = 0, []
     for name in files:
