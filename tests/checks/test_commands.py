@@ -49,6 +49,13 @@ SLOW, EMPTY = ("server-generates-slowly", "warning"), ("server-loads-no-weights"
         ("serve.sh", "llama-server -m m.gguf -c 8192", []),
         ("serve.sh", "python -m sglang.launch_server --model-path m --cuda-graph-max-bs 8", []),
         ("serve.sh", "vllm serve m --quantization awq_marlin", []),
+        ("serve.sh", "text-generation-launcher --model-id m --cuda-graphs 0", [SLOW]),
+        (
+            "serve.sh",
+            "docker run h/text-generation-inference:3 --quantize bitsandbytes-nf4",
+            [SLOW],
+        ),
+        ("serve.sh", "docker run h/text-generation-inference:3 --quantize awq", []),
         ("serve.sh", "vllm serve m --max-num-seqs 64 --dtype bfloat16 --cpu-offload-gb 0", []),
         ("serve.sh", "vllm serve m --max-num-seqs $SEQS", []),
         ("serve.sh", "# vllm serve m --enforce-eager\nvllm serve m", []),

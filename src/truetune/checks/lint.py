@@ -20,7 +20,7 @@ from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.settings import of_settings
 from truetune.checks.source.printed_rows import printed_rows
-from truetune.checks.source.row_files import training_files
+from truetune.checks.source.row_files import training_files, training_limit
 from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell import is_command_file, read_commands
@@ -164,8 +164,11 @@ def look_at(
         files = training_files(module) if configs else ()
         named = files or tuple(rows)
         printed = printed_rows(module) if configs else None
+        limit = training_limit(module) if files else None
         parts += [
-            of_settings(replace(config, row_files=named, printed_rows=printed), spec, uses)
+            of_settings(
+                replace(config, row_files=named, row_limit=limit, printed_rows=printed), spec, uses
+            )
             for config in configs
         ]
     except SpecError as error:

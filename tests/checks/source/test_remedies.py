@@ -54,7 +54,8 @@ SETS = re.compile(
 LEAVES_OUT = re.compile(r"\bleave (?P<name>\w+_\w+) out")
 FOLLOWED = frozenset((
     "adapter-leaves-head-out", "adapter-loaded-frozen", "apply-chat-template-returns-dict",
-    "device-map-in-a-distributed-script", "eval-without-chat-template", "evaluation-keeps-all-logits",
+    "device-map-in-a-distributed-script", "engine-generates-slowly",
+    "eval-without-chat-template", "evaluation-keeps-all-logits",
     "four-bit-computed-in-float32",
     "formatting-func-ignored", "generation-settings-distort-answers", "mapped-function-imported",
     "model-left-on-the-cpu", "prompts-lose-their-end", "sampled-answers-scored-once",

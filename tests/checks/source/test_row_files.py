@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.source.row_files import training_files
+from truetune.checks.source.row_files import training_files, training_limit
 from truetune.source.module import parse
 
 TRAINS = """
@@ -123,3 +123,18 @@ def test_rows_that_may_be_others_are_not_counted(
     path = _notebook(tmp_path, *printed, rows=rows)
     found = lint([path], select=["setting-out-of-range"]).findings
     assert not any("of 9,812" in one.message or "are never seen" in one.message for one in found)
+
+
+@pytest.mark.parametrize(
+    ("step", "limit"),
+    [
+        (".shuffle(seed=0).select(range(64))", 64),
+        (".take(32).shuffle(seed=0)", 32),
+        (".select(keep)", None),
+        (".select(range(8, 64))", None),
+        ("\nif debug:\n    rows = rows.select(range(64))", None),
+    ],
+)
+def test_the_rows_that_a_script_keeps(step: str, limit: int | None, tmp_path: Path) -> None:
+    path = lay_out(tmp_path, KNOWN["of datasets"] + step)
+    assert training_limit(parse(path.read_text(encoding="utf-8"), str(path))) == limit

@@ -121,3 +121,21 @@ def test_a_decoding_loop_without_a_cache_is_found(body: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("body", KEPT)
 def test_a_decoding_loop_with_a_cache_is_left_alone(body: str, tmp_path: Path) -> None:
     assert said(tmp_path, DECODING.format(body), "kv-cache-left-off") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "severity"),
+    [
+        ("max_num_seqs=1", "warning"),
+        ("cpu_offload_gb=8, enforce_eager=True", "warning"),
+        ("dtype='float32'", "warning"),
+        ("enforce_eager=True", "info"),
+        ("max_num_seqs=64, cpu_offload_gb=0, dtype='bfloat16', enforce_eager=False", None),
+        ("max_num_seqs=count, quantization='awq_marlin'", None),
+    ],
+)
+def test_engines_that_answer_slowly(arguments: str, severity: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "answer.py"
+    path.write_text(f"from vllm import LLM\nllm = LLM('m', {arguments})\nllm.generate(rows)\n")
+    found = lint([path], select=["engine-generates-slowly"]).findings
+    assert [one.severity for one in found] == ([severity] if severity else [])

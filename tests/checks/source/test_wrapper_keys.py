@@ -1,4 +1,4 @@
-"""States that are saved from a wrapper and loaded with `strict=False`, in one file and in two."""
+"""What is saved and loaded is not what was trained: names of a wrapper, a base that nothing touched."""
 
 from __future__ import annotations
 
@@ -47,3 +47,34 @@ def test_names_of_a_wrapper(saved: str, file: str, load: str, count: int, tmp_pa
     (tmp_path / "ask.py").write_text(ASK.format(file, load), encoding="utf-8")
     findings = lint([tmp_path / "ask.py"], select=["wrapper-keys-not-loaded"]).findings
     assert len(findings) == count
+
+
+MERGE = """
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+base = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B-Instruct")
+other = AutoModelForCausalLM.from_pretrained("{}")
+tuned = PeftModel.from_pretrained(base, "adapter").merge_and_unload()
+{}
+"""
+OF_HUB, OF_FOLDER = "Qwen/Qwen2.5-7B-Instruct", "out/merged"
+
+
+@pytest.mark.parametrize(
+    ("name", "save", "count"),
+    [
+        (OF_HUB, "other.save_pretrained('out')", 1),
+        (OF_HUB, "other.to('cpu').eval()\nother.push_to_hub('me/tuned')", 1),
+        (OF_HUB, "tuned.save_pretrained('out')", 0),
+        (OF_HUB, "base.save_pretrained('out')", 0),
+        (OF_HUB, "other.save_pretrained('base')\ntuned.save_pretrained('out')", 0),
+        (OF_HUB, "other.load_state_dict(tuned.state_dict())\nother.save_pretrained('out')", 0),
+        (OF_FOLDER, "other.save_pretrained('out')", 0),
+    ],
+)
+def test_a_base_that_is_saved_as_the_tuned_model(
+    name: str, save: str, count: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "merge.py"
+    path.write_text(MERGE.format(name, save), encoding="utf-8")
+    assert len(lint([path], select=["untouched-base-saved"]).findings) == count

@@ -1,10 +1,11 @@
 """A server is started with options that make each answer slow.
 
 ## What it does
-Reads the commands that start vLLM, SGLang or llama.cpp's server in shell scripts, job files and Dockerfiles, for
+Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files and Dockerfiles, for
 options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`, `--cpu-offload-gb` above
 0 and `--quantization bitsandbytes`. SGLang: `--disable-cuda-graph`, `--max-running-requests 1`, `--dtype float32` and
-`--cpu-offload-gb`. llama.cpp: `-ngl 0` and, as a note, `-ngl` of a few layers.
+`--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as a note, `-ngl` of a
+few layers.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
@@ -44,6 +45,7 @@ from truetune.parsing.shell import CommandFile, number_of, option
 
 SGLANG = "sglang.launch_server"
 LLAMA_CPP = "llama-server"
+TGI, TGI_IMAGE = "text-generation-launcher", "text-generation-inference"
 WHOLE_MODEL = 20
 """Layers on the GPU below which no published model of 1B or more is whole there (Llama 3.2 1B has 16, and its head); a
 larger number may be all that there are"""
@@ -63,7 +65,7 @@ class SlowOption(NamedTuple):
 class ServerGeneratesSlowly(CommandRule):
     code = "TT835"
     severity = "warning"
-    what = "commands that start vLLM, SGLang or llama.cpp"
+    what = "commands that start vLLM, SGLang, TGI or llama.cpp"
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Server]:
@@ -92,6 +94,10 @@ def _servers(file: CommandFile) -> Iterator[tuple[Server, SlowOptions]]:
         of_sglang = command.behind("-m", SGLANG)
         if of_sglang is not None:
             yield Server(command, of_sglang), _slow_in_sglang
+        of_tgi = command.behind(TGI)
+        is_image = any(TGI_IMAGE in word for word in command.words) and "run" in command.words
+        if of_tgi is not None or is_image:
+            yield Server(command, of_tgi or command.words), _slow_in_tgi
         of_llama = command.behind(LLAMA_CPP)
         if of_llama is not None:
             yield Server(command, of_llama), _slow_in_llama_cpp
@@ -123,6 +129,23 @@ def _slow_in_sglang(options: tuple[str, ...]) -> Iterator[SlowOption]:
         )
     yield from _one_at_a_time(options, "--max-running-requests")
     yield from _wide_or_offloaded(options)
+
+
+def _slow_in_tgi(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """What the options of text-generation-inference cost."""
+    if option(options, "--cuda-graphs") == "0":
+        yield SlowOption(
+            "--cuda-graphs 0",
+            "--cuda-graphs 0 starts each kernel of each token by itself",
+            "remove --cuda-graphs 0",
+        )
+    quantized = option(options, "--quantize") or ""
+    if quantized.startswith("bitsandbytes"):
+        yield SlowOption(
+            f"--quantize {quantized}",
+            f"--quantize {quantized} dequantizes each layer for each token",
+            f"remove --quantize {quantized} where bfloat16 fits, else serve AWQ, GPTQ or FP8",
+        )
 
 
 def _slow_in_llama_cpp(options: tuple[str, ...]) -> Iterator[SlowOption]:

@@ -85,6 +85,9 @@ def rows(config: Config) -> Rows | None:
             f"{Path(name).name} holds {count:,} rows"
             + (f", max_samples {used:,}" if used < count else "")
         )
+    if config.row_limit is not None and config.row_limit < total:
+        total = config.row_limit
+        parts.append(f"the code keeps {total:,} of them")
     held = training.val_size or 0
     out = math.ceil(total * held) if 0 < held < 1 else int(held) if 1 <= held < total else 0
     if out:
