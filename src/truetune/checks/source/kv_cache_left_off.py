@@ -132,8 +132,9 @@ def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
     """Calls of a model on ids that their loop makes longer, each with the statement that adds to the ids."""
     for call in module.all_calls:
         given = call.argument(0, "input_ids")
-        takes_ids = isinstance(given, ast.Name) and "past_key_values" not in call.keywords
-        if not takes_ids or call.open or "model" not in module.flow.kinds(call.node.func):
+        if not isinstance(given, ast.Name) or "past_key_values" in call.keywords or call.open:
+            continue
+        if "model" not in module.flow.kinds(call.node.func):
             continue
         loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
         grown = _lengthened(module, loop, given.id) if loop is not None else None
