@@ -44,6 +44,21 @@ SLOW, EMPTY = ("server-generates-slowly", "warning"), ("server-loads-no-weights"
         ("serve.sh", "vllm serve m --load-format dummy", [EMPTY]),
         ("Dockerfile", 'FROM vllm/vllm-openai\nCMD ["--model", "m", "--enforce_eager"]', [SLOW]),
         ("Dockerfile", "FROM python\nCMD vllm serve m --enforce-eager", [SLOW]),
+        ("serve.sh", "vllm serve m --quantization bitsandbytes", [SLOW]),
+        ("serve.sh", "docker run i python3 -m sglang.launch_server --disable-cuda-graph", [SLOW]),
+        ("serve.sh", "./build/bin/llama-server -m m.gguf -ngl 0", [SLOW]),
+        ("serve.sh", "llama-server -m m.gguf -ngl 12", [(SLOW[0], "info")]),
+        ("serve.sh", "llama-server -m m.gguf -ngl 33 -c 8192", []),
+        ("serve.sh", "llama-server -m m.gguf -c 8192", []),
+        ("serve.sh", "python -m sglang.launch_server --model-path m --cuda-graph-max-bs 8", []),
+        ("serve.sh", "vllm serve m --quantization awq_marlin", []),
+        ("serve.sh", "text-generation-launcher --model-id m --cuda-graphs 0", [SLOW]),
+        (
+            "serve.sh",
+            "docker run h/text-generation-inference:3 --quantize bitsandbytes-nf4",
+            [SLOW],
+        ),
+        ("serve.sh", "docker run h/text-generation-inference:3 --quantize awq", []),
         ("serve.sh", "vllm serve m --max-num-seqs 64 --dtype bfloat16 --cpu-offload-gb 0", []),
         ("serve.sh", "vllm serve m --max-num-seqs $SEQS", []),
         ("serve.sh", "# vllm serve m --enforce-eager\nvllm serve m", []),
@@ -193,6 +208,31 @@ def test_chat_models_in_the_harness(
     tmp_path: Path, name: str, text: str, expected: list[tuple[str, str]]
 ) -> None:
     assert found(tmp_path / name, text + "\n") == expected
+
+
+RUN = "lm_eval --model hf --model_args {} --tasks gsm8k {}--output_path results/{}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (
+            ("pretrained=m,dtype=auto", "", "a"),
+            ("pretrained=m,tokenizer=out,dtype=auto", "", "b"),
+            1,
+        ),
+        (("pretrained=m", "", "a"), ("pretrained=m", "", "b"), 1),
+        (("pretrained=m", "", "a"), ("pretrained=m,peft=out", "", "b"), 0),
+        (("pretrained=m", "", "a"), ("pretrained=m,dtype=float16", "", "b"), 0),
+        (("pretrained=m", "", "a"), ("pretrained=m", "--num_fewshot 5 ", "b"), 0),
+        (("pretrained=$1", "", "a"), ("pretrained=$1", "", "b"), 0),
+    ],
+)
+def test_two_runs_of_the_harness_on_one_model(
+    tmp_path: Path, first: tuple[str, ...], second: tuple[str, ...], same: int
+) -> None:
+    names = [name for name, _ in found(tmp_path / "e.sh", RUN.format(*first) + RUN.format(*second))]
+    assert names.count("harness-runs-ask-one-model") == same
 
 
 HALF = [("job-trains-in-float16", "warning")]

@@ -19,7 +19,8 @@ from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.settings import of_settings
-from truetune.checks.source.row_files import training_files
+from truetune.checks.source.printed_rows import printed_rows
+from truetune.checks.source.row_files import training_files, training_limit
 from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell import CommandFile, is_command_file, read_commands
@@ -164,7 +165,14 @@ def look_at(
         configs = configs_of_source(module)
         files = training_files(module) if configs else ()
         named = files or tuple(rows)
-        parts += [of_settings(replace(config, row_files=named), spec, uses) for config in configs]
+        printed = printed_rows(module) if configs else None
+        limit = training_limit(module) if files else None
+        parts += [
+            of_settings(
+                replace(config, row_files=named, row_limit=limit, printed_rows=printed), spec, uses
+            )
+            for config in configs
+        ]
     except SpecError as error:
         parts.append(
             Judgement(

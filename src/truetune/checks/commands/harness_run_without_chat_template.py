@@ -95,10 +95,10 @@ class HarnessRunWithoutChatTemplate(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        return _harness_runs(file)
+        return harness_runs(file)
 
     def findings(self) -> Iterator[Finding]:
-        for run in _harness_runs(self.subject):
+        for run in harness_runs(self.subject):
             if run.is_without_template:
                 tasks = option(run.options, "--tasks", "-t") or ""
                 yield self.finding(
@@ -121,7 +121,7 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                 )
 
 
-def _harness_runs(file: CommandFile) -> Iterator[HarnessRun]:
+def harness_runs(file: CommandFile) -> Iterator[HarnessRun]:
     """`lm_eval ...`, `lm-eval run ...`, `python -m lm_eval`, `accelerate launch -m lm_eval`."""
     for command in file.commands:
         for words in (("lm_eval",), ("lm-eval",), ("-m", "lm_eval")):

@@ -181,6 +181,8 @@ def _load_instead(module: Module, made: Call) -> str:
     """How the trained adapter is loaded by the library that made the new one."""
     if made.named(*OF_UNSLOTH):
         return 'load the trained one: FastLanguageModel.from_pretrained("folder of the adapter")'
+    if made.named("peft.get_peft_model") and any(module.calls("peft.PeftModel*.from_pretrained")):
+        return "remove get_peft_model, so that PeftModel.from_pretrained gets the plain base"
     return 'load the trained one: PeftModel.from_pretrained(base, "folder of the adapter")'
 
 

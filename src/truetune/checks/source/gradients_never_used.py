@@ -4,7 +4,7 @@
 For a loop of one's own that calls `backward()`: looks whether the optimizer over a model's parameters is stepped
 anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, so that each
 step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
-holds the weights that this froze, and none of the adapter.
+holds the weights that this froze, and none of the adapter. One over `lm_head` alone leaves the layers as they were.
 
 ## Why it is bad
 No weight moves. The loss wanders about one value for all epochs, its gradients look healthy, and nothing fails.
@@ -51,12 +51,16 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.accumulated_loss_not_divided import is_backward
+from truetune.checks.source.generation import is_causal
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
 MAKERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
+HEADS = ("lm_head", "embed_out", "output_head")
+"""Attributes of causal language models that hold the head"""
+HEAD_GETTER = "get_output_embeddings"
 STEPPED_ELSEWHERE = (
     "fused_backward",
     "register_post_accumulate",
@@ -99,6 +103,15 @@ class GradientsNeverUsed(SourceRule):
                 "make the optimizer behind get_peft_model",
                 cases=[at(module, made[0].node), at(module, wrapped.node)],
             )
+        head = _head_alone(module, made[0])
+        if head is not None:
+            yield self.finding(
+                f"the optimizer holds {head} alone: the layers stay those of the base, whatever the loss says",
+                "give it model.parameters(), or put an adapter on the model and give it the parameters that"
+                " require gradients",
+                severity="warning",
+                cases=[at(module, made[0].node)],
+            )
         for cleared, step in _cleared_before_steps(module):
             yield self.finding(
                 "zero_grad() stands between backward() and step(): each step sees cleared gradients, and no"
@@ -106,6 +119,23 @@ class GradientsNeverUsed(SourceRule):
                 "call zero_grad() behind step(), or before backward()",
                 cases=[at(module, cleared), at(module, step)],
             )
+
+
+def _head_alone(module: Module, optimizer: Call) -> str | None:
+    """The head of a causal language model, where an optimizer is given its parameters and no others."""
+    given = optimizer.argument(0, "params")
+    if not isinstance(given, ast.Call) or any(module.methods("add_param_group")):
+        return None
+    call = module.flow.call(given)
+    if call.method != "parameters" or call.receiver is None:
+        return None
+    owner = call.receiver
+    by_method = isinstance(owner, ast.Call) and module.flow.call(owner).method == HEAD_GETTER
+    is_head = isinstance(owner, ast.Attribute) and owner.attr in HEADS
+    model = owner.func if isinstance(owner, ast.Call) else owner
+    if not (by_method or is_head) or not isinstance(model, ast.Attribute):
+        return None
+    return ast.unparse(owner) if is_causal(module, model.value) else None
 
 
 def _steps(module: Module) -> Iterator[Call]:
