@@ -71,6 +71,7 @@ from truetune.checks.source.prompt_forms import (
     words_of,
     written_folders,
 )
+from truetune.checks.source.served_folders import served_folders
 from truetune.source.module import Module
 
 
@@ -195,7 +196,10 @@ class AskedInAnotherForm(SourceRule):
 def _remedy(marks: frozenset[str]) -> str:
     """What makes the two forms one: the cheaper way first, which is that of the training."""
     if not marks:
-        return "ask by tokenizer.apply_chat_template as in training, or train on the text that is asked"
+        return (
+            "ask by tokenizer.apply_chat_template as in training (of a server by client.chat.completions with"
+            " messages), or train on the text that is asked"
+        )
     shown = " or ".join(sorted(marks))
     return (
         f"write the prompt as in training, down to its line breaks, so that it ends in {shown}; or train by"
@@ -205,7 +209,7 @@ def _remedy(marks: frozenset[str]) -> str:
 
 def _trained(module: Module) -> Trained | None:
     """What trained the model that a file asks; None where that is not sure."""
-    names = loaded_names(module)
+    names = loaded_names(module) | served_folders(module)
     others = list(trainings_beside(module))
     makers = [
         other for other in others if any(is_written(name, written_folders(other)) for name in names)
