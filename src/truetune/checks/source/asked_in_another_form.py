@@ -72,6 +72,7 @@ from truetune.checks.source.prompt_forms import (
     written_folders,
 )
 from truetune.checks.source.served_folders import served_folders
+from truetune.checks.source.served_templates import other_templates
 from truetune.source.module import Module
 
 
@@ -105,6 +106,7 @@ def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
 def _prompts(module: Module) -> Iterator[object]:
     """What the rule looks at: how a file asks, whatever trains the model."""
     yield from _form_of_prompts(module)
+    yield from other_templates(module)
     yield from (text for _, text in bare_questions(module))
 
 
@@ -174,9 +176,10 @@ def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
 class AskedInAnotherForm(SourceRule):
     code = "TT783"
     severity = "error"
-    looks_at = CodePlaces("prompts of scripts that ask a model", _prompts)
+    looks_at = CodePlaces("prompts of scripts that train or ask a model", _prompts)
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_servers()
         module = self.subject
         for asked in (*_of_another_script(module), *_of_this_file(module)):
             trained = asked.trained
@@ -190,6 +193,22 @@ class AskedInAnotherForm(SourceRule):
                 f" {words_of(trained.marks)}: another prompt than in training",
                 _remedy(trained.marks),
                 cases=[at(module, asked.node), trained.case],
+            )
+
+
+    def _of_servers(self) -> Iterator[Finding]:
+        """Files around a training script that serve its model by another template."""
+        for other in other_templates(self.subject):
+            use = other.use
+            yield self.finding(
+                f"{Path(use.file).name} {use.verb} the model with another template ({other.served}) than"
+                f" {Path(self.subject.path).name} trains it on ({other.trained})",
+                "write the template of the training there, with its end of turn as a stop (in a Modelfile TEMPLATE and"
+                " PARAMETER stop), or train by the template that is served",
+                cases=[
+                    Case(use.text, file=use.file, line=use.line),
+                    at(self.subject, other.node),
+                ],
             )
 
 
