@@ -72,7 +72,7 @@ from truetune.checks.source.prompt_forms import (
     written_folders,
 )
 from truetune.checks.source.served_folders import served_folders
-from truetune.checks.source.served_templates import other_templates
+from truetune.checks.source.served_templates import other_named_templates, other_templates
 from truetune.source.module import Module
 
 
@@ -107,6 +107,7 @@ def _prompts(module: Module) -> Iterator[object]:
     """What the rule looks at: how a file asks, whatever trains the model."""
     yield from _form_of_prompts(module)
     yield from other_templates(module)
+    yield from other_named_templates(module)
     yield from (text for _, text in bare_questions(module))
 
 
@@ -180,6 +181,7 @@ class AskedInAnotherForm(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         yield from self._of_servers()
+        yield from self._of_named_templates()
         module = self.subject
         for asked in (*_of_another_script(module), *_of_this_file(module)):
             trained = asked.trained
@@ -209,6 +211,19 @@ class AskedInAnotherForm(SourceRule):
                     Case(use.text, file=use.file, line=use.line),
                     at(self.subject, other.node),
                 ],
+            )
+
+
+    def _of_named_templates(self) -> Iterator[Finding]:
+        """A file that gives its tokenizer another template than the training did."""
+        for other in other_named_templates(self.subject):
+            name = Path(other.training.path).name
+            yield self.finding(
+                f"the model is asked by a template of another family ({other.asked}) than {name} trained it on"
+                f" ({other.trained})",
+                "leave get_chat_template out here, for the tokenizer is saved with the template of the training, or"
+                " name that one",
+                cases=[at(self.subject, other.node), at(other.training, other.place)],
             )
 
 

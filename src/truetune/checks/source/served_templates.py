@@ -21,14 +21,17 @@ from truetune.checks.source.prompt_forms import (
     FOLDERS,
     PromptForm,
     is_written,
+    loaded_names,
     prompt_form,
     trainings_beside,
     trains,
     written_folders,
 )
+from truetune.checks.source.model_names import possible_texts
 from truetune.checks.weight_uses import weight_uses
 from truetune.parsing.modelfile import is_modelfile
 from truetune.parsing.shell import is_command_file
+from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.config import WeightUse
 
@@ -69,14 +72,56 @@ def other_templates(module: Module) -> Iterator[OtherTemplate]:
             yield OtherTemplate(use, served, ", ".join(sorted(marks)), form.node)
 
 
+class OtherNamedTemplate(NamedTuple):
+    """A file that asks by one named template what another trains by another."""
+
+    asked: str
+    """The mark that it writes before a question"""
+    node: ast.AST
+    trained: str
+    training: Module
+    place: ast.AST
+    """Where the training says so"""
+
+
+def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
+    """The template that a file gives its tokenizer before it asks, where the training gave it one of another family."""
+    named = [(call, mark) for call, mark in _named_templates(module) if mark is not None]
+    if trains(module) or len({mark for _, mark in named}) != 1:
+        return
+    call, asked = named[0]
+    loaded = loaded_names(module) | _of_unsloth(module)
+    for training in trainings_beside(module):
+        folders = written_folders(training)
+        if not any(is_written(name, folders) for name in loaded):
+            continue
+        marks = {mark for _, mark in _named_templates(training)}
+        form = prompt_form(training)
+        if form is not None and len(marks) == 1 and None not in marks and asked not in marks:
+            yield OtherNamedTemplate(asked, call.node, str(marks.pop()), training, form.node)
+
+
+def _of_unsloth(module: Module) -> frozenset[str]:
+    """What Unsloth loads: `FastLanguageModel.from_pretrained(model_name=...)`."""
+    given = (call.keywords.get("model_name") for call in module.calls("*.from_pretrained"))
+    return frozenset(text for node in given for text in possible_texts(module, node))
+
+
+def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
+    """The calls that give a tokenizer a template by its name, with its first mark; None where it is unknown."""
+    for call in module.calls("*.get_chat_template"):
+        node = call.argument(1, "chat_template")
+        value = module.flow.value(node) if node is not None else None
+        yield call, mark_of_template(value) if isinstance(value, str) else None
+
+
 def _marks_of_training(module: Module, form: PromptForm) -> frozenset[str]:
     """What stands before a question, or of a prompt by hand before its answer; empty where it is not known."""
     if form.marks:
         return form.marks
-    named = [call.argument(1, "chat_template") for call in module.calls("*.get_chat_template")]
+    named = list(_named_templates(module))
     if named:
-        values = [module.flow.value(node) for node in named if node is not None]
-        known = {mark_of_template(value) for value in values if isinstance(value, str)}
+        known = {mark for _, mark in named}
     elif any(module.calls("*.setup_chat_format")):
         known = {mark_of_template("chatml")}
     elif OWN_TEMPLATE.search(module.text):
