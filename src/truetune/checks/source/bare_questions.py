@@ -37,8 +37,8 @@ TYPED = (
     "streamlit.chat_input",
 )
 TYPED_NAMES = ("sys.argv", "sys.stdin")
-CLEANERS = frozenset(("strip", "lstrip", "rstrip", "lower", "replace"))
-"""Methods that give the same text, tidied"""
+CLEANERS = frozenset(("strip", "lstrip", "rstrip", "lower", "replace", "tolist", "to_list", "astype"))
+"""Methods that give the same text or column, tidied"""
 MIN_WORDS = 3
 """`tokenizer("Hi")` is a smoke test of a script, and no question"""
 DEPTH = 6

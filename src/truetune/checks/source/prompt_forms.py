@@ -49,6 +49,7 @@ CHAT_WRITERS = (
 )
 """Functions of Unsloth and TRL that train by a chat template"""
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
+ARGUMENTS = ("transformers.*TrainingArguments", "trl.*Config")
 LOADS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM", "llama_cpp.Llama")
 MAX_FILES = 40
 MAX_BYTES = 300_000
@@ -150,6 +151,7 @@ def written_folders(module: Module) -> frozenset[str]:
     nodes = [call.argument(0, "save_directory") for call in module.methods("save_pretrained*")]
     nodes += [call.argument(0, "output_dir") for call in module.methods("save_model")]
     nodes += [call.keywords.get("output_dir") for call in module.all_calls]
+    nodes += [call.argument(0, "output_dir") for call in module.calls(*ARGUMENTS)]
     return frozenset(text for node in nodes for text in possible_texts(module, node))
 
 

@@ -86,7 +86,8 @@ class AddedElsewhere(NamedTuple):
 
 def _tokenizers(module: Module) -> Iterator[Call]:
     """Where a file that trains nothing, and asks a model, loads its tokenizer."""
-    if asks(module) and not any(module.mentions(word) for word in ADDS):
+    adds = any(call for part in module.with_linked for call in part.methods(*ADDS))
+    if asks(module) and not adds:
         yield from module.calls(*TOKENIZERS)
 
 
