@@ -196,7 +196,9 @@ def test_a_client_sends_another_form(train: str, ask: str, tmp_path: Path) -> No
         pytest.param(CHAT, RAW, SERVE.replace("desk=", "other=") + SERVE, id="two servers"),
         pytest.param(
             ALPACA,
-            RAW.replace("prompt=question", 'prompt=f"### Instruction:\\n{question}\\n\\n### Response:\\n"'),
+            RAW.replace(
+                "prompt=question", 'prompt=f"### Instruction:\\n{question}\\n\\n### Response:\\n"'
+            ),
             SERVE,
             id="the same prompt by hand",
         ),
@@ -210,7 +212,9 @@ def test_a_client_that_may_be_right_is_left_alone(
 
 QWEN = TRAIN.replace("some/base", "Qwen/Qwen2.5-7B-Instruct")
 ALPACA_TEMPLATE = 'TEMPLATE """### Instruction:\n{{ .Prompt }}\n\n### Response:\n"""\n'
-CHATML_TEMPLATE = 'TEMPLATE """<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n"""\n'
+CHATML_TEMPLATE = (
+    'TEMPLATE """<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n"""\n'
+)
 
 
 def said_of_modelfile(folder: Path, train: str, template: str, base: str = "./one.gguf") -> int:

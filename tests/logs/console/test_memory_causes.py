@@ -227,7 +227,9 @@ def test_pieces_are_enough_where_one_tensor_failed_that_fits_them(
 OLD = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB (GPU 0; 23.69 GiB total capacity; {} GiB already allocated; 30.81 MiB free; {} GiB reserved in total by PyTorch)"
 
 
-@pytest.mark.parametrize(("allocated", "reserved", "others"), [(5.1, 5.32, 18.3), (21.9, 22.4, None)])
+@pytest.mark.parametrize(
+    ("allocated", "reserved", "others"), [(5.1, 5.32, 18.3), (21.9, 22.4, None)]
+)
 def test_the_older_message_proves_other_processes(
     allocated: float, reserved: float, others: float | None
 ) -> None:
@@ -257,10 +259,22 @@ def failed_late(frames: str, allocated: str = "37.9", idle: str = "300.00 MiB") 
 @pytest.mark.parametrize(
     ("frames", "said"),
     [
-        ('  File "/w/loop.py", line 83, in validate\n    out = model(**batch)\n', "torch.no_grad()"),
-        ('  File "/w/loop.py", line 83, in run_eval\n    out = model(**batch)\n', "torch.no_grad()"),
-        (f'  File "/w/loop.py", line 12, in resume\n    s = torch.load(p)\n  File "{SITE}/torch/serialization.py", line 1530, in load\n    return _load(\n', 'map_location="cpu"'),
-        (f'  File "/w/loop.py", line 12, in save\n    s = model.state_dict()\n  File "{SITE}/torch/distributed/fsdp/_unshard_param_utils.py", line 198, in _unshard_fsdp_state_params\n    _unshard(state)\n', "SHARDED_STATE_DICT"),
+        (
+            '  File "/w/loop.py", line 83, in validate\n    out = model(**batch)\n',
+            "torch.no_grad()",
+        ),
+        (
+            '  File "/w/loop.py", line 83, in run_eval\n    out = model(**batch)\n',
+            "torch.no_grad()",
+        ),
+        (
+            f'  File "/w/loop.py", line 12, in resume\n    s = torch.load(p)\n  File "{SITE}/torch/serialization.py", line 1530, in load\n    return _load(\n',
+            'map_location="cpu"',
+        ),
+        (
+            f'  File "/w/loop.py", line 12, in save\n    s = model.state_dict()\n  File "{SITE}/torch/distributed/fsdp/_unshard_param_utils.py", line 198, in _unshard_fsdp_state_params\n    _unshard(state)\n',
+            "SHARDED_STATE_DICT",
+        ),
     ],
 )
 def test_what_is_no_step_has_no_longer_rows(frames: str, said: str, tmp_path: Path) -> None:

@@ -57,7 +57,9 @@ DECODE = (
     "write the ids by tokenizer.decode(ids, skip_special_tokens=True): convert_ids_to_tokens gives the vocabulary's"
     " pieces, in which Ġ or ▁ stands for a space; else see that the tokenizer is the model's"
 )
-WHOLE = "see that the tokenizer is the model's, and that the weights are whole; ask the base the same"
+WHOLE = (
+    "see that the tokenizer is the model's, and that the weights are whole; ask the base the same"
+)
 
 
 class AnswersAreGarbage(CountedAnswersRule):

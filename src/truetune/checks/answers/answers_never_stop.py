@@ -64,9 +64,7 @@ TOLERATED = 0.4
 NEVER, LEARNED = 0.001, 0.5
 """P(stop) behind the reference of a model that knows nothing of it, and of one that does"""
 
-SUPERVISE = (
-    "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)"
-)
+SUPERVISE = "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)"
 ASK_AS_TRAINED = (
     "see first that it is asked as it was trained, by the chat template (of a server by chat.completions):"
     " what is given a bare question continues it (`truetune lint .` compares the scripts)"

@@ -33,9 +33,15 @@ MARKERS: Mapping[str, str] = {
 }  # fmt: skip
 """Name in Axolotl or LLaMA-Factory -> the marker of a question"""
 OF_MODELS = (
-    ("(qwen|qwq|smollm)", CHATML), ("(meta-)?llama-?4", LLAMA4), ("(meta-)?llama-?3", LLAMA3), ("llama-?2-.*chat", MISTRAL),
-    ("gemma-?4", GEMMA4), ("gemma-", GEMMA), ("(mistral|mixtral|ministral)-", MISTRAL), ("phi-?(3|4-mini)", PHI),
-)  # fmt: skip
+    ("(qwen|qwq|smollm)", CHATML),
+    ("(meta-)?llama-?4", LLAMA4),
+    ("(meta-)?llama-?3", LLAMA3),
+    ("llama-?2-.*chat", MISTRAL),
+    ("gemma-?4", GEMMA4),
+    ("gemma-", GEMMA),
+    ("(mistral|mixtral|ministral)-", MISTRAL),
+    ("phi-?(3|4-mini)", PHI),
+)
 """Beginning of a published model's name, as `mark_of_model` writes it -> the marker of a question in its template"""
 CONTROL = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
 SHORTEST_NAME = 5

@@ -197,7 +197,6 @@ class AskedInAnotherForm(SourceRule):
                 cases=[at(module, asked.node), trained.case],
             )
 
-
     def _of_servers(self) -> Iterator[Finding]:
         """Files around a training script that serve its model by another template."""
         for other in other_templates(self.subject):
@@ -212,7 +211,6 @@ class AskedInAnotherForm(SourceRule):
                     at(self.subject, other.node),
                 ],
             )
-
 
     def _of_named_templates(self) -> Iterator[Finding]:
         """A file that gives its tokenizer another template than the training did."""

@@ -37,7 +37,9 @@ TYPED = (
     "streamlit.chat_input",
 )
 TYPED_NAMES = ("sys.argv", "sys.stdin")
-CLEANERS = frozenset(("strip", "lstrip", "rstrip", "lower", "replace", "tolist", "to_list", "astype"))
+CLEANERS = frozenset(
+    ("strip", "lstrip", "rstrip", "lower", "replace", "tolist", "to_list", "astype")
+)
 """Methods that give the same text or column, tidied"""
 MIN_WORDS = 3
 """`tokenizer("Hi")` is a smoke test of a script, and no question"""

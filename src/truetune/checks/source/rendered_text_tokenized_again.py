@@ -112,7 +112,6 @@ class RenderedTextTokenizedAgain(SourceRule):
                 fix=fix(module, set_keyword(module, call, "add_special_tokens", "False")),
             )
 
-
     def _sent_as_messages(self) -> Iterator[Finding]:
         """Rendered text that a server gets as a message, around which it writes its template again."""
         module = self.subject

@@ -52,7 +52,9 @@ ANSWERERS = frozenset(("gpt", "assistant", "bot", "model", "agent", "ai", "chatg
 THE_USER = frozenset(("user", "human"))
 THE_ASSISTANT = frozenset(("assistant", "model", "gpt"))
 ASKED = re.compile(r"(?:^|[^a-z])(?:question|query|instruction|prompt|request)s?(?:$|[^a-z])", re.I)
-ANSWERED = re.compile(r"(?:^|[^a-z])(?:answer|response|reply|completion|output)s?(?:$|[^a-z])", re.I)
+ANSWERED = re.compile(
+    r"(?:^|[^a-z])(?:answer|response|reply|completion|output)s?(?:$|[^a-z])", re.I
+)
 
 
 def _places(module: Module) -> Iterator[ast.AST]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from truetune.checks.config.families import first_mark, mark_of_model, mark_of_template
 from truetune.checks.source.families import likely_names
+from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.prompt_forms import (
     FOLDERS,
     PromptForm,
@@ -27,7 +28,6 @@ from truetune.checks.source.prompt_forms import (
     trains,
     written_folders,
 )
-from truetune.checks.source.model_names import possible_texts
 from truetune.checks.weight_uses import weight_uses
 from truetune.parsing.modelfile import is_modelfile
 from truetune.parsing.shell import is_command_file

@@ -43,7 +43,7 @@ in which tokens are added, so adding them again by hand has to keep that order.
 
 ## References
 - huggingface/peft#349, huggingface/transformers#23401, hiyouga/LLaMA-Factory#2684
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

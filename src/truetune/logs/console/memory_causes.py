@@ -227,7 +227,9 @@ SIGNS = (
     _Sign(REFERENCE, function=r"^(?:compute_ref|compute_reference|null_ref_context)"),
     _Sign(EVALUATION, function=r"^(?:evaluate|evaluation_loop|prediction_step|validation_step)$"),
     _Sign(CACHE_IN_GENERATION, function=IN_GENERATION),
-    _Sign(OWN_EVALUATION, function=EVALUATES, without=r"transformers/trainer|lightning", of_user=True),
+    _Sign(
+        OWN_EVALUATION, function=EVALUATES, without=r"transformers/trainer|lightning", of_user=True
+    ),
     _Sign(LOGITS_CAST, function=r"^_?convert_to_fp32$"),
     _Sign(
         LOGITS,
