@@ -5,8 +5,8 @@ It follows the text that `apply_chat_template(..., tokenize=False)` returns into
 `add_special_tokens=False`. It warns where a model that is named, or the base that its name holds, is known to write BOS
 in both (Llama 2 and 3, Mistral, Gemma, Cohere): one of several is enough. Where nothing is known of the model, it is a
 note, and only where rows of training are made. It also fires where such text is sent to a server as the content of a
-message (`client.chat.completions.create`): the server writes its template around it once more. It is silent on processors, and on models of which only one writes BOS,
-or none (Qwen, gpt-oss, Phi, Zephyr, ...).
+message (`client.chat.completions.create`): the server writes its template around it once more. It is silent on
+processors, and on models of which only one writes BOS, or none (Qwen, gpt-oss, Phi, Zephyr, ...).
 
 ## Why it is bad
 The template writes BOS, and the tokenizer writes it again: training or serving sees two. One report lost 6 points.
