@@ -602,8 +602,8 @@ GUIDES = (
                   ("adapter-is-not-served",)),
             Cause("the adapter's effect is lost in the merge", "merged or exported model is worse than the adapter",
                   ("merge-is-not-base-plus-adapter", "merged-into-4bit-or-low-precision")),
-            Cause("Ollama's TEMPLATE is not that of the training (### Instruction for a chat model), or there is none: "
-                  "FROM names a GGUF file alone, and Ollama sends the bare question, without a stop",
+            Cause("Ollama has no TEMPLATE (FROM names a GGUF file alone, and it sends the bare question, without a "
+                  "stop), or one that is not that of the training (### Instruction for a chat model)",
                   "Modelfile only has a FROM line; TEMPLATE missing; gguf rambles in Ollama, talks to itself, writes "
                   "random "
                   "text or the next user question, never stops, perfect in the notebook; unsloth save_pretrained_gguf",
