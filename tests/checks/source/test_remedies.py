@@ -34,6 +34,7 @@ TAKES_OUT = re.compile(r"\bleave [^,]* out\b|\b(?:remove|take no|do not prepare)
 WORD = re.compile(r"-?\w+|[^\w\s]")
 UNNAMED = frozenset(
     (
+        "roles-exchanged-in-code",
         "source-not-parsed",
         "lora-target-names-joined",
         "append-result-as-value",

@@ -62,7 +62,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         ),
         "train.sh: line 3: 99 Killed python train.py",
     ),
+    "logits-fill-host-memory": (
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 23.1 GiB for an array with shape"
+        " (310, 790, 128256) and data type float32",
+    ),
+    "map-process-died": (
+        "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable"
+        " multiprocessing.",
+    ),
     "system-memory-error": (
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 12.0 GiB for an array with shape"
+        " (1000, 400, 4096) and data type float64",
         "MemoryError",
         (
             "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.1 GiB for an array"

@@ -69,6 +69,13 @@ GUIDES = (
                   "base "
                   "model tuned by QLoRA",
                   ("new-tokens-left-untrained", "base-model-special-tokens-untrained", "added-tokens-left-frozen")),
+            Cause("tokens that the training added are not in the tokenizer that asks: it is loaded from the base",
+                  "markers are cut into pieces; special tokens were added and embeddings resized in the training "
+                  "script only, inference loads the base tokenizer",
+                  ("tokens-added-at-training-only",)),
+            Cause("the roles are exchanged: the question is the assistant's and the answer the user's",
+                  "the model asks questions back, complains like a customer, answers as the user",
+                  ("roles-exchanged", "roles-exchanged-in-code")),
             Cause("activations overflow in float16: a bfloat16 model loaded as float16, most of all Gemma and T5",
                   "only exclamation marks !!!!, empty or pad tokens, nan or inf logits; on a T4 or V100 in half "
                   "precision",
@@ -275,6 +282,10 @@ GUIDES = (
                   "in memory",
                   "killed without a traceback while merging, loading or mapping; exit code 137; signal 9",
                   ("run-was-killed",)),
+            Cause("a merge loads the whole base on the GPU: merge on the CPU (truetune merge ADAPTER -o MERGED, or "
+                  "device_map=\"cpu\")",
+                  "out of memory when merging the lora adapter into a large base model, 70b; oom in merge_and_unload",
+                  ("run-ended-in-an-exception",)),
             Cause("vLLM on the GPU that trains", "out of memory at the start, or free memory is less than desired GPU"
                   " memory utilization", ("vllm-takes-the-training-memory", "vllm-beside-training")),
         ),
@@ -643,13 +654,17 @@ GUIDES = (
                   ("adapter-is-not-served",)),
             Cause("the adapter's effect is lost in the merge", "merged or exported model is worse than the adapter",
                   ("merge-is-not-base-plus-adapter", "merged-into-4bit-or-low-precision")),
-            Cause("Ollama has no TEMPLATE: the Modelfile names a GGUF file alone (FROM), and without a TEMPLATE that "
-                  "it knows "
-                  "Ollama sends the bare question, without a stop",
+            Cause("Ollama has no TEMPLATE (FROM names a GGUF file alone, and it sends the bare question, without a "
+                  "stop), or one that is not that of the training (### Instruction for a chat model)",
                   "Modelfile only has a FROM line; TEMPLATE missing; gguf rambles in Ollama, talks to itself, writes "
                   "random "
                   "text or the next user question, never stops, perfect in the notebook; unsloth save_pretrained_gguf",
-                  ("modelfile-template-differs", "modelfile-lacks-stop")),
+                  ("asked-in-another-form", "modelfile-template-differs", "modelfile-lacks-stop")),
+            Cause("the client sends the bare question to /v1/completions (completions.create), which writes no chat "
+                  "template, to a model that was trained on messages",
+                  "vllm rambles, writes the next question, Human: and options A B C D; the chat endpoint or the "
+                  "notebook is fine",
+                  ("asked-in-another-form",)),
             Cause("trained with one chat template and served with another: chatml in training, --chat-template of "
                   "another "
                   "family at the server, template: of the chat config is not that of the training config",
@@ -664,6 +679,9 @@ GUIDES = (
                   "file with "
                   "q4 on one prompt, with the same template",
                   "gguf q4_k_m or q2 is gibberish in llama.cpp while f16 or the notebook is fine"),
+            Cause("the converted model computes NaN: a bfloat16 model exported as f16, whose activations or weights "
+                  "overflow; convert with --outtype bf16, and compare one prompt without GPU layers (-ngl 0)",
+                  "llama.cpp or ollama prints GGGGGGG, @@@@ or one letter without end after converting to gguf"),
         ),
     ),
     Guide(
