@@ -64,7 +64,9 @@ OF_ACCELERATOR = frozenset(
 OF_TORCH = ("torch.distributed.barrier", "torch.distributed.all_*", "torch.distributed.broadcast*")
 GATHERS = frozenset(("get_state_dict", "save_state"))
 """Methods of an accelerator that gather the weights of all processes, where each holds a part of them"""
-GATHERED_FIRST = re.compile(r"GatheredParameters|summon_full_params|unwrap_model_for_generation|vllm")
+GATHERED_FIRST = re.compile(
+    r"GatheredParameters|summon_full_params|unwrap_model_for_generation|vllm"
+)
 """Signs that a model which generates holds all its weights, or is another one"""
 WAITS = ("wait_for_everyone",)
 """Several may belong together: one process first, the others behind it"""
@@ -123,7 +125,9 @@ class CollectiveCallOnOneRank(SourceRule):
                 "one process leaves the loop by figures of its own rows, and the others wait for it in the next"
                 " backward pass",
                 "all_reduce the figure (or broadcast the decision of rank 0) before the condition",
-                evidence=[f"the condition in line {module.place(left.test)[0]}: {ast.unparse(left.test)}"],
+                evidence=[
+                    f"the condition in line {module.place(left.test)[0]}: {ast.unparse(left.test)}"
+                ],
                 cases=[at(module, left.node)],
             )
 

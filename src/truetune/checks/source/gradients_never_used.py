@@ -142,7 +142,9 @@ class GradientsNeverUsed(SourceRule):
                 yield self.finding(
                     "the engine of DeepSpeed computes gradients and never steps: no weight moves",
                     "call engine.step() behind engine.backward(loss), in place of a step of another optimizer",
-                    evidence=["engine.step() updates the weights that the engine holds, and clears the gradients"],
+                    evidence=[
+                        "engine.step() updates the weights that the engine holds, and clears the gradients"
+                    ],
                     cases=[at(module, passes[0].node), at(module, engine.node)],
                 )
 
@@ -169,7 +171,9 @@ def _is_engine(module: Module, receiver: ast.expr, engine: Call) -> bool | None:
     The optimizer that `deepspeed.initialize` gives back (its second result) steps for the engine.
     """
     origins = module.flow.origins(receiver)
-    if any(origin.node is engine.node and origin.path[:1] in ((), (0,), (1,)) for origin in origins):
+    if any(
+        origin.node is engine.node and origin.path[:1] in ((), (0,), (1,)) for origin in origins
+    ):
         return True
     return False if all(isinstance(origin.node, ast.Call) for origin in origins) else None
 

@@ -62,7 +62,11 @@ def _sharded_after(module: Module, optimizer: Call, owner: ast.expr) -> OtherWei
         model = call.argument(0, "module")
         sharded = made_by(module, model) if model is not None else None
         is_same = sharded is not None and sharded[0].node is held[0].node
-        if is_same and call.node is not held[0].node and _is_before(module, optimizer.node, call.node):
+        if (
+            is_same
+            and call.node is not held[0].node
+            and _is_before(module, optimizer.node, call.node)
+        ):
             return OtherWeights(
                 "the optimizer is made before FSDP wraps the model: it holds weights that FSDP replaces by shards,"
                 " and none of those that train",
@@ -77,7 +81,9 @@ def _another_model(module: Module, optimizer: Call, owner: ast.expr) -> OtherWei
     held = made_by(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
-    uses = [use for use in model_uses(module) if _computes(use) and not _is_given(module, use.model)]
+    uses = [
+        use for use in model_uses(module) if _computes(use) and not _is_given(module, use.model)
+    ]
     trained = [
         use for use in uses if not use.without_gradient and records_gradient(module, use.call)
     ]
