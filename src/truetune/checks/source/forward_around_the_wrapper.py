@@ -62,6 +62,7 @@ from truetune.checks.source.loss_forced_to_require_grad import backward_calls, l
 from truetune.checks.source.places import at
 from truetune.checks.source.value_slices import made_of, records_gradient
 from truetune.checks.source.wrapped_models import called_inside, objects_of, wrapped_models
+from truetune.source.module import Module
 
 REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I)
 """Signs that the script averages gradients itself; said of all files together"""

@@ -1,7 +1,7 @@
 """The marker by which a script finds the answers is that of another family of models.
 
 ## What it does
-Looks at the marker that a script encodes or searches for to set its labels (`tokenizer.encode("[/INST]")`,
+Looks at the marker that a script searches for to set its labels (`tokenizer.encode("[/INST]")`,
 `text.find("<|im_start|>assistant")`, `response_part` of Unsloth, `response_template` of TRL), where rows are rendered by
 the chat template of the model that it loads, and the name of that model says which template it is. Silent where the
 script writes the marker in a text of its own, sets a template, or loads a model that is not known.
