@@ -2,8 +2,8 @@
 
 ## What it does
 Looks at the marker that a script searches for to set its labels (`tokenizer.encode("[/INST]")`,
-`text.find("<|im_start|>assistant")`, `response_part` of Unsloth, `response_template` of TRL), where rows are rendered by
-the chat template of the model that it loads, and the name of that model says which template it is. Silent where the
+`text.find("<|im_start|>assistant")`, `response_part` of Unsloth, `response_template` of TRL), where rows are rendered
+by the chat template of the model that it loads, and the name of that model says which template it is. Silent where the
 script writes the marker in a text of its own, sets a template, or loads a model that is not known.
 
 ## Why it is bad
@@ -93,6 +93,9 @@ SEARCHES = frozenset(
     + ("rpartition",)
 )
 
+TOKENIZERS = frozenset(("tokenizer", "tok", "processing_class"))
+"""Attributes of a collator that are called: `self.tokenizer(self.marker)`"""
+
 
 class Marker(NamedTuple):
     """A marker of answers, and where it is given."""
@@ -123,7 +126,22 @@ def _texts(module: Module, given: ast.expr) -> list[str]:
                 for part in _given_at_making(module, origin.node)
                 for text in possible_texts(module, part)
             ]
-    return texts
+    if isinstance(given, ast.Attribute) and ast.unparse(given.value) == "self":
+        texts += [
+            text for part in _field_default(module, given) for text in possible_texts(module, part)
+        ]
+    return list(dict.fromkeys(texts))
+
+
+def _field_default(module: Module, attribute: ast.Attribute) -> Iterator[ast.expr]:
+    """The default of a dataclass's field: `marker: str = "[/INST]"`."""
+    made = next(
+        (node for node in module.parents(attribute) if isinstance(node, ast.ClassDef)), None
+    )
+    for part in made.body if made is not None else []:
+        is_field = isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == attribute.attr
+        if is_field and isinstance(part, ast.AnnAssign) and part.value is not None:
+            yield part.value
 
 
 def _given_at_making(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
@@ -147,8 +165,10 @@ def _searched(module: Module, call: Call) -> list[ast.expr]:
         part = call.argument(2, "response_part")
     elif call.named(TRL):
         part = call.argument(0, "response_template")
-    elif call.method in SEARCHES or (
-        call.receiver is None and "tokenizer" in module.flow.kinds(call.node.func)
+    elif (
+        call.method in SEARCHES
+        or call.method in TOKENIZERS
+        or (call.receiver is None and "tokenizer" in module.flow.kinds(call.node.func))
     ):
         part = call.args[0] if call.args else None
     else:

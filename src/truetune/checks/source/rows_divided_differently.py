@@ -51,7 +51,11 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.own_processes import speaks_of_processes, wrapped_models
+from truetune.checks.source.own_processes import (
+    FUNCTIONS,
+    speaks_of_processes,
+    wrapped_models,
+)
 from truetune.checks.source.places import at
 from truetune.checks.source.value_slices import made_of
 from truetune.source.calls import Call
@@ -59,6 +63,7 @@ from truetune.source.module import Module
 
 SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split")
 SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
+ORDERS = ("numpy.random.permutation", "torch.randperm")
 SEEDS = re.compile(
     r"seed\w*\s*\(|default_rng\(|RandomState\(|Random\(|broadcast|scatter_object", re.I
 )
@@ -70,6 +75,7 @@ def _draws(module: Module) -> Iterator[Call]:
     if any(wrapped_models(module)):
         yield from module.calls(*SPLITS)
         yield from module.calls(*SHUFFLES)
+        yield from module.calls(*ORDERS)
 
 
 class RowsDividedDifferently(SourceRule):
@@ -113,8 +119,11 @@ def _is_sampled(module: Module, split: Call) -> bool:
 
 
 def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
-    """Is the shuffled list cut by numbers that say which process this is, behind the shuffle in the same function?"""
+    """Is the shuffled list, or the order, cut behind it by numbers that say which process this is, in one function?"""
     name = shuffle.args[0] if shuffle.args else None
+    if shuffle.named(*ORDERS):
+        statement = module.statement(shuffle.node)
+        name = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if not isinstance(name, ast.Name) or any(
         isinstance(parent, ast.If) and speaks_of_processes(module, parent.test)
         for parent in module.parents(shuffle.node)
@@ -123,8 +132,13 @@ def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
     return any(
         isinstance(part.value, ast.Name)
         and part.value.id == name.id
-        and module.scopes.of[part.value] is module.scopes.of[name]
+        and _function(module, part) is _function(module, name)
         and part.lineno > shuffle.node.lineno
         and speaks_of_processes(module, part.slice)
         for part in module.nodes(ast.Subscript)
     )
+
+
+def _function(module: Module, node: ast.AST) -> ast.AST | None:
+    """The function in which a node stands; None at the top of the file."""
+    return next((part for part in module.parents(node) if isinstance(part, FUNCTIONS)), None)
