@@ -128,7 +128,7 @@ GUIDES = (
         ("loss is flat", "loss is not decreasing", "loss stuck", "loss does not go down", "loss constant", "loss is 0",
          "loss is zero from the start", "loss plateau", "model does not learn", "grad norm is 0", "loss rises",
          "loss explodes", "loss goes up", "loss is nan", "loss is chaotic", "forgot optimizer.step",
-         "scheduler stepped once per epoch"),
+         "scheduler stepped once per epoch", "learning rate too high"),
         "truetune diagnose RUN",
         (
             Cause("nothing is trainable: an adapter that was loaded frozen", "gradient norm is 0; loss repeats",

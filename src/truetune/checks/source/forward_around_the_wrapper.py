@@ -122,7 +122,7 @@ def _no_sync(module: Module, node: ast.AST) -> ast.expr | None:
         if isinstance(parent, ast.With):
             for item in parent.items:
                 context = item.context_expr
-                is_call = isinstance(context, ast.Call) and isinstance(context.func, ast.Attribute)
-                if is_call and ast.unparse(context.func).endswith(".no_sync"):
+                called = context.func if isinstance(context, ast.Call) else context
+                if isinstance(called, ast.Attribute) and called.attr == "no_sync":
                     return context
     return None

@@ -123,7 +123,7 @@ def _loaded_again(
         is_one_scope = module.scopes.of[use.model] is module.scopes.of[owner]
         if is_one_scope and len(bindings) == 1 and bindings[0].value is not None:
             names = {n.id for n in ast.walk(bindings[0].value) if isinstance(n, ast.Name)}
-            if owner.id not in names and bindings[0].node.lineno > optimizer.node.lineno:
+            if owner.id not in names and bindings[0].value.lineno > optimizer.node.lineno:
                 yield bindings[0].value
 
 
