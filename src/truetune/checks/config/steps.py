@@ -73,8 +73,11 @@ def rows(config: Config) -> Rows | None:
         or any("completion" in str(item.get("type")) for _, item in entries(config, "datasets"))
     )
     files = config.spec.data or config.row_files
-    if splits or not files or training.other.get("datasets"):
+    if splits or training.other.get("datasets"):
         return None
+    if not files:
+        printed = config.printed_rows
+        return None if printed is None else Rows(printed, f"the output prints {printed:,} rows")
     limit = raw.get("max_samples") if config.stack == "llama-factory" else None
     total, parts = 0, []
     for name in files:
@@ -87,6 +90,9 @@ def rows(config: Config) -> Rows | None:
             f"{Path(name).name} holds {count:,} rows"
             + (f", max_samples {used:,}" if used < count else "")
         )
+    if config.row_limit is not None and config.row_limit < total:
+        total = config.row_limit
+        parts.append(f"the code keeps {total:,} of them")
     held = training.val_size or 0
     out = math.ceil(total * held) if 0 < held < 1 else int(held) if 1 <= held < total else 0
     if out:

@@ -207,6 +207,23 @@ GUIDES = (
                   ("updates-smaller-than-rounding",)),
             Cause("dead batches are logged as 0, and the mean falls", "loss is exactly zero now and then",
                   ("nan-hidden-by-logging-filter",)),
+            Cause("facts that stand in few rows, in one wording each, are not learned: write each fact in many wordings"
+                  " (and questions), train for more epochs with a larger rank, or give the texts to the model (RAG)",
+                  "the model does not know the facts of our documents or company and makes things up about our "
+                  "products; hallucinates on the training questions; knowledge is not learned by LoRA",
+                  ("memorised-not-learned",)),
+            Cause("saved weights have module. or _orig_mod. before their names, and strict=False loads none of them",
+                  "load_state_dict strict=False; checkpoint of DDP or torch.compile; the loaded checkpoint answers as "
+                  "the base model",
+                  ("wrapper-keys-not-loaded", "compiled-model-saved")),
+            Cause("the run resumed from a checkpoint at its last step: all steps are done, new rows are never seen",
+                  "resume_from_checkpoint and training finished immediately or within a second; train_loss 0.0; new "
+                  "data has no effect",
+                  ("fault-named-in-the-output",)),
+            Cause("the evaluation names the base twice: lm_eval's model_args have no peft=, or results are of an older "
+                  "folder",
+                  "lm_eval scores are exactly the same before and after fine-tuning",
+                  ("harness-runs-ask-one-model", "base-asked-instead")),
         ),
     ),
     Guide(
@@ -409,6 +426,21 @@ GUIDES = (
             Cause("positions with the label -100 (prompts, padding) count as wrong in compute_metrics",
                   "token accuracy 0.14 while eval loss is low and falls; eval accuracy far too low, masked labels",
                   ("metrics-count-ignored-labels",)),
+            Cause("a figure is divided by another count than it was added up over: right answers by the number of "
+                  "batches, mean losses of batches by the number of rows",
+                  "accuracy larger than 1, above 100 %, 11.9; validation loss many times lower than the training loss "
+                  "in a loop of one's own",
+                  ("metric-divided-by-another-count", "loss-is-a-sum")),
+            Cause("the options of a multiple choice are one token: the first id of each letter is the tokenizer's BOS, "
+                  "or the letter has no space before it",
+                  "multiple choice accuracy is exactly 25 % or chance for every model; always predicts A",
+                  ("option-ids-are-the-first-token",)),
+            Cause("the model thinks before it answers, and its whole text is compared with the reference",
+                  "Qwen3 or R1 scores 0 after fine-tuning; predictions begin with <think>",
+                  ("reasoning-scored-with-the-answer", "exact-match-measures-form")),
+            Cause("Seq2SeqTrainer scores logits over the reference, and no generated text",
+                  "ROUGE or BLEU far too high in training, or an error in compute_metrics; predict_with_generate",
+                  ("predictions-are-not-generated",)),
             Cause("labels of an own perplexity script are a copy of padded input_ids: pads are in the loss",
                   "perplexity of thousands, huge, though the trainer's eval_loss is 1.9; pad tokens counted",
                   ("labels-copy-input-ids",)),
@@ -497,9 +529,10 @@ GUIDES = (
                   ("model-left-in-training-mode",)),
             Cause("an adapter that is not merged; with DoRA the norms of all adapted weights at each pass",
                   "slower than the base model; DoRA served behind an API"),
-            Cause("a quantized model that computes in float32 (`bnb_4bit_compute_dtype`), or dequantizes at "
-                  "each token",
-                  "a 4-bit model generates slower than bf16"),
+            Cause("the server runs without CUDA graphs (--enforce-eager, enforce_eager=True, --disable-cuda-graph): "
+                  "the CPU starts each kernel of each token",
+                  "vLLM or SGLang gives only 12 tokens per second for one request on an A100 or H100; enforce_eager",
+                  ("server-generates-slowly",)),
             Cause("weights that are offloaded, or on the CPU beside a GPU", "few tokens per second, the GPU is idle",
                   ("gpu-not-used-by-torch",)),
             Cause("a quantized model that computes in float32 (`bnb_4bit_compute_dtype`), or dequantizes at each token",
@@ -539,6 +572,25 @@ GUIDES = (
             Cause("beam search: each token is computed once for each beam (num_beams)",
                   "summaries or translations take 40 seconds each; num_beams",
                   ("generation-settings-distort-answers",)),
+            Cause("speculative decoding whose drafts are refused: the draft model does not fit the tuned one",
+                  "speculative decoding is slower than without; draft acceptance rate is low; MTP, EAGLE, draft model",
+                  ("fault-named-in-the-output",)),
+            Cause("a quantization without a fast kernel: bitsandbytes in vLLM, AWQ or GPTQ without Marlin or compiled "
+                  "kernels",
+                  "an AWQ, GPTQ or bitsandbytes model is slower than bf16 in vLLM; CUDA extension not installed",
+                  ("server-generates-slowly", "fault-named-in-the-output")),
+            Cause("device_map='auto' on several GPUs: layers run one GPU after another, and each waits for the others. "
+                  "A model that fits one GPU belongs on one; else vLLM with --tensor-parallel-size",
+                  "two or four GPUs are no faster than one for inference; each GPU at 25 percent utilization; "
+                  "device_map auto"),
+            Cause("the model reasons before each answer (<think>): enable_thinking=False in the chat template, or a "
+                  "budget",
+                  "a one word answer or label takes thousands of tokens or 40 seconds; Qwen3 thinking; reasoning",
+                  ("exact-match-measures-form", "answers-are-too-long")),
+            Cause("the card has no fast bfloat16 (T4, V100, RTX 20): load in float16",
+                  "slow on T4, V100, Colab or Kaggle in bfloat16; bf16 is emulated", ("bf16-is-emulated",)),
+            Cause("another process uses the same GPU, or the card is throttled",
+                  "nvidia-smi shows another process, 100% utilization while nothing runs; power cap, thermal slowdown"),
         ),
     ),
     Guide(

@@ -6,7 +6,8 @@ anywhere (or handed to what steps it), and whether `zero_grad()` stands between 
 step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
 holds the weights that this froze, and none of the adapter; one that was made before FSDP wrapped it, over the reference
 model, or over a model that is loaded again, holds weights that the loss does not train. A DeepSpeed engine that
-computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`.
+computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. One over
+`lm_head` alone leaves the layers as they were.
 
 ## Why it is bad
 No weight moves. The loss wanders about one value for all epochs, its gradients look healthy, and nothing fails.
@@ -53,6 +54,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.accumulated_loss_not_divided import is_backward
+from truetune.checks.source.generation import is_causal
 from truetune.checks.source.held_weights import other_weights
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
@@ -60,6 +62,9 @@ from truetune.source.module import Module
 
 MAKERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
+HEADS = ("lm_head", "embed_out", "output_head")
+"""Attributes of causal language models that hold the head"""
+HEAD_GETTER = "get_output_embeddings"
 STEPPED_ELSEWHERE = (
     "fused_backward",
     "register_post_accumulate",
@@ -115,6 +120,15 @@ class GradientsNeverUsed(SourceRule):
         if other is not None and wrapped is None:
             yield self.finding(
                 other.text, other.fix, cases=[at(module, made[0].node), at(module, other.place)]
+            )
+        head = _head_alone(module, made[0])
+        if head is not None:
+            yield self.finding(
+                f"the optimizer holds {head} alone: the layers stay those of the base, whatever the loss says",
+                "give it model.parameters(), or put an adapter on the model and give it the parameters that"
+                " require gradients",
+                severity="warning",
+                cases=[at(module, made[0].node)],
             )
         for cleared, step in _cleared_before_steps(module):
             yield self.finding(
@@ -187,6 +201,23 @@ def _manual_modules(module: Module) -> Iterator[ast.Assign]:
         is_switch = isinstance(target, ast.Attribute) and target.attr == "automatic_optimization"
         if is_switch and module.flow.value(assign.value) is False:
             yield assign
+
+
+def _head_alone(module: Module, optimizer: Call) -> str | None:
+    """The head of a causal language model, where an optimizer is given its parameters and no others."""
+    given = optimizer.argument(0, "params")
+    if not isinstance(given, ast.Call) or any(module.methods("add_param_group")):
+        return None
+    call = module.flow.call(given)
+    if call.method != "parameters" or call.receiver is None:
+        return None
+    owner = call.receiver
+    by_method = isinstance(owner, ast.Call) and module.flow.call(owner).method == HEAD_GETTER
+    is_head = isinstance(owner, ast.Attribute) and owner.attr in HEADS
+    model = owner.func if isinstance(owner, ast.Call) else owner
+    if not (by_method or is_head) or not isinstance(model, ast.Attribute):
+        return None
+    return ast.unparse(owner) if is_causal(module, model.value) else None
 
 
 def _steps(module: Module) -> Iterator[Call]:
