@@ -17,6 +17,7 @@ from truetune.errors import DataError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
+from truetune.spec.stacks.readers import launched_processes
 
 LARGEST_TEXT = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""
@@ -47,12 +48,16 @@ def steps(config: Config) -> OptimizerSteps | None:
     size, epochs = training.per_device_train_batch_size, training.num_train_epochs
     if found is None or size is None or size < 1 or epochs is None or not 0 < epochs < MOST_EPOCHS:
         return None
+    processes, command = training.devices, ""
+    if processes == 1 and config.path:
+        # A script, or settings that an option of the launcher completes, say nothing of the processes themselves.
+        processes, command = launched_processes(Path(config.path)) or (1, "")
     return count_steps(
         found.count,
-        found.why,
+        f"{found.why}; {processes} processes: {command}" if command else found.why,
         batch=size,
         accumulation=max(1, training.gradient_accumulation_steps or 1),
-        processes=training.devices,
+        processes=processes,
         epochs=epochs,
     )
 

@@ -135,13 +135,25 @@ GUIDES = (
         ("loss is flat", "loss is not decreasing", "loss stuck", "loss does not go down", "loss constant", "loss is 0",
          "loss is zero from the start", "loss plateau", "model does not learn", "grad norm is 0", "loss rises",
          "loss explodes", "loss goes up", "loss is nan", "loss is chaotic", "forgot optimizer.step",
-         "scheduler stepped once per epoch"),
+         "scheduler stepped once per epoch", "learning rate too high"),
         "truetune diagnose RUN",
         (
             Cause("nothing is trainable: an adapter that was loaded frozen", "gradient norm is 0; loss repeats",
                   ("grad-norm-zero", "trained-tensors-without-gradient", "adapter-loaded-frozen")),
-            Cause("no token has a label: the loss is 0 or NaN", "all labels are masked",
-                  ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter")),
+            Cause("no token has a label: the loss is 0 or NaN",
+                  "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
+                  "response template of another: llama, qwen, gemma, mistral",
+                  ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter",
+                   "response-marker-of-another-family")),
+            Cause("of GRPO the loss is no measure: the advantages of a group sum to 0, so it is printed as 0.0 or "
+                  "near it; look at reward, and at reward_std, which is 0 where all answers of a group get one "
+                  "reward",
+                  "grpo training loss is 0.0 from the first step and does not decrease; rlvr; rloo; reward rises",
+                  ("no-reward-signal",)),
+            Cause("the run resumed from a checkpoint that was at its last step already: raise num_train_epochs, or "
+                  "begin without resume_from_checkpoint",
+                  "training finishes immediately or ends at once after resume, resume_from_checkpoint; Continuing "
+                  "training from global step; train_loss is 0.0", ()),
             Cause("the learning rate is far too small", "a flat loss", ("flat-loss",)),
             Cause("activations or gradients overflow in float16 (most of all Gemma and T5), so that the scaler skips"
                   " each step: bf16 has the range; on a V100 or T4, which has no bf16, float32",
@@ -313,7 +325,18 @@ GUIDES = (
                   ("fault-named-in-the-output", "run-was-killed")),
             Cause("gradients are not averaged: the forward goes around DDP (`model.module(...)`)",
                   "checksums or weight norms differ from rank to rank; the model is as good as one GPU's",
-                  ("ranks-hold-different-weights",)),
+                  ("ranks-hold-different-weights", "forward-around-the-wrapper")),
+            Cause("each process shuffles or splits the rows another way: no seed before rows[rank::world] or "
+                  "random_split",
+                  "overlapping shards; validation loss too good with several gpus; rows are trained on twice",
+                  ("rows-divided-differently",)),
+            Cause("one process leaves the loop alone: early stopping, or a skipped batch, by a loss of its own rows",
+                  "hangs after early stopping; one rank printed that it stops; skip nan loss in ddp, then a timeout",
+                  ("collective-call-on-one-rank",)),
+            Cause("vLLM, SGLang and TGI use one GPU unless told: --tensor-parallel-size N splits a model over N, "
+                  "--data-parallel-size N serves N copies",
+                  "vllm serve uses only the first gpu although there are four; inference server on one of several gpus",
+                  ()),
             Cause("weights or optimizer states are offloaded though they fit the GPU",
                   "steps of half a minute with ZeRO-3 and CPU offload for a small model; many cards, slow",
                   ("offload-without-need",)),
