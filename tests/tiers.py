@@ -5,7 +5,8 @@
 - `real` is every other test: real tokenizers, real trainers, small models.
 
 A fast test that imports torch or asks for a part fails, here and in the whole suite alike: `forbid_heavy` makes both
-impossible while it runs. Trade-off: a program that a fast test starts may import torch unseen, where it is installed.
+impossible while it runs. Trade-off: a program that a fast test starts may import torch unseen, where it is installed;
+CI runs the tier where it is not.
 """
 
 from __future__ import annotations
