@@ -156,7 +156,7 @@ def test_rows_of_json_and_csv_are_those_of_a_full_read(
     path = tmp_path_factory.mktemp("s") / f"a.{'csv' if table else 'json'}{'.gz' * packed}"
     path.write_bytes(gzip.compress(body) if packed else body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window, "CHUNK", data.draw(st.integers(5, 99)))
+        patch.setattr(window, "CHUNK_CHARACTERS", data.draw(st.integers(5, 99)))
         expected, why = until_it_breaks(path)
         row_index = indexed([str(path)], stretch=size, kept=1)
         assert row_index.total == len(expected) + len(why)
